@@ -1,0 +1,1 @@
+"""The words that cross a border: requests, responses, verdicts, criteria, events."""

@@ -1,0 +1,62 @@
+"""Make and check the identifiers that reach the file system."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+TASK_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
+CRITERION_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
+_STAMP = "%Y%m%d-%H%M%S"
+
+
+def new_run_id(now: datetime, last: str | None, rand: int) -> str:
+    """Return a run id that sorts after `last`, whatever the clock did.
+
+    Inside one second the six hex digits count upwards in random strides, so that
+    thousands of runs a second stay in order without borrowing from the future.
+    """
+    stamp, tail = now.astimezone(UTC).strftime(_STAMP), rand % 0x800000
+    if last and stamp <= last[:15]:
+        stamp, tail = last[:15], int(last[16:], 16) + 1 + rand % 0x1000
+    if tail > 0xFFFFFF:
+        moment = datetime.strptime(stamp, _STAMP) + timedelta(seconds=1)
+        stamp, tail = moment.strftime(_STAMP), rand % 0x800000
+    return f"{stamp}-{tail:06x}"
+
+
+def is_run_id(text: str) -> bool:
+    """Tell whether `text` is shaped like a run id."""
+    return RUN_ID.fullmatch(text) is not None
+
+
+def is_task_id(text: str) -> bool:
+    """Tell whether `text` may name a task (and so a file)."""
+    return len(text) <= 64 and TASK_ID.fullmatch(text) is not None
+
+
+def is_criterion_id(text: str) -> bool:
+    """Tell whether `text` may name a criterion (and so a log file)."""
+    return len(text) <= 64 and CRITERION_ID.fullmatch(text) is not None
+
+
+def utc(now: datetime) -> str:
+    """Write a moment as RFC 3339 in UTC, to the microsecond, so that text order is time order."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name closest to `word`, or None when nothing is close."""
+    best = min(known, key=lambda name: _distance(word.lower(), name.lower()), default=None)
+    if best is None or _distance(word.lower(), best.lower()) > max(2, len(word) // 3):
+        return None
+    return best
+
+
+def _distance(a: str, b: str) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        previous, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (x != y))
+    return row[len(b)]
