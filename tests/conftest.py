@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-GIT_IDENTITY = "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
+GIT_IDENTITY = """[user]
+\tname = Test
+\temail = test@example.invalid
+[init]
+\tdefaultBranch = main
+"""
 LOOPBACK = ("127.", "::1", "localhost")
 
 

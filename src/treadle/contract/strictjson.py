@@ -1,11 +1,14 @@
 """Read JSON from strangers: one UTF-8 document, no duplicates, no NaN, no depth bombs."""
 
 import json
+import re
 from typing import Never
 
 from treadle.errors import FormatError
 
 MAX_DEPTH = 32
+# A whole string is one token, so that brackets inside it do not count.
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 def loads(data: bytes, *, source: str, max_depth: int = MAX_DEPTH) -> object:
@@ -40,23 +43,10 @@ def _check_depth(text: str, source: str, limit: int) -> None:
     if text.count("[") + text.count("{") <= limit:
         return
     depth = 0
-    in_string = escaped = False
-    for char in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                in_string = False
-        elif char == '"':
-            in_string = True
-        elif char in "[{":
-            depth += 1
-            if depth > limit:
-                raise FormatError(f"{source}: nested deeper than {limit} levels")
-        elif char in "]}":
-            depth -= 1
+    for token in _BRACKETS.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if depth > limit:
+            raise FormatError(f"{source}: nested deeper than {limit} levels")
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,0 +1,99 @@
+"""Read a folder that a stranger filled, without being led astray."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import FormatError
+
+MAX_ENTRIES = 10_000
+MAX_DEPTH = 64
+_CHUNK = 1 << 20
+
+
+class Entry(NamedTuple):
+    """A regular file or a folder below the walked one."""
+
+    path: str
+    is_folder: bool
+    size: int
+
+
+def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
+    """List everything below `folder`; FormatError on links, devices, FIFOs, hard links, bombs."""
+    entries: list[Entry] = []
+    for entry in _scan(folder):
+        entries.append(entry)
+        if len(entries) > max_entries:
+            raise FormatError(f"more than {max_entries} files in the step folder")
+    return sorted(entries)
+
+
+def _scan(folder: Path) -> Iterator[Entry]:
+    pending = [("", 1)]
+    while pending:
+        prefix, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise FormatError(f"folders nested deeper than {MAX_DEPTH}: {prefix[:80]!r}…")
+        with os.scandir(folder / prefix) as found:
+            for item in found:
+                entry = _entry(item, prefix + item.name)
+                if entry.is_folder:
+                    pending.append((f"{entry.path}/", depth + 1))
+                yield entry
+
+
+def _entry(item: os.DirEntry[str], path: str) -> Entry:
+    state = item.stat(follow_symlinks=False)
+    if stat.S_ISDIR(state.st_mode):
+        return Entry(_text(path), True, 0)
+    if not stat.S_ISREG(state.st_mode):
+        raise FormatError(f"{path!r} is a {_kind(state.st_mode)}; only plain files may be left")
+    if state.st_nlink > 1:
+        raise FormatError(f"{path!r} is a hard link; only plain files may be left")
+    return Entry(_text(path), False, state.st_size)
+
+
+def _text(path: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise FormatError(f"{path!r}: file names must be UTF-8") from error
+    return path
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "symbolic link"
+    if stat.S_ISFIFO(mode):
+        return "FIFO"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
+
+
+def read(path: Path, *, max_bytes: int) -> bytes:
+    """Return a plain file's bytes; FormatError if it is anything else or too big."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise FormatError(f"{path.name} is missing") from error
+    except OSError as error:
+        raise FormatError(f"{path.name} cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as handle:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FormatError(f"{path.name} is not a plain file")
+        data = handle.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise FormatError(f"{path.name} is larger than {max_bytes} bytes")
+    return data
+
+
+def sha256(path: Path) -> str:
+    """Return a file's digest, read in chunks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

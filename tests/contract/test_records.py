@@ -1,0 +1,127 @@
+import json
+
+import pytest
+
+from treadle.contract import criterion, request, response, verdict
+from treadle.contract.criterion import Criterion
+from treadle.contract.role import ROLES, follows
+from treadle.errors import FormatError, UsageError
+
+GOOD = {"version": 1, "status": "ok", "summary": "done"}
+
+
+def test_the_wheel_turns_in_order():
+    assert [follows(role) for role in ROLES] == ["do", "check", "act", "plan"]
+
+
+def test_request_keeps_the_contracts_keys():
+    asked = request.AgentRequest(
+        run_id="20260123-145501-ab12cd",
+        step=request.Step(index=2, role="check", iteration=1),
+        goal="g",
+        norma=request.Asked(
+            acceptance_criteria=(request.AskedCriterion(id="AC1", text="t"),),
+            budgets={"max_iterations": 5},
+        ),
+        paths=request.Paths(repo_root="/r", run_dir="/r/d", step_dir="/r/d/s"),
+        context=request.Context(previous_step_dirs=(), notes=""),
+    )
+    document = json.loads(request.encode(asked))
+    assert list(document) == ["version", "run_id", "step", "goal", "norma", "paths", "context"]
+    assert document["norma"] == {
+        "acceptance_criteria": [{"id": "AC1", "text": "t"}],
+        "budgets": {"max_iterations": 5},
+    }
+
+
+def test_response_fills_the_optional_lists_and_keeps_unknown_keys():
+    parsed, raw = response.parse(json.dumps(GOOD | {"extra": 1}).encode(), source="stdout")
+    assert (parsed.files, parsed.next_actions, parsed.errors) == ((), (), ())
+    assert raw["extra"] == 1
+
+
+BAD = {
+    "version missing": {"status": "ok", "summary": "s"},
+    "version true": GOOD | {"version": True},
+    "version 1.0": GOOD | {"version": 1.5},
+    "version 2": GOOD | {"version": 2},
+    "status": GOOD | {"status": "done"},
+    "summary": {"version": 1, "status": "ok"},
+    "summary type": GOOD | {"summary": 3},
+    "files type": GOOD | {"files": "a"},
+    "files up": GOOD | {"files": ["../a"]},
+    "files absolute": GOOD | {"files": ["/etc/passwd"]},
+    "files empty": GOOD | {"files": [""]},
+    "files backslash": GOOD | {"files": ["a\\..\\b"]},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_response_refuses(name):
+    with pytest.raises(FormatError, match="stdout"):
+        response.parse(json.dumps(BAD[name]).encode(), source="stdout")
+
+
+def _verdict(word, **passes):
+    criteria = [{"id": id_, "pass": value} for id_, value in passes.items()]
+    return json.dumps({"version": 1, "verdict": word, "criteria": criteria}).encode()
+
+
+def test_verdict_pass_and_fail():
+    asked = ["AC1", "AC2"]
+    passed = verdict.parse(_verdict("PASS", AC1=True, AC2=True), source="v", asked=asked)
+    failed = verdict.parse(_verdict("FAIL", AC1=True, AC2=False), source="v", asked=asked)
+    assert passed.failing == ()
+    assert failed.failing == ("AC2",)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (_verdict("PASS", AC1=True), "leaves out AC2"),
+        (_verdict("PASS", AC1=True, AC2=False), "AC2 did not pass"),
+        (_verdict("MAYBE", AC1=True), "MAYBE"),
+        (b'{"version": 1, "verdict": "PASS"}', "criteria"),
+        (b'{"version": 1, "verdict": "FAIL", "criteria": [{"id": "AC1"}]}', "pass"),
+        (
+            b'{"version": 1, "verdict": "FAIL", "criteria":'
+            b' [{"id": "AC1", "pass": true}, {"id": "AC1", "pass": false}]}',
+            "given twice: AC1",
+        ),
+    ],
+)
+def test_verdict_refuses(data, why):
+    with pytest.raises(FormatError, match=why):
+        verdict.parse(data, source="verdict.json", asked=["AC1", "AC2"])
+
+
+def test_criteria_are_numbered_or_named():
+    assert criterion.from_flags("g", ["Tests pass", "AC7: No lint"], ["AC7=ruff check"]) == (
+        Criterion("AC1", "Tests pass"),
+        Criterion("AC7", "No lint", "ruff check"),
+    )
+
+
+def test_without_criteria_the_goal_is_one():
+    assert criterion.from_flags("Ship it", [], []) == (Criterion("AC1", "Ship it"),)
+
+
+@pytest.mark.parametrize(
+    ("texts", "verify", "why"),
+    [
+        (["AC1: a", "AC1: b"], [], "twice"),
+        (["a"], ["AC2=x"], "did you mean AC1"),
+        (["a"], ["AC1"], "write it as"),
+        (["a"], ["AC1=x", "AC1=y"], "twice"),
+        ([" "], [], "say something"),
+    ],
+)
+def test_criteria_refuse(texts, verify, why):
+    with pytest.raises(UsageError, match=why):
+        criterion.from_flags("g", texts, verify)
+
+
+def test_configured_commands_reach_criteria_that_name_their_key():
+    asked = (Criterion("AC1", "coverage stays high"), Criterion("AC2", "coverage", "mine"))
+    found = criterion.with_config(asked, {"coverage": "pytest --cov"})
+    assert [item.verify for item in found] == ["pytest --cov", "mine"]

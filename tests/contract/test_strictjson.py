@@ -1,0 +1,54 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.contract import strictjson
+from treadle.errors import FormatError
+
+REFUSED = {
+    "nothing": b"",
+    "not json": b"hello",
+    "fenced": b'```json\n{"a": 1}\n```',
+    "two documents": b"{} {}",
+    "duplicate keys": b'{"status": "ok", "status": "fail"}',
+    "nested duplicate": b'{"a": {"b": 1, "b": 2}}',
+    "NaN": b'{"a": NaN}',
+    "Infinity": b'{"a": -Infinity}',
+    "overflow": b'{"a": 1e999}',
+    "not UTF-8": b'{"a": "\xff"}',
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "half a surrogate": b'{"a": "\\ud800"}',
+    "NUL": b'{"a": "\\u0000"}',
+    "huge integer": b'{"a": ' + b"1" * 5000 + b"}",
+    "100,000 levels": b"[" * 100_000,
+    "33 levels": b"[" * 33 + b"]" * 33,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refuses(name):
+    with pytest.raises(FormatError, match="stdout"):
+        strictjson.loads(REFUSED[name], source="stdout")
+
+
+def test_accepts_a_byte_order_mark_and_32_levels():
+    assert strictjson.loads(b'\xef\xbb\xbf{"a": 1}', source="x") == {"a": 1}
+    assert strictjson.loads(b"[" * 32 + b"]" * 32, source="x")
+
+
+def test_brackets_inside_strings_do_not_count():
+    text = '{"a": "' + "[" * 200 + '\\"{"}'
+    assert strictjson.loads(text.encode(), source="x") == {"a": "[" * 200 + '"{'}
+
+
+@given(st.binary(max_size=300))
+def test_never_raises_anything_else(data):
+    try:
+        strictjson.loads(data, source="x")
+    except FormatError as error:
+        assert error.message.startswith("x: ")
+
+
+def test_load_object_wants_an_object():
+    with pytest.raises(FormatError, match="expected a JSON object, got list"):
+        strictjson.load_object(b"[]", source="x")

@@ -1,0 +1,139 @@
+import os
+import socket
+
+import pytest
+
+from treadle.errors import FormatError
+from treadle.files import atomic, remove, sync, walk
+
+
+def test_write_replaces_the_whole_file_and_leaves_no_temporary(tmp_path):
+    target = tmp_path / "a.json"
+    target.write_text("old")
+    atomic.write(target, b"new")
+    assert target.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_create_refuses_an_existing_name_and_a_link(tmp_path):
+    (tmp_path / "victim").write_text("keep")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    for name in ("victim", "link"):
+        with pytest.raises(FileExistsError):
+            atomic.create(tmp_path / name, b"x")
+    assert (tmp_path / "victim").read_text() == "keep"
+
+
+@pytest.mark.parametrize("make", [os.mkdir, lambda path: path.write_text("x")])
+def test_rename_new_never_replaces(tmp_path, make):
+    (tmp_path / "staged").mkdir()
+    make(tmp_path / "final")
+    with pytest.raises(FileExistsError):
+        atomic.rename_new(tmp_path / "staged", tmp_path / "final")
+    assert (tmp_path / "staged").is_dir()
+
+
+def test_rename_new_moves_to_a_free_name(tmp_path):
+    (tmp_path / "staged").mkdir()
+    atomic.rename_new(tmp_path / "staged", tmp_path / "final")
+    assert os.listdir(tmp_path) == ["final"]
+
+
+def test_sync_all_flushes_files_and_folders(tmp_path):
+    (tmp_path / "a").write_text("x")
+    sync.sync_all([tmp_path / "a", tmp_path])
+
+
+def test_sync_all_reports_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        sync.sync_all([tmp_path, tmp_path / "missing"])
+
+
+def test_walk_lists_files_and_folders_in_order(tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "b.txt").write_text("12345")
+    (tmp_path / "a.txt").write_text("1")
+    assert [tuple(entry) for entry in walk.walk(tmp_path)] == [
+        ("a.txt", False, 1),
+        ("files", True, 0),
+        ("files/b.txt", False, 5),
+    ]
+
+
+def _socket(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+SPECIAL = {
+    "symbolic link": lambda path: path.symlink_to("/etc/passwd"),
+    "FIFO": os.mkfifo,
+    "socket": _socket,
+    "hard link": lambda path: path.hardlink_to(path.parent / "plain"),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_walk_refuses_what_is_not_a_plain_file(tmp_path, kind):
+    (tmp_path / "plain").write_text("x")
+    SPECIAL[kind](tmp_path / "odd")
+    with pytest.raises(FormatError, match=kind):
+        walk.walk(tmp_path)
+
+
+def test_walk_refuses_a_device(tmp_path):
+    if os.geteuid():
+        pytest.skip("only root can make a device node")
+    os.mknod(tmp_path / "null", 0o600 | 0o020000, os.makedev(1, 3))
+    with pytest.raises(FormatError, match="device"):
+        walk.walk(tmp_path)
+
+
+def test_walk_refuses_too_many_entries_and_bad_names(tmp_path):
+    for number in range(5):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(FormatError, match="more than 4"):
+        walk.walk(tmp_path, max_entries=4)
+    open(os.fsencode(tmp_path) + b"/\xff", "w").close()
+    with pytest.raises(FormatError, match="UTF-8"):
+        walk.walk(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["symbolic link", "FIFO"])
+def test_read_refuses_special_files_without_hanging(tmp_path, kind):
+    SPECIAL[kind](tmp_path / "odd")
+    with pytest.raises(FormatError):
+        walk.read(tmp_path / "odd", max_bytes=10)
+
+
+def test_read_has_a_limit(tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * 11)
+    with pytest.raises(FormatError, match="larger than 10"):
+        walk.read(tmp_path / "big", max_bytes=10)
+    assert walk.read(tmp_path / "big", max_bytes=11) == b"x" * 11
+
+
+def test_remove_tree_removes_2000_levels_and_locked_folders(tmp_path):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    here = os.open(victim, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d" * 50, dir_fd=here)
+        deeper = os.open("d" * 50, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    (victim / "locked").mkdir()
+    (victim / "locked" / "file").touch()
+    (victim / "locked").chmod(0)
+    remove.remove_tree(victim)
+    assert not victim.exists()
+
+
+def test_remove_tree_does_not_follow_links(tmp_path):
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / "file").touch()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "link").symlink_to(tmp_path / "keep")
+    remove.remove_tree(tmp_path / "victim")
+    assert os.listdir(tmp_path / "keep") == ["file"]
