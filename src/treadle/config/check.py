@@ -1,0 +1,157 @@
+"""Judge the values of one source, key by key, so that every complaint names its key."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+
+import msgspec
+
+from treadle.config import keys
+from treadle.config.backends import BACKENDS
+from treadle.config.schema import Config
+from treadle.errors import ConfigError
+from treadle.ids import nearest
+
+AGENT_NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
+_UNFIT_FOR_BRANCH = re.compile(
+    r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|\Z)|\A[-/.]|[/.]\Z"
+)
+
+
+def leaves(raw: Mapping[str, object], source: str) -> dict[keys.Path, object]:
+    """Return the source's values by key path, or raise ConfigError for the first bad one."""
+    return dict(_table(raw, Config, (), source))
+
+
+def leaf(
+    value: object, type_: object, path: keys.Path, source: str, *, text: bool = False
+) -> object:
+    """Return one value as its type wants it; `text` reads numbers and flags from strings."""
+    try:
+        found: object = msgspec.convert(value, type_, strict=not text)
+    except msgspec.ValidationError as error:
+        raise _wrong(
+            source, path, f"must be {keys.expectation(type_)}, not {_short(value)}"
+        ) from error
+    if any("\0" in item for item in _strings(found)):
+        raise _wrong(source, path, "must not contain a NUL character")
+    if isinstance(found, tuple) and found[:1] == ("",):
+        raise _wrong(source, path, "must begin with a program, not with an empty string")
+    _check_meaning(found, path, source)
+    return found
+
+
+def _table(
+    raw: object, struct: type[msgspec.Struct], path: keys.Path, source: str
+) -> Iterator[tuple[keys.Path, object]]:
+    known = keys.field_types(struct)
+    # An agent's type decides what its other keys mean: complain about it first.
+    for key, value in sorted(
+        _mapping(raw, path, source).items(), key=lambda item: item[0] != "type"
+    ):
+        here = (*path, key)
+        if key not in known:
+            raise _unknown(source, here, known)
+        yield from _value(value, known[key], here, source)
+
+
+def _value(
+    value: object, type_: object, path: keys.Path, source: str
+) -> Iterator[tuple[keys.Path, object]]:
+    inner = keys.table_of(type_)
+    if inner is not None:
+        for name, item in _mapping(value, path, source).items():
+            _check_name(name, path, source)
+            yield from _value(item, inner, (*path, name), source)
+    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        yield from _table(value, type_, path, source)
+    elif value is not None:
+        yield path, leaf(value, type_, path, source)
+
+
+def _mapping(value: object, path: keys.Path, source: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise _wrong(source, path, f"must be a table, not {_short(value)}")
+    return value
+
+
+def _check_name(name: str, path: keys.Path, source: str) -> None:
+    if path == ("agents",) and not (AGENT_NAME.fullmatch(name) and len(name) <= 64):
+        raise _wrong(
+            source,
+            (*path, name),
+            "is no name for an agent; use lower-case letters, digits and . _ -",
+        )
+    if not name.strip():
+        raise _wrong(source, (*path, name), "needs a name that is not empty")
+
+
+def _check_meaning(value: object, path: keys.Path, source: str) -> None:
+    """Apply the rules that a type cannot say."""
+    where = (path[0], path[-1]) if path[0] == "agents" else path
+    rule = _RULES.get(where)
+    complaint = rule(value) if rule and isinstance(value, str) else None
+    if complaint:
+        raise _wrong(source, path, complaint)
+
+
+def _type_rule(value: str) -> str | None:
+    if value in BACKENDS:
+        return None
+    close = nearest(value, BACKENDS)
+    hint = f"; did you mean {close!r}?" if close else ""
+    return f"must be one of {', '.join(BACKENDS)}, not {_short(value)}{hint}"
+
+
+def _path_rule(value: str) -> str | None:
+    path = PurePosixPath(value)
+    if path.is_absolute() or ".." in path.parts:
+        return f"must be a folder inside the repository, not {_short(value)}"
+    return None
+
+
+def _branch_rule(value: str) -> str | None:
+    if "{run_id}" not in value:
+        return f"must contain {{run_id}}, so that every run has its own branch, not {_short(value)}"
+    name = value.replace("{run_id}", "20250101-000000-000000")
+    if "{" in name or "}" in name or _UNFIT_FOR_BRANCH.search(name):
+        return f"must be a name that git takes for a branch, not {_short(value)}"
+    return None
+
+
+def _root_rule(value: str) -> str | None:
+    if not value.startswith(("/", "~/")):
+        return f"must be an absolute folder or begin with ~/, not {_short(value)}"
+    return None
+
+
+_RULES: dict[keys.Path, Callable[[str], str | None]] = {
+    ("agents", "type"): _type_rule,
+    ("agents", "path"): _path_rule,
+    ("workspace", "branch"): _branch_rule,
+    ("workspace", "root"): _root_rule,
+}
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (item for item in value if isinstance(item, str))
+
+
+def _unknown(source: str, path: keys.Path, known: Mapping[str, object]) -> ConfigError:
+    close = nearest(path[-1], known)
+    hint = f"did you mean {close}?" if close else f"known keys: {', '.join(known)}"
+    return _wrong(source, path, f"is not a key; {hint}")
+
+
+def _wrong(source: str, path: keys.Path, complaint: str) -> ConfigError:
+    key = keys.dotted(path)
+    return ConfigError(f"{source}: {key} {complaint}", details={"source": source, "key": key})
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

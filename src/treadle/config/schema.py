@@ -1,0 +1,93 @@
+"""Every key of a configuration, with its type, its default and what it expects in words."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+_MAX = 10**12
+_WEEK = 7 * 24 * 3600
+_NAME = r"\A[A-Za-z_][A-Za-z0-9_]*\Z"
+
+_Above0 = Annotated[int, Meta(gt=0, le=_MAX)] | Annotated[float, Meta(gt=0, le=_MAX)]
+_Time = Annotated[int, Meta(gt=0, le=_WEEK)] | Annotated[float, Meta(gt=0, le=_WEEK)]
+_TimeOr0 = Annotated[int, Meta(ge=0, le=_WEEK)] | Annotated[float, Meta(ge=0, le=_WEEK)]
+_Word = Annotated[str, Meta(min_length=1)]
+_Words = Annotated[tuple[str, ...], Meta(min_length=1)]
+_Names = tuple[Annotated[str, Meta(pattern=_NAME)], ...]
+
+Flag = Annotated[bool, Meta(description="true or false")]
+MaybeFlag = Annotated[bool | None, Meta(description="true or false")]
+Text = Annotated[_Word, Meta(description="a text that is not empty")]
+MaybeText = Annotated[_Word | None, Meta(description="a text that is not empty")]
+Command = Annotated[_Word, Meta(description="a shell command")]
+Argv = Annotated[_Words | None, Meta(description="a list of strings: a program and its arguments")]
+Names = Annotated[_Names, Meta(description="a list of names of environment variables")]
+Seconds = Annotated[_Time, Meta(description="a number of seconds above 0, at most a week")]
+SecondsOr0 = Annotated[
+    _TimeOr0, Meta(description="a number of seconds, 0 for no limit, at most a week")
+]
+Rounds = Annotated[int, Meta(gt=0, le=10_000, description="a whole number from 1 to 10000")]
+CountOr0 = Annotated[int, Meta(ge=0, le=_MAX, description="a whole number, 0 or more")]
+Count = Annotated[
+    Annotated[int, Meta(gt=0, le=_MAX)] | None, Meta(description="a whole number above 0")
+]
+Amount = Annotated[_Above0 | None, Meta(description="a number above 0")]
+Sandbox = Annotated[
+    Literal["auto", "required", "off"], Meta(description='one of "auto", "required", "off"')
+]
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One agent: what drives it and its limits; an agent with `use` stands for another one."""
+
+    type: Text = "builtin"
+    use: MaybeText = None
+    cmd: Argv = None
+    run: Argv = None
+    recording: MaybeText = None
+    path: MaybeText = None
+    timeout: Seconds = 1800
+    idle_timeout: SecondsOr0 = 0
+    env_allow: Names = ()
+    edits: MaybeFlag = None
+
+
+class BudgetsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits that stop a run; None is no limit."""
+
+    max_iterations: Rounds = 5
+    max_patch_kb: Amount = None
+    max_changed_files: Count = None
+    max_risky_files: CountOr0 = 0
+    max_minutes: Amount = None
+    max_tokens: Count = None
+    max_cost_usd: Amount = None
+    max_output_mb: Amount = None
+
+
+class ChecksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How treadle observes criteria by their commands."""
+
+    before: Flag = True
+    timeout: Seconds = 900
+    skip_agent_on_fail: Flag = False
+    env_allow: Names = ()
+
+
+class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a run works, on which branch, and what prepares the place."""
+
+    branch: Text = "treadle/{run_id}"
+    setup: Argv = None
+    root: MaybeText = None
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole configuration."""
+
+    sandbox: Sandbox = "auto"
+    agents: dict[str, AgentConfig] = {}
+    budgets: BudgetsConfig = BudgetsConfig()
+    verify: dict[str, Command] = {}
+    checks: ChecksConfig = ChecksConfig()
+    workspace: WorkspaceConfig = WorkspaceConfig()
