@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 _MAX = 10**12
 _WEEK = 7 * 24 * 3600
-_NAME = r"\A[A-Za-z_][A-Za-z0-9_]*\Z"
+_NAME = r"\A[A-Za-z_][A-Za-z0-9_]*\*?\Z"
 
 _Above0 = Annotated[int, Meta(gt=0, le=_MAX)] | Annotated[float, Meta(gt=0, le=_MAX)]
 _Time = Annotated[int, Meta(gt=0, le=_WEEK)] | Annotated[float, Meta(gt=0, le=_WEEK)]
@@ -21,7 +21,10 @@ Text = Annotated[_Word, Meta(description="a text that is not empty")]
 MaybeText = Annotated[_Word | None, Meta(description="a text that is not empty")]
 Command = Annotated[_Word, Meta(description="a shell command")]
 Argv = Annotated[_Words | None, Meta(description="a list of strings: a program and its arguments")]
-Names = Annotated[_Names, Meta(description="a list of names of environment variables")]
+Names = Annotated[
+    _Names,
+    Meta(description="a list of names of environment variables, or beginnings with a final *"),
+]
 Seconds = Annotated[_Time, Meta(description="a number of seconds above 0, at most a week")]
 SecondsOr0 = Annotated[
     _TimeOr0, Meta(description="a number of seconds, 0 for no limit, at most a week")
