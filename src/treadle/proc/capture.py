@@ -1,0 +1,66 @@
+"""Run a short helper program, such as git, and keep what it prints."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import NotFoundError, TreadleError
+
+
+class Captured(NamedTuple):
+    """What a helper said; a negative return code is the signal that ended it."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    timeout: float | None = None,
+) -> Captured:
+    """Run a helper in a session of its own, so that Ctrl-C does not end it halfway."""
+    process = _start(argv, cwd, env, stdin is not None)
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise TreadleError(
+                f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}",
+                code="helper_timeout",
+            ) from error
+    return Captured(process.returncode, stdout, stderr)
+
+
+def _start(
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, is_fed: bool
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE if is_fed else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise NotFoundError(_missing(argv[0], cwd), code="program_missing") from error
+    except OSError as error:
+        text = f"{argv[0]} cannot be started ({error.strerror})"
+        raise TreadleError(text, code="program_unusable") from error
+
+
+def _missing(name: str, cwd: Path | None) -> str:
+    if cwd and not cwd.is_dir():
+        return f"{cwd} is not a folder, so {name} cannot work there"
+    return f"{name} is not installed or not in PATH"

@@ -1,0 +1,98 @@
+"""Talk to one shim: hand it a command, tell it to end it, hear how it ended."""
+
+import array
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterable
+
+from treadle.proc.command import Command
+
+_SEND_TIMEOUT = 30.0
+
+
+class Channel:
+    """The orchestrator's end of a shim's line."""
+
+    def __init__(self, sock: socket.socket, keeper: int) -> None:
+        self.keeper = keeper
+        self.shim = 0
+        self.is_reusable = True
+        self.is_broken = False  # it ended without a word, so nobody vouches for the children
+        self._sock = sock
+        self._sock.settimeout(_SEND_TIMEOUT)
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._heard = b""
+
+    def is_quiet(self) -> bool:
+        """Tell whether an idle shim is still there: one that is gone has left word."""
+        return not self._poll.poll(0)
+
+    def send(self, body: bytes, fds: Iterable[int]) -> bool:
+        """Hand over a command and its files; tell whether the shim took them."""
+        frame = len(body).to_bytes(8, "big") + body
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        try:
+            sent = self._sock.sendmsg([frame], rights)
+            self._sock.sendall(memoryview(frame)[sent:])
+        except OSError:
+            return False
+        return True
+
+    def terminate(self) -> None:
+        """Ask the command to end."""
+        self._order(b"T")
+
+    def kill(self) -> None:
+        """End the command and everything below it."""
+        self._order(b"K")
+
+    def kill_shim(self) -> None:
+        """End a shim that does not answer; the keeper cleans up after it."""
+        self.is_reusable, self.is_broken = False, True
+        try:
+            os.kill(self.shim, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def receive(self, timeout: float) -> list[str] | None:
+        """Return the next message's words, an empty list at the end, None if time is up."""
+        if not self._poll.poll(timeout * 1000):
+            return None
+        try:
+            data = self._sock.recv(4096)
+        except ConnectionError:
+            data = b""
+        self._heard += data
+        line, newline, rest = self._heard.partition(b"\n")
+        if not data or not newline:
+            self.is_reusable, self.is_broken = False, True
+            return []
+        self._heard = rest
+        return line.decode("ascii").split()
+
+    def close(self) -> None:
+        """Hang up; a shim that still runs something ends it."""
+        self._sock.close()
+
+    def _order(self, order: bytes) -> None:
+        # The order may arrive after the command ended and would then hit the next one.
+        self.is_reusable = False
+        try:
+            self._sock.sendall(order)
+        except OSError:
+            return  # the next message, or the end, tells
+
+
+def frame_of(command: Command, program: str) -> bytes:
+    """Write a command as bytes; raises ValueError for what no program can be given."""
+    env = [f"{name}={value}" for name, value in command.env.items()]
+    if any("=" in name or not name for name in command.env):
+        raise ValueError("the name of an environment variable is empty or holds =")
+    texts = [str(command.cwd), program, str(len(command.argv)), *command.argv, *env]
+    words = [os.fsencode(text) for text in texts]
+    if any(b"\0" in word for word in words):
+        raise ValueError("an argument or an environment variable holds a NUL character")
+    return b"\0".join(words)

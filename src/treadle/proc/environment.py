@@ -1,0 +1,52 @@
+"""Choose what an agent may know of the user's environment."""
+
+from collections.abc import Iterable, Mapping
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY")
+_BASIC = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL", "TZ")
+_FOLDERS = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+_CERTIFICATES = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+)
+_TOOLCHAINS = (
+    "ANDROID_HOME",
+    "ASDF_DATA_DIR",
+    "ASDF_DIR",
+    "BUN_INSTALL",
+    "CARGO_HOME",
+    "CONDA_PREFIX",
+    "DENO_DIR",
+    "DOTNET_ROOT",
+    "GEM_HOME",
+    "GOMODCACHE",
+    "GOPATH",
+    "GOROOT",
+    "JAVA_HOME",
+    "NVM_DIR",
+    "PNPM_HOME",
+    "PYENV_ROOT",
+    "RBENV_ROOT",
+    "RUSTUP_HOME",
+    "SDKMAN_DIR",
+    "VIRTUAL_ENV",
+    "VOLTA_HOME",
+)
+_NAMES = frozenset(
+    (*_BASIC, *_FOLDERS, *_CERTIFICATES, *_TOOLCHAINS, *_PROXIES, *map(str.lower, _PROXIES))
+)
+_PREFIXES = ("LC_",)
+
+
+def allowed(env: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables a child may have; in `extra` a trailing `*` stands for any ending."""
+    extra = tuple(extra)
+    names = _NAMES.union(name for name in extra if not name.endswith("*"))
+    prefixes = (*_PREFIXES, *(name[:-1] for name in extra if name.endswith("*")))
+    return {
+        name: value for name, value in env.items() if name in names or name.startswith(prefixes)
+    }

@@ -1,0 +1,71 @@
+"""Find the program a command names, and say what to do when it cannot start."""
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.proc.command import Cause
+
+_BUSY = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+
+def find(name: str, env: Mapping[str, str]) -> str | Cause:
+    """Return the path of a program: as it is with a slash, else from the PATH in `env`."""
+    if "/" in name:
+        return name
+    found = [path for path in _places(name, env) if path.is_file()]
+    for path in found:
+        if os.access(path, os.X_OK):
+            return str(path)
+    if found:
+        return Cause("not_executable", _no_permission(str(found[0])))
+    return Cause(
+        "missing", f"{name or 'an empty name'} is not in PATH; install it or correct the command"
+    )
+
+
+def _places(name: str, env: Mapping[str, str]) -> list[Path]:
+    # Relative entries would let a workspace bring its own `git`.
+    folders = (env.get("PATH") or os.defpath).split(":")
+    return [Path(folder) / name for folder in folders if name and folder.startswith("/")]
+
+
+def explain(program: str, folder: Path, stage: str, number: int) -> Cause:
+    """Turn the system's refusal to start a program into a sentence that helps."""
+    if number in _BUSY:
+        return Cause("lost", f"the system cannot start another process ({os.strerror(number)})")
+    if stage == "folder":
+        return Cause("missing", f"{folder}: cannot work in this folder ({os.strerror(number)})")
+    path = folder / program
+    match number:
+        case errno.ENOENT if path.is_file():
+            return Cause("missing", _no_interpreter(path))
+        case errno.ENOENT | errno.ENOTDIR:
+            return Cause("missing", f"{program} does not exist; install it or correct the command")
+        case errno.EACCES if path.is_dir():
+            return Cause("not_executable", f"{program} is a folder; name the program in it")
+        case errno.EACCES:
+            return Cause("not_executable", _no_permission(program))
+        case errno.ENOEXEC:
+            text = f"{program} has no #! line; begin it with one, such as #!/bin/sh"
+            return Cause("not_executable", text)
+        case errno.E2BIG:
+            text = f"{program} got more arguments or environment than the system can pass"
+            return Cause("not_executable", text)
+    return Cause("not_executable", f"{program} cannot be started ({os.strerror(number)})")
+
+
+def _no_permission(program: str) -> str:
+    return f"{program} is not executable; run: chmod +x {program}"
+
+
+def _no_interpreter(path: Path) -> str:
+    with path.open("rb") as file:
+        first = file.readline(256)
+    if not first.startswith(b"#!"):
+        return f"{path} needs a loader this system does not have; install a build for this system"
+    interpreter = (first[2:].split() or [b"nothing"])[0].decode(errors="replace")
+    return (
+        f"{path} begins with #!{interpreter}, which does not exist; install it or correct the line"
+    )

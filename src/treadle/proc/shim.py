@@ -1,0 +1,216 @@
+"""Run one command after another, each with everything it starts, for the keeper.
+
+A shim is a fork of the keeper. It reads commands from its own socket, reports how each
+ended, and ends everything below itself when the other end of the socket is closed. It
+imports nothing that takes time to start: hence `_socket` and `_signal`, the C halves of
+the public modules.
+"""
+
+import _signal  # type: ignore[import-not-found]  # no stubs for the C half
+import _socket
+import ctypes
+import errno
+import os
+import select
+import sys
+import time
+
+from treadle.proc import processes
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
+_UNKILLABLE = 10.0  # seconds after which a process that does not die is reported, not awaited
+_CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+_FD = 4
+_RSS_UNIT = 1024 if sys.platform == "darwin" else 1  # bytes there, kilobytes here
+_IGNORED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
+_RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
+
+
+def adopt_orphans() -> None:
+    """Become the new parent of every orphan below, where the kernel can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def watch_children() -> int:
+    """Return a descriptor that turns readable when a child changes."""
+    out, into = os.pipe()
+    os.set_blocking(out, False)
+    os.set_blocking(into, False)
+    for number in _IGNORED:
+        _signal.signal(number, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    inherited = _signal.set_wakeup_fd(into, warn_on_full_buffer=False)
+    if inherited != -1:
+        os.close(inherited)
+    return out
+
+
+def drain(wake: int) -> None:
+    """Forget the signals seen so far."""
+    try:
+        while os.read(wake, 512):
+            pass
+    except BlockingIOError:
+        return
+
+
+def receive(sock: _socket.socket, size: int, count: int) -> tuple[bytes, list[int]]:
+    """Read bytes and up to `count` descriptors, none of which a child may inherit."""
+    space = _socket.CMSG_SPACE(count * _FD)
+    data, notes, _, _ = sock.recvmsg(size, space, _CLOEXEC)
+    fds = []
+    for level, kind, packed in notes:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            usable = len(packed) - len(packed) % _FD
+            fds += [_int(packed[at : at + _FD]) for at in range(0, usable, _FD)]
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return data, fds
+
+
+def _int(packed: bytes) -> int:
+    return int.from_bytes(packed, sys.byteorder)
+
+
+class Shim:
+    """The parent of one command at a time."""
+
+    def __init__(self, sock: _socket.socket) -> None:
+        self._sock = sock
+        self._me = os.getpid()
+        self._wake = watch_children()
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        self._poll.register(sock.fileno(), select.POLLIN)
+        self._forget()
+
+    def serve(self) -> int:
+        """Run commands until the other end is closed; return the exit status."""
+        self._say("ready", self._me)
+        while True:
+            body, fds = self._next_command()
+            if not body:
+                return 0
+            if not self._run(body, fds):
+                return 1
+
+    def _forget(self) -> None:
+        self._main = 0
+        self._status: int | None = None
+        self._seconds = 0.0
+        self._max_rss = 0
+
+    def _say(self, *words: object) -> None:
+        try:
+            self._sock.sendall(" ".join(map(str, words)).encode() + b"\n")
+        except OSError:
+            return  # nobody listens any more; the end of the socket says the same
+
+    def _next_command(self) -> tuple[bytes, list[int]]:
+        data, fds = receive(self._sock, 65536, 3)
+        if not data:
+            return b"", []
+        chunks, have = [data], len(data)
+        while have < 8 or have < 8 + int.from_bytes(chunks[0][:8], "big"):
+            data = self._sock.recv(1 << 20)
+            if not data:
+                return b"", []
+            chunks, have = ([chunks[0] + data] if have < 8 else [*chunks, data]), have + len(data)
+        return b"".join(chunks)[8:], fds
+
+    def _run(self, body: bytes, fds: list[int]) -> bool:
+        """Run one command to its end; tell whether this shim may serve another."""
+        self._forget()
+        stage = "folder"
+        try:
+            if len(fds) != 3:  # the table of open files is full, so some did not arrive
+                raise OSError(errno.EMFILE, "")
+            folder, program, count, *words = body.split(b"\0")
+            os.chdir(folder)
+            stage = "program"
+            self._main = _spawn(program, words, int(count), fds)
+        except OSError as error:
+            self._say("failed", stage, error.errno)
+            return True
+        finally:
+            for fd in fds:
+                os.close(fd)
+            os.chdir("/")
+        heard = self._supervise()
+        stragglers, left = self._end_all()
+        self._say("ended", *self._outcome(), stragglers, left, self._seconds, self._max_rss)
+        return heard and not left
+
+    def _outcome(self) -> tuple[int, int]:
+        code = -_signal.SIGKILL if self._status is None else self._status
+        return (code, 0) if code >= 0 else (-1, -code)
+
+    def _supervise(self) -> bool:
+        """Wait until the command ends or must end; tell whether anybody still listens."""
+        while True:
+            ready = dict(self._poll.poll())
+            if self._wake in ready:
+                drain(self._wake)
+                self._reap()
+                if self._status is not None:
+                    return True
+            if self._sock.fileno() in ready:
+                order = self._hear()
+                if order == b"T":
+                    processes.terminate(self._me, self._main, _signal.SIGTERM)
+                else:
+                    return bool(order)
+
+    def _hear(self) -> bytes:
+        try:
+            return self._sock.recv(1)
+        except OSError:
+            return b""
+
+    def _reap(self) -> bool:
+        """Collect the dead; tell whether any child is left."""
+        try:
+            while True:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+                if not pid:
+                    return True
+                self._seconds += used.ru_utime + used.ru_stime
+                self._max_rss = max(self._max_rss, used.ru_maxrss // _RSS_UNIT)
+                if pid == self._main:
+                    self._status = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            return False
+
+    def _end_all(self) -> tuple[int, int]:
+        """Kill what the command left; return how many there were and how many cannot die.
+
+        A subreaper without children has no descendants at all. Elsewhere the command's
+        process group is looked at as well.
+        """
+        killed: set[int] = set()
+        deadline = time.monotonic() + _UNKILLABLE
+        waiter = select.poll()
+        waiter.register(self._wake, select.POLLIN)
+        while self._reap() or processes.group_exists(self._main):
+            found = processes.kill(self._me, self._main, set())
+            killed |= {row[0] for row in found if row[3] and row[0] != self._main}
+            if time.monotonic() > deadline:
+                return len(killed), sum(row[3] for row in found)
+            waiter.poll(5)
+            drain(self._wake)
+        return len(killed), 0
+
+
+def _spawn(program: bytes, words: list[bytes], count: int, fds: list[int]) -> int:
+    argv, pairs = words[:count], words[count:]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
+    env = dict(pair.split(b"=", 1) for pair in pairs)
+    try:
+        return os.posix_spawn(
+            program, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
+        )
+    except NotImplementedError:  # an old C library; the keeper's session has no terminal either
+        return os.posix_spawn(
+            program, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
+        )
