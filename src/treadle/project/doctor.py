@@ -1,0 +1,214 @@
+"""Look at everything treadle needs and say what is missing and what would help."""
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import treadle
+from treadle.config import agents
+from treadle.config.load import Loaded, load
+from treadle.config.schema import AgentConfig, Config
+from treadle.errors import ConfigError, ProjectError, TreadleError
+from treadle.git import repo as git
+from treadle.project import trust
+from treadle.project.project import Project, open_repository, workspaces
+from treadle.store.reader import Reader
+from treadle.store.writer import Store
+
+OLDEST_GIT = (2, 38)
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: tuple[str, ...] = ()
+
+
+class Sandbox(NamedTuple):
+    """What limits where agents may write."""
+
+    tier: int
+    reason: str
+
+
+class Report(NamedTuple):
+    """Everything that was looked at."""
+
+    checks: tuple[Check, ...]
+    sandbox: Sandbox
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether nothing needs the user."""
+        return all(check.ok for check in self.checks)
+
+
+SANDBOX = Sandbox(
+    0, "this version starts agents without a sandbox: they may write wherever you may"
+)
+
+
+def run(cwd: Path, env: Mapping[str, str]) -> Report:
+    """Look at all of it; what cannot be looked at without something missing is left out."""
+    return Report(tuple(_checks(cwd, env)), SANDBOX)
+
+
+def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
+    yield _ask("python", _python)
+    yield _ask("bytecode", _bytecode)
+    yield _ask("git", _git)
+    try:
+        project = open_repository(cwd, env)
+    except TreadleError as error:
+        name = "commit" if error.code == "no_commit" else "repository"
+        yield Check(name, False, error.message, error.fix)
+        return
+    yield Check("repository", True, str(project.layout.root))
+    yield _ask("commit", lambda: _commit(project))
+    yield _ask("project", lambda: _files(project))
+    yield _ask("store", lambda: _store(project))
+    yield _ask("file system", lambda: _journal(project))
+    try:
+        loaded = load(project.layout, env)
+    except ConfigError as error:
+        yield Check("config", False, error.message, error.fix)
+        return
+    yield from _configured(project, loaded)
+
+
+def _configured(project: Project, loaded: Loaded) -> Iterator[Check]:
+    config = loaded.config
+    count = sum(origin.kind != "default" for origin in loaded.origins.values())
+    yield Check("config", True, f"valid, {count} values set")
+    yield _ask("trust", lambda: _trust(project, loaded))
+    for name, agent in config.agents.items():
+        if not agent.use:
+            yield _ask(f"agent {name}", partial(_agent, project, agent))
+    yield _ask("workspaces", lambda: _workspaces(project, config))
+    yield _ask("sandbox", lambda: _sandbox(config))
+
+
+def _ask(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, look())
+    except TreadleError as error:
+        return Check(name, False, error.message, error.fix)
+
+
+def _python() -> str:
+    return f"{platform.python_version()} at {sys.executable}"
+
+
+def _bytecode() -> str:
+    """Without compiled files every command starts several times slower."""
+    module = Path(treadle.__file__)
+    compiled = Path(importlib.util.cache_from_source(str(module)))
+    if compiled.exists():
+        return "compiled"
+    if not sys.dont_write_bytecode and os.access(_existing(compiled.parent), os.W_OK):
+        return "compiled when first used"
+    raise ProjectError(
+        "treadle is not compiled and cannot be, so commands start slowly",
+        fix=[shlex.join([sys.executable, "-m", "compileall", "-q", str(module.parent)])],
+    )
+
+
+def _git() -> str:
+    found = git.version()
+    text = ".".join(map(str, found))
+    if found < OLDEST_GIT:
+        oldest = ".".join(map(str, OLDEST_GIT))
+        raise ProjectError(f"git {text} is too old; treadle needs {oldest} or newer")
+    return text
+
+
+def _commit(project: Project) -> str:
+    head = git.head(project.repo)
+    return f"{(head.commit or '')[:12]} on {head.branch or 'no branch'}"
+
+
+def _files(project: Project) -> str:
+    layout = project.layout
+    found = layout.config_files()
+    if not found:
+        raise ProjectError(f"{layout.home} has no configuration yet", fix=["treadle init"])
+    if not layout.home_gitignore.exists():
+        raise ProjectError(
+            f"{layout.home_gitignore} is missing, so git would see what runs leave behind",
+            fix=["treadle init"],
+        )
+    return layout.relative(found[0])
+
+
+def _store(project: Project) -> str:
+    if not project.layout.database.exists():
+        return "no run yet"
+    with Reader.open(project.layout) as reader:
+        # Reading whole tables meets a damaged page that a single row would miss.
+        steps, tasks = len(reader.step_digests()), len(reader.task_ids())
+        return f"{steps} steps, {tasks} tasks, newest run {reader.last_run_id() or 'none'}"
+
+
+def _journal(project: Project) -> str:
+    if not project.layout.database.exists():
+        return "asked when the store is made"
+    store = Store.open(project.layout)
+    mode = store.journal_mode
+    store.close()
+    return "wal" if mode == "wal" else f"{mode}: no WAL on this file system, writing is slower"
+
+
+def _trust(project: Project, loaded: Loaded) -> str:
+    trust.require(project, loaded)
+    count = len(trust.commands(loaded))
+    return f"trusted, brings {count} commands" if count else "brings no commands"
+
+
+def _agent(project: Project, agent: AgentConfig) -> str:
+    if agent.type == "replay":
+        return _recording(project.layout.root / str(agent.recording))
+    words = agents.argv(project.layout.root, agent)
+    if not words:
+        return f"{agent.type}, nothing to start"
+    program = words[0]
+    if shutil.which(program, path=project.env.get("PATH")):
+        return f"{agent.type}, {program}"
+    if Path(program).is_file():
+        fix = [f"chmod +x {shlex.quote(program)}"]
+        raise ProjectError(f"{program} cannot be executed", code="not_executable", fix=fix)
+    raise ProjectError(f"{program} is missing", code="agent_missing")
+
+
+def _recording(folder: Path) -> str:
+    if not (folder / "steps").is_dir():
+        raise ProjectError(f"{folder} holds no recorded run", code="agent_missing")
+    return f"replay, {folder}"
+
+
+def _workspaces(project: Project, config: Config) -> str:
+    folder = workspaces(project, config)
+    parent = _existing(folder)
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ProjectError(f"{parent} cannot be written, and workspaces belong in {folder}")
+    return str(folder)
+
+
+def _sandbox(config: Config) -> str:
+    if config.sandbox == "required":
+        raise ConfigError('sandbox is "required", and this version has none; set it to "auto"')
+    return f'tier {SANDBOX.tier}, asked for "{config.sandbox}"'
+
+
+def _existing(path: Path) -> Path:
+    """Return the nearest folder on the way to `path` that is there."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -1,0 +1,58 @@
+"""Open the project around the user: its paths, its repository, its environment."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle import layout as user_paths
+from treadle.config.schema import Config
+from treadle.errors import ConfigError, ProjectError
+from treadle.git import repo as git
+from treadle.git.repo import Repo
+from treadle.layout import Layout
+from treadle.project.root import find_root, find_top
+
+
+class Project(NamedTuple):
+    """Everything a command needs to know about where it works."""
+
+    layout: Layout
+    repo: Repo
+    env: Mapping[str, str]
+
+
+def open_project(cwd: Path, env: Mapping[str, str]) -> Project:
+    """Return the project around `cwd`, ready for runs."""
+    return _open(find_root(cwd, env), env)
+
+
+def open_repository(cwd: Path, env: Mapping[str, str]) -> Project:
+    """Return the repository around `cwd` as a project, set up for treadle or not."""
+    return _open(find_top(cwd), env)
+
+
+def workspaces(project: Project, config: Config) -> Path:
+    """Return the folder of this project's workspaces."""
+    default = user_paths.workspace_root(project.env, project.layout.root)
+    if config.workspace.root is None:
+        return default
+    chosen = config.workspace.root
+    if chosen.startswith("~/"):
+        chosen = f"{project.env.get('HOME', '')}{chosen[1:]}"
+    if Path(chosen).resolve().is_relative_to(project.layout.root.resolve()):
+        raise ConfigError(
+            f"workspace.root must be outside the repository, not {chosen}:"
+            " tools would take its settings for their own"
+        )
+    return Path(chosen) / default.name
+
+
+def _open(root: Path, env: Mapping[str, str]) -> Project:
+    repo = git.find(root)
+    if git.head(repo).commit is None:
+        raise ProjectError(
+            f"{root} has no commit yet, and a run needs one to begin from",
+            code="no_commit",
+            fix=["git commit --allow-empty -m Begin"],
+        )
+    return Project(Layout(root), repo, env)

@@ -1,0 +1,54 @@
+"""Find the project from where the user stands, without starting git."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.errors import BlockedError, ProjectError
+from treadle.layout import Layout
+
+
+def find_root(cwd: Path, env: Mapping[str, str]) -> Path:
+    """Return the root of the project around `cwd`; inside a run, of the project that runs it."""
+    outer = env.get("TREADLE_PROJECT", "")
+    root = Path(outer) if env.get("TREADLE_RUN") and outer else find_top(cwd)
+    if not Layout(root).config_files():
+        raise ProjectError(f"{root} is not set up for treadle yet", fix=["treadle init"])
+    return root
+
+
+def find_top(cwd: Path) -> Path:
+    """Return the top folder of the git repository around `cwd`."""
+    start = cwd.resolve()
+    for folder in (start, *start.parents):
+        if _has_git(folder):
+            return folder
+    raise ProjectError(
+        f"{start} is not inside a git repository",
+        code="no_repository",
+        fix=["git init", "git commit --allow-empty -m Begin", "treadle init"],
+    )
+
+
+def here() -> Path:
+    """Return the current folder, or say that it is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise ProjectError("the current folder no longer exists", fix=["cd"]) from error
+
+
+def refuse_inside_run(env: Mapping[str, str]) -> None:
+    """Stop a command that would change the project which is running it."""
+    run_id = env.get("TREADLE_RUN")
+    if run_id:
+        raise BlockedError(
+            f"this command changes the project, and run {run_id} is working in it:"
+            " inside a run only commands that read may be used",
+            code="inside_run",
+        )
+
+
+def _has_git(folder: Path) -> bool:
+    """Accept what git would: a real git folder, or the file that points to one."""
+    dot_git = folder / ".git"
+    return dot_git.is_file() or (dot_git / "HEAD").is_file()

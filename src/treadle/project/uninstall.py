@@ -1,0 +1,140 @@
+"""Take treadle out of a repository: what init wrote and nobody changed, and nothing else."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle import layout as user_paths
+from treadle.config.load import load
+from treadle.errors import ConfigError
+from treadle.files import atomic, remove
+from treadle.layout import Layout
+from treadle.project import gitignore, init, trust
+from treadle.project.project import Project, open_repository, workspaces
+from treadle.project.root import refuse_inside_run
+
+# What people write below `.treadle/`; everything else there was made by runs.
+_WRITTEN_BY_PEOPLE = {".gitignore", "config.toml", "config.json", "routines", "roles", "cron"}
+
+
+class Kept(NamedTuple):
+    """Something that stays, and why."""
+
+    path: str
+    reason: str
+
+
+class Uninstalled(NamedTuple):
+    """What uninstall removed, or with a dry run would remove, and what stays."""
+
+    root: Path
+    removed: tuple[str, ...]
+    kept: tuple[Kept, ...]
+
+
+class _Plan(NamedTuple):
+    trees: list[Path]
+    files: list[Path]
+    folders: list[Path]
+    line: bool
+    kept: list[Kept]
+
+
+def uninstall(
+    cwd: Path, env: Mapping[str, str], *, purge: bool = False, dry_run: bool = False
+) -> Uninstalled:
+    """Remove unchanged files, workspaces and the trust record; run data only with `purge`."""
+    refuse_inside_run(env)
+    project = open_repository(cwd, env)
+    init.refuse_links(project.layout)
+    plan = _plan(project, purge)
+    removed = list(_names(project, plan))
+    if not dry_run:
+        removed.extend(_carry_out(project, plan))
+    return Uninstalled(project.layout.root, tuple(removed), tuple(plan.kept))
+
+
+def _plan(project: Project, purge: bool) -> _Plan:
+    layout = project.layout
+    plan = _Plan([], [], [], False, [])
+    data = run_data(layout)
+    plan.trees.extend(path for path in _workspaces(project) if path.exists())
+    if layout.locks.exists():
+        plan.trees.append(layout.locks)
+    if purge:
+        plan.trees.extend(data)
+    else:
+        plan.kept.extend(
+            Kept(layout.relative(path), "made by runs; --purge removes it") for path in data
+        )
+    return _plan_items(project, plan, keeps_data=bool(data) and not purge)
+
+
+def _plan_items(project: Project, plan: _Plan, *, keeps_data: bool) -> _Plan:
+    layout, record = project.layout, trust.entry(project)
+    for item in init.items(layout):
+        name = layout.relative(item.path)
+        mark = record.wrote.get(name) if record and record.wrote else item.mark
+        if mark is None or not item.path.exists():
+            continue
+        if item.content is None:
+            plan.folders.append(item.path)
+        elif mark == init.LINE:
+            plan = plan._replace(line=item.is_there)
+        elif item.path == layout.home_gitignore and keeps_data:
+            plan.kept.append(Kept(name, "keeps the data of runs out of git"))
+        elif init.digest(item.path.read_bytes()) in (mark, item.mark):
+            plan.files.append(item.path)
+        else:
+            plan.kept.append(Kept(name, "changed since init wrote it"))
+    return plan
+
+
+def run_data(layout: Layout) -> list[Path]:
+    """Return what runs left below `.treadle/`, without the locks."""
+    if not layout.home.is_dir():
+        return []
+    ours = {*_WRITTEN_BY_PEOPLE, layout.locks.name}
+    return sorted(path for path in layout.home.iterdir() if path.name not in ours)
+
+
+def _workspaces(project: Project) -> Iterator[Path]:
+    yield user_paths.workspace_root(project.env, project.layout.root)
+    with contextlib.suppress(ConfigError):
+        config = load(project.layout, project.env).config
+        if config.workspace.root is not None:
+            yield workspaces(project, config)
+
+
+def _names(project: Project, plan: _Plan) -> Iterator[str]:
+    for path in (*plan.trees, *plan.files):
+        inside = path.is_relative_to(project.layout.root)
+        yield project.layout.relative(path) if inside else str(path)
+    if plan.line:
+        yield f"{project.layout.relative(project.layout.root_gitignore)} (one line)"
+    if trust.entry(project) is not None:
+        yield f"{user_paths.trust_file(project.env)} (the record of this repository)"
+
+
+def _carry_out(project: Project, plan: _Plan) -> Iterator[str]:
+    """Remove in an order in which a crash can be repeated: the record goes last."""
+    for tree in plan.trees:
+        remove.remove_tree(tree)
+    for file in plan.files:
+        file.unlink()
+    if plan.line:
+        _remove_line(project.layout.root_gitignore)
+    for folder in (*plan.folders, project.layout.home):
+        with contextlib.suppress(OSError):  # somebody else's things are in it
+            folder.rmdir()
+            yield project.layout.relative(folder) + "/"
+    trust.revoke(project)
+
+
+def _remove_line(path: Path) -> None:
+    before = gitignore.remove(path.read_bytes())
+    if before is None:
+        path.unlink()
+    else:
+        atomic.write(path, before, mode=path.stat().st_mode & 0o777)

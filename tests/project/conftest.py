@@ -1,0 +1,15 @@
+"""Set projects up for tests."""
+
+import os
+
+import pytest
+
+from treadle.project import init
+from treadle.project.project import open_repository
+
+
+@pytest.fixture
+def project(repo):
+    """Return a project that is set up and trusted."""
+    init.init(repo, os.environ)
+    return open_repository(repo, os.environ)
