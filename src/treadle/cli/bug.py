@@ -1,0 +1,40 @@
+"""Write a report of a bug in treadle itself, ready to paste into an issue."""
+
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from treadle import __version__, layout
+from treadle.errors import TreadleError
+
+
+def report(error: Exception, words: list[str], env: Mapping[str, str]) -> TreadleError:
+    """Write the report and return the error that says where it is."""
+    text = _text(error, words)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
+    path = layout.bug_log(env, stamp)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, errors="backslashreplace")
+    except OSError:
+        print(text, file=sys.stderr)
+        return TreadleError("this is a bug in treadle; the report stands above", code="bug")
+    return TreadleError(
+        f"this is a bug in treadle ({type(error).__name__}); the report is in {path}",
+        code="bug",
+        details={"report": str(path)},
+    )
+
+
+def _text(error: Exception, words: list[str]) -> str:
+    return "\n".join(
+        [
+            f"treadle {__version__}, Python {platform.python_version()}, {platform.platform()}",
+            f"command: {words!r}",
+            "",
+            "".join(traceback.format_exception(error)),
+        ]
+    )

@@ -1,0 +1,58 @@
+"""Show the configuration and where it comes from."""
+
+import json
+import os
+from argparse import ArgumentParser, Namespace
+
+import msgspec
+
+from treadle.cli import output
+from treadle.config import agents, keys
+from treadle.config.load import Loaded, load
+from treadle.contract.role import ROLES
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.project.root import find_root, here
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Say what config understands."""
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("show", help="Print every value in force with its origin")
+
+
+def run(args: Namespace) -> int:
+    """Print what is in force."""
+    loaded = load(Layout(find_root(here(), os.environ)), os.environ)
+    if args.json:
+        output.print_json(_document(loaded))
+        return ExitCode.DONE
+    rows = [
+        (key, json.dumps(value, ensure_ascii=False), origin["source"])
+        for key, value, origin in _values(loaded)
+    ]
+    output.print_table(("KEY", "VALUE", "FROM"), rows)
+    return ExitCode.DONE
+
+
+def _document(loaded: Loaded) -> dict[str, object]:
+    roles = {}
+    for role in ROLES:
+        name, agent = agents.resolve(loaded.config, role)
+        roles[role] = {"agent": name, "type": agent.type}
+    return {
+        "config": msgspec.to_builtins(loaded.config),
+        "origins": {key: origin for key, _, origin in _values(loaded)},
+        "roles": roles,
+    }
+
+
+def _values(loaded: Loaded) -> list[tuple[str, object, dict[str, str]]]:
+    values = dict(_flat(msgspec.to_builtins(loaded.config), ()))
+    return [(key, values[key], origin._asdict()) for key, origin in loaded.origins.items()]
+
+
+def _flat(value: object, path: keys.Path) -> list[tuple[str, object]]:
+    if not isinstance(value, dict):
+        return [(keys.dotted(path), value)]
+    return [item for key, inner in value.items() for item in _flat(inner, (*path, key))]

@@ -1,0 +1,56 @@
+"""Check everything treadle needs."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from treadle.cli import output
+from treadle.engine import lock
+from treadle.errors import ExitCode, ProjectError
+from treadle.layout import Layout
+from treadle.project import doctor
+from treadle.project.doctor import Check
+from treadle.project.root import find_top, here
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Say what doctor understands."""
+    parser.add_argument("--repair", action="store_true", help="Mend what can be mended")
+
+
+def run(args: Namespace) -> int:
+    """Look, say what was found, and how to help."""
+    found = doctor.run(here(), os.environ)
+    checks = (*found.checks, *_lock(here()))
+    if args.json:
+        output.print_json(
+            {
+                "ok": found.ok,
+                "checks": [check._asdict() for check in checks],
+                "sandbox": found.sandbox._asdict(),
+            }
+        )
+    else:
+        _print(checks, found.sandbox)
+    return ExitCode.DONE if found.ok else ExitCode.FAILED
+
+
+def _lock(cwd: Path) -> list[Check]:
+    try:
+        who = lock.holder(Layout(find_top(cwd)).run_lock)
+    except ProjectError:
+        return []
+    if who is None:
+        return [Check("lock", True, "free")]
+    text = f"held by pid {who.get('pid', '?')} on {who.get('host', '?')}"
+    return [Check("lock", True, f"{text} since {who.get('since', '?')}")]
+
+
+def _print(checks: tuple[Check, ...], sandbox: doctor.Sandbox) -> None:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")
+        print(f"{mark}  {check.name:{width}}  {output.clean(check.detail)}")
+        for command in check.fix:
+            print(f"     {'':{width}}  try: {output.clean(command)}")
+    print(f"sandbox tier {sandbox.tier}: {sandbox.reason}")

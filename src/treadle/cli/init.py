@@ -1,0 +1,52 @@
+"""Set treadle up in this repository."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.errors import ExitCode
+from treadle.project import init
+from treadle.project.root import here
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Say what init understands."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="Only show which files would be written"
+    )
+    parser.add_argument(
+        "--commit", action="store_true", help="Commit the written files, and nothing else"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Write what is missing and name every file."""
+    done = init.init(here(), os.environ, dry_run=args.dry_run, commit=args.commit)
+    if args.json:
+        output.print_json(
+            {
+                "root": str(done.root),
+                "dry_run": args.dry_run,
+                "wrote": done.wrote,
+                "kept": done.kept,
+                "commit": done.commit,
+                "commands": [command._asdict() for command in done.commands],
+            }
+        )
+    else:
+        _print(done, dry_run=args.dry_run)
+    return ExitCode.DONE
+
+
+def _print(done: init.Initialised, *, dry_run: bool) -> None:
+    for name in done.wrote:
+        print(f"{'would write' if dry_run else 'wrote'} {name}")
+    for name in done.kept:
+        print(f"kept {name}")
+    if done.commit:
+        print(f"committed as {done.commit[:12]}")
+    if dry_run:
+        return
+    for command in done.commands:
+        print(f"trusted {command.key}: {output.clean(command.command)}")
+    print('next: treadle task add "what should be true" --verify "AC1=command", then treadle run')

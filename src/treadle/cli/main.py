@@ -1,0 +1,61 @@
+"""Name every command and load only the one that was asked for."""
+
+import sys
+from importlib import import_module
+
+import treadle
+
+TYPE_CHECKING = False  # typing's own flag would load typing, and --version loads nothing
+if TYPE_CHECKING:
+    from types import ModuleType
+
+COMMANDS = {
+    "init": "Set treadle up in this repository",
+    "uninstall": "Remove what init wrote",
+    "trust": "Let the commands of this repository run",
+    "doctor": "Check everything treadle needs",
+    "config": "Show the configuration and where it comes from",
+    "completion": "Print a completion script for a shell",
+    "task": "Add, list, link and finish tasks",
+    "run": "Turn the wheel until the work passes or a budget stops it",
+    "stop": "Stop a run from another terminal",
+    "runs": "List, show and prune runs",
+    "log": "Show or follow the timeline of a run",
+    "why": "Explain how a run ended",
+    "demo": "Watch a whole run in a temporary repository",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; what needs nothing but the table loads nothing else."""
+    words = sys.argv[1:] if argv is None else argv
+    if words in (["--version"], ["-V"]):
+        print(f"treadle {treadle.__version__}")
+        return 0
+    if words in ([], ["--help"], ["-h"], ["help"]):
+        print(overview())
+        return 0
+    code: int = load("invoke").invoke(words)
+    return code
+
+
+def load(name: str) -> "ModuleType":
+    """Import one module of the command line: the only late import there is."""
+    return import_module(f"treadle.cli.{name}")
+
+
+def overview() -> str:
+    """List the commands, a line each."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: treadle COMMAND [options]",
+            "",
+            f"{treadle.__doc__}",
+            "",
+            *lines,
+            "",
+            "treadle COMMAND --help explains a command; --json makes any of them answer in JSON.",
+        ]
+    )

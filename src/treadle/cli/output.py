@@ -1,0 +1,74 @@
+"""Write for people and for programs: only here and in the commands is anything printed."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TextIO
+
+from treadle.errors import TreadleError
+
+Colour = Literal["red", "green", "yellow", "dim", "bold"]
+
+_CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+# What would move the cursor, ring, or reorder text when a goal or an agent's words are shown.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document: on one line, or indented on a terminal."""
+    indent = 2 if _is_terminal(sys.stdout) else None
+    print(json.dumps(document, indent=indent, default=str))
+
+
+def print_error(error: TreadleError, *, as_json: bool) -> None:
+    """Say why treadle cannot go on and what would help."""
+    if as_json:
+        base = {"code": error.code, "message": error.message, "fix": list(error.fix)}
+        print_json({"error": {**base, **error.details, **base}})
+        return
+    print(f"treadle: {clean(error.message)}", file=sys.stderr)
+    for command in error.fix:
+        print(f"  try: {clean(command)}", file=sys.stderr)
+
+
+def warn(message: str) -> None:
+    """Print a warning where it does not disturb the answer."""
+    print(f"treadle: warning: {clean(message)}", file=sys.stderr)
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print aligned columns; the last one may be as wide as it likes."""
+    lines = [list(headers), *([clean(_cell(cell)) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        text = "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
+        print(paint(text.rstrip(), "bold") if number == 0 else text.rstrip())
+
+
+def paint(text: str, colour: Colour, stream: TextIO | None = None) -> str:
+    """Colour a text for a terminal that wants it."""
+    if not wants_colour(stream or sys.stdout, os.environ):
+        return text
+    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+
+
+def wants_colour(stream: TextIO, env: Mapping[str, str]) -> bool:
+    """Tell whether colours help there: a terminal, and nobody said no."""
+    return _is_terminal(stream) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def clean(text: str) -> str:
+    """Return a text that shows itself and does nothing else to the terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value).replace("\n", " ").replace("\t", " ")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()

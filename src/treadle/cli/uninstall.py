@@ -1,0 +1,49 @@
+"""Remove what init wrote."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.engine import lock
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.project import uninstall
+from treadle.project.root import find_top, here, refuse_inside_run
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Say what uninstall understands."""
+    parser.add_argument("--dry-run", action="store_true", help="Only show what would go and stay")
+    parser.add_argument(
+        "--purge", action="store_true", help="Remove the records of all runs and tasks as well"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Remove unchanged files while no run works, and name what stays."""
+    refuse_inside_run(os.environ)
+    if args.dry_run or not Layout(find_top(here())).home.is_dir():
+        done = _uninstall(args)
+    else:
+        with lock.hold(Layout(find_top(here()))):
+            done = _uninstall(args)
+    if args.json:
+        kept = [item._asdict() for item in done.kept]
+        removed = {"dry_run": args.dry_run, "removed": done.removed, "kept": kept}
+        output.print_json({"root": str(done.root), **removed})
+    else:
+        _print(done, dry_run=args.dry_run)
+    return ExitCode.DONE
+
+
+def _uninstall(args: Namespace) -> uninstall.Uninstalled:
+    return uninstall.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
+
+
+def _print(done: uninstall.Uninstalled, *, dry_run: bool) -> None:
+    for name in done.removed:
+        print(f"{'would remove' if dry_run else 'removed'} {name}")
+    for item in done.kept:
+        print(f"kept {item.path} ({item.reason})")
+    if not done.removed and not done.kept:
+        print("nothing to remove")

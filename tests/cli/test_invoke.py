@@ -1,0 +1,191 @@
+"""Every way a command can end: words for people, one document for programs, an exit code."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from treadle.cli import main
+from treadle.errors import BlockedError
+
+TREADLE = [sys.executable, "-m", "treadle"]
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Return a function that makes `treadle probe` do something."""
+
+    def install(action, add_arguments=lambda parser: None):
+        module = ModuleType("treadle.cli.probe")
+        module.add_arguments = add_arguments
+        module.run = action
+        monkeypatch.setitem(sys.modules, "treadle.cli.probe", module)
+        monkeypatch.setitem(main.COMMANDS, "probe", "Try something")
+
+    return install
+
+
+def fail(error):
+    """Return a command that ends this way."""
+
+    def run(args):
+        raise error
+
+    return run
+
+
+def answer(capsys) -> dict:
+    """Return the one JSON document on stdout, and see that there is nothing else."""
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.count("\n") == 1
+    return json.loads(shown.out)
+
+
+def test_error_goes_to_stderr_with_its_fixes(command, capsys):
+    command(fail(BlockedError("the gate is shut", fix=["open it", "or wait"])))
+    assert main.main(["probe"]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "treadle: the gate is shut\n  try: open it\n  try: or wait\n"
+
+
+@pytest.mark.parametrize("words", [["probe", "--json"], ["--json", "probe"]])
+def test_error_is_one_document(command, capsys, words):
+    command(fail(BlockedError("shut", code="gate", fix=["open"], details={"files": ["a"]})))
+    assert main.main(words) == 3
+    expected = {"code": "gate", "message": "shut", "fix": ["open"], "files": ["a"]}
+    assert answer(capsys) == {"error": expected}
+
+
+def test_details_never_hide_the_message(command, capsys):
+    command(fail(BlockedError("shut", details={"message": "no"})))
+    main.main(["probe", "--json"])
+    assert answer(capsys)["error"]["message"] == "shut"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnu"], "'rnu' is not a command; did you mean run?"),
+        (["xyzzyxyzzy"], "'xyzzyxyzzy' is not a command"),
+        (["--verison"], "'--verison' is not an option"),
+        (["config"], "treadle config: the following arguments are required: COMMAND"),
+        (["config", "shwo"], "did you mean show?"),
+        (["init", "--dry-rum"], "unrecognized arguments: --dry-rum; did you mean --dry-run?"),
+        (["init", "--dry"], "unrecognized arguments: --dry"),
+        (["completion", "csh"], "argument shell: invalid choice: 'csh'"),
+    ],
+)
+def test_usage_error_is_told_in_both_ways(capsys, words, message):
+    assert main.main(words) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+    assert main.main([*words, "--json"]) == 2
+    error = answer(capsys)["error"]
+    assert error["code"] == "usage"
+    assert message in error["message"]
+
+
+def test_help_and_version_are_documents_too(capsys):
+    for words, key in [
+        (["--json"], "commands"),
+        (["help", "--json"], "commands"),
+        (["--version", "--json"], "version"),
+        (["init", "--help", "--json"], "help"),
+        (["help", "init", "--json"], "help"),
+    ]:
+        assert main.main(words) == 0
+        assert list(answer(capsys)) == [key]
+
+
+def test_json_after_two_dashes_is_not_ours(command, capsys):
+    def add_arguments(parser):
+        parser.add_argument("words", nargs="*")
+
+    command(lambda args: print(args.words, args.json) or 0, add_arguments)
+    assert main.main(["probe", "--", "--json"]) == 0
+    assert capsys.readouterr().out == "['--json'] False\n"
+
+
+def test_bug_is_reported_in_a_file(command, capsys, private_home):
+    command(fail(ValueError("impossible")))
+    assert main.main(["probe"]) == 70
+    (report,) = (private_home / "state" / "treadle").glob("bug-*.log")
+    assert str(report) in capsys.readouterr().err
+    assert "impossible" in report.read_text()
+    assert "Traceback" in report.read_text()
+
+
+def test_bug_is_a_document(command, capsys):
+    command(fail(RuntimeError("impossible")))
+    assert main.main(["probe", "--json"]) == 70
+    assert answer(capsys)["error"]["code"] == "bug"
+
+
+def test_bug_without_a_place_for_its_report_is_still_told(command, capsys, private_home):
+    (private_home / "state").write_text("in the way")
+    command(fail(ValueError("impossible")))
+    assert main.main(["probe"]) == 70
+    assert "ValueError: impossible" in capsys.readouterr().err
+
+
+def test_full_disk_is_no_bug(command, capsys):
+    command(fail(OSError(errno.ENOSPC, "No space left on device", "/x/y")))
+    assert main.main(["probe", "--json"]) == 1
+    error = answer(capsys)["error"]
+    assert (error["code"], error["message"]) == (
+        "refused_by_system",
+        "/x/y: No space left on device",
+    )
+
+
+def test_interrupt_ends_with_130(command, capsys):
+    command(fail(KeyboardInterrupt()))
+    assert main.main(["probe", "--json"]) == 130
+    assert answer(capsys)["error"]["code"] == "interrupted"
+
+
+def test_folder_that_is_gone_is_told(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}" && rmdir "{gone}" && exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *TREADLE, "config", "show"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "treadle: the current folder no longer exists\n  try: cd\n",
+    )
+
+
+def test_reader_that_leaves_early_is_no_error_message():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*TREADLE, "help", "--json"], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_closed_stdout_is_survived():
+    script = 'exec "$@" >&-'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *TREADLE, "help", "--json"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_any_name_can_be_shown_in_any_encoding():
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run([*TREADLE, "caf\xe9"], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        r"treadle: 'caf\xe9' is not a command",
+    )
