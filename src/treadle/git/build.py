@@ -1,0 +1,152 @@
+"""Build a tree from a patch or from edited files, without touching a checkout."""
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.files import remove
+from treadle.git import call, changes, checkout, scratch
+from treadle.git.changes import Change
+from treadle.git.checkout import Workspace
+from treadle.git.repo import Repo
+from treadle.git.scratch import Scratch
+
+_APPLY = ("apply", "--cached", "--whitespace=nowarn")
+_STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+_OPAQUE = ("repository", "folder")
+_MESSAGES = 3
+
+
+class Built(NamedTuple):
+    """A tree that was built but not judged; its objects are still in the scratch place."""
+
+    tree: str
+    scratch: Scratch
+    notes: tuple[str, ...] = ()
+
+
+class PatchFailed(NamedTuple):
+    """Why git could not apply a patch."""
+
+    message: str
+
+
+def from_patch(
+    repo: Repo,
+    base_commit: str,
+    patch: bytes,
+    folder: Path,
+    *,
+    subdir: str | None = None,
+    workspace: Workspace | None = None,
+) -> Built | PatchFailed:
+    """Apply a patch to a commit's tree in the scratch place `folder`.
+
+    A workspace whose index holds the base saves reading it. Paths may be relative to the
+    repository or to `subdir`.
+    """
+    place = scratch.make(repo, folder)
+    known = workspace and checkout.commit_of(workspace) == base_commit
+    scratch.seed(place, base_commit, workspace.index if workspace and known else None)
+    options = _directory(patch, subdir)
+    done = scratch.run(place, *_APPLY, *options, "-", stdin=patch)
+    notes: tuple[str, ...] = ()
+    if done.returncode and b"\r\n" in patch:
+        again = scratch.run(place, *_APPLY, *options, "-", stdin=patch.replace(b"\r\n", b"\n"))
+        if again.returncode == 0:
+            done, notes = again, ("applied after removing carriage returns from the patch",)
+    if done.returncode:
+        return PatchFailed(_complaint(done.stderr.decode(errors="replace")))
+    return Built(_write_tree(place), place, notes)
+
+
+def from_edits(
+    ws: Workspace,
+    base_commit: str,
+    folder: Path,
+    found: Iterable[Change] | None = None,
+) -> Built:
+    """Add the workspace's own files to its index in the scratch place `folder`."""
+    place = scratch.make(ws.repo, folder)
+    edits = tuple(changes.changes(ws) if found is None else found)
+    notes = _absorb(ws, edits)
+    if notes:
+        edits = changes.changes(ws)
+    known = checkout.commit_of(ws) == base_commit
+    scratch.seed(place, base_commit, ws.index if known else None)
+    stage(ws, place, edits)
+    return Built(_write_tree(place), place, notes)
+
+
+def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
+    """Bring the scratch index to the contents of the workspace's files."""
+    paths = {change.path for change in edits if change.kind not in _OPAQUE}
+    names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
+    for name in names:
+        _make_readable(ws.path / name)
+    if names:
+        call.out(
+            _STAGE,
+            place.place | {"GIT_WORK_TREE": str(ws.path)},
+            stdin=b"\0".join(os.fsencode(name) for name in names),
+            config=(*checkout.settings(ws), "core.fsync=none"),
+        )
+
+
+def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
+    """Tell whether no link stands above a path; a link that git ignores is removed.
+
+    Git refuses to look behind a link. What lay there before goes when the link itself is added.
+    """
+    parts = path.split("/")[:-1]
+    for end in range(1, len(parts) + 1):
+        above = "/".join(parts[:end])
+        if (root / above).is_symlink():
+            if above in changed:
+                return False
+            (root / above).unlink()
+    return True
+
+
+def _directory(patch: bytes, subdir: str | None) -> tuple[str, ...]:
+    """Tell git where a patch's paths begin: at the root if any of them says so."""
+    if not subdir:
+        return ()
+    prefix = re.escape(os.fsencode(subdir.strip("/")))
+    header = rb"(?m)^(diff --git|---|\+\+\+|rename (from|to)) \"?([abciow]/)?" + prefix + rb"/"
+    return () if re.search(header, patch) else (f"--directory={subdir}",)
+
+
+def _complaint(stderr: str) -> str:
+    lines = [line.removeprefix("error: ").removeprefix("fatal: ") for line in stderr.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("hint: ")]
+    if any(line.startswith("No valid patches in input") for line in lines):
+        return "there is no diff in it"
+    return "; ".join(lines[:_MESSAGES]) or "git refused it"
+
+
+def _write_tree(place: Scratch) -> str:
+    return scratch.out(place, "write-tree").decode("ascii").strip()
+
+
+def _absorb(ws: Workspace, edits: Iterable[Change]) -> tuple[str, ...]:
+    """Turn repositories that an agent made in the workspace into plain folders."""
+    names = [change.path for change in edits if change.kind == "repository"]
+    for name in names:
+        remove.remove_tree(ws.path / name / ".git")
+    return tuple(f"{name} was a repository of its own; only its files were taken" for name in names)
+
+
+def _make_readable(path: Path) -> None:
+    """Give the owner back the right to read; drop what is neither file, link nor folder."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if stat.S_ISREG(mode) and not mode & stat.S_IRUSR:
+        path.chmod(stat.S_IMODE(mode) | stat.S_IRUSR)
+    elif not stat.S_ISREG(mode) and not stat.S_ISLNK(mode) and not stat.S_ISDIR(mode):
+        path.unlink()

@@ -1,0 +1,137 @@
+"""Call the git program, always with the same guards."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from treadle.errors import GitError
+from treadle.proc import capture, sweep
+from treadle.proc.capture import Captured
+
+# Nothing a repository or a workspace brings may run a program or weaken a check here; the
+# user's own settings stay on for the rest, above all identity and content filters.
+_GUARDS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.protectHFS=true",
+    "core.protectNTFS=true",
+    "core.trustctime=true",
+    "core.checkStat=default",
+    "core.safecrlf=false",
+    "core.fsync=committed,reference",
+    "core.fsyncMethod=fsync",
+    "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "index.sparse=false",
+    "index.version=2",
+    "diff.ignoreSubmodules=all",
+    "submodule.recurse=false",
+    "apply.ignoreWhitespace=no",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+_KEPT_VARIABLES = (
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_KEY_",
+    "GIT_CONFIG_VALUE_",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_SSL_",
+)
+_SAYS = ("fatal: ", "error: ")
+
+
+def run(
+    args: Sequence[str],
+    place: Mapping[str, str],
+    *,
+    stdin: bytes | None = None,
+    config: Sequence[str] = (),
+    cwd: Path = Path("/"),
+    lock: Path | None = None,
+) -> Captured:
+    """Run git on the repository that `place` names, whatever its exit code.
+
+    `lock` is a lock file that only treadle takes: if it is there already, a killed git left
+    it, and what is left of that git is ended before the lock is cleared.
+    """
+    env = {**_environment(), **place}
+    if lock:
+        env[sweep.MARKER] = _free(lock)
+    switches = [word for pair in (*_GUARDS, *config) for word in ("-c", pair)]
+    return capture.run(["git", *switches, *args], cwd=cwd, env=env, stdin=stdin)
+
+
+def out(
+    args: Sequence[str],
+    place: Mapping[str, str],
+    *,
+    stdin: bytes | None = None,
+    config: Sequence[str] = (),
+    lock: Path | None = None,
+) -> bytes:
+    """Run git and return what it printed; GitError if it failed."""
+    done = run(args, place, stdin=stdin, config=config, lock=lock)
+    if done.returncode:
+        raise failure(args, done)
+    return done.stdout
+
+
+def failure(args: Sequence[str], done: Captured) -> GitError:
+    """Say what git said, and what helps."""
+    name = next((word for word in args if not word.startswith("-")), "git")
+    stderr = done.stderr.decode(errors="replace")
+    if done.returncode < 0:
+        return GitError(f"git {name} was ended by signal {-done.returncode}")
+    text = said(done) or f"exit code {done.returncode}"
+    return GitError(
+        f"git {name}: {text}", fix=_advice(stderr), details={"stderr": stderr[-4000:].strip()}
+    )
+
+
+def said(done: Captured) -> str:
+    """Return the line in which git named the cause."""
+    lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines()]
+    lines = [line for line in lines if line]
+    causes = [line for line in lines if line.startswith(_SAYS)] or lines
+    return causes[-1].removeprefix(_SAYS[0]).removeprefix(_SAYS[1]) if causes else ""
+
+
+def _environment() -> dict[str, str]:
+    """Return this process's variables without those that steer git, such as GIT_DIR."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(_KEPT_VARIABLES)
+    }
+    return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def _free(lock: Path) -> str:
+    marker = f"git-{hashlib.sha256(os.fsencode(lock)).hexdigest()[:16]}"
+    if os.path.lexists(lock):
+        sweep.end(marker)
+        lock.unlink(missing_ok=True)
+    return marker
+
+
+def _advice(stderr: str) -> tuple[str, ...]:
+    for sign, fix in _ADVICE.items():
+        if sign in stderr:
+            return fix
+    return ("treadle doctor",)
+
+
+_ADVICE: dict[str, tuple[str, ...]] = {
+    "No space left on device": ("df -h .",),
+    "Disk quota exceeded": ("df -h .",),
+    "File exists": ("git status", "ls .git/*.lock"),
+    "bad object": ("git fsck",),
+    "corrupt": ("git fsck",),
+    "unable to read": ("git fsck",),
+}

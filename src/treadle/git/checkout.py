@@ -1,0 +1,87 @@
+"""Name a run's checkout, and point git at it without letting it search."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.git import call, config
+from treadle.git.config import Config
+from treadle.git.repo import Repo
+from treadle.proc.capture import Captured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """A private checkout; `index` is treadle's own and lies out of the agent's reach."""
+
+    repo: Repo
+    path: Path
+    index: Path
+    branch: str | None
+    config: Config
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Return the variables that point git at this checkout."""
+        return {
+            "GIT_DIR": str(self.repo.git_dir),
+            "GIT_WORK_TREE": str(self.path),
+            "GIT_INDEX_FILE": str(self.index),
+        }
+
+    @property
+    def lock(self) -> Path:
+        """Return the lock file git makes while it writes the index."""
+        return self.index.with_name(f"{self.index.name}.lock")
+
+    @property
+    def marker(self) -> Path:
+        """Return the file that says which commit the index holds."""
+        return self.index.with_name(f"{self.index.name}.commit")
+
+
+def run(ws: Workspace, *args: str) -> Captured:
+    """Run git on the workspace, whatever its exit code."""
+    return call.run(args, ws.place, config=settings(ws), lock=ws.lock)
+
+
+def out(ws: Workspace, *args: str) -> bytes:
+    """Run git on the workspace and return what it printed; GitError if it failed."""
+    return call.out(args, ws.place, config=settings(ws), lock=ws.lock)
+
+
+def settings(ws: Workspace) -> Sequence[str]:
+    """Return what git must be told for every call that may run a content filter."""
+    return config.switches(config.disabled_filters(ws.repo, ws.config))
+
+
+def commit_of(ws: Workspace) -> str | None:
+    """Return the commit the index is known to hold."""
+    try:
+        return ws.marker.read_text()
+    except OSError:
+        return None
+
+
+def mark(ws: Workspace, commit: str) -> None:
+    """Remember which commit the index holds now."""
+    staged = ws.marker.with_name(f"{ws.marker.name}.tmp")
+    staged.write_text(commit)
+    staged.rename(ws.marker)
+
+
+def forget(ws: Workspace) -> None:
+    """Trust the index no longer, before it is changed."""
+    ws.marker.unlink(missing_ok=True)
+
+
+def copy_index(source: Path, target: Path) -> None:
+    """Copy an index with its time, by which git tells which files it must read again."""
+    state = source.stat()
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    shutil.copyfile(source, target)
+    os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))

@@ -1,0 +1,133 @@
+"""Read a repository's settings once, and notice programs that appear in them later."""
+
+import os
+import shlex
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import GitError
+from treadle.git import call
+from treadle.git.repo import Repo
+
+_COMMANDS = ("clean", "smudge", "process")
+
+
+class Entry(NamedTuple):
+    """One setting: `local` and `worktree` are the repository's own scopes."""
+
+    scope: str
+    key: str
+    value: str
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the repository itself brings this setting."""
+        return self.scope in ("local", "worktree")
+
+
+class Stamp(NamedTuple):
+    """How a settings file looked; zeros if it was not there."""
+
+    path: Path
+    inode: int = 0
+    size: int = 0
+    modified: int = 0
+    changed: int = 0
+
+
+class Config(NamedTuple):
+    """All settings in force, and the files they came from."""
+
+    entries: tuple[Entry, ...]
+    stamps: tuple[Stamp, ...]
+
+    def get(self, key: str) -> str | None:
+        """Return the value in force."""
+        values = [entry.value for entry in self.entries if entry.key == key]
+        return values[-1] if values else None
+
+    def filters(self) -> dict[str, dict[str, str]]:
+        """Return each content filter with its commands."""
+        found: dict[str, dict[str, str]] = {}
+        for entry in self.entries:
+            section, _, name = entry.key.partition(".")
+            driver, _, command = name.rpartition(".")
+            if section == "filter" and command in _COMMANDS:
+                found.setdefault(driver, {})[command] = entry.value
+        return found
+
+
+def read(repo: Repo) -> Config:
+    """Read all settings in force."""
+    listing = call.out(["config", "--list", "-z", "--show-origin", "--show-scope"], repo.place)
+    fields = os.fsdecode(listing).split("\0")
+    rows = list(zip(fields[0::3], fields[1::3], fields[2::3], strict=False))
+    entries = tuple(_entry(scope, text) for scope, _, text in rows if scope != "command")
+    files = {Path("/", row[1].removeprefix("file:")) for row in rows if row[1].startswith("file:")}
+    files |= {repo.common_dir / "config", repo.git_dir / "config.worktree"}
+    return Config(entries, tuple(_stamp(path) for path in sorted(files)))
+
+
+def disabled_filters(repo: Repo, trusted: Config) -> tuple[str, ...]:
+    """Return the filters that must not run in a workspace.
+
+    These are filters that were not there, or ran something else, when `trusted` was read, and
+    filters whose program lies in the work tree: in a workspace that is the agent's copy.
+    """
+    now = _settings(repo, trusted, tuple(_stamp(stamp.path) for stamp in trusted.stamps))
+    known = trusted.filters()
+    return tuple(
+        driver
+        for driver, commands in now.filters().items()
+        if known.get(driver) != commands or _lies_in_tree(repo.root, commands)
+    )
+
+
+def switches(drivers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the settings that turn content filters off for one call of git."""
+    for driver in drivers:
+        if "=" in driver:
+            raise GitError(
+                f"the content filter {driver!r} must not run here and cannot be switched off",
+                code="filter_refused",
+                fix=[f"git config --remove-section 'filter.{driver}'"],
+            )
+    off = [f"filter.{driver}.{command}=" for driver in drivers for command in _COMMANDS]
+    return (*off, *(f"filter.{driver}.required=false" for driver in drivers))
+
+
+def _entry(scope: str, text: str) -> Entry:
+    key, found, value = text.partition("\n")
+    return Entry(scope, key, value if found else "true")
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        state = path.stat()
+    except OSError:
+        return Stamp(path)
+    return Stamp(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _settings(repo: Repo, trusted: Config, stamps: tuple[Stamp, ...]) -> Config:
+    return trusted if stamps == trusted.stamps else _read_again(repo, stamps)
+
+
+@lru_cache(maxsize=8)
+def _read_again(repo: Repo, stamps: tuple[Stamp, ...]) -> Config:
+    """Read the settings once for each way their files look."""
+    return read(repo)
+
+
+def _lies_in_tree(root: Path, commands: dict[str, str]) -> bool:
+    words = [word for command in commands.values() for word in _words(command)]
+    names = [word for word in words if "/" in word or "." in word]
+    return any(not name.startswith(("/", "~")) and (root / name).is_file() for name in names)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()

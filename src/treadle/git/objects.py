@@ -1,0 +1,124 @@
+"""Read and write single git objects, and move finished ones into a repository's store."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from treadle.files import atomic, sync
+
+_READ_ONLY = 0o444
+_MAX_DEPTH = 5  # as deep as git itself follows one store's pointer to another
+
+
+def read(stores: Iterable[Path], name: str) -> bytes | None:
+    """Return an object's content if one of the stores holds it as a file of its own."""
+    for store in stores:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            data = zlib.decompress(_path(store, name).read_bytes())
+            return data.partition(b"\0")[2]
+    return None
+
+
+def write(store: Path, kind: str, content: bytes, object_format: str) -> str:
+    """Write an object into `store` and return its id; `settle` makes it durable."""
+    data = b"%s %d\0%s" % (kind.encode("ascii"), len(content), content)
+    name = hashlib.new(object_format, data).hexdigest()
+    path = _path(store, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        atomic.create(path, zlib.compress(data), mode=_READ_ONLY)
+    return name
+
+
+def settle(store: Path, target: Path) -> None:
+    """Move every object of `store` into `target`, durably: all there or not yet referred to."""
+    found = sorted(_files(store), key=_order)
+    if not found:
+        return
+    sync.sync_all(found)
+    folders = {target}
+    for path in found:
+        folder = target / path.parent.name
+        folders.add(_folder(folder, target))
+        _move(path, folder / path.name)
+    sync.sync_all(folders)
+
+
+def write_alternates(store: Path, others: Iterable[Path]) -> None:
+    """Let `store` borrow from other stores."""
+    (store / "info").mkdir(parents=True, exist_ok=True)
+    lines = b"".join(_quoted(os.fsencode(other)) + b"\n" for other in others)
+    (store / "info" / "alternates").write_bytes(lines)
+
+
+def alternates(store: Path, depth: int = 0) -> list[Path]:
+    """Return a store and all stores it borrows from, each with its full path."""
+    found = [store]
+    if depth < _MAX_DEPTH:
+        for line in _lines(store / "info" / "alternates"):
+            other = Path(os.path.normpath(store / os.fsdecode(_unquoted(line))))
+            found += [path for path in alternates(other, depth + 1) if path not in found]
+    return found
+
+
+def _path(store: Path, name: str) -> Path:
+    return store / name[:2] / name[2:]
+
+
+def _files(store: Path) -> list[Path]:
+    folders = [path for path in store.iterdir() if len(path.name) == 2 or path.name == "pack"]
+    return [path for folder in folders for path in folder.iterdir() if path.is_file()]
+
+
+def _order(path: Path) -> tuple[bool, str]:
+    """Put a pack's index last: git believes in a pack once its index is there."""
+    return path.suffix == ".idx", path.name
+
+
+def _folder(folder: Path, store: Path) -> Path:
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        folder.chmod(stat.S_IMODE(store.stat().st_mode))  # a shared repository stays shared
+    return folder
+
+
+def _move(path: Path, target: Path) -> None:
+    if target.exists():
+        return
+    try:
+        path.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        staged = target.with_name(f"tmp_obj_{target.name}")
+        shutil.copyfile(path, staged)
+        staged.chmod(_READ_ONLY)
+        sync.sync(staged)
+        staged.rename(target)
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return []
+    return [line for line in lines if line and not line.startswith(b"#")]
+
+
+def _quoted(path: bytes) -> bytes:
+    if not path.startswith((b'"', b"#")) and b"\n" not in path:
+        return path
+    text = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"%s"' % text
+
+
+def _unquoted(line: bytes) -> bytes:
+    if not line.startswith(b'"'):
+        return line
+    return line[1:-1].decode("unicode_escape").encode("latin-1")

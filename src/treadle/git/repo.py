@@ -1,0 +1,204 @@
+"""Find a repository and read its state without changing it."""
+
+import functools
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import NotFoundError, ProjectError
+from treadle.git import call, objects
+from treadle.proc.capture import Captured
+
+MIN_VERSION = (2, 38)
+
+_QUESTIONS = (
+    "--is-bare-repository",
+    "--show-object-format",
+    "--git-dir",
+    "--git-common-dir",
+    "--show-toplevel",
+)
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OPERATIONS = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick",
+    "BISECT_LOG": "bisect",
+}
+
+
+class Repo(NamedTuple):
+    """One work tree of a repository; `git_dir` is the work tree's own, `common_dir` is shared."""
+
+    root: Path
+    git_dir: Path
+    common_dir: Path
+    object_format: str = "sha1"
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Return the variables that point git here, so that it never searches."""
+        return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
+
+    @property
+    def objects(self) -> Path:
+        """Return the folder of the object store."""
+        return self.common_dir / "objects"
+
+    @property
+    def null_id(self) -> str:
+        """Return the id that stands for no object."""
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+
+class Head(NamedTuple):
+    """What is checked out; no commit before the first one, no branch when detached."""
+
+    commit: str | None
+    branch: str | None
+
+
+def find(start: Path) -> Repo:
+    """Find the repository around `start`; ProjectError says what is missing."""
+    _require_git()
+    done = _ask(start, *_QUESTIONS)
+    if done.returncode:
+        raise _explain(start, done)
+    answers = os.fsdecode(done.stdout).removesuffix("\n").split("\n")
+    if len(answers) != len(_QUESTIONS):  # a path holds a line break: ask one by one
+        answers = [os.fsdecode(_ask(start, ask).stdout).removesuffix("\n") for ask in _QUESTIONS]
+    _bare, object_format, git_dir, common_dir, root = answers
+    return Repo(Path(root), Path(git_dir), Path(common_dir), object_format)
+
+
+def locate(start: Path) -> Path | None:
+    """Return the root of the work tree around `start` by its looks, without asking git."""
+    for folder in (start, *start.parents):
+        if (folder / ".git").exists():
+            return folder
+    return None
+
+
+@functools.cache
+def version() -> tuple[int, ...]:
+    """Return git's version; ProjectError if git is missing."""
+    try:
+        text = call.out(["version"], {}).decode(errors="replace")
+    except NotFoundError as error:
+        raise ProjectError(
+            "git is not installed; treadle needs git 2.38 or newer",
+            code="git_missing",
+            fix=["treadle doctor"],
+        ) from error
+    found = re.search(r"\d+(\.\d+)+", text)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def head(repo: Repo) -> Head:
+    """Return what is checked out, from two small files where that is possible."""
+    text = _first_line(repo.git_dir / "HEAD")
+    if _ID.fullmatch(text):
+        return Head(text, None)
+    ref = text.removeprefix("ref: ").strip()
+    if not text.startswith("ref: ") or ref.endswith("/.invalid"):
+        # Not a file-based HEAD: only git can read this repository's references.
+        ref = os.fsdecode(_quiet(repo, "symbolic-ref", "-q", "HEAD")).strip()
+    commit = read_ref(repo, ref) if ref else os.fsdecode(_parse(repo, "HEAD^{commit}"))
+    branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
+    return Head(commit or None, branch)
+
+
+def read_ref(repo: Repo, ref: str) -> str | None:
+    """Return the commit a full reference name points at, or None."""
+    text = _first_line(repo.common_dir / ref)
+    if _ID.fullmatch(text):
+        return text
+    return os.fsdecode(_parse(repo, f"{ref}^{{commit}}")) or None
+
+
+def tree_of(repo: Repo, commit: str) -> str:
+    """Return the id of a commit's tree."""
+    data = objects.read([repo.objects], commit)
+    if data and data.startswith(b"tree "):
+        return data[5:].partition(b"\n")[0].decode("ascii")
+    args = ["rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}"]
+    return call.out(args, repo.place).decode("ascii").splitlines()[-1]
+
+
+def dirty_files(repo: Repo) -> tuple[str, ...]:
+    """Return the uncommitted files of the user's checkout, untracked ones included."""
+    args = ["--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames"]
+    listing = call.out([*args, "--ignore-submodules=dirty"], repo.place)
+    return tuple(os.fsdecode(entry[3:]) for entry in listing.split(b"\0") if entry)
+
+
+def tracked(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the tracked files among `paths`, which may name folders."""
+    args = ["--literal-pathspecs", "ls-files", "-z", "--", *paths]
+    return tuple(os.fsdecode(name) for name in call.out(args, repo.place).split(b"\0") if name)
+
+
+def operation_in_progress(repo: Repo) -> str | None:
+    """Return the name of an operation the user has begun and not ended."""
+    found = (name for sign, name in _OPERATIONS.items() if (repo.git_dir / sign).exists())
+    return next(found, None)
+
+
+def _require_git() -> None:
+    if version() < MIN_VERSION:
+        found = ".".join(map(str, version())) or "unknown"
+        raise ProjectError(
+            f"git {found} is too old; treadle needs git 2.38 or newer",
+            code="git_too_old",
+            fix=["git --version"],
+        )
+
+
+def _ask(start: Path, *questions: str) -> Captured:
+    return call.run(["rev-parse", "--path-format=absolute", *questions], {}, cwd=start)
+
+
+def _explain(start: Path, done: Captured) -> ProjectError:
+    text = done.stderr.decode(errors="replace")
+    if done.stdout.startswith(b"true"):
+        return ProjectError(
+            f"{start} is a bare repository; treadle needs one with a work tree",
+            code="bare_repository",
+            fix=[f"git clone {start} project"],
+        )
+    if "must be run in a work tree" in text:
+        message = f"{start} lies inside git's own folder; run treadle in the work tree"
+        return ProjectError(message, code="no_work_tree", fix=["cd .."])
+    if "not a git repository" in text:
+        message = f"{start} is not inside a git repository"
+        return ProjectError(message, code="no_repository", fix=["git init"])
+    if "dubious ownership" in text:
+        return ProjectError(
+            f"git refuses {start} because another user owns it",
+            code="foreign_repository",
+            fix=[f"git config --global --add safe.directory {start}"],
+        )
+    return ProjectError(f"git cannot read the repository at {start}: {call.said(done)}")
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().split("\n", 1)[0]
+    except (OSError, ValueError):
+        return ""
+
+
+def _parse(repo: Repo, name: str) -> bytes:
+    return _quiet(repo, "rev-parse", "-q", "--verify", "--end-of-options", name)
+
+
+def _quiet(repo: Repo, *args: str) -> bytes:
+    """Return the last line git printed, or nothing if it said no."""
+    done = call.run(args, repo.place)
+    lines = done.stdout.splitlines()
+    return lines[-1] if lines and not done.returncode else b""

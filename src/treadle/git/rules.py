@@ -1,0 +1,131 @@
+"""Decide which names a change may bring: pure rules over one path."""
+
+import re
+import unicodedata
+
+from treadle.layout import CONFIG_NAMES, HOME_NAME
+
+MAX_DEPTH = 64
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 4000
+
+# What HFS+ ignores when it compares names.
+_IGNORED = dict.fromkeys(
+    [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF]
+)
+_GIT = re.compile(r"\.git|git~[0-9]+")
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)( *[.:].*)?")
+_JOINERS = "\u200c\u200d"
+_OWN_FILES = (*CONFIG_NAMES, ".gitignore")
+_OWN_FOLDERS = ("routines", "roles", "cron")
+
+_MESSAGES = {
+    "name_encoding": "its name is not UTF-8",
+    "path_absolute": "its path is absolute",
+    "path_parent": "its path leaves the repository",
+    "path_dot": "its path has an empty part",
+    "git_folder": "it would lie in a .git folder",
+    "own_folder": "treadle keeps its own state there",
+    "path_depth": f"it lies deeper than {MAX_DEPTH} folders",
+    "name_long": "its name is too long",
+    "name_control": "its name holds control characters",
+    "name_hidden": "its name holds invisible or direction-changing characters",
+    "name_dash": "its name begins with a dash and would look like an option",
+    "name_space": "its name begins or ends with a space",
+    "name_device": "Windows keeps its name for a device",
+    "collision": "on many systems its name is the same as that of {other!r}",
+    "symlink": "it is a symbolic link",
+    "gitlink": "it is a submodule link, which only people change",
+    "mode": "its mode {mode} is not that of a plain file",
+    "parent_symlink": "{other!r} above it was a symbolic link",
+    "outside_path": "it lies outside {other!r}, the folder this agent works in",
+}
+RULES = tuple(_MESSAGES)
+
+
+def explain(rule: str, path: str, **values: str) -> str:
+    """Return the sentence that goes with a refusal."""
+    shown = path.encode("unicode_escape").decode("ascii") if not path.isprintable() else path
+    return f"{shown}: {_MESSAGES[rule].format(**values)}"
+
+
+def forbidden(path: str) -> str | None:
+    """Return the rule that no change to this path may break, even to a file that exists."""
+    if path.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", path):
+        return "path_absolute"
+    parts = path.replace("\\", "/").split("/")
+    if ".." in parts:
+        return "path_parent"
+    if "" in parts or "." in parts:
+        return "path_dot"
+    if any(_is_git(part) for part in parts):
+        return "git_folder"
+    return "own_folder" if _is_own_state(parts) else None
+
+
+def unwelcome(path: str) -> str | None:
+    """Return the rule that a new name breaks; files that exist keep their names."""
+    parts = path.split("/")
+    if len(parts) > MAX_DEPTH:
+        return "path_depth"
+    if len(_bytes(path)) > MAX_PATH_BYTES:
+        return "name_long"
+    return next((rule for part in parts if (rule := _unwelcome_name(part))), None)
+
+
+def is_own_config(path: str) -> bool:
+    """Tell whether a file configures treadle and is committed with the project."""
+    parts = path.split("/")
+    return parts[0] == HOME_NAME and len(parts) > 1 and not _is_own_state(parts)
+
+
+def folded(name: str) -> str:
+    """Return what a system that ignores case and composition takes a name for."""
+    decomposed = unicodedata.normalize("NFD", name.translate(_IGNORED))
+    return unicodedata.normalize("NFC", decomposed.casefold())
+
+
+def _is_git(part: str) -> bool:
+    bare = folded(part).split(":")[0].rstrip(". ")
+    return _GIT.fullmatch(bare) is not None
+
+
+def _is_own_state(parts: list[str]) -> bool:
+    if folded(parts[0]).split(":")[0].rstrip(". ") not in (HOME_NAME, "treadl~1"):
+        return False
+    if parts[0] != HOME_NAME or len(parts) == 1:
+        return True
+    in_folder = len(parts) > 2 and parts[1] in _OWN_FOLDERS
+    return not in_folder and parts[1:] not in [[name] for name in _OWN_FILES]
+
+
+def _unwelcome_name(part: str) -> str | None:
+    if any(0xDC80 <= ord(char) <= 0xDCFF for char in part):
+        return "name_encoding"
+    if len(_bytes(part)) > MAX_NAME_BYTES:
+        return "name_long"
+    hidden = _hidden(part)
+    if hidden:
+        return hidden
+    if part.startswith("-"):
+        return "name_dash"
+    if part != part.strip():
+        return "name_space"
+    return "name_device" if _DEVICE.fullmatch(part.casefold()) else None
+
+
+def _hidden(part: str) -> str | None:
+    if part.isascii() and part.isprintable():
+        return None
+    for before, char in zip(" " + part, part, strict=False):
+        category = unicodedata.category(char)
+        if category in ("Cc", "Zl", "Zp"):
+            return "name_control"
+        # Joiners belong to the spelling of some scripts and emoji, but hide next to ASCII.
+        if category in ("Cf", "Cs", "Co", "Cn") and not (char in _JOINERS and before > "\x7f"):
+            return "name_hidden"
+    return None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")

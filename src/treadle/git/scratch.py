@@ -1,0 +1,78 @@
+"""Give git an index and an object store of its own, so that a refused change leaves no trace."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.files import remove
+from treadle.git import call, checkout, objects
+from treadle.git.repo import Repo
+from treadle.proc.capture import Captured
+
+_NO_SYNC = "core.fsync=none"  # `keep` makes what is kept durable, all of it at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """A folder in which a tree is built before anybody has judged it."""
+
+    repo: Repo
+    folder: Path
+
+    @property
+    def index(self) -> Path:
+        """Return the scratch index."""
+        return self.folder / "index"
+
+    @property
+    def store(self) -> Path:
+        """Return the scratch object store."""
+        return self.folder / "objects"
+
+    @property
+    def stores(self) -> tuple[Path, ...]:
+        """Return where objects of the built tree may lie, the scratch store first."""
+        return self.store, self.repo.objects
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Return the variables that point git here."""
+        return self.repo.place | {
+            "GIT_INDEX_FILE": str(self.index),
+            "GIT_OBJECT_DIRECTORY": str(self.store),
+        }
+
+
+def make(repo: Repo, folder: Path) -> Scratch:
+    """Make an empty scratch place, whatever an earlier one left there."""
+    remove.remove_tree(folder)
+    scratch = Scratch(repo=repo, folder=folder)
+    objects.write_alternates(scratch.store, objects.alternates(repo.objects))
+    return scratch
+
+
+def run(scratch: Scratch, *args: str, stdin: bytes | None = None) -> Captured:
+    """Run git in the scratch place, whatever its exit code."""
+    return call.run(args, scratch.place, stdin=stdin, config=(_NO_SYNC,))
+
+
+def out(scratch: Scratch, *args: str, stdin: bytes | None = None) -> bytes:
+    """Run git in the scratch place and return what it printed; GitError if it failed."""
+    return call.out(args, scratch.place, stdin=stdin, config=(_NO_SYNC,))
+
+
+def keep(scratch: Scratch) -> None:
+    """Move the built objects into the repository, durably."""
+    objects.settle(scratch.store, scratch.repo.objects)
+
+
+def drop(scratch: Scratch) -> None:
+    """Remove the scratch place."""
+    remove.remove_tree(scratch.folder)
+
+
+def seed(scratch: Scratch, base: str, index: Path | None) -> None:
+    """Fill the scratch index with `base`, from an index that is known to hold it if given."""
+    if index:
+        checkout.copy_index(index, scratch.index)
+    else:
+        out(scratch, "read-tree", base)

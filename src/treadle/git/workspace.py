@@ -1,0 +1,146 @@
+"""Make, restore, move and remove the private checkout a run works in."""
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from treadle.errors import GitError
+from treadle.files import remove as removal
+from treadle.git import changes as listing
+from treadle.git import checkout, config, gitdir
+from treadle.git.changes import Change, Survey, changes, ignored_files, survey
+from treadle.git.checkout import Workspace
+from treadle.git.repo import Repo
+
+__all__ = [
+    "Change",
+    "Survey",
+    "Workspace",
+    "adopt",
+    "changes",
+    "create",
+    "follow",
+    "ignored_files",
+    "remove",
+    "restore",
+    "survey",
+]
+
+_STRANGERS = ("added", "repository", "folder")
+_PASSES = 4  # restoring a .gitignore can bring out files that the changed one had hidden
+
+
+def create(repo: Repo, path: Path, index: Path, commit: str, base_branch: str | None) -> Workspace:
+    """Make the workspace at `commit`, or bring a half-made one there."""
+    settings = config.read(repo)
+    ws = Workspace(repo=repo, path=path, index=index, branch=base_branch, config=settings)
+    checkout.forget(ws)
+    index.parent.mkdir(parents=True, exist_ok=True)
+    if _make_folder(path):
+        index.unlink(missing_ok=True)
+        _check_out(ws, commit)
+        gitdir.write(ws, commit)
+    else:
+        restore(ws, commit)
+    return ws
+
+
+def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
+    """Bring the files back to `commit` and return what differed; ignored files stay."""
+    if checkout.commit_of(ws) != commit:
+        checkout.forget(ws)
+        ws.index.unlink(missing_ok=True)
+        _check_out(ws, commit)
+    first = found = changes(ws)
+    for _ in range(_PASSES):
+        if not found:
+            gitdir.write(ws, commit)
+            return first
+        _remove_strangers(ws, found)
+        _check_out(ws, commit)
+        found = changes(ws)
+    raise GitError(
+        f"{ws.path} cannot be brought back to its commit: {found[0].path!r} stays different",
+        fix=[f"rm -rf {ws.path}"],
+    )
+
+
+def follow(ws: Workspace, old: str, new: str) -> None:
+    """Bring the files from one commit to the next after the run's branch moved."""
+    if checkout.commit_of(ws) == old:
+        checkout.forget(ws)
+        done = checkout.run(ws, *_check_out_args(), "-m", old, new)
+        if done.returncode == 0:
+            checkout.mark(ws, new)
+            gitdir.write(ws, new)
+            return
+    restore(ws, new)
+
+
+def adopt(ws: Workspace, index: Path, commit: str) -> None:
+    """Take over the index from which `commit` was built out of the workspace's own files."""
+    checkout.forget(ws)
+    checkout.copy_index(index, ws.index)
+    checkout.mark(ws, commit)
+    gitdir.write(ws, commit)
+
+
+def remove(ws: Workspace) -> None:
+    """Remove the checkout and its index."""
+    removal.remove_tree(ws.path)
+    for path in (ws.marker, ws.lock, ws.index):
+        path.unlink(missing_ok=True)
+
+
+def _make_folder(path: Path) -> bool:
+    """Make the workspace's folder; tell whether it is new."""
+    if path.is_symlink() or not path.is_dir():
+        removal.remove_tree(path)
+        path.mkdir(mode=0o700, parents=True)
+        return True
+    path.chmod(0o700)
+    return not any(path.iterdir())
+
+
+def _check_out_args() -> tuple[str, ...]:
+    return "-c", "checkout.workers=0", "read-tree", "-u"
+
+
+def _check_out(ws: Workspace, commit: str) -> None:
+    """Write every tracked file that is not as in `commit`, never through a link."""
+    checkout.forget(ws)
+    args = (*_check_out_args(), "--reset", commit)
+    if checkout.run(ws, *args).returncode:
+        listing.open_up(ws)
+        checkout.out(ws, *args)
+    checkout.mark(ws, commit)
+
+
+def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
+    """Remove what the commit does not know, and folders that are empty then."""
+    for change in found:
+        path = ws.path / change.path
+        if change.kind in _STRANGERS and _has_real_parents(ws.path, path):
+            _open_up(path.parent)
+            removal.remove_tree(path)
+            _remove_empty(ws.path, path.parent)
+
+
+def _has_real_parents(root: Path, path: Path) -> bool:
+    parents = [parent for parent in path.parents if parent.is_relative_to(root)]
+    return all(parent.is_dir() and not parent.is_symlink() for parent in parents)
+
+
+def _open_up(folder: Path) -> None:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o700 != 0o700:
+        folder.chmod(mode | 0o700)
+
+
+def _remove_empty(root: Path, folder: Path) -> None:
+    while folder != root:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
