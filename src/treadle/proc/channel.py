@@ -18,7 +18,7 @@ class Channel:
     def __init__(self, sock: socket.socket, keeper: int) -> None:
         self.keeper = keeper
         self.shim = 0
-        self.is_reusable = True
+        self.is_reusable = False  # until a command has ended and nothing is on the line
         self.is_broken = False  # it ended without a word, so nobody vouches for the children
         self._sock = sock
         self._sock.settimeout(_SEND_TIMEOUT)
@@ -32,6 +32,7 @@ class Channel:
 
     def send(self, body: bytes, fds: Iterable[int]) -> bool:
         """Hand over a command and its files; tell whether the shim took them."""
+        self.is_reusable = False
         frame = len(body).to_bytes(8, "big") + body
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
         try:
@@ -51,7 +52,7 @@ class Channel:
 
     def kill_shim(self) -> None:
         """End a shim that does not answer; the keeper cleans up after it."""
-        self.is_reusable, self.is_broken = False, True
+        self.is_broken = True
         try:
             os.kill(self.shim, signal.SIGKILL)
         except ProcessLookupError:
@@ -68,7 +69,7 @@ class Channel:
         self._heard += data
         line, newline, rest = self._heard.partition(b"\n")
         if not data or not newline:
-            self.is_reusable, self.is_broken = False, True
+            self.is_broken = True
             return []
         self._heard = rest
         return line.decode("ascii").split()
@@ -78,8 +79,6 @@ class Channel:
         self._sock.close()
 
     def _order(self, order: bytes) -> None:
-        # The order may arrive after the command ended and would then hit the next one.
-        self.is_reusable = False
         try:
             self._sock.sendall(order)
         except OSError:
@@ -92,7 +91,10 @@ def frame_of(command: Command, program: str) -> bytes:
     if any("=" in name or not name for name in command.env):
         raise ValueError("the name of an environment variable is empty or holds =")
     texts = [str(command.cwd), program, str(len(command.argv)), *command.argv, *env]
-    words = [os.fsencode(text) for text in texts]
+    try:
+        words = [os.fsencode(text) for text in texts]
+    except UnicodeEncodeError as error:
+        raise ValueError("an argument or a variable holds half a character") from error
     if any(b"\0" in word for word in words):
         raise ValueError("an argument or an environment variable holds a NUL character")
     return b"\0".join(words)

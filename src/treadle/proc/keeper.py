@@ -66,7 +66,7 @@ class Keeper:
     ) -> Ended:
         """Run a command to its end, and everything it starts with it."""
         with Files(command) as files:
-            path = program.find(command.argv[0], command.env)
+            path = program.find(command.argv[0] if command.argv else "", command.env)
             if isinstance(path, Cause):
                 return _refused(path)
             try:

@@ -14,7 +14,7 @@ def find(name: str, env: Mapping[str, str]) -> str | Cause:
     """Return the path of a program: as it is with a slash, else from the PATH in `env`."""
     if "/" in name:
         return name
-    found = [path for path in _places(name, env) if path.is_file()]
+    found = [path for path in _places(name, env) if _is_file(path)]
     for path in found:
         if os.access(path, os.X_OK):
             return str(path)
@@ -39,11 +39,11 @@ def explain(program: str, folder: Path, stage: str, number: int) -> Cause:
         return Cause("missing", f"{folder}: cannot work in this folder ({os.strerror(number)})")
     path = folder / program
     match number:
-        case errno.ENOENT if path.is_file():
+        case errno.ENOENT if _is_file(path):
             return Cause("missing", _no_interpreter(path))
         case errno.ENOENT | errno.ENOTDIR:
             return Cause("missing", f"{program} does not exist; install it or correct the command")
-        case errno.EACCES if path.is_dir():
+        case errno.EACCES if _is_folder(path):
             return Cause("not_executable", f"{program} is a folder; name the program in it")
         case errno.EACCES:
             return Cause("not_executable", _no_permission(program))
@@ -56,16 +56,37 @@ def explain(program: str, folder: Path, stage: str, number: int) -> Cause:
     return Cause("not_executable", f"{program} cannot be started ({os.strerror(number)})")
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that may not be entered
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def _no_permission(program: str) -> str:
     return f"{program} is not executable; run: chmod +x {program}"
 
 
 def _no_interpreter(path: Path) -> str:
-    with path.open("rb") as file:
-        first = file.readline(256)
+    first = _first_line(path)
     if not first.startswith(b"#!"):
         return f"{path} needs a loader this system does not have; install a build for this system"
     interpreter = (first[2:].split() or [b"nothing"])[0].decode(errors="replace")
     return (
         f"{path} begins with #!{interpreter}, which does not exist; install it or correct the line"
     )
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.readline(256)
+    except OSError:  # it may be run but not read
+        return b""

@@ -192,11 +192,14 @@ class Shim:
         deadline = time.monotonic() + _UNKILLABLE
         waiter = select.poll()
         waiter.register(self._wake, select.POLLIN)
-        while self._reap() or processes.group_exists(self._main):
+        while (has_children := self._reap()) or processes.group_exists(self._main):
             found = processes.kill(self._me, self._main, set())
-            killed |= {row[0] for row in found if row[3] and row[0] != self._main}
+            alive = {row[0] for row in found if row[3]}
+            killed |= alive - {self._main}
             if time.monotonic() > deadline:
-                return len(killed), sum(row[3] for row in found)
+                return len(killed), len(alive)
+            if not has_children and not alive:
+                break
             waiter.poll(5)
             drain(self._wake)
         return len(killed), 0

@@ -111,11 +111,14 @@ class Watch:
 
     def _ended(self, words: list[str]) -> Ended:
         if words[:1] == ["failed"]:
+            self._channel.is_reusable = self._cause is None
             path, folder = self._path, self._command.cwd
             return self._record(program.explain(path, folder, words[1], int(words[2])))
         if words[:1] != ["ended"]:
             return self._record(self._cause or _LOST)
         code, number, stragglers, left = map(int, words[1:5])
+        # An order that crossed with this message would hit the shim's next command.
+        self._channel.is_reusable = self._cause is None and not left
         ended = self._record(self._cause or _own_end(number, stragglers, left))
         return ended._replace(
             exit_code=None if number else code,

@@ -1,0 +1,63 @@
+"""Processes are found by the mark in their environment."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.proc.conftest import eventually, is_alive
+from treadle.proc import sweep
+
+
+@pytest.fixture
+def marked():
+    """Return a starter of marked processes that are collected after the test."""
+    started = []
+
+    def start(marker: str, *argv: str) -> int:
+        env = {"PATH": os.environ["PATH"], sweep.MARKER: marker}
+        started.append(subprocess.Popen(argv or ("sleep", "60"), env=env, start_new_session=True))
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_exactly_the_marked_ones_are_found(marked, tmp_path):
+    mark = f"{tmp_path}/002-do"
+    mine = [marked(mark), marked(mark)]
+    marked(f"{mark}2")
+    assert eventually(lambda: sorted(sweep.stragglers(mark)) == sorted(mine))
+
+
+def test_this_process_never_finds_itself():
+    code = "from treadle.proc import sweep; print(sweep.stragglers('self'))"
+    env = {**os.environ, sweep.MARKER: "self"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+
+
+def test_killed_ones_are_dead_on_return(marked):
+    pids = [marked("m"), marked("m", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")]
+    assert sweep.kill_all(pids) == []
+    assert not any(map(is_alive, pids))
+
+
+def test_unknown_process_is_no_error():
+    assert sweep.kill_all([4_000_000]) == []
+
+
+def test_end_leaves_nothing_and_counts(marked, tmp_path):
+    mark = str(tmp_path)
+    marked(mark, "sh", "-c", "sleep 60 & sleep 60 & wait")
+    assert eventually(lambda: len(sweep.stragglers(mark)) == 3)
+    assert sweep.end(mark) == 3
+    assert sweep.stragglers(mark) == []
+
+
+def test_listing_of_ps_is_understood():
+    listing = b"  12 sleep 60 PATH=/bin TREADLE_STEP=m\n 13 sleep TREADLE_STEP=mm\n 14 x\n"
+    assert sweep.of_ps(listing, b"TREADLE_STEP=m") == [12]
