@@ -1,0 +1,201 @@
+-- {runs} stands for the columns of a table's record, {runs_values} for one parameter each, in
+-- order, so that a record is its own row; {runs_updates} for an upsert's assignments.
+
+-- name: run
+SELECT {runs} FROM runs WHERE run_id = :run_id
+
+-- name: runs_page
+SELECT {runs} FROM runs WHERE run_id < :before ORDER BY run_id DESC LIMIT :limit
+
+-- name: runs_page_by_status
+SELECT {runs} FROM runs WHERE status = :status AND run_id < :before
+ORDER BY run_id DESC LIMIT :limit
+
+-- name: runs_with_status
+SELECT {runs} FROM runs WHERE status = :status ORDER BY run_id
+
+-- name: runs_with_prefix
+SELECT {runs} FROM runs WHERE run_id >= :prefix AND run_id < :bound
+ORDER BY run_id DESC LIMIT :limit
+
+-- name: runs_of_task
+SELECT {runs} FROM runs WHERE task_id = :task_id ORDER BY run_id
+
+-- name: last_run_id
+SELECT max(run_id) FROM runs
+
+-- name: steps
+SELECT {steps} FROM steps WHERE run_id = :run_id ORDER BY step_index
+
+-- name: step_digests
+SELECT run_id, step_index, digest FROM steps
+
+-- name: events
+SELECT {events} FROM events WHERE run_id = :run_id AND seq > :after ORDER BY seq LIMIT :limit
+
+-- name: last_seq
+SELECT max(seq) FROM events WHERE run_id = :run_id
+
+-- name: kv
+SELECT key, value_json FROM kv_run WHERE run_id = :run_id
+
+-- name: usage
+SELECT {usage} FROM usage WHERE run_id = :run_id ORDER BY step_index
+
+-- name: checks
+SELECT {checks} FROM checks WHERE run_id = :run_id ORDER BY step_index
+
+-- name: observed
+SELECT {checks} FROM checks
+WHERE run_id = :run_id AND phase = 'check' AND tree = :tree AND command = :command
+ORDER BY step_index DESC LIMIT 1
+
+-- name: task
+SELECT {tasks} FROM tasks WHERE task_id = :task_id
+
+-- name: tasks
+SELECT {tasks} FROM tasks ORDER BY position
+
+-- name: tasks_in_lane
+SELECT {tasks} FROM tasks WHERE lane = :lane ORDER BY position
+
+-- name: task_ids
+SELECT task_id FROM tasks
+
+-- name: ready_tasks
+SELECT {tasks} FROM tasks
+WHERE lane = 'planned' AND (claim_id IS NULL OR lease_until <= :now) AND NOT EXISTS (
+    SELECT 1 FROM task_deps JOIN tasks AS needed ON needed.task_id = task_deps.depends_on
+    WHERE task_deps.task_id = tasks.task_id AND needed.lane <> 'done'
+)
+ORDER BY position
+
+-- name: dependencies
+SELECT {tasks} FROM tasks
+WHERE task_id IN (SELECT depends_on FROM task_deps WHERE task_deps.task_id = :task_id)
+ORDER BY position
+
+-- name: dependents
+SELECT {tasks} FROM tasks
+WHERE task_id IN (SELECT task_deps.task_id FROM task_deps WHERE depends_on = :task_id)
+ORDER BY position
+
+-- name: task_moves
+SELECT {task_moves} FROM task_moves WHERE task_id = :task_id ORDER BY seq
+
+-- name: last_task_move
+SELECT max(seq) FROM task_moves WHERE task_id = :task_id
+
+-- name: question
+SELECT {questions} FROM questions WHERE question_id = :question_id
+
+-- name: questions
+SELECT {questions} FROM questions ORDER BY created_at, length(question_id), question_id
+
+-- name: open_questions
+SELECT {questions} FROM questions WHERE answered_at IS NULL
+ORDER BY created_at, length(question_id), question_id
+
+-- name: question_ids
+SELECT question_id FROM questions
+
+-- name: insert_run
+INSERT INTO runs ({runs}) VALUES ({runs_values})
+
+-- name: upsert_run
+INSERT INTO runs ({runs}) VALUES ({runs_values}) ON CONFLICT (run_id) DO UPDATE SET {runs_updates}
+
+-- name: delete_run
+DELETE FROM runs WHERE run_id = :run_id
+
+-- name: move_cursor
+UPDATE runs SET status = :status, iteration = :iteration,
+    current_step_index = :current_step_index, verdict = :verdict,
+    head_commit = :head_commit, ended_at = :ended_at
+WHERE run_id = :run_id AND claim_epoch = :epoch
+
+-- name: take_over
+UPDATE runs SET claim_epoch = claim_epoch + 1, owner = :owner WHERE run_id = :run_id
+RETURNING claim_epoch
+
+-- name: release_run
+UPDATE runs SET owner = NULL WHERE run_id = :run_id AND claim_epoch = :epoch
+
+-- name: insert_step
+INSERT INTO steps ({steps}) VALUES ({steps_values})
+
+-- name: insert_event
+INSERT INTO events (run_id, {events}) VALUES (?, {events_values})
+
+-- name: set_kv
+INSERT INTO kv_run (run_id, key, value_json) VALUES (?, ?, ?)
+ON CONFLICT (run_id, key) DO UPDATE SET value_json = excluded.value_json
+
+-- name: unset_kv
+DELETE FROM kv_run WHERE run_id = ? AND key = ?
+
+-- name: insert_usage
+INSERT INTO usage ({usage}) VALUES ({usage_values})
+
+-- name: insert_check
+INSERT INTO checks ({checks}) VALUES ({checks_values})
+
+-- name: clear_steps
+DELETE FROM steps WHERE run_id = :run_id
+
+-- name: clear_events
+DELETE FROM events WHERE run_id = :run_id
+
+-- name: clear_kv
+DELETE FROM kv_run WHERE run_id = :run_id
+
+-- name: clear_usage
+DELETE FROM usage WHERE run_id = :run_id
+
+-- name: clear_checks
+DELETE FROM checks WHERE run_id = :run_id
+
+-- name: count_up
+INSERT INTO counters (name, value) VALUES (:name, 1)
+ON CONFLICT (name) DO UPDATE SET value = counters.value + 1
+RETURNING value
+
+-- name: insert_task
+INSERT INTO tasks ({tasks}) VALUES ({tasks_values}) ON CONFLICT (task_id) DO NOTHING
+
+-- name: swap_task
+UPDATE tasks SET lane = :lane, owner = :owner, claim_id = :claim_id,
+    lease_until = :lease_until, updated_at = :updated_at
+WHERE task_id = :task_id AND lane = :seen_lane
+    AND coalesce(claim_id, '') = coalesce(:seen_claim_id, '')
+    AND coalesce(lease_until, '') = coalesce(:seen_lease_until, '')
+
+-- name: insert_task_move
+INSERT INTO task_moves ({task_moves}) VALUES ({task_moves_values})
+
+-- name: needed_by
+SELECT depends_on FROM task_deps WHERE task_id = :task_id
+
+-- name: link_task
+INSERT INTO task_deps (task_id, depends_on) VALUES (:task_id, :depends_on)
+ON CONFLICT (task_id, depends_on) DO NOTHING
+
+-- name: unlink_task
+DELETE FROM task_deps WHERE task_id = :task_id AND depends_on = :depends_on
+
+-- name: insert_question
+INSERT INTO questions ({questions}) VALUES ({questions_values})
+
+-- name: same_question
+SELECT question_id FROM questions
+WHERE answered_at IS NULL AND kind = :kind AND summary = :summary
+    AND coalesce(run_id, '') = coalesce(:run_id, '')
+    AND coalesce(task_id, '') = coalesce(:task_id, '')
+
+-- name: answer_question
+UPDATE questions SET answered_at = :now, answer = :answer, answered_by = :by
+WHERE question_id = :question_id AND answered_at IS NULL
+
+-- name: settle_questions
+UPDATE questions SET answered_at = :now, answer = :answer, answered_by = :by
+WHERE run_id = :run_id AND answered_at IS NULL

@@ -1,0 +1,199 @@
+"""Read the store; a missing database reads as an empty one."""
+
+import json
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from treadle.contract.event import Event
+from treadle.contract.role import RunStatus
+from treadle.layout import Layout
+from treadle.store import codec, migrate, sqlite
+from treadle.store.queries import SQL
+from treadle.store.records import (
+    CheckRow,
+    MoveRow,
+    QuestionRow,
+    RunRow,
+    StepRow,
+    TaskRow,
+    UsageRow,
+)
+
+_ALL = 1 << 62
+# Sorts after every run id.
+_END = "~"
+
+
+class Reader:
+    """Answer questions about runs, tasks and the desk; never wait for a writer, never write."""
+
+    def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
+        self._reading = connection
+        self._database = database
+
+    @classmethod
+    def open(cls, layout: Layout) -> Self:
+        """Open the project's store, or an empty one if nothing was ever recorded."""
+        try:
+            return cls(_connect(layout), layout.database)
+        except sqlite3.Error as error:
+            raise sqlite.explain(error, layout.database) from error
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._reading.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, run_id: str) -> RunRow | None:
+        """Return one run."""
+        row = self._one("run", run_id=run_id)
+        return RunRow._make(row) if row else None
+
+    def runs(
+        self, limit: int, before: str | None = None, status: RunStatus | None = None
+    ) -> list[RunRow]:
+        """Return a page of runs, newest first; `before` is the last id of the page before."""
+        name = "runs_page_by_status" if status else "runs_page"
+        rows = self._all(name, limit=limit, before=before or _END, status=status)
+        return [RunRow._make(row) for row in rows]
+
+    def running(self) -> list[RunRow]:
+        """Return the runs that are under way, or were when their process died."""
+        return [RunRow._make(row) for row in self._all("runs_with_status", status="running")]
+
+    def find_runs(self, prefix: str, limit: int) -> list[RunRow]:
+        """Return the runs whose id begins with `prefix`, newest first."""
+        rows = self._all("runs_with_prefix", prefix=prefix, bound=prefix + _END, limit=limit)
+        return [RunRow._make(row) for row in rows]
+
+    def task_runs(self, task_id: str) -> list[RunRow]:
+        """Return the runs of one task, oldest first."""
+        return [RunRow._make(row) for row in self._all("runs_of_task", task_id=task_id)]
+
+    def last_run_id(self) -> str | None:
+        """Return the newest run's id."""
+        row = self._one("last_run_id")
+        return row[0] if row else None
+
+    def steps(self, run_id: str) -> list[StepRow]:
+        """Return a run's steps in order."""
+        return [StepRow._make(row) for row in self._all("steps", run_id=run_id)]
+
+    def step_digests(self) -> dict[tuple[str, int], str | None]:
+        """Return the digest of every step of every run."""
+        return {(run_id, index): digest for run_id, index, digest in self._all("step_digests")}
+
+    def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return a run's events with a greater number than `after`."""
+        size = _ALL if limit is None else limit
+        rows = self._all("events", run_id=run_id, after=after, limit=size)
+        return [codec.event(row) for row in rows]
+
+    def last_seq(self, run_id: str) -> int:
+        """Return the number of a run's last event."""
+        row = self._one("last_seq", run_id=run_id)
+        return int(row[0] or 0) if row else 0
+
+    def kv(self, run_id: str) -> dict[str, object]:
+        """Return what a run remembers."""
+        return {key: json.loads(value) for key, value in self._all("kv", run_id=run_id)}
+
+    def usage(self, run_id: str) -> list[UsageRow]:
+        """Return what a run's agents spent, step by step."""
+        return [UsageRow._make(row) for row in self._all("usage", run_id=run_id)]
+
+    def checks(self, run_id: str) -> list[CheckRow]:
+        """Return everything that was observed in a run."""
+        return [codec.check(row) for row in self._all("checks", run_id=run_id)]
+
+    def observed(self, run_id: str, tree: str, command: str) -> CheckRow | None:
+        """Return what a command's check gave on a tree the last time, to reuse it."""
+        row = self._one("observed", run_id=run_id, tree=tree, command=command)
+        return codec.check(row) if row else None
+
+    def task(self, task_id: str) -> TaskRow | None:
+        """Return one task."""
+        row = self._one("task", task_id=task_id)
+        return codec.task(row) if row else None
+
+    def tasks(self, lane: str | None = None) -> list[TaskRow]:
+        """Return the tasks, or those in one lane, in order."""
+        rows = self._all("tasks_in_lane", lane=lane) if lane else self._all("tasks")
+        return [codec.task(row) for row in rows]
+
+    def task_ids(self) -> list[str]:
+        """Return every task's id."""
+        return [row[0] for row in self._all("task_ids")]
+
+    def ready_tasks(self, now: str) -> list[TaskRow]:
+        """Return the planned tasks that nobody holds and that wait for nothing, in order."""
+        return [codec.task(row) for row in self._all("ready_tasks", now=now)]
+
+    def dependencies(self, task_id: str) -> list[TaskRow]:
+        """Return the tasks that must be done before this one."""
+        return [codec.task(row) for row in self._all("dependencies", task_id=task_id)]
+
+    def dependents(self, task_id: str) -> list[TaskRow]:
+        """Return the tasks that wait for this one."""
+        return [codec.task(row) for row in self._all("dependents", task_id=task_id)]
+
+    def task_moves(self, task_id: str) -> list[MoveRow]:
+        """Return how a task went from lane to lane."""
+        return [codec.move(row) for row in self._all("task_moves", task_id=task_id)]
+
+    def question(self, question_id: str) -> QuestionRow | None:
+        """Return one question."""
+        row = self._one("question", question_id=question_id)
+        return codec.question(row) if row else None
+
+    def questions(self, open_only: bool = True) -> list[QuestionRow]:
+        """Return what waits for a human, oldest first, or everything that ever did."""
+        rows = self._all("open_questions" if open_only else "questions")
+        return [codec.question(row) for row in rows]
+
+    def question_ids(self) -> list[str]:
+        """Return every question's id."""
+        return [row[0] for row in self._all("question_ids")]
+
+    def _one(self, name: str, **values: object) -> codec.Row | None:
+        rows = self._all(name, **values)
+        return rows[0] if rows else None
+
+    def _all(self, name: str, **values: object) -> list[codec.Row]:
+        try:
+            return self._reading.execute(SQL[name], values).fetchall()
+        except sqlite3.Error as error:
+            raise sqlite.explain(error, self._database) from error
+
+
+def _connect(layout: Layout) -> sqlite3.Connection:
+    if not layout.database.exists():
+        return _empty()
+    connection = sqlite.open_reader(layout.database)
+    found = migrate.version(connection)
+    migrate.check(found, layout.database)
+    if found == migrate.latest():
+        return connection
+    connection.close()
+    if found == 0:
+        return _empty()
+    migrate.upgrade(layout)
+    return sqlite.open_reader(layout.database)
+
+
+def _empty() -> sqlite3.Connection:
+    connection = sqlite.open_empty()
+    migrate.apply(connection)
+    return connection

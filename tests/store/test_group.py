@@ -1,0 +1,183 @@
+"""Threads that write at once share one commit, and none of them pays for another's mistake."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.store.rows import RUN, commit, cursor, event, run_row
+from treadle.errors import FencedError, NotFoundError, StoreError
+
+THREADS, STEPS = 64, 20
+
+
+@pytest.fixture
+def commits(store):
+    """Return the COMMIT statements that SQLite was given."""
+    seen = []
+    connection = store._transactions._connection
+    connection.set_trace_callback(lambda sql: sql == "COMMIT" and seen.append(sql))
+    yield seen
+    connection.set_trace_callback(None)
+
+
+def run_id(number):
+    return f"20260123-145501-{number:06x}"
+
+
+def in_threads(*works):
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def blocked(store, release):
+    """Hold the transaction open in a thread of its own until `release` is set."""
+    entered = threading.Event()
+
+    def hold(tx):
+        entered.set()
+        assert release.wait(20)
+
+    thread = threading.Thread(target=lambda: store._write(hold))
+    thread.start()
+    assert entered.wait(20)
+    return thread
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_many_threads_share_their_commits_and_lose_nothing(store, commits):
+    for number in range(THREADS):
+        store.insert_run(run_row(run_id(number)), (), {})
+    commits.clear()
+
+    def work(number):
+        for index in range(1, STEPS + 1):
+            commit(store, index, run_id(number))
+            assert store.run(run_id(number)).current_step_index == index
+
+    in_threads(*(lambda number=number: work(number) for number in range(THREADS)))
+    assert len(store.step_digests()) == THREADS * STEPS
+    assert len(commits) < THREADS * STEPS / 4
+
+
+def test_one_thread_commits_at_once_and_alone(store, commits):
+    store.insert_run(run_row(), (), {})
+    for index in (1, 2, 3):
+        commit(store, index)
+    assert len(commits) == 4
+
+
+def test_a_change_that_fails_does_not_hurt_those_it_shares_a_commit_with(store):
+    for number in range(8):
+        store.insert_run(run_row(run_id(number)), (), {})
+    store.take_over(run_id(3), "someone else")
+    outcomes = {}
+
+    def work(number):
+        try:
+            commit(store, 1, run_id(number if number < 8 else 99))
+        except (FencedError, NotFoundError) as error:
+            outcomes[number] = type(error)
+
+    release = threading.Event()
+    holder = blocked(store, release)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(9)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(store._group._waiting) == 9)
+    release.set()
+    for thread in (holder, *threads):
+        thread.join(20)
+    assert outcomes == {3: FencedError, 8: NotFoundError}
+    assert {run for run, _ in store.step_digests()} == {run_id(n) for n in range(8) if n != 3}
+
+
+def test_nothing_is_acknowledged_when_the_commit_fails(store):
+    for number in range(4):
+        store.insert_run(run_row(run_id(number)), (), {})
+    writer = store._transactions._connection
+    errors = []
+
+    def work(number):
+        try:
+            rows = [event(seq, text="x" * 4000) for seq in range(1, 9)]
+            store.record(run_id(number), rows, cursor(), {}, 1)
+        except StoreError as error:
+            errors.append(error)
+
+    pages = writer.execute("PRAGMA page_count").fetchone()[0]
+    writer.execute(f"PRAGMA max_page_count={pages}")
+    in_threads(*(lambda number=number: work(number) for number in range(4)))
+    assert len({id(error) for error in errors}) == 4
+    assert [store.last_seq(run_id(number)) for number in range(4)] == [0] * 4
+
+
+def test_readers_see_only_what_is_committed(store):
+    store.insert_run(run_row(), (), {})
+    release, entered = threading.Event(), threading.Event()
+
+    def change(tx):
+        tx.execute("UPDATE runs SET goal = 'half done'")
+        entered.set()
+        assert release.wait(20)
+
+    thread = threading.Thread(target=lambda: store._write(change))
+    thread.start()
+    assert entered.wait(20)
+    assert store.run(RUN).goal == "goal"
+    release.set()
+    thread.join(20)
+    assert store.run(RUN).goal == "half done"
+
+
+def test_a_bug_in_one_change_leaves_the_queue_working(store):
+    with pytest.raises(ZeroDivisionError):
+        store._write(lambda tx: 1 // 0)
+    store.insert_run(run_row(), (), {})
+    assert store.run(RUN)
+
+
+def test_a_waiting_thread_that_a_signal_interrupts_leaves_no_gap(store):
+    """The main thread waits, is told to lead next, and is interrupted: the next one must lead."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(number, frame):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    release = threading.Event()
+    holder = blocked(store, release)
+    later = threading.Thread(target=lambda: store.insert_run(run_row(), (), {}))
+
+    def disturb():
+        until(lambda: len(store._group._waiting) == 1)
+        later.start()
+        until(lambda: len(store._group._waiting) == 2)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: len(store._group._waiting) == 1)
+        release.set()
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    try:
+        with pytest.raises(Interrupted):
+            store.insert_run(run_row(run_id(9)), (), {})
+    finally:
+        for thread in (disturber, holder, later):
+            thread.join(20)
+        signal.signal(signal.SIGUSR1, before)
+    assert [run.run_id for run in store.runs(limit=5)] == [RUN]

@@ -1,0 +1,63 @@
+"""Many processes write at once: nobody is locked out, nobody starves, a kill loses nothing."""
+
+import signal
+
+from tests.store.rows import RUN, child, output, run_row
+from treadle.store.reader import Reader
+from treadle.store.writer import Store
+
+PROCESSES = 8
+
+COMMIT_FOR_A_WHILE = """
+    import sys, time
+    from pathlib import Path
+    from tests.store.rows import commit, run_row
+    from treadle.layout import Layout
+    from treadle.store.writer import Store
+    run_id = f"20260123-145501-{int(sys.argv[2]):06x}"
+    with Store.open(Layout(Path(sys.argv[1]))) as store:
+        store.insert_run(run_row(run_id), (), {})
+        while len(store.runs(limit=99)) < int(sys.argv[3]):
+            time.sleep(0.01)
+        end, index = time.monotonic() + 1.5, 0
+        while time.monotonic() < end:
+            index += 1
+            commit(store, index, run_id)
+    print(index)
+"""
+
+COMMIT_UNTIL_KILLED = """
+    import sys
+    from pathlib import Path
+    from tests.store.rows import commit
+    from treadle.layout import Layout
+    from treadle.store.writer import Store
+    store = Store.open(Layout(Path(sys.argv[1])))
+    for index in range(1, 10**6):
+        commit(store, index)
+        print(index, flush=True)
+"""
+
+
+def test_eight_processes_write_at_once_and_each_gets_its_share(layout):
+    children = [
+        child(COMMIT_FOR_A_WHILE, layout.root, number, PROCESSES) for number in range(PROCESSES)
+    ]
+    counts = [int(output(process)) for process in children]
+    with Reader.open(layout) as reader:
+        assert len(reader.step_digests()) == sum(counts)
+    assert min(counts) >= 0.2 * sum(counts) / PROCESSES
+
+
+def test_what_a_killed_process_acknowledged_is_there(layout):
+    with Store.open(layout) as store:
+        store.insert_run(run_row(), (), {})
+    process = child(COMMIT_UNTIL_KILLED, layout.root)
+    acknowledged = [int(process.stdout.readline()) for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    rest, _ = process.communicate(timeout=30)
+    acknowledged += [int(line) for line in rest.splitlines() if line.strip()]
+    with Reader.open(layout) as reader:
+        steps = [step.step_index for step in reader.steps(RUN)]
+        assert steps[: len(acknowledged)] == acknowledged
+        assert reader.run(RUN).current_step_index == steps[-1]

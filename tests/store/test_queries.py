@@ -1,0 +1,52 @@
+"""Hot queries find their rows by an index, however many there are."""
+
+import pytest
+
+from treadle.store import migrate, sqlite
+from treadle.store.queries import SQL
+
+WHOLE_TABLE_IS_THE_ANSWER = {
+    "step_digests": "recovery compares every step with its folder",
+    "tasks": "the list of all tasks",
+    "task_ids": "the nearest id for an unknown one",
+    "questions": "everything that ever waited for a human",
+    "question_ids": "the nearest id for an unknown one",
+}
+
+
+class Anything(dict):
+    """A value for every parameter."""
+
+    def __missing__(self, key):
+        return ""
+
+
+@pytest.fixture(scope="module")
+def schema():
+    """Return an empty database with every table and index."""
+    connection = sqlite.open_empty()
+    migrate.apply(connection)
+    yield connection
+    connection.close()
+
+
+def plan(schema, sql):
+    values = ("",) * sql.count("?") if "?" in sql else Anything()
+    return [row[3] for row in schema.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+@pytest.mark.parametrize("name", [name for name in SQL if name not in WHOLE_TABLE_IS_THE_ANSWER])
+def test_no_query_scans_a_table(schema, name):
+    open_only = ("SCAN questions USING INDEX questions_open",)
+    scans = [line for line in plan(schema, SQL[name]) if "SCAN" in line]
+    assert [line for line in scans if line not in open_only] == []
+
+
+@pytest.mark.parametrize("name", WHOLE_TABLE_IS_THE_ANSWER)
+def test_the_exceptions_are_still_needed(schema, name):
+    assert any("SCAN" in line for line in plan(schema, SQL[name]))
+
+
+def test_pages_are_read_in_order_without_sorting(schema):
+    for name in ("runs_page", "runs_page_by_status", "runs_with_prefix", "events", "steps"):
+        assert not any("TEMP B-TREE" in line for line in plan(schema, SQL[name])), name
