@@ -1,0 +1,63 @@
+"""Change a task by compare-and-swap, and keep a record of who moved it and why."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from treadle.ids import utc
+from treadle.store.reader import Reader
+from treadle.store.records import MoveRow, TaskRow
+from treadle.store.writer import Store
+from treadle.tasks import refusal
+
+
+class Note(NamedTuple):
+    """Who changes a task, and why."""
+
+    who: str
+    reason: str | None = None
+    forced: bool = False
+
+
+class Changed(NamedTuple):
+    """A task before and after."""
+
+    before: TaskRow
+    after: TaskRow
+
+
+def change(
+    store: Store, task_id: str, decide: Callable[[TaskRow], TaskRow], note: Note, now: datetime
+) -> Changed:
+    """Read, decide, and write unless someone came in between; then decide again."""
+    while True:
+        before = find(store, task_id)
+        after = decide(before)
+        if after == before:
+            return Changed(before, before)
+        after = after._replace(updated_at=utc(now))
+        if store.swap_task(before, after, _move(before, after, note)):
+            return Changed(before, after)
+
+
+def find(store: Reader, task_id: str) -> TaskRow:
+    """Return a task, or raise NotFoundError with the nearest id."""
+    task = store.task(task_id)
+    if task is None:
+        raise refusal.unknown(task_id, store.task_ids())
+    return task
+
+
+def _move(before: TaskRow, after: TaskRow, note: Note) -> MoveRow | None:
+    if before.lane == after.lane and before.claim_id == after.claim_id:
+        return None
+    return MoveRow(
+        task_id=after.task_id,
+        seq=0,
+        at=after.updated_at,
+        who=note.who,
+        from_lane=before.lane,
+        to_lane=after.lane,
+        reason=note.reason,
+        forced=note.forced,
+    )

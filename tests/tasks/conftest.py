@@ -1,0 +1,47 @@
+"""Give each test a store and a way to add tasks."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from treadle.contract.criterion import from_flags
+from treadle.layout import Layout
+from treadle.store.writer import Store
+from treadle.tasks import task
+from treadle.tasks.change import Note, change
+from treadle.tasks.task import NewTask
+
+
+@pytest.fixture
+def now():
+    """Return the moment the tests live in."""
+    return datetime(2026, 1, 23, 15, tzinfo=UTC)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Return the paths of an empty project."""
+    return Layout(tmp_path / "project")
+
+
+@pytest.fixture
+def store(layout):
+    """Return an open store."""
+    with Store.open(layout) as opened:
+        yield opened
+
+
+@pytest.fixture
+def add(store, now):
+    """Add a task in any lane and return its id."""
+
+    def add_in(lane="planned", depends_on=(), **fields):
+        new = NewTask("goal", from_flags("goal", (), ()), **fields)
+        added = task.add(store, new, now)
+        task.link(store, added.task_id, depends_on)
+        if lane != "planned":
+            note = Note("test")
+            change(store, added.task_id, lambda row: row._replace(lane=lane), note, now)
+        return added.task_id
+
+    return add_in
