@@ -33,10 +33,11 @@ def test_exactly_the_marked_ones_are_found(marked, tmp_path):
     assert eventually(lambda: sorted(sweep.stragglers(mark)) == sorted(mine))
 
 
-def test_this_process_never_finds_itself():
-    code = "from treadle.proc import sweep; print(sweep.stragglers('self'))"
-    env = {**os.environ, sweep.MARKER: "self"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+def test_this_process_never_finds_itself(tmp_path):
+    code = "import sys; from treadle.proc import sweep; print(sweep.stragglers(sys.argv[1]))"
+    env = {**os.environ, sweep.MARKER: str(tmp_path)}
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(argv, env=env, capture_output=True, check=True)
     assert done.stdout == b"[]\n"
 
 

@@ -24,6 +24,7 @@ from treadle.proc.watch import OnTick, ShouldStop, Watch
 
 __all__ = ["Command", "Ended", "Keeper", "Limits", "Reason"]
 
+# An imported module has its bytecode cached, a script has not.
 _CODE = (
     "import sys; sys.path.append(sys.argv[2]); "
     "from treadle.proc.keeper_main import main; main(int(sys.argv[1]))"

@@ -109,15 +109,11 @@ class Shim:
 
     def _next_command(self) -> tuple[bytes, list[int]]:
         data, fds = receive(self._sock, 65536, 3)
-        if not data:
-            return b"", []
-        chunks, have = [data], len(data)
-        while have < 8 or have < 8 + int.from_bytes(chunks[0][:8], "big"):
+        frame = bytearray(data)
+        while data and (len(frame) < 8 or len(frame) < 8 + int.from_bytes(frame[:8], "big")):
             data = self._sock.recv(1 << 20)
-            if not data:
-                return b"", []
-            chunks, have = ([chunks[0] + data] if have < 8 else [*chunks, data]), have + len(data)
-        return b"".join(chunks)[8:], fds
+            frame += data
+        return (bytes(frame[8:]), fds) if data else (b"", [])
 
     def _run(self, body: bytes, fds: list[int]) -> bool:
         """Run one command to its end; tell whether this shim may serve another."""
@@ -197,7 +193,7 @@ class Shim:
             alive = {row[0] for row in found if row[3]}
             killed |= alive - {self._main}
             if time.monotonic() > deadline:
-                return len(killed), len(alive)
+                return len(killed), len(alive) or 1
             if not has_children and not alive:
                 break
             waiter.poll(5)
