@@ -1,0 +1,1 @@
+"""Turn the wheel: runs, steps, commits, recovery."""

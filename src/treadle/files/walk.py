@@ -73,6 +73,15 @@ def _kind(mode: int) -> str:
     return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
+def names(folder: Path) -> list[str]:
+    """Return the names in a folder; a missing one has none."""
+    try:
+        with os.scandir(folder) as found:
+            return [item.name for item in found]
+    except FileNotFoundError:
+        return []
+
+
 def read(path: Path, *, max_bytes: int) -> bytes:
     """Return a plain file's bytes; FormatError if it is anything else or too big."""
     try:

@@ -1,0 +1,68 @@
+"""Work without a model: run the configured command, judge by what was observed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from msgspec import UNSET
+
+from treadle.agents import child
+from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.config import agents
+from treadle.config.schema import AgentConfig
+from treadle.contract import verdict
+from treadle.contract.request import AgentRequest, Observed
+from treadle.contract.response import AgentResponse
+from treadle.contract.role import Role
+from treadle.contract.verdict import JudgedCriterion, Verdict
+from treadle.files import atomic
+
+
+def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
+    """Judge in check, run `run` in do and act, and have nothing to add to a plan."""
+    if request.step.role == "check":
+        return _judge(request, step_dir)
+    if request.step.role == "plan" or not spec.config.run:
+        return AgentResult(message="nothing to do for the builtin agent", skipped=True)
+    argv = agents.argv(spec.root, spec.config)
+    _, result = child.run(spec, argv, step_dir / "input.json")
+    if result.error:
+        return result
+    return replace(result, response=AgentResponse(status="ok", summary=result.message))
+
+
+def can_change(config: AgentConfig, role: Role) -> bool:
+    """Only a configured command changes anything."""
+    return role in ("do", "act") and bool(config.run)
+
+
+def _judge(request: AgentRequest, step_dir: Path) -> AgentResult:
+    observed = () if request.norma.observed is UNSET else request.norma.observed
+    seen = {item.id: item for item in observed}
+    judged = tuple(
+        JudgedCriterion(
+            id=asked.id,
+            text=asked.text,
+            passed=asked.id in seen and seen[asked.id].passed,
+            evidence=seen[asked.id].log if asked.id in seen else "not observed",
+        )
+        for asked in request.norma.acceptance_criteria
+    )
+    failing = [item.id for item in judged if not item.passed]
+    found = Verdict(version=1, verdict="FAIL" if failing else "PASS", criteria=judged)
+    atomic.create(step_dir / "verdict.json", verdict.encode(found))
+    atomic.create(step_dir / "scorecard.md", _scorecard(found, seen).encode())
+    summary = (
+        f"failing: {', '.join(failing)}" if failing else "every criterion was observed to pass"
+    )
+    answer = AgentResponse(status="ok", summary=summary, files=("verdict.json", "scorecard.md"))
+    return AgentResult(message=summary, response=answer)
+
+
+def _scorecard(found: Verdict, seen: dict[str, Observed]) -> str:
+    lines = [f"# {found.verdict}", "", "| criterion | pass | command | exit |", "|---|---|---|---|"]
+    for item in found.criteria:
+        look = seen.get(item.id)
+        command, code = (look.command, look.exit_code) if look else ("–", "–")
+        mark = "yes" if item.passed else "no"
+        lines.append(f"| {item.id}: {item.text} | {mark} | `{command}` | {code} |")
+    return "\n".join(lines) + "\n"

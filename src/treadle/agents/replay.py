@@ -1,0 +1,78 @@
+"""Answer from a recorded run: same role, same iteration, same files."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.config.schema import AgentConfig
+from treadle.contract import response
+from treadle.contract.event import StepError
+from treadle.contract.request import AgentRequest
+from treadle.contract.role import Role
+from treadle.errors import FormatError
+from treadle.files import atomic, walk
+
+# What treadle itself writes into a step folder is made anew, not replayed.
+_OWN = ("input.json", "output.json", "step.json", "logs", "attempts")
+_OWN_PATHS = ("files/checks", "files/workspace.diff")
+_MAX_FILE = 64 << 20
+
+
+def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
+    """Copy the recorded turn's files and give its recorded response."""
+    recording = spec.root / (spec.config.recording or "")
+    recorded = _find(recording, request.step.role, request.step.iteration)
+    if recorded is None:
+        turn = f"{request.step.role} in iteration {request.step.iteration}"
+        message = f"agent {spec.name}: {recording} has no recorded {turn}"
+        return AgentResult(error=StepError.REPLAY_EXHAUSTED, message=message)
+    try:
+        _copy(recorded, step_dir)
+        data = walk.read(recorded / "output.json", max_bytes=_MAX_FILE)
+        parsed, document = response.parse(data, source=f"{recorded.name}/output.json")
+    except FormatError as error:
+        return AgentResult(error=StepError.PROTOCOL_ERROR, message=error.message)
+    return AgentResult(
+        error=StepError.AGENT_FAILED if parsed.status == "fail" else None,
+        message=parsed.summary,
+        response=parsed,
+        document=document,
+        json_source="replay",
+    )
+
+
+def can_change(config: AgentConfig, role: Role) -> bool:
+    """A recorded act may carry a patch."""
+    return role == "act"
+
+
+def _find(recording: Path, role: Role, iteration: int) -> Path | None:
+    for number, folder in enumerate(_turns(recording, role), 1):
+        if _iteration(folder, number) == iteration:
+            return folder
+    return None
+
+
+def _turns(recording: Path, role: Role) -> Iterator[Path]:
+    yield from sorted((recording / "steps").glob(f"[0-9][0-9][0-9]-{role}"))
+
+
+def _iteration(folder: Path, fallback: int) -> int:
+    """Read the recorded request; recordings made by hand may leave it out."""
+    try:
+        return int(json.loads((folder / "input.json").read_bytes())["step"]["iteration"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return fallback
+
+
+def _copy(recorded: Path, step_dir: Path) -> None:
+    for entry in walk.walk(recorded):
+        if entry.path.split("/")[0] in _OWN or entry.path.startswith(_OWN_PATHS):
+            continue
+        target = step_dir / entry.path
+        if entry.is_folder:
+            target.mkdir(exist_ok=True)
+        else:
+            data = walk.read(recorded / entry.path, max_bytes=_MAX_FILE)
+            atomic.create(target, data)

@@ -1,0 +1,165 @@
+"""`treadle demo`: a whole run in a temporary repository, with recorded agents and real checks."""
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from treadle.cli import output
+from treadle.errors import ExitCode, TreadleError
+from treadle.files import remove
+from treadle.proc import capture
+
+_RECORDING = Path(__file__).parent / "demo_recording"
+_FILES = {
+    "greeting.py": '''"""Say hello."""
+
+
+def greet(name: str) -> str:
+    """Greet somebody by name."""
+    return "Hello " + name
+''',
+    "test_greeting.py": """import unittest
+
+from greeting import greet
+
+
+class GreetTest(unittest.TestCase):
+    def test_greets_with_comma_and_exclamation_mark(self):
+        self.assertEqual(greet("Ada"), "Hello, Ada!")
+""",
+    ".gitignore": "__pycache__/\n",
+}
+_GOAL = "Greet people properly"
+_RUN = ["run", "--goal", _GOAL, "--ac", "The tests pass", "--verify", "AC1=python3 -m unittest -q"]
+# Between the rename of the first check's folder and its transaction.
+_CRASH = "after_rename:3"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("--keep", action="store_true", help="Leave the repository for a look")
+    parser.add_argument(
+        "--crash", action="store_true", help="Kill the process in mid-commit, then continue"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Make the repository, run the wheel, show what happened."""
+    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-"))
+    try:
+        stage = _Stage(folder, loud=not args.json)
+        stage.build()
+        result = stage.crash_and_resume() if args.crash else stage.play()
+        stage.show(result)
+    finally:
+        if not args.keep:
+            remove.remove_tree(folder)
+    if args.json:
+        kept = str(folder / "project") if args.keep else None
+        output.print_json({"run": result, "crashed": args.crash, "folder": kept})
+    elif args.keep:
+        print(f"\nkept in {folder / 'project'}")
+    return ExitCode.DONE if result["status"] == "passed" else ExitCode.FAILED
+
+
+class _Stage:
+    """The temporary repository and the commands run in it."""
+
+    def __init__(self, folder: Path, *, loud: bool) -> None:
+        self._project = folder / "project"
+        self._loud = loud
+        self._env = _environment(folder)
+
+    def build(self) -> None:
+        """Make a small project whose test fails."""
+        self._project.mkdir()
+        for name, text in _FILES.items():
+            (self._project / name).write_text(text)
+        self._git("init", "-q")
+        self._git("add", ".")
+        self._git("commit", "-q", "-m", "Begin")
+        self._say("A small project whose test fails, in a temporary repository.")
+        self._treadle("init", "--commit")
+        (self._project / ".treadle" / "config.toml").write_text(_config())
+        self._git("commit", "-q", "-a", "-m", "Let the recording answer")
+
+    def play(self) -> dict[str, object]:
+        """Run the wheel to its end."""
+        self._say("Recorded agents answer; git, checks and commits are real.")
+        self._treadle(*_RUN)
+        return self._newest()
+
+    def crash_and_resume(self) -> dict[str, object]:
+        """Kill the process between rename and commit, then let recovery finish the step."""
+        self._say("The process is killed between a step's rename and its commit.")
+        code = self._treadle(*_RUN, die_at=_CRASH)
+        if code != -9:
+            raise TreadleError(f"the demo should have been killed, but exited with {code}")
+        self._say("killed. Its step is on disk, the store does not know it yet.")
+        run_id = str(self._newest()["run_id"])
+        self._say("Start again: the step is adopted as it was, nothing is repeated.")
+        self._treadle("run", "--resume", run_id)
+        return self._newest()
+
+    def show(self, result: dict[str, object]) -> None:
+        """Show the steps, the refuted claim and the patch."""
+        run_id = str(result["run_id"])
+        self._treadle("why", run_id)
+        self._treadle("runs", "show", run_id)
+        self._git("diff", "--stat", f"{result['base_commit']}..{result['branch']}", show=True)
+
+    def _newest(self) -> dict[str, object]:
+        listing = self._call([sys.executable, "-m", "treadle", "runs", "list", "--json"], self._env)
+        found = json.loads(listing.stdout).get("runs")
+        if not found:
+            raise TreadleError("the demo left no run; look above for the reason")
+        return dict(found[0])
+
+    def _treadle(self, *words: str, die_at: str | None = None) -> int:
+        env = self._env | ({"TREADLE_DIE_AT": die_at} if die_at else {})
+        self._say(f"$ treadle {shlex.join(words)}", colour="bold")
+        done = self._call([sys.executable, "-m", "treadle", *words], env)
+        self._say(done.stderr.decode(errors="replace").rstrip(), colour="dim")
+        self._say(done.stdout.decode(errors="replace").rstrip())
+        return done.returncode
+
+    def _git(self, *words: str, show: bool = False) -> None:
+        done = self._call(["git", *words], self._env)
+        if done.returncode:
+            raise TreadleError(f"git {words[0]}: {done.stderr.decode(errors='replace')}")
+        if show:
+            self._say(f"$ git {' '.join(words)}", colour="bold")
+            self._say(done.stdout.decode(errors="replace").rstrip())
+
+    def _call(self, argv: list[str], env: dict[str, str]) -> capture.Captured:
+        return capture.run(argv, cwd=self._project, env=env)
+
+    def _say(self, text: str, colour: output.Colour | None = None) -> None:
+        if self._loud and text:
+            print(output.paint(text, colour) if colour else text, flush=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Keep the demo's traces in its own folder, and its Python first on the path."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TREADLE_")}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "GIT_AUTHOR_NAME": "treadle demo",
+        "GIT_AUTHOR_EMAIL": "demo@example.invalid",
+        "GIT_COMMITTER_NAME": "treadle demo",
+        "GIT_COMMITTER_EMAIL": "demo@example.invalid",
+    }
+
+
+def _config() -> str:
+    """Let the recording answer for every role."""
+    path = json.dumps(str(_RECORDING))
+    roles = ("plan", "do", "check", "act")
+    return "".join(f'[agents.{role}]\ntype = "replay"\nrecording = {path}\n\n' for role in roles)

@@ -1,0 +1,55 @@
+"""`treadle log`: show a run's timeline, and follow it while it grows."""
+
+import json
+import os
+import time
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.contract.event import Event
+from treadle.engine.find import find
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.project.root import find_root, here
+from treadle.store.reader import Reader
+
+_PAUSE = 0.3
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run has ended")
+
+
+def run(args: Namespace) -> int:
+    """Print one line for each event; with --json, one document a line."""
+    layout = Layout(find_root(here(), os.environ))
+    with Reader.open(layout) as store:
+        run_id = find(store, args.run).run_id
+        seq = _print_after(store, run_id, 0, args.json)
+        while args.follow and _is_running(store, run_id):
+            time.sleep(_PAUSE)
+            seq = _print_after(store, run_id, seq, args.json)
+        _print_after(store, run_id, seq, args.json)
+    return ExitCode.DONE
+
+
+def _print_after(store: Reader, run_id: str, seq: int, as_json: bool) -> int:
+    for event in store.events(run_id, seq):
+        _print(event, as_json)
+        seq = event.seq
+    return seq
+
+
+def _print(event: Event, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(event._asdict()), flush=True)
+    else:
+        kind = output.paint(f"{event.type:<21}", "dim")
+        print(f"{event.ts[11:19]} {kind} {output.clean(event.message)}", flush=True)
+
+
+def _is_running(store: Reader, run_id: str) -> bool:
+    row = store.run(run_id)
+    return row is not None and row.status == "running"

@@ -1,0 +1,109 @@
+"""`treadle run`: turn the wheel on tasks or on a goal."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output, shape
+from treadle.cli.progress import watcher
+from treadle.config import agents, budget
+from treadle.config.load import Loaded, load
+from treadle.contract import criterion
+from treadle.engine import explain, orchestrator, work
+from treadle.engine.run import Tools
+from treadle.errors import ExitCode, UsageError
+from treadle.project import trust
+from treadle.project.project import open_project
+from treadle.project.root import here, refuse_inside_run
+from treadle.store.records import RunRow
+
+_CODES = {
+    "budget_exceeded": ExitCode.BUDGET,
+    "no_progress": ExitCode.BUDGET,
+    "SIGINT": ExitCode.INTERRUPTED,
+    "interrupted": ExitCode.TERMINATED,
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="Tasks; without any, all ready")
+    parser.add_argument("--goal", help="Run this goal without making a task of it")
+    parser.add_argument("--ac", action="append", default=[], help="Acceptance criterion of --goal")
+    parser.add_argument(
+        "--verify", action="append", default=[], metavar="AC1=CMD", help="Command of a criterion"
+    )
+    parser.add_argument("--resume", metavar="RUN", help="Continue a stopped run")
+    parser.add_argument(
+        "--budget", action="append", default=[], metavar="KEY=N", help="Set or raise a budget"
+    )
+    parser.add_argument(
+        "--agent", action="append", default=[], metavar="ROLE=NAME", help="Give a role to an agent"
+    )
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="Runs side by side")
+    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+
+
+def run(args: Namespace) -> int:
+    """Open the project, run what was asked, say how it went."""
+    _check(args)
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    budgets = budget.parse(args.budget)
+    loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
+    trust.require(project, loaded)
+    work.require_sandbox(loaded.config)
+    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        rows = _work(tools, args, loaded, budgets)
+        results = [(row, tools.store.kv(row.run_id)) for row in rows]
+        code = max((_code(row, kv) for row, kv in results), default=ExitCode.DONE)
+    _render(args, results)
+    return code
+
+
+def _check(args: Namespace) -> None:
+    asked = [bool(args.tasks), args.goal is not None, args.resume is not None]
+    if sum(asked) > 1:
+        raise UsageError("give tasks, --goal or --resume, one of them")
+    if (args.ac or args.verify) and args.goal is None:
+        raise UsageError("--ac and --verify belong to --goal; a task has its own criteria")
+    if args.goal is not None and not args.goal.strip():
+        raise UsageError("--goal must say something")
+    if args.parallel < 1:
+        raise UsageError("--parallel must be 1 or more")
+
+
+def _work(tools: Tools, args: Namespace, loaded: Loaded, budgets: dict[str, float]) -> list[RunRow]:
+    swaps = agents.parse_swaps(args.agent)
+    if args.resume:
+        return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps)]
+    if args.goal is not None:
+        criteria = criterion.from_flags(args.goal, args.ac, args.verify)
+        return [work.run_goal(tools, loaded.config, args.goal, criteria, swaps)]
+    return work.run_tasks(tools, loaded.config, args.tasks, swaps, args.parallel)
+
+
+def _code(row: RunRow, kv: dict[str, object]) -> ExitCode:
+    if row.status == "passed":
+        return ExitCode.DONE
+    if row.status == "failed":
+        return ExitCode.FAILED
+    reason = str(kv.get("reason_code"))
+    if reason == "interrupted" and "SIGINT" in str(kv.get("reason")):
+        reason = "SIGINT"
+    return _CODES.get(reason, ExitCode.FAILED)
+
+
+def _render(args: Namespace, results: list[tuple[RunRow, dict[str, object]]]) -> None:
+    if args.json:
+        documents = [shape.run_result(row, kv) for row, kv in results]
+        single = len(documents) == 1 and len(args.tasks) < 2
+        output.print_json(documents[0] if single else {"runs": documents})
+        return
+    if not results:
+        print("nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD")
+    for row, kv in results:
+        colour: output.Colour = "green" if row.status == "passed" else "red"
+        verdict = output.paint(row.status.upper(), colour)
+        print(f"{verdict} {row.run_id} {row.goal} ({kv.get('reason') or ''})")
+        for command in explain.next_commands(row, str(kv.get("reason_code"))):
+            print(f"  next: {command}")

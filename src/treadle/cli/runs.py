@@ -1,0 +1,132 @@
+"""`treadle runs`: list, show, read the timeline of, and prune runs."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import main, output
+from treadle.engine import review
+from treadle.engine.find import find
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.project.root import find_root, here
+from treadle.store.reader import Reader
+from treadle.store.records import RunRow, StepRow
+
+_STATUSES = ("running", "passed", "failed", "stopped")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listed = actions.add_parser("list", help="List runs, newest first")
+    listed.add_argument("--limit", type=int, default=50, metavar="N", help="At most N of them")
+    listed.add_argument("--before", metavar="RUN", help="Only runs older than this one")
+    listed.add_argument("--status", choices=_STATUSES, help="Only runs with this status")
+    shown = actions.add_parser("show", help="Show one run with steps, criteria and usage")
+    shown.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    events = actions.add_parser("events", help="Show the timeline of a run")
+    events.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    events.add_argument("--after", type=int, default=0, metavar="SEQ", help="Only later events")
+    pruned = actions.add_parser("prune", help="Remove workspaces of runs that have ended")
+    pruned.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="Only these")
+    pruned.add_argument("--history", action="store_true", help="Remove folder, rows and branch too")
+    pruned.add_argument("--dry-run", action="store_true", help="Only say what would go")
+
+
+def run(args: Namespace) -> int:
+    """Answer from the store; only pruning loads what changes things."""
+    if args.action == "prune":
+        code: int = main.load("prune").run(args)
+        return code
+    layout = Layout(find_root(here(), os.environ))
+    with Reader.open(layout) as store:
+        _ACTIONS[args.action](layout, store, args)
+    return ExitCode.DONE
+
+
+def _list(layout: Layout, store: Reader, args: Namespace) -> None:
+    rows = store.runs(max(args.limit, 0), args.before, args.status)
+    if args.json:
+        output.print_json({"runs": [row._asdict() for row in rows]})
+        return
+    if not rows:
+        print("no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND")
+        return
+    output.print_table(
+        ["run", "status", "verdict", "iteration", "task", "goal"],
+        [
+            (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal)
+            for row in rows
+        ],
+    )
+
+
+def _show(layout: Layout, store: Reader, args: Namespace) -> None:
+    row = find(store, args.run)
+    kv = store.kv(row.run_id)
+    steps = store.steps(row.run_id)
+    views = review.criteria(layout, store, row)
+    if args.json:
+        output.print_json(
+            row._asdict()
+            | {
+                "reason": kv.get("reason"),
+                "reason_code": kv.get("reason_code"),
+                "steps": [step._asdict() for step in steps],
+                "criteria": [view._asdict() for view in views],
+                "usage": _usage(store, row, kv),
+            }
+        )
+        return
+    _print_head(row, kv)
+    output.print_table(
+        ["criterion", "claimed", "observed", "text"],
+        [(view.id, _yes(view.claimed), _yes(view.observed), view.text) for view in views],
+    )
+    print()
+    output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_line, steps))
+
+
+def _events(layout: Layout, store: Reader, args: Namespace) -> None:
+    row = find(store, args.run)
+    events = store.events(row.run_id, args.after)
+    if args.json:
+        output.print_json({"events": [event._asdict() for event in events]})
+        return
+    output.print_table(
+        ["seq", "time", "type", "message"],
+        [(event.seq, event.ts[:19], event.type, event.message) for event in events],
+    )
+
+
+_ACTIONS = {"list": _list, "show": _show, "events": _events}
+
+
+def _print_head(row: RunRow, kv: dict[str, object]) -> None:
+    print(f"run        {row.run_id} ({row.status}, verdict {row.verdict or 'none yet'})")
+    print(f"goal       {output.clean(row.goal)}")
+    if kv.get("reason"):
+        print(f"because    {output.clean(str(kv['reason']))}")
+    print(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
+    print(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
+    print(f"folder     {row.run_dir}")
+    print()
+
+
+def _line(step: StepRow) -> tuple[object, ...]:
+    status = f"{step.status} ({step.error_code})" if step.error_code else step.status
+    return step.step_index, step.role, status, step.agent, step.sandbox_tier, step.summary
+
+
+def _usage(store: Reader, row: RunRow, kv: dict[str, object]) -> dict[str, object]:
+    rows = store.usage(row.run_id)
+    return {
+        "input_tokens": sum(item.input_tokens or 0 for item in rows),
+        "output_tokens": sum(item.output_tokens or 0 for item in rows),
+        "cost_usd": sum(item.cost_usd or 0.0 for item in rows),
+        "spent": kv.get("spent"),
+    }
+
+
+def _yes(value: bool | None) -> str:
+    return "–" if value is None else "yes" if value else "no"

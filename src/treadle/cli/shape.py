@@ -1,0 +1,23 @@
+"""The JSON documents that several commands give."""
+
+from collections.abc import Mapping
+
+from treadle.store.records import RunRow
+
+
+def run_result(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:
+    """Return the document of one run."""
+    return {
+        "run_id": row.run_id,
+        "task_id": row.task_id,
+        "status": row.status,
+        "verdict": row.verdict,
+        "iteration": row.iteration,
+        "steps": row.current_step_index,
+        "branch": row.branch,
+        "base_commit": row.base_commit,
+        "head_commit": row.head_commit,
+        "landed": None,
+        "reason": kv.get("reason"),
+        "reason_code": kv.get("reason_code"),
+    }

@@ -1,0 +1,41 @@
+"""`treadle stop`: end a run that works in another terminal."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.engine.find import find
+from treadle.errors import BlockedError, ExitCode
+from treadle.layout import Layout
+from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.store.writer import Store
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    parser.add_argument("--reason", default="", help="Say why, for the timeline")
+
+
+def run(args: Namespace) -> int:
+    """Leave a request that the run's owner reads within a second."""
+    refuse_inside_run(os.environ)
+    store = Store.open(Layout(find_root(here(), os.environ)))
+    try:
+        row = find(store, args.run)
+        if row.status != "running":
+            raise BlockedError(
+                f"run {row.run_id} is not running: it has {row.status}",
+                code="not_running",
+                fix=[f"treadle why {row.run_id}"],
+            )
+        reason = args.reason or "stopped by `treadle stop`"
+        store.request_stop(row.run_id, reason, datetime.now(UTC))
+    finally:
+        store.close()
+    if args.json:
+        output.print_json({"run_id": row.run_id, "stop_requested": True})
+    else:
+        print(f"asked run {row.run_id} to stop; its agent is ended and the step recorded")
+    return ExitCode.DONE

@@ -1,0 +1,50 @@
+"""`treadle why`: explain how a run ended and what to do now."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.engine.explain import Explanation, explain
+from treadle.engine.find import find
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.project.root import find_root, here
+from treadle.store.reader import Reader
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+
+
+def run(args: Namespace) -> int:
+    """Read, explain, print."""
+    layout = Layout(find_root(here(), os.environ))
+    with Reader.open(layout) as store:
+        row = find(store, args.run)
+        found = explain(layout, store, row)
+    if args.json:
+        document = found._asdict() | {
+            "run_id": row.run_id,
+            "status": row.status,
+            "failing": [view._asdict() for view in found.failing],
+        }
+        output.print_json(document)
+    else:
+        _print(found)
+    return ExitCode.DONE
+
+
+def _print(found: Explanation) -> None:
+    print(output.paint(output.clean(found.headline), "bold"))
+    if found.reason:
+        print(f"because: {output.clean(found.reason)}")
+    for view in found.failing:
+        seen = "observed to fail" if view.observed is False else "claimed to fail"
+        print(f"  {view.id} {output.clean(view.text)}: {seen} ({view.evidence or 'no evidence'})")
+    for line in found.events:
+        print(f"  {output.clean(line)}")
+    for path in found.look:
+        print(f"look: {path}")
+    for command in found.next:
+        print(f"next: {command}")

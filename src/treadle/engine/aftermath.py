@@ -1,0 +1,34 @@
+"""What a run's end means outside it: its task's lane, and a question where a human must decide."""
+
+from treadle.engine.explain import next_commands
+from treadle.engine.run import Run
+from treadle.tasks import questions, work
+from treadle.tasks.questions import Kind, Question
+
+# A person's own signal or `stop` needs no question back to that person.
+_KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
+
+
+def settle(run: Run) -> None:
+    """Tell the task and the desk; doing it twice changes nothing."""
+    store, now = run.tools.store, run.tools.now()
+    if run.order.task_id:
+        work.finish(store, run.order.task_id, run.id, run.row.status, now)
+    if question := _question(run):
+        questions.ask(store, question, now)
+    store.release(run.id, run.row.claim_epoch)
+
+
+def _question(run: Run) -> Question | None:
+    code = str(run.kv.get("reason_code"))
+    kind: Kind | None = "failed_run" if run.row.status == "failed" else _KINDS.get(code)
+    if kind is None or run.row.status == "passed":
+        return None
+    return Question(
+        kind=kind,
+        summary=f"{run.order.goal}: {run.kv.get('reason')}",
+        options=("resume", "leave it") if run.row.status == "stopped" else ("again", "leave it"),
+        fix=next_commands(run.row, code),
+        run_id=run.id,
+        task_id=run.order.task_id,
+    )

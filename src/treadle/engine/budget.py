@@ -1,0 +1,51 @@
+"""Decide when a run has used up what it was given."""
+
+from msgspec import Struct, structs
+
+from treadle.config.schema import BudgetsConfig
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """What a run has used so far; written with every step, so nothing can reset it."""
+
+    minutes: float = 0.0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    output_mb: float = 0.0
+
+
+class Exceeded(Struct, frozen=True, kw_only=True):
+    """The budget that stops the run."""
+
+    key: str
+    limit: float
+    used: float
+
+    @property
+    def sentence(self) -> str:
+        """Say it to the user."""
+        return f"{self.key} is {self.limit:g} and {self.used:g} was used"
+
+
+def add(spent: Spent, *, seconds: float, tokens: int, cost_usd: float, output_bytes: int) -> Spent:
+    """Return what is spent after one more step."""
+    return Spent(
+        minutes=spent.minutes + seconds / 60,
+        tokens=spent.tokens + tokens,
+        cost_usd=spent.cost_usd + cost_usd,
+        output_mb=spent.output_mb + output_bytes / 2**20,
+    )
+
+
+def exceeded(budgets: BudgetsConfig, spent: Spent) -> Exceeded | None:
+    """Return the first amount that is used up before another step may begin."""
+    for name, used in structs.asdict(spent).items():
+        limit = getattr(budgets, f"max_{name}")
+        if limit is not None and used >= limit:
+            return Exceeded(key=f"max_{name}", limit=limit, used=round(used, 3))
+    return None
+
+
+def as_request(budgets: BudgetsConfig) -> dict[str, float]:
+    """Return the limits that are set, as agents are told."""
+    return {key: value for key, value in structs.asdict(budgets).items() if value is not None}

@@ -1,0 +1,170 @@
+"""Turn an act agent's patch, or an agent's edits, into a judged commit on the run's branch."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.agents import table
+from treadle.contract.event import EventType, StepError
+from treadle.engine import edits
+from treadle.engine.edits import name_some
+from treadle.engine.manifest import Snapshot
+from treadle.engine.rules import Finding
+from treadle.engine.run import Run
+from treadle.engine.stage import Stage
+from treadle.errors import FormatError
+from treadle.files import atomic, walk
+from treadle.git import build, commit, judge, workspace
+from treadle.git.build import Built, PatchFailed
+from treadle.git.judge import Judged, Limits
+
+MAX_PATCH = 64 << 20
+
+
+class Refused(NamedTuple):
+    """A change that does not come in, and why."""
+
+    error: StepError
+    message: str
+
+
+class Accepted(NamedTuple):
+    """A change that became a commit; the branch does not stand on it yet.
+
+    `built_in` is the index it was built in, if it was built from the workspace's own files.
+    """
+
+    after: Snapshot
+    built_in: Path | None = None
+
+
+def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
+    """Bring in what the agent may change, put back what it may not."""
+    if table.may_edit(run.order.agent(stage.role).config, stage.role):
+        if finding.error:
+            edits.set_aside(run, stage)
+            return finding, _unchanged(run)
+        found = _from_edits(run, stage)
+        edited = found is not None
+    else:
+        trespass = edits.undo_agents(run, stage)
+        if trespass:
+            finding = finding.failed(StepError.BOUNDARY_VIOLATION, trespass.sentence)
+        found, edited = None, False
+    if stage.role == "act" and not finding.error and not finding.skipped:
+        found = _with_patch(run, stage, found)
+    return _settle(run, stage, finding, found, edited)
+
+
+def _settle(
+    run: Run, stage: Stage, finding: Finding, found: Accepted | Refused | None, edited: bool
+) -> tuple[Finding, Accepted]:
+    if isinstance(found, Accepted):
+        return finding, found
+    if isinstance(found, Refused):
+        finding = finding.failed(found.error, found.message)
+        if edited:
+            edits.set_aside(run, stage)
+    return finding, _unchanged(run)
+
+
+def _unchanged(run: Run) -> Accepted:
+    return Accepted(Snapshot(run.head, run.tree))
+
+
+def _with_patch(
+    run: Run, stage: Stage, edited: Accepted | Refused | None
+) -> Accepted | Refused | None:
+    if not stage.patch.is_file():
+        if edited is None:
+            run.timeline.add(EventType.NO_PATCH, "act proposed no change")
+        return edited
+    if edited is not None:
+        text = "edits of the workspace and patch.diff together; an act step gives one of them"
+        return Refused(StepError.PROTOCOL_ERROR, text)
+    return _from_patch(run, stage)
+
+
+def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
+    """Take over what an agent changed in the workspace; None if nothing."""
+    changes = workspace.changes(run.workspace)
+    if not changes:
+        return None
+    built = build.from_edits(run.workspace, run.head, stage.scratch, changes)
+    judged = _judge(run, stage, built)
+    atomic.create(stage.live / "workspace.diff", judged.diff)
+    found = _admit(run, stage, built, judged)
+    return found._replace(built_in=built.scratch.index) if isinstance(found, Accepted) else found
+
+
+def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:
+    """Build, judge and commit `patch.diff` without touching any work tree."""
+    try:
+        patch = walk.read(stage.patch, max_bytes=MAX_PATCH)
+    except FormatError as error:
+        return Refused(StepError.PATCH_REFUSED, error.message)
+    built = build.from_patch(
+        run.tools.repo,
+        run.head,
+        patch,
+        stage.scratch,
+        subdir=run.order.agent(stage.role).config.path,
+        workspace=run.workspace,
+    )
+    if isinstance(built, PatchFailed):
+        return Refused(StepError.PATCH_FAILED, f"patch.diff does not apply: {built.message}")
+    for note in built.notes:
+        run.timeline.add(EventType.PATCH_RETRIED, note)
+    return _admit(run, stage, built, _judge(run, stage, built))
+
+
+def _judge(run: Run, stage: Stage, built: Built) -> Judged:
+    budgets = run.order.budgets
+    limits = Limits(budgets.max_changed_files, budgets.max_patch_kb, budgets.max_risky_files)
+    inside = run.order.agent(stage.role).config.path
+    return judge.judge(built.scratch, run.tree, built.tree, limits, _commands(run), inside=inside)
+
+
+def _commands(run: Run) -> set[str]:
+    """Return the words of every agent's and check's command: changing such a file is risky."""
+    words = {
+        word
+        for agent in run.order.agents.values()
+        for word in (*(agent.config.cmd or ()), *(agent.config.run or ()))
+    }
+    for item in run.order.commands:
+        words.update(str(item.verify).split())
+    return {word.removeprefix("./") for word in words}
+
+
+def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | Refused:
+    if built.tree == run.tree:
+        return _unchanged(run)
+    if judged.refusals:
+        rules = "; ".join(f"{item.rule}: {item.message}" for item in judged.refusals[:5])
+        return Refused(StepError.PATCH_REFUSED, f"the change is refused ({rules})")
+    if judged.risky:
+        files = [f"{item.path} ({item.reason})" for item in judged.risky]
+        names = name_some(tuple(files))
+        run.timeline.add(EventType.RISKY_CHANGE, f"risky files: {names}", files=files[:100])
+    for over in judged.exceeded:
+        text = f"the change is over budget: {over.budget} is {over.limit}, it has {over.used}"
+        run.timeline.add(
+            EventType.BUDGET_EXCEEDED, text, key=over.budget, limit=over.limit, used=over.used
+        )
+        return Refused(StepError.BUDGET_EXCEEDED, text)
+    return _commit(run, stage, built, judged)
+
+
+def _commit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted:
+    message = f"{stage.role} {stage.iteration}: {run.order.goal}\n\nTreadle-Run: {run.id}\n"
+    author = commit.identity(run.workspace.config)
+    new = commit.commit(built, run.head, message, run.tools.now(), author)
+    after = Snapshot(new, built.tree)
+    run.timeline.add(
+        EventType.PATCH_APPLIED,
+        f"{judged.changed_files} files changed",
+        before=Snapshot(run.head, run.tree)._asdict(),
+        after=after._asdict(),
+        files=[item.path for item in judged.files[:100]],
+    )
+    return Accepted(after)

@@ -1,0 +1,92 @@
+"""Commit a step: folder, branch, store, in that order, each of them in one instant."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.contract.event import EventType
+from treadle.engine import manifest
+from treadle.engine.boundary import reach
+from treadle.engine.manifest import Manifest, Snapshot
+from treadle.engine.run import Run
+from treadle.engine.stage import Stage
+from treadle.files import atomic, sync
+from treadle.files.walk import Entry
+from treadle.git import branch, workspace
+
+
+def commit(
+    run: Run, stage: Stage, entries: Sequence[Entry], found: Manifest, index: Path | None
+) -> None:
+    """Make the step true; only when this returns may anyone be told."""
+    reach("before_manifest")
+    found = found._replace(files=manifest.digests(stage.folder, entries))
+    digest = manifest.write(stage.folder, found)
+    reach("before_sync")
+    sync.sync_all(_everything(stage.folder, entries))
+    reach("before_rename")
+    final = run.folder.step(stage.index, stage.role)
+    atomic.rename_new(stage.folder, final)
+    reach("after_rename")
+    sync.sync(final.parent)
+    moved = _follow(run, found, index)
+    reach("before_transaction")
+    settle(run, found, digest)
+    reach("after_transaction")
+    if not moved:
+        lost_branch(run)
+
+
+def settle(run: Run, found: Manifest, digest: str) -> None:
+    """Tell the store what the folder says; the epoch keeps out an owner that lost the run."""
+    run.tools.store.commit_step(
+        found.row._replace(digest=digest),
+        found.events,
+        found.cursor,
+        found.kv,
+        found.usage,
+        found.checks,
+        run.row.claim_epoch,
+    )
+    run.advance(found.cursor, found.kv)
+    run.tree = found.after.tree
+
+
+def _follow(run: Run, found: Manifest, index: Path | None) -> bool:
+    """Bring the run's branch and workspace to the step's commit."""
+    if found.after.commit == found.before.commit:
+        return True
+    reach("before_branch")
+    if not move_branch(run, found.before, found.after):
+        return False
+    reach("after_branch")
+    if index:
+        workspace.adopt(run.workspace, index, found.after.commit)
+    else:
+        workspace.follow(run.workspace, found.before.commit, found.after.commit)
+    reach("after_workspace")
+    return True
+
+
+def move_branch(run: Run, before: Snapshot, after: Snapshot) -> bool:
+    """Swap the branch from the old commit to the new; True also if it is there already."""
+    name = run.row.branch or ""
+    if branch.move(run.tools.repo, name, after.commit, before.commit):
+        return True
+    return branch.resolve(run.tools.repo, name) == after.commit
+
+
+def lost_branch(run: Run) -> None:
+    """Fail a run whose branch somebody else has moved."""
+    where = branch.resolve(run.tools.repo, run.row.branch or "")
+    run.timeline.add(
+        EventType.BRANCH_MOVED,
+        f"branch {run.row.branch} was moved by someone else; it stands on {where or 'nothing'}",
+        branch=run.row.branch,
+        found=where,
+    )
+    run.end("failed", "branch_moved", f"branch {run.row.branch} was moved by someone else")
+
+
+def _everything(folder: Path, entries: Sequence[Entry]) -> list[Path]:
+    below = [folder / entry.path for entry in entries]
+    return [folder, folder / manifest.NAME, *below]

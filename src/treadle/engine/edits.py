@@ -1,0 +1,72 @@
+"""Deal with what an agent or a command did to the workspace."""
+
+from typing import NamedTuple
+
+from treadle.contract.event import EventType
+from treadle.engine.run import Run
+from treadle.engine.stage import Stage
+from treadle.git import diff, workspace
+from treadle.git.workspace import Change
+
+_NAMED = 20
+_TRACKED = ("modified", "deleted", "typechange")
+
+
+class Trespass(NamedTuple):
+    """Tracked files that an agent without the right to edit has changed."""
+
+    paths: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Say it to the user."""
+        return f"the agent changed files it may only read: {name_some(self.paths)}"
+
+
+def undo_agents(run: Run, stage: Stage) -> Trespass | None:
+    """Undo edits of an agent that may not edit; tracked files among them fail the step."""
+    changes = workspace.changes(run.workspace)
+    if not changes:
+        return None
+    _save_and_restore(run, stage, "workspace-changes.diff", changes)
+    tracked = tuple(change.path for change in changes if change.kind in _TRACKED)
+    if tracked:
+        return Trespass(tracked)
+    names = name_some(tuple(change.path for change in changes))
+    run.timeline.add(EventType.WORKSPACE_RESTORED, f"new files were set aside: {names}")
+    return None
+
+
+def undo_commands(run: Run, stage: Stage, what: str) -> None:
+    """Undo what check commands left behind; their ignored files stay."""
+    changes = workspace.changes(run.workspace)
+    if not changes:
+        return
+    _save_and_restore(run, stage, f"{what}-changes.diff", changes)
+    _note(run, changes, what)
+
+
+def set_aside(run: Run, stage: Stage) -> None:
+    """Keep the edits of a failed turn as a diff and put the workspace back."""
+    if changes := workspace.changes(run.workspace):
+        _save_and_restore(run, stage, "workspace.diff", changes)
+
+
+def name_some(paths: tuple[str, ...]) -> str:
+    """Name the first twenty paths and count the rest."""
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more
+
+
+def _save_and_restore(run: Run, stage: Stage, name: str, changes: tuple[Change, ...]) -> None:
+    diff.write(run.workspace, run.head, stage.live / name, changes)
+    workspace.restore(run.workspace, run.head)
+
+
+def _note(run: Run, changes: tuple[Change, ...], what: str) -> None:
+    paths = tuple(change.path for change in changes)
+    run.timeline.add(
+        EventType.COMMAND_CHANGED_FILES,
+        f"{what} commands changed files, which were put back: {name_some(paths)}",
+        files=list(paths[:_NAMED]),
+    )

@@ -1,0 +1,103 @@
+"""Say in plain words how a run came to stand where it stands, and what to do now."""
+
+from typing import NamedTuple
+
+from treadle.engine import review
+from treadle.engine.review import CriterionView
+from treadle.layout import Layout
+from treadle.store.reader import Reader
+from treadle.store.records import RunRow, StepRow
+
+# The events a reader would ask about; the rest of the timeline is in `treadle log`.
+_TELLING = frozenset(
+    {
+        "base_dirty",
+        "check_before",
+        "claim_refuted",
+        "step_failed",
+        "patch_applied",
+        "no_patch",
+        "risky_change",
+        "no_progress",
+        "budget_exceeded",
+        "branch_moved",
+        "reconciled_step",
+        "run_interrupted",
+        "run_resumed",
+        "row_mismatch",
+        "store_rebuilt",
+        "stop_requested",
+    }
+)
+
+
+class Explanation(NamedTuple):
+    """The answer to `why`."""
+
+    headline: str
+    reason: str | None
+    reason_code: str | None
+    failing: tuple[CriterionView, ...]
+    events: tuple[str, ...]
+    look: tuple[str, ...]
+    next: tuple[str, ...]
+
+
+def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
+    """Explain one run."""
+    kv = store.kv(row.run_id)
+    steps = store.steps(row.run_id)
+    views = review.criteria(layout, store, row)
+    held, total = review.counts(views)
+    code = _text(kv.get("reason_code"))
+    where = f"iteration {row.iteration}, {len(steps)} steps, {held}/{total} criteria"
+    told = [e for e in store.events(row.run_id) if e.type in _TELLING]
+    return Explanation(
+        headline=f"run {row.run_id} {_WORDS[row.status]} ({where})",
+        reason=_text(kv.get("reason")),
+        reason_code=code,
+        failing=tuple(v for v in views if v.claimed is False or v.observed is False),
+        events=tuple(f"{event.type}: {event.message}" for event in told),
+        look=_look(layout, steps),
+        next=next_commands(row, code),
+    )
+
+
+def next_commands(row: RunRow, code: str | None) -> tuple[str, ...]:
+    """Return what a user would do now, as literal commands."""
+    run_id = row.run_id
+    if row.status == "running":
+        return (f"treadle log -f {run_id}", f"treadle stop {run_id}")
+    if row.status == "passed":
+        return (f"git diff {(row.base_commit or '')[:12]}..{row.branch}",)
+    again = f"treadle run {row.task_id}" if row.task_id else "treadle run --goal …"
+    if row.status == "failed":
+        return (f"treadle runs show {run_id}", again)
+    if code == "budget_exceeded":
+        return (f"treadle run --resume {run_id} --budget KEY=VALUE",)
+    if code == "no_progress":
+        return (f"treadle run --resume {run_id} --agent act=NAME", again)
+    return (f"treadle run --resume {run_id}",)
+
+
+_WORDS = {
+    "running": "is running",
+    "passed": "passed",
+    "failed": "failed",
+    "stopped": "was stopped",
+}
+
+
+def _look(layout: Layout, steps: list[StepRow]) -> tuple[str, ...]:
+    """Return the files worth opening: the last step's words, the last check's scorecard."""
+    found = []
+    if steps and steps[-1].status == "fail":
+        found += [f"{steps[-1].step_dir}/logs/stderr.txt", f"{steps[-1].step_dir}/logs/stdout.txt"]
+    checks = [step for step in steps if step.role == "check"]
+    if checks:
+        found.append(f"{checks[-1].step_dir}/scorecard.md")
+    return tuple(name for name in found if (layout.root / name).is_file())
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

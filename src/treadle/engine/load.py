@@ -1,0 +1,31 @@
+"""Take up a run again from what its files and the store say."""
+
+from treadle.engine import place, runfile
+from treadle.engine.run import Run, Tools
+from treadle.engine.timeline import Timeline
+from treadle.git import repo
+from treadle.proc import identity
+from treadle.store.records import RunRow
+
+
+def take_over(tools: Tools, row: RunRow) -> Run:
+    """Become the run's owner; whoever owned it before can commit nothing more."""
+    epoch = tools.store.take_over(row.run_id, identity.current().encode())
+    return load(tools, row._replace(claim_epoch=epoch, owner=identity.current().encode()))
+
+
+def load(tools: Tools, row: RunRow) -> Run:
+    """Return the run as its last commit left it."""
+    found = runfile.read(tools.layout.run(row.run_id).run_json)
+    last_seq = tools.store.last_seq(row.run_id)
+    return Run(
+        tools=tools,
+        order=found.order,
+        row=row,
+        timeline=Timeline(last_seq, tools.now),
+        workspace=place.workspace_of(tools, found.order, row.run_id, row.base_branch),
+        tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
+        kv=dict(tools.store.kv(row.run_id)),
+        # What run.json holds beyond the store's last event was never committed.
+        recorded=[event for event in found.timeline() if event.seq <= last_seq],
+    )

@@ -1,0 +1,57 @@
+"""Turn the wheel: plan, do, check, act, until the run is over."""
+
+from treadle.contract.event import EventType
+from treadle.contract.role import Role, follows
+from treadle.engine import aftermath, budget, outcome, step, surroundings
+from treadle.engine.progress import Progress
+from treadle.engine.run import Run, criteria_passed
+from treadle.ids import utc
+from treadle.store.records import RunRow, StepRow
+
+
+def drive_run(run: Run) -> RunRow:
+    """Take steps until the run has passed, failed or stopped; return its row."""
+    role = next_role(run.tools.store.steps(run.id))
+    while run.row.status == "running" and not _stopped_between_steps(run):
+        step.take(run, role)
+        role = follows(role)
+    aftermath.settle(run)
+    _show_end(run)
+    return run.row
+
+
+def next_role(steps: list[StepRow]) -> Role:
+    """Return whose turn it is after these steps; a step that did not finish is repeated."""
+    if not steps:
+        return "plan"
+    last = steps[-1]
+    return last.role if last.status == "fail" else follows(last.role)
+
+
+def _stopped_between_steps(run: Run) -> bool:
+    if reason := run.tools.interrupted() or surroundings.stop_request(run):
+        run.timeline.add(EventType.STOP_REQUESTED, reason)
+        run.end("stopped", "interrupted", reason)
+        return True
+    over = budget.exceeded(run.order.budgets, run.spent)
+    if over is None:
+        return False
+    decision = outcome.over_budget(run, over)
+    run.timeline.add(EventType.RUN_STOPPED, decision.message, reason_code=decision.reason)
+    ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
+    run.record(ended, {"reason_code": decision.reason, "reason": decision.message})
+    return True
+
+
+def _show_end(run: Run) -> None:
+    run.tools.watch(
+        Progress(
+            kind="ended",
+            run_id=run.id,
+            message=str(run.kv.get("reason", "")),
+            iteration=run.row.iteration,
+            max_iterations=run.order.budgets.max_iterations,
+            passed=criteria_passed(run),
+            total=len(run.order.criteria),
+        )
+    )

@@ -1,0 +1,68 @@
+"""Open everything a working command needs: lock, store, keeper, recovery."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from treadle.engine import lock, rebuild, recover
+from treadle.engine.progress import Watch
+from treadle.engine.run import Tools
+from treadle.engine.signals import Interrupts
+from treadle.errors import StoreError
+from treadle.git import config
+from treadle.layout import Layout
+from treadle.proc.keeper import Keeper
+from treadle.project.project import Project
+from treadle.store.writer import Store
+
+
+@contextlib.contextmanager
+def opened(
+    project: Project,
+    *,
+    watch: Watch,
+    wait: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Iterator[Tools]:
+    """Hold the project while the block works; on entry whatever crashed before is recovered."""
+    interrupts = Interrupts()
+    with contextlib.ExitStack() as stack:
+        clean = stack.enter_context(lock.hold(project.layout, wait=wait))
+        store = stack.enter_context(contextlib.closing(open_store(project.layout, now)))
+        keeper = stack.enter_context(Keeper())
+        stack.enter_context(interrupts.installed())
+        tools = Tools(
+            project=project,
+            store=store,
+            keeper=keeper,
+            git_settings=config.read(project.repo),
+            now=now,
+            interrupted=interrupts.reason,
+            watch=watch,
+        )
+        recover.recover(tools, clean=clean)
+        yield tools
+
+
+def open_store(layout: Layout, now: Callable[[], datetime]) -> Store:
+    """Open the store; one that is lost or damaged is rebuilt from the run folders."""
+    lost = not layout.database.exists()
+    try:
+        store = Store.open(layout)
+    except StoreError as error:
+        if error.code != "store_damaged":
+            raise
+        set_aside(layout, now)
+        store, lost = Store.open(layout), True
+    if lost:
+        rebuild.rebuild(store, layout, now)
+    return store
+
+
+def set_aside(layout: Layout, now: Callable[[], datetime]) -> None:
+    """Keep a damaged database under another name for whoever wants to look at it."""
+    stamp = now().strftime("%Y%m%d%H%M%S")
+    for suffix in ("", "-wal", "-shm"):
+        old = layout.database.with_name(layout.database.name + suffix)
+        if old.exists():
+            old.replace(old.with_name(f"{old.name}.damaged-{stamp}"))

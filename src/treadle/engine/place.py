@@ -1,0 +1,103 @@
+"""Make a run's branch and workspace, as often as needed, from what run.json says."""
+
+import contextlib
+
+from treadle.config.schema import Config
+from treadle.contract.event import EventType
+from treadle.engine import surroundings
+from treadle.engine.order import Order
+from treadle.engine.run import Run, Tools
+from treadle.files import remove
+from treadle.git import branch, include, workspace
+from treadle.git.workspace import Workspace
+from treadle.proc.keeper import Command, Ended, Limits
+from treadle.project.project import workspaces
+
+_FIRST_PORT = 20_000
+_PORTS = 20
+
+
+def workspace_of(tools: Tools, order: Order, run_id: str, base_branch: str | None) -> Workspace:
+    """Return the run's workspace, made or not."""
+    root = workspaces(tools.project, Config(workspace=order.workspace))
+    index = tools.layout.run(run_id).index
+    return Workspace(
+        repo=tools.repo,
+        path=root / run_id,
+        index=index,
+        branch=base_branch,
+        config=tools.git_settings,
+    )
+
+
+def prepare(run: Run) -> None:
+    """Bring branch and workspace to the run's head; set the workspace up if it is new."""
+    name, head = run.row.branch or "", run.head
+    if branch.resolve(run.tools.repo, name) is None:
+        branch.create(run.tools.repo, name, head)
+    new = not run.workspace.path.exists() or run.kv.get("set_up") is not True
+    old = run.workspace
+    run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch)
+    _link(run)
+    if new:
+        _set_up(run)
+
+
+def free_port_base(tools: Tools) -> int:
+    """Return the first port of a block that no running run was given."""
+    taken = {tools.store.kv(row.run_id).get("port_base") for row in tools.store.running()}
+    base = _FIRST_PORT
+    while base in taken:
+        base += _PORTS
+    return base
+
+
+def _link(run: Run) -> None:
+    with contextlib.suppress(FileExistsError):
+        run.folder.workspace_link.symlink_to(run.workspace.path)
+
+
+def _set_up(run: Run) -> None:
+    copied = include.copy(run.tools.repo, run.workspace.path)
+    message = f"workspace at {run.workspace.path}"
+    data: dict[str, object] = {"path": str(run.workspace.path)}
+    if copied:
+        data["copied"] = list(copied[:100])
+    if run.order.workspace.setup:
+        ended = _run_setup(run, run.order.workspace.setup)
+        if ended.reason != "exit" or ended.exit_code != 0:
+            _setup_failed(run, ended)
+            return
+        changes = workspace.changes(run.workspace)
+        if changes:
+            workspace.restore(run.workspace, run.head)
+            data["undone"] = [change.path for change in changes[:20]]
+    run.timeline.add(EventType.WORKSPACE_READY, message, **data)
+    run.record(run.cursor(), {"set_up": True})
+
+
+def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
+    folder = run.folder.folder / "setup"
+    remove.remove_tree(folder)
+    folder.mkdir()
+    return run.tools.keeper.run(
+        Command(
+            argv=argv,
+            cwd=run.workspace.path,
+            env=surroundings.for_checks(run),
+            stdin=None,
+            stdout=folder / "stdout.txt",
+            stderr=folder / "stderr.txt",
+            limits=Limits(wall=run.order.checks.timeout, idle=None, output_bytes=16 << 20),
+        ),
+        should_stop=surroundings.stopper(run),
+    )
+
+
+def _setup_failed(run: Run, ended: Ended) -> None:
+    if ended.reason == "stopped":
+        run.end("stopped", "interrupted", ended.detail)
+        return
+    how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
+    where = run.tools.layout.relative(run.folder.folder / "setup")
+    run.end("failed", "setup_failed", f"workspace.setup {how}; its output is in {where}")

@@ -1,0 +1,68 @@
+"""Remove what ended runs no longer need."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from treadle.engine import load
+from treadle.engine.run import Tools
+from treadle.errors import FormatError
+from treadle.files import remove
+from treadle.git import branch
+from treadle.ids import utc
+from treadle.layout import workspace_root
+from treadle.store.records import RunRow
+
+_PAGE = 500
+
+
+class Pruned(NamedTuple):
+    """What goes, or would go."""
+
+    workspaces: tuple[str, ...]
+    runs: tuple[str, ...]
+
+
+def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> Pruned:
+    """Remove the workspaces of ended runs; with `history` also folder, rows and branch."""
+    limit = utc(tools.now() - timedelta(days=older_than))
+    rows = [row for row in _ended(tools) if (row.ended_at or row.created_at) <= limit]
+    workspaces = [row for row in rows if _has_workspace(tools, row)]
+    if not dry_run:
+        for row in workspaces:
+            _remove_workspace(tools, row)
+        for row in rows if history else []:
+            _forget(tools, row)
+    gone = tuple(row.run_id for row in rows) if history else ()
+    return Pruned(tuple(row.run_id for row in workspaces), gone)
+
+
+def _ended(tools: Tools) -> list[RunRow]:
+    found: list[RunRow] = []
+    page = tools.store.runs(_PAGE)
+    while page:
+        found += [row for row in page if row.status != "running"]
+        page = tools.store.runs(_PAGE, page[-1].run_id)
+    return found
+
+
+def _has_workspace(tools: Tools, row: RunRow) -> bool:
+    return tools.layout.run(row.run_id).workspace_link.is_symlink()
+
+
+def _remove_workspace(tools: Tools, row: RunRow) -> None:
+    """Delete the checkout that run.json names, never merely what the link points at."""
+    folder = tools.layout.run(row.run_id)
+    try:
+        path = load.load(tools, row).workspace.path
+    except FormatError:
+        path = workspace_root(tools.env, tools.layout.root) / row.run_id
+    remove.remove_tree(path)
+    folder.workspace_link.unlink(missing_ok=True)
+    folder.index.unlink(missing_ok=True)
+
+
+def _forget(tools: Tools, row: RunRow) -> None:
+    if row.branch and (commit := branch.resolve(tools.repo, row.branch)):
+        branch.delete(tools.repo, row.branch, commit)
+    tools.store.delete_run(row.run_id)
+    remove.remove_tree(tools.layout.run(row.run_id).folder)

@@ -1,0 +1,90 @@
+"""Rebuild what the store knew of runs from their folders."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from treadle.contract.event import Event, EventType
+from treadle.engine import manifest, runfile
+from treadle.engine.manifest import Manifest
+from treadle.engine.run import Tools
+from treadle.engine.runfile import RunFile
+from treadle.errors import FormatError
+from treadle.files import walk
+from treadle.ids import is_run_id, utc
+from treadle.layout import Layout, RunLayout
+from treadle.store.records import RunRow
+from treadle.store.run_changes import History
+from treadle.store.writer import Store
+
+
+class Rebuilt(NamedTuple):
+    """What could be rebuilt and what could not be read."""
+
+    runs: tuple[str, ...]
+    unreadable: tuple[str, ...]
+
+
+def adopt_unknown(tools: Tools) -> Rebuilt:
+    """Insert every run that has a folder but no row."""
+    return rebuild(tools.store, tools.layout, tools.now)
+
+
+def rebuild(store: Store, layout: Layout, now: Callable[[], datetime]) -> Rebuilt:
+    """Insert every run of `runs/` that the store does not know."""
+    rebuilt, unreadable = [], []
+    for run_id in _unknown(store, layout):
+        try:
+            _restore(store, layout.run(run_id), now)
+        except FormatError:
+            unreadable.append(run_id)
+        else:
+            rebuilt.append(run_id)
+    return Rebuilt(tuple(rebuilt), tuple(unreadable))
+
+
+def _unknown(store: Store, layout: Layout) -> list[str]:
+    known = {row.run_id for row in store.runs(1 << 40)}
+    return sorted(set(filter(is_run_id, walk.names(layout.runs))) - known)
+
+
+def _restore(store: Store, folder: RunLayout, now: Callable[[], datetime]) -> None:
+    found = runfile.read(folder.run_json)
+    steps = _manifests(folder)
+    events = sorted((*found.timeline(), *(event for step in steps for event in step[0].events)))
+    row, kv = _latest(found, [step for step, _ in steps])
+    last = events[-1].seq if events else 0
+    told = Event(last + 1, utc(now()), EventType.STORE_REBUILT, "rebuilt from the run's folder")
+    runfile.write(folder.run_json, found.order, row, (*found.timeline(), told), kv)
+    history = History(
+        steps=[step.row._replace(digest=digest) for step, digest in steps],
+        events=(*events, told),
+        kv=kv,
+        usage=[step.usage for step, _ in steps if step.usage],
+        checks=[check for step, _ in steps for check in step.checks],
+    )
+    store.restore(row, history)
+
+
+def _manifests(folder: RunLayout) -> list[tuple[Manifest, str]]:
+    """Read the intact step folders; recovery deals with the others afterwards."""
+    found = []
+    for path in sorted(folder.steps.glob("[0-9][0-9][0-9]-*")):
+        if ".tmp-" in path.name:
+            continue
+        try:
+            found.append(manifest.read(path))
+        except FormatError:
+            continue
+    return found
+
+
+def _latest(found: RunFile, steps: list[Manifest]) -> tuple[RunRow, dict[str, object]]:
+    """Lay the steps that came after run.json was written over it."""
+    row, kv = found.run_row(), dict(found.kv)
+    written = max((event.seq for event in found.timeline()), default=0)
+    for step in steps:
+        if step.events and step.events[-1].seq > written:
+            row = row._replace(**step.cursor._asdict())
+            kv.update(step.kv)
+    return row, kv

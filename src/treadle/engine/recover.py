@@ -1,0 +1,188 @@
+"""After a crash: finish what was finished, forget what was not, say what happened."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.contract import strictjson
+from treadle.contract.event import Event, EventType
+from treadle.contract.role import ROLES, Role
+from treadle.engine import commit, load, manifest, rebuild
+from treadle.engine.run import Run, Tools
+from treadle.engine.timeline import Timeline
+from treadle.errors import FormatError
+from treadle.files import remove
+from treadle.files.walk import names, read
+from treadle.ids import utc
+from treadle.layout import Layout
+from treadle.proc import identity, sweep
+from treadle.store.records import Cursor, RunRow, StepRow
+
+# The contract's own sentence.
+RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
+_MAX_INPUT = 64 << 20
+
+
+class Recovered(NamedTuple):
+    """What recovery did."""
+
+    runs: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+def recover(tools: Tools, *, clean: bool) -> Recovered:
+    """Bring the store and the run folders together.
+
+    After a clean stop only runs that still claim to be running are looked at; after a
+    kill every run folder is.
+    """
+    rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row)}
+    if not clean:
+        rebuild.adopt_unknown(tools)
+        for run_id in _suspects(tools) - set(rows):
+            if row := tools.store.run(run_id):
+                rows[run_id] = row
+    steps: list[str] = []
+    for row in rows.values():
+        steps += _recover_run(tools, row)
+    return Recovered(tuple(sorted(rows)), tuple(steps))
+
+
+def is_abandoned(row: RunRow) -> bool:
+    """Tell whether the process that drove this run is provably gone."""
+    if row.owner is None:
+        return True
+    try:
+        return identity.is_dead(identity.decode(row.owner))
+    except FormatError:
+        return True
+
+
+def _suspects(tools: Tools) -> set[str]:
+    """Return the runs with a step folder that the store does not know, or a temporary one."""
+    known = set(tools.store.step_digests())
+    found = set()
+    for run_id in names(tools.layout.runs):
+        for name in names(tools.layout.run(run_id).steps):
+            index = name[:3]
+            if ".tmp-" in name or (index.isdigit() and (run_id, int(index)) not in known):
+                found.add(run_id)
+    return found
+
+
+def _recover_run(tools: Tools, row: RunRow) -> list[str]:
+    sweep.end(row.run_id)
+    _remove_staged(tools.layout, row.run_id)
+    try:
+        run = load.take_over(tools, row)
+    except FormatError as error:
+        _give_up(tools, row, error.message)
+        return []
+    steps = _unknown_steps(run)
+    for name in steps:
+        _adopt(run, name)
+    if run.row.status == "running":
+        _stop(run)
+    elif steps:
+        run.record(run.cursor())
+    tools.store.release(run.id, run.row.claim_epoch)
+    return [f"{run.id}/{name}" for name in steps]
+
+
+def _stop(run: Run) -> None:
+    reason = "the process that drove this run was killed"
+    message = f"{reason} after step {run.row.current_step_index}"
+    run.timeline.add(EventType.RUN_INTERRUPTED, message)
+    ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
+    run.record(ended, {"reason_code": "interrupted", "reason": reason})
+
+
+def _adopt(run: Run, name: str) -> None:
+    """Insert the row that a committed folder is missing."""
+    folder = run.folder.steps / name
+    moved = True
+    try:
+        found, digest = manifest.read(folder)
+    except FormatError:
+        _insert_minimal(run, folder)
+    else:
+        if found.after.commit != found.before.commit:
+            moved = commit.move_branch(run, found.before, found.after)
+        commit.settle(run, found, digest)
+    run.timeline = Timeline(run.tools.store.last_seq(run.id), run.tools.now)
+    run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
+    if not moved:
+        commit.lost_branch(run)
+
+
+def _insert_minimal(run: Run, folder: Path) -> None:
+    """Record a folder whose intent cannot be read: failed, without guessing a verdict."""
+    iteration, started_at = _from_input(folder, run)
+    index = int(folder.name[:3])
+    row = StepRow(
+        run_id=run.id,
+        step_index=index,
+        role=_role(folder.name),
+        iteration=iteration,
+        status="fail",
+        step_dir=run.tools.layout.relative(folder),
+        started_at=started_at,
+        before_commit=run.head,
+        after_commit=run.head,
+        tree=run.tree,
+    )
+    cursor = run.cursor(current_step_index=index)
+    run.tools.store.commit_step(row, (), cursor, {}, None, (), run.row.claim_epoch)
+    run.advance(cursor, {})
+
+
+def _from_input(folder: Path, run: Run) -> tuple[int, str]:
+    fallback = run.row.iteration, utc(run.tools.now())
+    path = folder / "input.json"
+    try:
+        body = strictjson.load_object(read(path, max_bytes=_MAX_INPUT), source="input.json")
+        started = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (FormatError, OSError):
+        return fallback
+    step = body.get("step")
+    iteration = step.get("iteration") if isinstance(step, dict) else None
+    return (iteration if isinstance(iteration, int) else fallback[0]), utc(started)
+
+
+def _unknown_steps(run: Run) -> list[str]:
+    known = {row.step_index for row in run.tools.store.steps(run.id)}
+    found = sorted(names(run.folder.steps))
+    return [name for name in found if _is_step(name) and int(name[:3]) not in known]
+
+
+def _is_step(name: str) -> bool:
+    return name[:3].isdigit() and name[3:4] == "-" and name[4:] in ROLES
+
+
+def _role(name: str) -> Role:
+    return next(role for role in ROLES if role == name[4:])
+
+
+def _remove_staged(layout: Layout, run_id: str) -> None:
+    steps = layout.run(run_id).steps
+    for name in names(steps):
+        if ".tmp-" in name:
+            remove.remove_tree(steps / name)
+
+
+def _give_up(tools: Tools, row: RunRow, why: str) -> None:
+    """Fail a run whose run.json cannot be read, so that it stands in nobody's way."""
+    epoch = tools.store.take_over(row.run_id, identity.current().encode())
+    now = utc(tools.now())
+    message = f"run.json cannot be read: {why}"
+    event = Event(tools.store.last_seq(row.run_id) + 1, now, EventType.RUN_FAILED, message)
+    cursor = Cursor(
+        status="failed",
+        iteration=row.iteration,
+        current_step_index=row.current_step_index,
+        verdict=row.verdict,
+        head_commit=row.head_commit,
+        ended_at=now,
+    )
+    kv = {"reason_code": "run_file_damaged", "reason": message}
+    tools.store.record(row.run_id, (event,), cursor, kv, epoch)

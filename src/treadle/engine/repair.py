@@ -1,0 +1,48 @@
+"""Mend what recovery alone leaves standing: rows and folders that disagree."""
+
+from treadle.contract.event import EventType
+from treadle.engine import integrity, load, manifest
+from treadle.engine.run import Tools
+from treadle.errors import FormatError
+from treadle.store.records import RunRow, StepRow
+from treadle.store.run_changes import History
+
+_PAGE = 500
+
+
+def repair(tools: Tools) -> list[str]:
+    """Mend every run whose rows and folders disagree; return their ids."""
+    mended = []
+    page = tools.store.runs(_PAGE)
+    while page:
+        for row in page:
+            if integrity.mismatches(tools, row):
+                _mend(tools, row)
+                mended.append(row.run_id)
+        page = tools.store.runs(_PAGE, page[-1].run_id)
+    return mended
+
+
+def _mend(tools: Tools, row: RunRow) -> None:
+    """Believe an intact folder; where it is damaged the row stands, without a digest."""
+    store = tools.store
+    history = History(
+        steps=[_mended(tools, step) for step in store.steps(row.run_id)],
+        events=store.events(row.run_id),
+        kv=store.kv(row.run_id),
+        usage=store.usage(row.run_id),
+        checks=store.checks(row.run_id),
+    )
+    store.restore(row, history)
+    run = load.take_over(tools, row)
+    run.timeline.add(EventType.ROW_MISMATCH, "mended by doctor --repair")
+    run.record(run.cursor())
+    store.release(run.id, run.row.claim_epoch)
+
+
+def _mended(tools: Tools, step: StepRow) -> StepRow:
+    try:
+        found, digest = manifest.read(tools.layout.root / step.step_dir)
+    except FormatError:
+        return step._replace(digest=None)
+    return found.row._replace(digest=digest)

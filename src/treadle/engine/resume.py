@@ -1,0 +1,99 @@
+"""Continue a stopped run after its last committed step."""
+
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from treadle.config import agents
+from treadle.config.schema import BudgetsConfig, Config
+from treadle.contract.event import EventType
+from treadle.engine import integrity, load, place
+from treadle.engine.commit import lost_branch
+from treadle.engine.order import NamedAgent, Order
+from treadle.engine.run import Run, Tools
+from treadle.errors import BlockedError
+from treadle.git import branch, diff, workspace
+from treadle.store.records import RunRow
+
+
+def resume(
+    tools: Tools,
+    row: RunRow,
+    config: Config,
+    *,
+    budgets: Mapping[str, float],
+    swaps: Mapping[str, str],
+) -> Run:
+    """Return the run, running again."""
+    _check_resumable(row)
+    integrity.require(tools, row)
+    run = load.take_over(tools, row)
+    _change_order(run, config, budgets, swaps)
+    run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
+    cleared = {"reason_code": None, "reason": None, "stop_requested": None}
+    run.record(run.cursor(status="running", ended_at=None), cleared)
+    found = branch.resolve(tools.repo, run.row.branch or "")
+    if found not in (None, run.head):
+        lost_branch(run)
+        return run
+    keep_interrupted(run)
+    place.prepare(run)
+    return run
+
+
+def keep_interrupted(run: Run) -> None:
+    """Save what a step left behind when it was cut off, then bring the workspace back."""
+    if not run.workspace.path.is_dir() or not run.workspace.index.exists():
+        return
+    changes = workspace.changes(run.workspace)
+    if not changes:
+        return
+    run.folder.interrupted.mkdir(exist_ok=True)
+    number = run.row.current_step_index + 1
+    target = run.folder.interrupted / f"{number:03d}.diff"
+    diff.write(run.workspace, run.head, target, changes)
+    workspace.restore(run.workspace, run.head)
+    where = run.tools.layout.relative(target)
+    run.timeline.add(EventType.WORKSPACE_RESTORED, f"interrupted edits are kept in {where}")
+    run.record(run.cursor())
+
+
+def _check_resumable(row: RunRow) -> None:
+    if row.status == "stopped":
+        return
+    if row.status == "running":
+        raise BlockedError(
+            f"run {row.run_id} is running",
+            code="still_running",
+            fix=[f"treadle log -f {row.run_id}", f"treadle stop {row.run_id}"],
+        )
+    raise BlockedError(
+        f"run {row.run_id} has {row.status}; only a stopped run can go on",
+        code="not_resumable",
+        fix=[f"treadle why {row.run_id}", "treadle run"],
+    )
+
+
+def _change_order(
+    run: Run, config: Config, budgets: Mapping[str, float], swaps: Mapping[str, str]
+) -> None:
+    order = run.order
+    if budgets:
+        order = structs.replace(order, budgets=_raised(order.budgets, budgets))
+        words = ", ".join(f"{key} = {value:g}" for key, value in budgets.items())
+        run.timeline.add(EventType.BUDGET_RAISED, words, **budgets)
+    if swaps:
+        order = structs.replace(order, agents=_swapped(order, config, swaps))
+    run.order = order
+
+
+def _raised(budgets: BudgetsConfig, changes: Mapping[str, float]) -> BudgetsConfig:
+    return structs.replace(budgets, **changes)
+
+
+def _swapped(order: Order, config: Config, swaps: Mapping[str, str]) -> dict[str, NamedAgent]:
+    named = dict(order.agents)
+    for role in swaps:
+        name, agent = agents.resolve(config, role, swaps)
+        named[role] = NamedAgent(name=name, config=agent)
+    return named

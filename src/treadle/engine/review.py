@@ -1,0 +1,91 @@
+"""Gather what a finished or running run has to show, from the store and its folder."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.layout import Layout
+from treadle.store.reader import Reader
+from treadle.store.records import CheckRow, RunRow, StepRow
+
+
+class CriterionView(NamedTuple):
+    """One criterion as it was asked, claimed and observed in the last check."""
+
+    id: str
+    text: str
+    verify: str | None
+    claimed: bool | None
+    observed: bool | None
+    before: bool | None
+    evidence: str | None
+
+
+def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
+    """Return every criterion of a run with what is known about it."""
+    asked = _asked(layout, row.run_id)
+    checks = store.checks(row.run_id)
+    last = _last_check(store.steps(row.run_id))
+    claimed = _claimed(layout.root / last.step_dir) if last else {}
+    views = []
+    for item in asked:
+        id_ = str(item.get("id"))
+        observed = _newest(checks, id_, "check")
+        before = _newest(checks, id_, "before")
+        claim = claimed.get(id_, {})
+        views.append(
+            CriterionView(
+                id=id_,
+                text=str(item.get("text")),
+                verify=_text(item.get("verify")),
+                claimed=_flag(claim.get("pass")),
+                observed=observed.passed if observed else None,
+                before=before.passed if before else None,
+                evidence=observed.log if observed else _text(claim.get("evidence")),
+            )
+        )
+    return views
+
+
+def counts(views: list[CriterionView]) -> tuple[int, int]:
+    """Return how many criteria hold, and how many there are."""
+    held = [v for v in views if (v.claimed if v.observed is None else v.observed)]
+    return len(held), len(views)
+
+
+def _asked(layout: Layout, run_id: str) -> list[dict[str, object]]:
+    order = _read(layout.run(run_id).run_json).get("order")
+    found = order.get("criteria") if isinstance(order, dict) else None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _claimed(step_dir: Path) -> dict[str, dict[str, object]]:
+    found = _read(step_dir / "verdict.json").get("criteria")
+    items = found if isinstance(found, list) else []
+    return {str(item.get("id")): item for item in items if isinstance(item, dict)}
+
+
+def _last_check(steps: list[StepRow]) -> StepRow | None:
+    return next((step for step in reversed(steps) if step.role == "check"), None)
+
+
+def _newest(checks: list[CheckRow], id_: str, phase: str) -> CheckRow | None:
+    found = [check for check in checks if check.criterion_id == id_ and check.phase == phase]
+    return found[-1] if found else None
+
+
+def _read(path: Path) -> dict[str, object]:
+    """Read a file for showing; one that is missing or damaged shows nothing."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,148 @@
+"""One run while it works: what was asked, where it stands, what it works with."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from msgspec import UNSET, convert
+
+from treadle.contract.event import Event, EventType
+from treadle.contract.role import RunStatus
+from treadle.engine import runfile
+from treadle.engine.boundary import reach
+from treadle.engine.budget import Spent
+from treadle.engine.order import Order
+from treadle.engine.progress import Watch
+from treadle.engine.timeline import Timeline
+from treadle.git.config import Config
+from treadle.git.repo import Repo
+from treadle.git.workspace import Workspace
+from treadle.ids import utc
+from treadle.layout import Layout, RunLayout
+from treadle.proc.keeper import Keeper
+from treadle.project.project import Project
+from treadle.store.records import Cursor, RunRow
+from treadle.store.writer import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """What every run of one orchestrator shares."""
+
+    project: Project
+    store: Store
+    keeper: Keeper
+    git_settings: Config
+    now: Callable[[], datetime]
+    interrupted: Callable[[], str | None]
+    watch: Watch
+
+    @property
+    def layout(self) -> Layout:
+        """Return the project's paths."""
+        return self.project.layout
+
+    @property
+    def repo(self) -> Repo:
+        """Return the project's repository."""
+        return self.project.repo
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Return the environment treadle was started in."""
+        return self.project.env
+
+
+@dataclass(kw_only=True)
+class Run:
+    """The state that changes from step to step; it changes only when a commit is through."""
+
+    tools: Tools
+    order: Order
+    row: RunRow
+    timeline: Timeline
+    workspace: Workspace
+    tree: str
+    kv: dict[str, object] = field(default_factory=dict)
+    recorded: list[Event] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """Return the run's id."""
+        return self.row.run_id
+
+    @property
+    def folder(self) -> RunLayout:
+        """Return the run's paths."""
+        return self.tools.layout.run(self.id)
+
+    @property
+    def head(self) -> str:
+        """Return the commit the run's branch stands on."""
+        return self.row.head_commit or self.row.base_commit or ""
+
+    @property
+    def spent(self) -> Spent:
+        """Return what the run has used, as its last commit says."""
+        return convert(self.kv.get("spent", {}), Spent)
+
+    def previous_steps(self) -> list[Path]:
+        """Return the committed step folders in order."""
+        rows = self.tools.store.steps(self.id)
+        return [self.tools.layout.root / row.step_dir for row in rows]
+
+    def cursor(self, **changes: object) -> Cursor:
+        """Return where the run stands, with changes."""
+        now = Cursor(
+            status=self.row.status,
+            iteration=self.row.iteration,
+            current_step_index=self.row.current_step_index,
+            verdict=self.row.verdict,
+            head_commit=self.row.head_commit,
+            ended_at=self.row.ended_at,
+        )
+        return now._replace(**changes)  # type: ignore[arg-type]  # checked by _replace at run time
+
+    def advance(self, cursor: Cursor, kv: Mapping[str, object]) -> None:
+        """Take over what was just committed."""
+        self.row = self.row._replace(**cursor._asdict())
+        self.kv.update(kv)
+
+    def record(self, cursor: Cursor, kv: Mapping[str, object] | None = None) -> None:
+        """Commit events that belong to no step: first into run.json, then into the store."""
+        changes = dict(kv or {})
+        events = self.timeline.take()
+        row = self.row._replace(**cursor._asdict())
+        self.recorded.extend(events)
+        reach("before_run_file")
+        runfile.write(self.folder.run_json, self.order, row, self.recorded, self.kv | changes)
+        reach("after_run_file")
+        self.tools.store.record(self.id, events, cursor, changes, self.row.claim_epoch)
+        self.advance(cursor, changes)
+
+    def end(self, status: RunStatus, reason: str, message: str, **data: object) -> None:
+        """Finish between two steps."""
+        self.timeline.add(_ENDS[status], message, reason_code=reason, **data)
+        ended = self.cursor(status=status, ended_at=utc(self.tools.now()))
+        self.record(ended, {"reason_code": reason, "reason": message})
+
+
+_ENDS = {
+    "passed": EventType.RUN_PASSED,
+    "failed": EventType.RUN_FAILED,
+    "stopped": EventType.RUN_STOPPED,
+}
+
+
+def criteria_passed(run: Run) -> int:
+    """Return how many criteria passed in the last check."""
+    failing = run.kv.get("failing")
+    if not isinstance(failing, list) or run.row.verdict is None:
+        return 0
+    return len(run.order.criteria) - len(failing)
+
+
+def has_commands(order: Order) -> bool:
+    """Tell whether every criterion can be observed by a command."""
+    return all(item.verify is not UNSET for item in order.criteria)

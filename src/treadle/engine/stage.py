@@ -1,0 +1,109 @@
+"""Prepare the folder a step works in, and close it when its agent is gone."""
+
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.contract.role import Role
+from treadle.engine.run import Run
+from treadle.files import atomic, remove, walk
+from treadle.ids import utc
+
+# Names in a step's folder that treadle writes itself once the agent is dead.
+_OWN_FILES = ("input.json", "output.json", "step.json")
+_OWN_FOLDERS = ("logs", "attempts", "files/checks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A step's folder before it is committed, and treadle's own captures beside it."""
+
+    index: int
+    role: Role
+    iteration: int
+    folder: Path
+    live: Path
+    started_at: str
+    started: float
+
+    @property
+    def stdout(self) -> Path:
+        """Return where the agent's standard output goes while it runs."""
+        return self.live / "stdout.txt"
+
+    @property
+    def stderr(self) -> Path:
+        """Return where the agent's standard error goes while it runs."""
+        return self.live / "stderr.txt"
+
+    @property
+    def checks(self) -> Path:
+        """Return where logs of observed checks go while they run."""
+        return self.live / "checks"
+
+    @property
+    def scratch(self) -> Path:
+        """Return where a change is built before it is judged."""
+        return self.live / "scratch"
+
+    @property
+    def patch(self) -> Path:
+        """Return where an act agent leaves its patch."""
+        return self.folder / "patch.diff"
+
+    def seconds(self) -> float:
+        """Return how long this step has worked."""
+        return time.monotonic() - self.started
+
+
+def open_stage(run: Run, role: Role) -> Stage:
+    """Make the folder of the next step under its temporary name."""
+    index = run.row.current_step_index + 1
+    remove.remove_tree(run.folder.live)
+    run.folder.live.mkdir()
+    folder = run.folder.staged(index, role, secrets.token_hex(4))
+    folder.mkdir(parents=True)
+    return Stage(
+        index=index,
+        role=role,
+        iteration=run.row.iteration,
+        folder=folder,
+        live=run.folder.live,
+        started_at=utc(run.tools.now()),
+        started=time.monotonic(),
+    )
+
+
+def close_stage(stage: Stage, request: bytes, output: bytes | None) -> list[walk.Entry]:
+    """Put treadle's own files in place of whatever stands there; return all that is in it."""
+    for name in _OWN_FILES:
+        remove.remove_tree(stage.folder / name)
+    for name in _OWN_FOLDERS:
+        remove.remove_tree(stage.folder / name)
+    atomic.create(stage.folder / "input.json", request)
+    if output is not None:
+        atomic.create(stage.folder / "output.json", output)
+    _take_captures(stage)
+    return walk.walk(stage.folder)
+
+
+def discard_contents(stage: Stage) -> None:
+    """Empty the folder of a step whose agent left something that must not be kept."""
+    remove.remove_tree(stage.folder)
+    stage.folder.mkdir()
+
+
+def _take_captures(stage: Stage) -> None:
+    logs = stage.folder / "logs"
+    logs.mkdir()
+    for capture in (stage.stdout, stage.stderr):
+        if capture.exists():
+            capture.rename(logs / capture.name)
+        else:
+            atomic.create(logs / capture.name, b"")
+    kept = [stage.checks, *sorted(stage.live.glob("*.diff"))]
+    for capture in filter(Path.exists, kept):
+        (stage.folder / "files").mkdir(exist_ok=True)
+        remove.remove_tree(stage.folder / "files" / capture.name)
+        capture.rename(stage.folder / "files" / capture.name)

@@ -1,0 +1,146 @@
+"""Begin a run: write down what was asked, then make its branch and workspace."""
+
+import secrets
+from pathlib import Path
+
+from treadle.agents import table
+from treadle.contract.event import EventType
+from treadle.contract.role import ROLES
+from treadle.engine import place, runfile
+from treadle.engine.boundary import reach
+from treadle.engine.edits import name_some
+from treadle.engine.order import Order
+from treadle.engine.progress import Progress
+from treadle.engine.run import Run, Tools, has_commands
+from treadle.engine.timeline import Timeline
+from treadle.errors import BlockedError, ProjectError
+from treadle.files import atomic, sync
+from treadle.git import repo
+from treadle.ids import new_run_id, utc
+from treadle.proc import identity
+from treadle.store.records import RunRow
+from treadle.tasks import work
+
+
+def begin(tools: Tools, order: Order) -> Run:
+    """Create the run's folder, row, branch and workspace; each of them survives a kill."""
+    check_possible(order)
+    head = repo.head(tools.repo)
+    if head.commit is None:
+        raise ProjectError(
+            "this repository has no commit yet, so there is nothing to work on",
+            code="no_commit",
+            fix=["git add -A", "git commit -m 'Begin'"],
+        )
+    run = _new(tools, order, head.commit, head.branch)
+    if order.task_id:
+        work.begin(tools.store, order.task_id, run.id, tools.now())
+    _note_start(run)
+    _write_folder(run)
+    reach("before_run_row")
+    tools.store.insert_run(run.row, run.recorded, run.kv)
+    reach("after_run_row")
+    tools.watch(Progress(kind="run", run_id=run.id, message=order.goal))
+    place.prepare(run)
+    return run
+
+
+def check_possible(order: Order) -> None:
+    """Refuse a run that could never pass or never change anything."""
+    if order.agent("check").config.type == "builtin" and not has_commands(order):
+        bare = [item.id for item in order.criteria if item not in order.commands]
+        raise BlockedError(
+            f"nobody can check {', '.join(bare)}: give each a command or configure [agents.check]",
+            code="nobody_checks",
+            fix=[f'--verify "{id_}=COMMAND"' for id_ in bare],
+        )
+    agents = [(order.agent(role).config, role) for role in ROLES]
+    if not any(table.backend(config).can_change(config, role) for config, role in agents):
+        raise BlockedError(
+            "neither do nor act can change anything: configure [agents.do] or [agents.act]",
+            code="nobody_works",
+            fix=["treadle config show"],
+        )
+
+
+def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Run:
+    run_id = new_run_id(tools.now(), tools.store.last_run_id(), secrets.randbits(24))
+    folder = tools.layout.run(run_id).folder
+    row = RunRow(
+        run_id=run_id,
+        created_at=utc(tools.now()),
+        goal=order.goal,
+        status="running",
+        iteration=1,
+        current_step_index=0,
+        verdict=None,
+        run_dir=tools.layout.relative(folder),
+        task_id=order.task_id,
+        message_id=None,
+        routine="develop",
+        base_commit=commit,
+        base_branch=base_branch,
+        branch=order.workspace.branch.format(run_id=run_id),
+        head_commit=commit,
+        claim_epoch=1,
+        owner=identity.current().encode(),
+        ended_at=None,
+    )
+    return Run(
+        tools=tools,
+        order=order,
+        row=row,
+        timeline=Timeline(0, tools.now),
+        workspace=place.workspace_of(tools, order, run_id, base_branch),
+        tree=repo.tree_of(tools.repo, commit),
+        kv={"port_base": place.free_port_base(tools)},
+    )
+
+
+def _note_start(run: Run) -> None:
+    run.timeline.add(
+        EventType.RUN_STARTED,
+        run.order.goal,
+        base_commit=run.row.base_commit,
+        branch=run.row.branch,
+        criteria=list(run.order.ids),
+    )
+    if dirty := repo.dirty_files(run.tools.repo):
+        names = name_some(dirty)
+        message = f"uncommitted files are not part of this run: {names}"
+        run.timeline.add(EventType.BASE_DIRTY, message, files=list(dirty[:20]), count=len(dirty))
+        run.tools.watch(Progress(kind="note", run_id=run.id, message=message))
+    run.recorded.extend(run.timeline.take())
+
+
+def _write_folder(run: Run) -> None:
+    run.folder.steps.mkdir(parents=True)
+    (run.folder.folder / "live").mkdir()
+    atomic.write(run.folder.readme, _readme(run).encode())
+    atomic.write(run.folder.spec, run.order.text.encode() + b"\n")
+    runfile.write(run.folder.run_json, run.order, run.row, run.recorded, run.kv)
+    _sync_upwards(run.folder.folder, run.tools.layout.root)
+
+
+def _sync_upwards(folder: Path, root: Path) -> None:
+    """Make the new folder's own name durable, and its parents' in a fresh project."""
+    while folder != root:
+        sync.sync(folder)
+        folder = folder.parent
+
+
+def _readme(run: Run) -> str:
+    lines = [f"# {run.order.goal}", "", f"Run `{run.id}`", "", "## Acceptance criteria", ""]
+    for item in run.order.criteria:
+        command = f": `$ {item.verify}`" if item in run.order.commands else ""
+        lines.append(f"- **{item.id}** {item.text}{command}")
+    lines += ["", "## Budgets", ""]
+    budgets = run.order.budgets
+    for key in budgets.__struct_fields__:
+        if getattr(budgets, key) is not None:
+            lines.append(f"- {key} = {getattr(budgets, key)}")
+    lines += ["", "## Agents", ""]
+    for role in ROLES:
+        agent = run.order.agent(role)
+        lines.append(f"- {role}: {agent.name} ({agent.config.type})")
+    return "\n".join(lines) + "\n"

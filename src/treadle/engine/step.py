@@ -1,0 +1,166 @@
+"""Take one step: stage, observe, ask the agent, judge, commit."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from treadle.agents import table
+from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.contract import request as requests_contract
+from treadle.contract.event import StepError
+from treadle.contract.request import AgentRequest
+from treadle.contract.role import Role
+from treadle.engine import change, checks, commit, edits, outcome, requests, rules, surroundings
+from treadle.engine.boundary import reach
+from treadle.engine.checks import Observation
+from treadle.engine.progress import Progress
+from treadle.engine.rules import Finding
+from treadle.engine.run import Run, criteria_passed
+from treadle.engine.stage import Stage, close_stage, discard_contents, open_stage
+from treadle.proc.keeper import Limits
+
+# Without a budget of its own a single step may still not fill the disk with words.
+_MAX_OUTPUT = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Everything that came of one agent's turn."""
+
+    stage: Stage
+    request: bytes
+    result: AgentResult
+    finding: Finding
+    observation: Observation
+    change: change.Accepted
+
+
+def take(run: Run, role: Role) -> Turn:
+    """Take the next step of `run` in this role, and commit it."""
+    stage = open_stage(run, role)
+    _show(run, stage, "step", f"{role} begins")
+    reach("after_stage")
+    observation = _observe(run, stage)
+    request = requests.build(run, stage, observation.seen if role == "check" else ())
+    data = requests_contract.encode(request)
+    (stage.folder / "input.json").write_bytes(data)
+    result = _ask(run, stage, request, observation)
+    reach("after_agent")
+    finding = rules.judge(run, stage, result, observation)
+    finding, accepted = change.take(run, stage, finding)
+    turn = Turn(
+        stage=stage,
+        request=data,
+        result=result,
+        finding=finding,
+        observation=observation,
+        change=accepted,
+    )
+    _commit(run, turn)
+    _show(run, stage, "committed", _told(finding))
+    return turn
+
+
+def _observe(run: Run, stage: Stage) -> Observation:
+    """Run the criteria's commands where this step calls for it."""
+    if stage.role == "check":
+        seen = checks.observe(run, stage, "check")
+        checks.expose(stage)
+    elif stage.role == "do" and stage.iteration == 1 and run.order.checks.before:
+        seen = checks.observe(run, stage, "before")
+    else:
+        return checks.NOTHING
+    if seen.seen or seen.stopped:
+        edits.undo_commands(run, stage, "check")
+    return seen
+
+
+def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation) -> AgentResult:
+    if observation.stopped:
+        return AgentResult(error=StepError.INTERRUPTED, message=observation.stopped)
+    agent = run.order.agent(stage.role)
+    if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
+        return table.BACKENDS["builtin"].run(_spec(run, stage), request, "", stage.folder)
+    return table.backend(agent.config).run(_spec(run, stage), request, "", stage.folder)
+
+
+def _spec(run: Run, stage: Stage) -> AgentSpec:
+    agent = run.order.agent(stage.role)
+    return AgentSpec(
+        name=agent.name,
+        config=agent.config,
+        root=run.tools.layout.root,
+        workspace=run.workspace.path / (agent.config.path or ""),
+        environment=surroundings.for_agent(run, agent.config.env_allow),
+        stdout=stage.stdout,
+        stderr=stage.stderr,
+        limits=_limits(run, stage),
+        keeper=run.tools.keeper,
+        should_stop=surroundings.stopper(run),
+        on_tick=lambda elapsed: _show(run, stage, "tick", "", elapsed),
+    )
+
+
+def _limits(run: Run, stage: Stage) -> Limits:
+    config = run.order.agent(stage.role).config
+    wall: float = config.timeout
+    if run.order.budgets.max_minutes is not None:
+        left = run.order.budgets.max_minutes - run.spent.minutes
+        wall = min(wall, max(left * 60 - stage.seconds(), 0.1))
+    output = _MAX_OUTPUT
+    if run.order.budgets.max_output_mb is not None:
+        left = run.order.budgets.max_output_mb - run.spent.output_mb
+        output = min(output, max(int(left * 2**20), 1))
+    return Limits(wall=wall, idle=config.idle_timeout or None, output_bytes=output)
+
+
+def _commit(run: Run, turn: Turn) -> None:
+    if not rules.is_clean(turn.stage.folder):
+        discard_contents(turn.stage)
+    entries = close_stage(turn.stage, turn.request, _output(turn.result))
+    found = outcome.manifest(
+        run,
+        turn.stage,
+        result=turn.result,
+        finding=turn.finding,
+        rows=turn.observation.rows,
+        after=turn.change.after,
+    )
+    commit.commit(run, turn.stage, entries, found, turn.change.built_in)
+
+
+def _output(result: AgentResult) -> bytes | None:
+    """Return `output.json`: the agent's own object where it gave one, else the response's."""
+    if result.document is not None:
+        body = msgspec.json.encode(result.document)
+    elif result.response is not None:
+        body = msgspec.json.encode(result.response)
+    else:
+        return None
+    return msgspec.json.format(body, indent=2) + b"\n"
+
+
+def _told(finding: Finding) -> str:
+    """Say first what counts: the verdict, and whether the agent claimed otherwise."""
+    if finding.error:
+        return f"FAILED ({finding.error}): {finding.message}"
+    if finding.verdict is None:
+        return finding.message
+    claim = f", refuted by the command of {', '.join(finding.refuted)}" if finding.refuted else ""
+    return f"{finding.verdict}{claim}: {finding.message}"
+
+
+def _show(run: Run, stage: Stage, kind: str, message: str, elapsed: float | None = None) -> None:
+    run.tools.watch(
+        Progress(
+            kind=kind,  # type: ignore[arg-type]  # callers pass the literals of Progress
+            run_id=run.id,
+            message=message,
+            role=stage.role,
+            iteration=stage.iteration,
+            max_iterations=run.order.budgets.max_iterations,
+            elapsed=stage.seconds() if elapsed is None else elapsed,
+            passed=criteria_passed(run),
+            total=len(run.order.criteria),
+        )
+    )

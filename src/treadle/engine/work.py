@@ -1,0 +1,108 @@
+"""Run goals, tasks and stopped runs: what `treadle run` asks for."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from treadle.config.schema import Config
+from treadle.contract.criterion import Criterion
+from treadle.engine import find, loop, order, resume, start
+from treadle.engine.run import Tools
+from treadle.errors import BlockedError
+from treadle.store.records import RunRow, TaskRow
+from treadle.tasks import change, questions, task
+from treadle.tasks import work as claims
+
+
+def require_sandbox(config: Config) -> None:
+    """Refuse to work without the sandbox that the configuration demands."""
+    if config.sandbox == "required":
+        raise BlockedError(
+            'sandbox = "required", but this version of treadle has no sandbox',
+            code="no_sandbox",
+            fix=["treadle config show", "treadle doctor"],
+        )
+
+
+def run_goal(
+    tools: Tools,
+    config: Config,
+    goal: str,
+    criteria: Sequence[Criterion],
+    swaps: Mapping[str, str],
+) -> RunRow:
+    """Run a goal that is no task."""
+    asked = order.freeze(config, text=goal, criteria=criteria, swaps=swaps, task_id=None)
+    return loop.drive_run(start.begin(tools, asked))
+
+
+def resume_run(
+    tools: Tools,
+    config: Config,
+    text: str,
+    budgets: Mapping[str, float],
+    swaps: Mapping[str, str],
+) -> RunRow:
+    """Continue a stopped run."""
+    row = find.find(tools.store, text)
+    run = resume.resume(tools, row, config, budgets=budgets, swaps=swaps)
+    questions.settle(tools.store, run.id, "resumed", tools.now())
+    if run.order.task_id:
+        claims.begin(tools.store, run.order.task_id, run.id, tools.now())
+    return loop.drive_run(run)
+
+
+def run_tasks(
+    tools: Tools,
+    config: Config,
+    ids: Sequence[str],
+    swaps: Mapping[str, str],
+    parallel: int,
+) -> list[RunRow]:
+    """Run these tasks, or everything that is ready, at most `parallel` at a time.
+
+    Dependencies that are done meanwhile make further tasks ready; a task that was tried is
+    not tried again.
+    """
+    queue = _Queue(tools, ids)
+    rows: list[RunRow] = []
+    busy: set[Future[RunRow]] = set()
+    with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="run") as pool:
+        while True:
+            while len(busy) < parallel and (found := queue.take()):
+                busy.add(pool.submit(_run_task, tools, config, found, swaps))
+            if not busy:
+                return rows
+            done, busy = wait(busy, return_when=FIRST_COMPLETED)
+            rows.extend(future.result() for future in done)
+
+
+class _Queue:
+    """The tasks that wait for their turn."""
+
+    def __init__(self, tools: Tools, ids: Sequence[str]) -> None:
+        self._tools = tools
+        self._named = [change.find(tools.store, task_id) for task_id in ids] if ids else None
+        self._taken: set[str] = set()
+
+    def take(self) -> TaskRow | None:
+        """Return the next task, or None if nothing is ready now."""
+        if self._tools.interrupted():
+            return None
+        waiting = self._named
+        if waiting is None:
+            waiting = task.ready(self._tools.store, self._tools.now())
+        found = next((item for item in waiting if item.task_id not in self._taken), None)
+        if found:
+            self._taken.add(found.task_id)
+        return found
+
+
+def _run_task(tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str]) -> RunRow:
+    asked = order.freeze(
+        config,
+        text=found.text or found.goal,
+        criteria=found.criteria,
+        swaps=swaps,
+        task_id=found.task_id,
+    )
+    return loop.drive_run(start.begin(tools, asked))

@@ -1,0 +1,237 @@
+"""Budgets, stopping, signals, and going on afterwards."""
+
+import json
+import os
+import time
+
+import pytest
+
+from tests.acceptance.conftest import SIGNALS, alive, wait_for
+
+SLEEPY = (
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    (step / 'child.pid').write_text(str(os.getpid())); time.sleep(600)\n"
+    "(step / 'agent.pid').write_text(str(os.getpid())); time.sleep(600)"
+)
+
+
+def _pids(project):
+    """Return the pids of a sleeping agent and its daemon, once both have said them."""
+    found = list((project.root / ".treadle" / "runs").glob("*/steps/*.tmp-*/*.pid"))
+    texts = [path.read_text() for path in found]
+    return [int(text) for text in texts] if len(found) == 2 and all(texts) else None
+
+
+def test_max_iterations_stops_without_an_act(project):
+    project.good_agents()
+    project.agent("check", 'verdict("FAIL", AC1=False); ok()')
+    result = project.run_json("--budget", "max_iterations=1")
+    assert (result["code"], result["status"], result["verdict"]) == (4, "stopped", "FAIL")
+    assert result["steps"] == 3
+    event = project.event(result["run_id"], "budget_exceeded")
+    assert event["data"]["key"] == "max_iterations"
+
+
+def test_resume_with_a_raised_budget_goes_on(project):
+    project.good_agents()
+    first = project.run_json("--budget", "max_iterations=1")
+    second = project.treadle(
+        "run", "--resume", first["run_id"], "--budget", "max_iterations=3", "--json"
+    )
+    assert (second.code, second.json["status"]) == (0, "passed")
+    assert second.json["run_id"] == first["run_id"]
+    roles = [step["role"] for step in project.show(first["run_id"])["steps"]]
+    assert roles == ["plan", "do", "check", "act", "plan", "do", "check"]
+    assert "budget_raised" in project.event_types(first["run_id"])
+
+
+@pytest.mark.parametrize(
+    ("budget", "value"), [("max_patch_kb", "0.001"), ("max_changed_files", "1")]
+)
+def test_a_patch_over_budget_is_not_applied(project, budget, value):
+    project.good_agents()
+    text = (project.folder / "act.py").read_text()
+    two = text + (
+        "\np = step / 'patch.diff'\n"
+        "p.write_text(p.read_text() + p.read_text().replace('done.txt', 'more.txt'))\n"
+    )
+    (project.folder / "act.py").write_text(two)
+    result = project.run_json("--budget", f"{budget}={value}")
+    assert (result["code"], result["status"]) == (4, "stopped")
+    assert project.event(result["run_id"], "budget_exceeded")["data"]["key"] == budget
+    assert project.git("rev-parse", result["branch"]).strip() == result["base_commit"]
+    assert project.show(result["run_id"])["steps"][-1]["status"] == "fail"
+
+
+def test_a_risky_patch_waits(project):
+    project.good_agents()
+    text = (project.folder / "act.py").read_text()
+    (project.folder / "act.py").write_text(text.replace("done.txt", ".github/workflows/x.yml"))
+    result = project.run_json()
+    assert (result["code"], result["reason_code"]) == (4, "budget_exceeded")
+    assert project.event(result["run_id"], "budget_exceeded")["data"]["key"] == "max_risky_files"
+    assert ".github/workflows/x.yml" in project.event(result["run_id"], "risky_change")["message"]
+
+
+def test_max_minutes_counts_over_a_resume(project):
+    project.good_agents()
+    project.agent("plan", "time.sleep(600)")
+    result = project.run_json("--budget", "max_minutes=0.02")
+    assert (result["code"], result["reason_code"]) == (4, "budget_exceeded")
+    again = project.treadle("run", "--resume", result["run_id"], "--json")
+    assert (again.code, again.json["reason_code"]) == (4, "budget_exceeded")
+    assert again.json["steps"] == 1
+
+
+def test_max_output_mb_stops_the_run(project):
+    project.good_agents()
+    project.agent("plan", "while True: sys.stderr.write('x' * 65536)")
+    result = project.run_json("--budget", "max_output_mb=2")
+    assert (result["code"], result["reason_code"]) == (4, "budget_exceeded")
+    log = project.step_dir(result["run_id"], "001-plan") / "logs/stderr.txt"
+    assert log.stat().st_size <= 2 << 20
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_signal_ends_the_process_tree_and_records_the_step(project, name):
+    number, code = SIGNALS[name]
+    project.good_agents()
+    good = (project.folder / "do.py").read_text()
+    project.agent("do", SLEEPY)
+    process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there", "--json")
+    pids = wait_for(lambda: _pids(project))
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert not any(alive(pid) for pid in pids)
+    result = json.loads(out)
+    assert (result["status"], result["reason_code"]) == ("stopped", "interrupted")
+    assert project.show(result["run_id"])["steps"][-1]["error_code"] == "interrupted"
+    (project.folder / "do.py").write_text(good)
+    again = project.treadle("run", "--resume", result["run_id"], "--json")
+    assert again.json["status"] == "passed"
+    roles = [step["role"] for step in project.show(result["run_id"])["steps"]]
+    assert roles[:4] == ["plan", "do", "do", "check"]
+
+
+def test_killing_the_orchestrator_leaves_no_agent_alive(project):
+    project.good_agents()
+    good = (project.folder / "do.py").read_text()
+    project.agent("do", SLEEPY)
+    process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there")
+    pids = wait_for(lambda: _pids(project))
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(alive(pid) for pid in pids), timeout=1.0)
+    (project.folder / "do.py").write_text(good)
+    run_id = project.only_run()["run_id"]
+    again = project.treadle("run", "--resume", run_id, "--json")
+    assert (again.code, again.json["status"]) == (0, "passed")
+    assert "run_interrupted" in project.event_types(run_id)
+    assert not list(project.run_dir(run_id).glob("steps/*.tmp-*"))
+
+
+def test_stop_from_another_terminal(project):
+    project.good_agents()
+    project.agent("do", SLEEPY)
+    process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there", "--json")
+    pids = wait_for(lambda: _pids(project))
+    run_id = project.only_run()["run_id"]
+    assert project.treadle("stop", run_id, "--reason", "lunch", "--json").json["stop_requested"]
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert json.loads(out)["status"] == "stopped"
+    assert "lunch" in json.loads(out)["reason"]
+    assert not any(alive(pid) for pid in pids)
+    again = project.treadle("stop", run_id, "--json")
+    assert (again.code, again.json["error"]["code"]) == (3, "not_running")
+
+
+def test_a_second_orchestrator_is_refused_and_told_who_works(project):
+    project.good_agents()
+    project.agent("do", SLEEPY)
+    process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there")
+    wait_for(lambda: _pids(project))
+    refused = project.run("--json")
+    assert refused.code == 75
+    assert refused.json["error"]["holder"]["pid"] == process.pid
+    assert project.treadle("runs", "list", "--json").json["runs"][0]["status"] == "running"
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+def test_wait_waits_for_the_other_orchestrator(project):
+    project.good_agents()
+    project.agent("do", SLEEPY)
+    first = project.start("run", "--goal", "Make done.txt", "--ac", "it is there")
+    wait_for(lambda: _pids(project))
+    project.good_agents()
+    second = project.start(
+        "run", "--goal", "Make done.txt", "--ac", "it is there", "--wait", "--json"
+    )
+    time.sleep(0.5)
+    first.terminate()
+    first.communicate(timeout=30)
+    out, _ = second.communicate(timeout=60)
+    assert json.loads(out)["status"] == "passed"
+
+
+def test_log_follows_until_the_run_ends(project):
+    project.good_agents()
+    project.agent("do", "time.sleep(1); ok()")
+    process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there")
+    wait_for(lambda: (project.root / ".treadle/treadle.db").exists())
+    run_id = wait_for(lambda: project.treadle("runs", "list", "--json").json["runs"])[0]["run_id"]
+    followed = project.treadle("log", "-f", run_id, "--json")
+    process.communicate(timeout=30)
+    types = [json.loads(line)["type"] for line in followed.out.splitlines()]
+    assert (types[0], types[-1]) == ("run_started", "run_passed")
+    assert types == project.event_types(run_id)
+
+
+def test_interrupted_edits_are_kept_and_undone(project):
+    project.good_agents()
+    good = (project.folder / "do.py").read_text()
+    project.agent("do", "(repo / 'README.md').write_text('half')\n" + SLEEPY)
+    process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there")
+    wait_for(lambda: _pids(project))
+    process.kill()
+    process.communicate()
+    (project.folder / "do.py").write_text(good)
+    run_id = project.only_run()["run_id"]
+    assert project.treadle("run", "--resume", run_id).code == 0
+    assert "half" in (project.run_dir(run_id) / "interrupted" / "002.diff").read_text()
+
+
+def test_what_cannot_be_resumed_says_why(project):
+    project.good_agents()
+    passed = project.run_json()["run_id"]
+    answer = project.treadle("run", "--resume", passed, "--json")
+    assert (answer.code, answer.json["error"]["code"]) == (3, "not_resumable")
+    missing = project.treadle("run", "--resume", "20200101-000000-aaaaaa", "--json")
+    assert (missing.code, missing.json["error"]["code"]) == (1, "not_found")
+
+
+def test_a_branch_moved_by_someone_else_fails_the_run(project):
+    project.good_agents()
+    act = (project.folder / "act.py").read_text()
+    move = f"['git', '-C', {str(project.root)!r}, 'branch', '-f', request['run_id'], 'HEAD~1']"
+    move = move.replace("request['run_id']", "'treadle/' + request['run_id']")
+    (project.folder / "act.py").write_text(f"{act}\nimport subprocess\nsubprocess.run({move})\n")
+    result = project.run_json()
+    assert (result["status"], result["reason_code"]) == ("failed", "branch_moved")
+
+
+def test_environment_is_an_allow_list(project):
+    project.good_agents()
+    project.agent("plan", 'write("env.json", json.dumps(dict(os.environ))); ok()')
+    os.environ["MY_SECRET_TOKEN"] = "hush"
+    try:
+        run_id = project.run_json()["run_id"]
+    finally:
+        del os.environ["MY_SECRET_TOKEN"]
+    env = json.loads((project.step_dir(run_id, "001-plan") / "env.json").read_text())
+    assert "MY_SECRET_TOKEN" not in env
+    assert env["TREADLE_RUN"] == run_id
+    assert int(env["TREADLE_PORT_BASE"]) >= 1024

@@ -1,0 +1,106 @@
+"""A store that is lost, damaged or contradicted."""
+
+import sqlite3
+
+from treadle.layout import Layout
+from treadle.store.reader import Reader
+
+# What a rebuild may change: the epoch that keeps a lost owner out, and its own event.
+VOLATILE = ("claim_epoch", "owner")
+
+
+def _everything(project, run_id):
+    with Reader.open(Layout(project.root)) as store:
+        row = {k: v for k, v in store.run(run_id)._asdict().items() if k not in VOLATILE}
+        events = [event for event in store.events(run_id) if event.type != "store_rebuilt"]
+        return row, store.steps(run_id), events, store.kv(run_id), store.checks(run_id)
+
+
+def _rebuild(project):
+    return project.treadle("doctor", "--repair", "--json")
+
+
+def test_a_deleted_store_is_rebuilt_from_the_run_folders(project):
+    project.good_agents()
+    run_id = project.run_json("--verify", "AC1=test -f done.txt")["run_id"]
+    before = _everything(project, run_id)
+    for path in (project.root / ".treadle").glob("treadle.db*"):
+        path.unlink()
+    _rebuild(project)
+    assert _everything(project, run_id) == before
+    assert "store_rebuilt" in project.event_types(run_id)
+
+
+def test_a_damaged_store_is_set_aside_and_rebuilt(project):
+    project.good_agents()
+    run_id = project.run_json()["run_id"]
+    before = _everything(project, run_id)
+    database = project.root / ".treadle" / "treadle.db"
+    for path in (project.root / ".treadle").glob("treadle.db-*"):
+        path.unlink()
+    database.write_bytes(b"rubbish" * 1000)
+    refused = project.treadle("runs", "list", "--json")
+    assert refused.json["error"]["fix"] == ["treadle doctor --repair"]
+    _rebuild(project)
+    assert _everything(project, run_id) == before
+    assert list((project.root / ".treadle").glob("treadle.db.damaged-*"))
+
+
+def test_a_stopped_run_goes_on_after_a_rebuild(project):
+    project.good_agents()
+    first = project.run_json("--budget", "max_iterations=1")
+    for path in (project.root / ".treadle").glob("treadle.db*"):
+        path.unlink()
+    result = project.treadle(
+        "run", "--resume", first["run_id"], "--budget", "max_iterations=3", "--json"
+    )
+    assert result.json["status"] == "passed"
+
+
+def test_a_changed_row_is_noticed_before_anything_is_built_on_it(project):
+    project.good_agents()
+    first = project.run_json("--budget", "max_iterations=1")
+    with sqlite3.connect(project.root / ".treadle" / "treadle.db") as store:
+        store.execute("UPDATE steps SET status = 'ok', summary = 'forged' WHERE step_index = 2")
+    answer = project.treadle("run", "--resume", first["run_id"], "--json")
+    assert (answer.code, answer.json["error"]["code"]) == (3, "row_mismatch")
+    assert "row_mismatch" in project.event_types(first["run_id"])
+    _rebuild(project)
+    again = project.treadle(
+        "run", "--resume", first["run_id"], "--budget", "max_iterations=3", "--json"
+    )
+    assert again.json["status"] == "passed"
+
+
+def test_a_step_folder_without_a_readable_intent_is_recorded_as_failed(project):
+    project.good_agents()
+    assert project.run(env={"TREADLE_DIE_AT": "after_rename:2"}).code == -9
+    run_id = project.only_run()["run_id"]
+    (project.step_dir(run_id, "002-do") / "step.json").write_text("{}")
+    result = project.treadle("run", "--resume", run_id, "--json")
+    assert result.json["status"] == "passed"
+    steps = project.show(run_id)["steps"]
+    assert [(step["role"], step["status"]) for step in steps[:3]] == [
+        ("plan", "ok"),
+        ("do", "fail"),
+        ("do", "ok"),
+    ]
+    event = project.event(run_id, "reconciled_step")
+    assert event["message"] == (
+        "Step dir exists but DB record was missing; inserted during recovery"
+    )
+
+
+def test_a_superseded_owner_cannot_commit(project):
+    project.good_agents()
+    bump = (
+        "import sqlite3\n"
+        f"db = sqlite3.connect({str(project.root / '.treadle/treadle.db')!r})\n"
+        "db.execute('UPDATE runs SET claim_epoch = claim_epoch + 1'); db.commit()\n"
+        "ok()"
+    )
+    project.agent("do", bump)
+    answer = project.run("--json")
+    assert (answer.code, answer.json["error"]["code"]) == (1, "fenced")
+    (step,) = project.show(project.only_run()["run_id"])["steps"]
+    assert step["role"] == "plan"

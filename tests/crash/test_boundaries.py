@@ -1,0 +1,86 @@
+"""Kill the real command at every boundary of a step's commit; then nothing may be lost."""
+
+import json
+import sqlite3
+
+import pytest
+
+from tests.acceptance.conftest import project  # noqa: F401  # the fixture
+from treadle.engine.boundary import BOUNDARIES
+
+# How often a run of seven steps with one patch gets there.
+ONCE = ("before_run_row", "after_run_row", "before_branch", "after_branch", "after_workspace")
+RARE = ("before_run_file", "after_run_file")
+POINTS = [
+    *(f"{name}:1" for name in (*ONCE, *RARE)),
+    *(f"{name}:{n}" for name in BOUNDARIES if name not in (*ONCE, *RARE) for n in range(1, 8)),
+]
+
+
+def _rows(project):  # noqa: F811
+    with sqlite3.connect(project.root / ".treadle" / "treadle.db") as store:
+        return store.execute("SELECT * FROM steps ORDER BY run_id, step_index").fetchall()
+
+
+def _folders(project):  # noqa: F811
+    found = (project.root / ".treadle" / "runs").glob("*/steps/*")
+    return sorted(path for path in found if ".tmp-" not in path.name)
+
+
+def test_there_are_enough_kills():
+    assert len(POINTS) >= 60
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_kill_and_recover(project, point):  # noqa: F811
+    project.good_agents()
+    killed = project.run(env={"TREADLE_DIE_AT": point})
+    assert killed.code == -9, killed.err
+    rows, folders = _rows(project), _folders(project)
+    intents = {path: json.loads((path / "step.json").read_text())["row"] for path in folders}
+
+    listed = project.treadle("runs", "list", "--json").json["runs"]
+    if listed:
+        run_id = listed[0]["run_id"]
+        result = project.treadle("run", "--resume", run_id, "--json")
+        if result.code == 3:
+            # The last transaction was through: the run had already passed.
+            assert result.json["error"]["code"] == "not_resumable"
+        result = project.show(run_id)
+    else:
+        result = project.run_json()
+        run_id = result["run_id"]
+    assert result["status"] == "passed"
+
+    after = _rows(project)
+    assert after[: len(rows)] == rows, "a committed step was lost or changed"
+    statuses = {row[5]: row[4] for row in after}
+    for path, row in intents.items():
+        name = str(path.relative_to(project.root))
+        assert statuses[name] == row["status"] == "ok", "finished work was demoted"
+    assert not list((project.root / ".treadle" / "runs").glob("*/steps/*.tmp-*"))
+    assert [row[5] for row in after if row[0] == run_id] == [
+        str(path.relative_to(project.root)) for path in _folders(project) if run_id in str(path)
+    ]
+    base, branch = result["base_commit"], result["branch"]
+    assert project.git("rev-list", "--count", f"{base}..{branch}").strip() == "1"
+    assert project.git("show", f"{branch}:done.txt") == "done\n"
+    project.git("fsck", "--strict")
+    assert project.git("status", "--porcelain", "--", ":!.treadle") == ""
+
+
+@pytest.mark.parametrize("second", ["before_run_file", "after_run_file", "before_transaction"])
+def test_a_second_kill_during_recovery(project, second):  # noqa: F811
+    project.good_agents()
+    assert project.run(env={"TREADLE_DIE_AT": "after_rename:4"}).code == -9
+    run_id = project.only_run()["run_id"]
+    again = project.treadle("run", "--resume", run_id, env={"TREADLE_DIE_AT": second})
+    assert again.code == -9
+    result = project.treadle("run", "--resume", run_id, "--json").json
+    assert result["status"] == "passed"
+    assert (
+        project.git("rev-list", "--count", f"{result['base_commit']}..{result['branch']}") == "1\n"
+    )
+    assert project.event_types(run_id).count("reconciled_step") == 1
+    seqs = [event["seq"] for event in project.events(run_id)]
+    assert seqs == list(range(1, len(seqs) + 1))
