@@ -8,7 +8,7 @@ def test_healthy_project_as_a_document(call):
     call("init")
     said = call("doctor", "--json")
     found = said.document
-    assert list(found) == ["ok", "checks", "sandbox"]
+    assert list(found) == ["ok", "checks", "sandbox", "repaired"]
     assert found["sandbox"]["tier"] == 0
     assert {"name", "ok", "detail", "fix"} == set(found["checks"][0])
     assert found["ok"] is (said.code == 0)
@@ -34,3 +34,12 @@ def test_holder_of_the_lock_is_named(call, repo):
         detail = call("doctor", "--json").document["checks"][-1]["detail"]
     assert detail.startswith("held by pid ")
     assert call("doctor", "--json").document["checks"][-1]["detail"] == "free"
+
+
+def test_repair_rebuilds_a_damaged_store(call, repo):
+    call("init")
+    Layout(repo).database.write_bytes(b"this is no database" * 100)
+    before = {check["name"]: check for check in call("doctor", "--json").document["checks"]}
+    assert before["store"]["fix"] == ["treadle doctor --repair"]
+    after = call("doctor", "--repair", "--json").document
+    assert {check["name"]: check["ok"] for check in after["checks"]}["store"] is True

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -172,6 +173,16 @@ def test_reader_that_leaves_early_is_no_error_message():
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["help", "--json"], ["init", "--help"]])
+def test_full_disk_behind_stdout_is_told(words):
+    script = 'exec "$@" >/dev/full'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *TREADLE, *words], capture_output=True, text=True
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
 def test_closed_stdout_is_survived():

@@ -52,12 +52,12 @@ def test_project_around_another_repository_is_not_meant(repo):
 
 def test_stray_git_folder_is_passed_by(repo):
     (repo / "a" / ".git").mkdir(parents=True)
-    assert find_top(repo / "a") == repo
+    assert find_top(repo / "a", {}) == repo
 
 
 def test_linked_worktree_is_a_repository(repo, tmp_path):
     git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
-    assert find_top(tmp_path / "linked") == tmp_path / "linked"
+    assert find_top(tmp_path / "linked", {}) == tmp_path / "linked"
 
 
 def test_inside_a_run_the_project_is_the_outer_one(repo, tmp_path):

@@ -33,5 +33,5 @@ def whole_parser() -> ArgumentParser:
     commands = whole.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in main.COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        parser.fill(command, main.load(name).add_arguments)
+        main.load(name).add_arguments(command)
     return whole

@@ -5,12 +5,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from treadle.cli import output
-from treadle.engine import lock
+from treadle.engine import lock, orchestrator, repair
+from treadle.engine.progress import nobody
 from treadle.errors import ExitCode, ProjectError
 from treadle.layout import Layout
 from treadle.project import doctor
 from treadle.project.doctor import Check
-from treadle.project.root import find_top, here
+from treadle.project.project import open_project
+from treadle.project.root import find_top, here, refuse_inside_run
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -19,7 +21,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Look, say what was found, and how to help."""
+    """Mend if asked to, then look, say what was found, and how to help."""
+    mended = _repair() if args.repair else []
     found = doctor.run(here(), os.environ)
     checks = (*found.checks, *_lock(here()))
     if args.json:
@@ -28,16 +31,26 @@ def run(args: Namespace) -> int:
                 "ok": found.ok,
                 "checks": [check._asdict() for check in checks],
                 "sandbox": found.sandbox._asdict(),
+                "repaired": mended,
             }
         )
     else:
+        for run_id in mended:
+            print(f"mended run {output.clean(run_id)}")
         _print(checks, found.sandbox)
     return ExitCode.DONE if found.ok else ExitCode.FAILED
 
 
+def _repair() -> list[str]:
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    with orchestrator.opened(project, watch=nobody) as tools:
+        return repair.repair(tools)
+
+
 def _lock(cwd: Path) -> list[Check]:
     try:
-        who = lock.holder(Layout(find_top(cwd)).run_lock)
+        who = lock.holder(Layout(find_top(cwd, os.environ)).run_lock)
     except ProjectError:
         return []
     if who is None:

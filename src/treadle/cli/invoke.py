@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 from treadle import __version__
 from treadle.cli import main, output, parser
@@ -104,7 +105,7 @@ def _fail(error: TreadleError, code: int, as_json: bool) -> int:
         output.print_error(error, as_json=as_json)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         _drop_output()
     return int(code)
 

@@ -2,12 +2,14 @@
 
 import os
 from argparse import ArgumentParser, Namespace
+from contextlib import nullcontext
 
 from treadle.cli import output
 from treadle.engine import lock
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project import uninstall
+from treadle.project.init import refuse_links
 from treadle.project.root import find_top, here, refuse_inside_run
 
 
@@ -22,11 +24,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Remove unchanged files while no run works, and name what stays."""
     refuse_inside_run(os.environ)
-    if args.dry_run or not Layout(find_top(here())).home.is_dir():
-        done = _uninstall(args)
-    else:
-        with lock.hold(Layout(find_top(here()))):
-            done = _uninstall(args)
+    layout = Layout(find_top(here(), os.environ))
+    refuse_links(layout)
+    with nullcontext() if args.dry_run or not layout.home.is_dir() else lock.hold(layout):
+        done = uninstall.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
     if args.json:
         kept = [item._asdict() for item in done.kept]
         removed = {"dry_run": args.dry_run, "removed": done.removed, "kept": kept}
@@ -34,10 +35,6 @@ def run(args: Namespace) -> int:
     else:
         _print(done, dry_run=args.dry_run)
     return ExitCode.DONE
-
-
-def _uninstall(args: Namespace) -> uninstall.Uninstalled:
-    return uninstall.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
 
 
 def _print(done: uninstall.Uninstalled, *, dry_run: bool) -> None:

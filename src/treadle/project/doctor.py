@@ -76,8 +76,10 @@ def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     yield Check("repository", True, str(project.layout.root))
     yield _ask("commit", lambda: _commit(project))
     yield _ask("project", lambda: _files(project))
-    yield _ask("store", lambda: _store(project))
-    yield _ask("file system", lambda: _journal(project))
+    store = _ask("store", lambda: _store(project))
+    yield store
+    if store.ok:
+        yield _ask("file system", lambda: _journal(project))
     try:
         loaded = load(project.layout, env)
     except ConfigError as error:
@@ -89,7 +91,7 @@ def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
 def _configured(project: Project, loaded: Loaded) -> Iterator[Check]:
     config = loaded.config
     count = sum(origin.kind != "default" for origin in loaded.origins.values())
-    yield Check("config", True, f"valid, {count} values set")
+    yield Check("config", True, f"valid, values set: {count}")
     yield _ask("trust", lambda: _trust(project, loaded))
     for name, agent in config.agents.items():
         if not agent.use:
@@ -171,7 +173,7 @@ def _journal(project: Project) -> str:
 def _trust(project: Project, loaded: Loaded) -> str:
     trust.require(project, loaded)
     count = len(trust.commands(loaded))
-    return f"trusted, brings {count} commands" if count else "brings no commands"
+    return f"trusted, commands it brings: {count}" if count else "brings no commands"
 
 
 def _agent(project: Project, agent: AgentConfig) -> str:

@@ -28,7 +28,7 @@ def open_project(cwd: Path, env: Mapping[str, str]) -> Project:
 
 def open_repository(cwd: Path, env: Mapping[str, str]) -> Project:
     """Return the repository around `cwd` as a project, set up for treadle or not."""
-    return _open(find_top(cwd), env)
+    return _open(find_top(cwd, env), env)
 
 
 def workspaces(project: Project, config: Config) -> Path:

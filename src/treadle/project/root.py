@@ -9,15 +9,17 @@ from treadle.layout import Layout
 
 def find_root(cwd: Path, env: Mapping[str, str]) -> Path:
     """Return the root of the project around `cwd`; inside a run, of the project that runs it."""
-    outer = env.get("TREADLE_PROJECT", "")
-    root = Path(outer) if env.get("TREADLE_RUN") and outer else find_top(cwd)
+    root = find_top(cwd, env)
     if not Layout(root).config_files():
         raise ProjectError(f"{root} is not set up for treadle yet", fix=["treadle init"])
     return root
 
 
-def find_top(cwd: Path) -> Path:
-    """Return the top folder of the git repository around `cwd`."""
+def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
+    """Return the top folder of the repository around `cwd`, set up for treadle or not."""
+    outer = env.get("TREADLE_PROJECT")
+    if env.get("TREADLE_RUN") and outer:
+        return Path(outer)
     start = cwd.resolve()
     for folder in (start, *start.parents):
         if _has_git(folder):

@@ -1,0 +1,41 @@
+"""Parsers that are cheap to build and say --json everywhere."""
+
+import subprocess
+import sys
+
+import pytest
+
+from treadle.cli import parser
+
+BUILD = """
+import sys
+from treadle.cli import parser
+def add_arguments(command):
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("list").add_argument("--limit", type=int)
+parser.build("probe", "Try something", add_arguments).parse_args(["list", "--limit", "3"])
+print(*sys.modules)
+"""
+
+
+def test_building_a_parser_does_not_load_its_help_writer():
+    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True, check=True)
+    assert {"shutil", "bz2", "lzma"}.isdisjoint(done.stdout.split())
+
+
+def test_subcommands_know_json_too(capsys):
+    def add_arguments(command):
+        command.add_subparsers(dest="action").add_parser("list")
+
+    with pytest.raises(SystemExit):
+        parser.build("probe", "Try something", add_arguments).parse_args(["list", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: treadle probe list [-h] [--json]")
+    assert "Answer with one JSON document" in shown
+
+
+@pytest.mark.parametrize(("columns", "width"), [("40", 40), ("0", 80), ("wide", 80)])
+def test_help_fits_the_terminal(monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    command = parser.build("probe", "word " * 60, lambda _: None)
+    assert width * 0.7 < max(map(len, command.format_help().splitlines())) <= width
