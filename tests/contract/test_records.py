@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from treadle.contract import criterion, request, response, verdict
-from treadle.contract.criterion import Criterion
+from treadle.contract import request, response, verdict
 from treadle.contract.role import ROLES, follows
-from treadle.errors import FormatError, UsageError
+from treadle.errors import FormatError
 
 GOOD = {"version": 1, "status": "ok", "summary": "done"}
 
@@ -93,35 +92,3 @@ def test_verdict_pass_and_fail():
 def test_verdict_refuses(data, why):
     with pytest.raises(FormatError, match=why):
         verdict.parse(data, source="verdict.json", asked=["AC1", "AC2"])
-
-
-def test_criteria_are_numbered_or_named():
-    assert criterion.from_flags("g", ["Tests pass", "AC7: No lint"], ["AC7=ruff check"]) == (
-        Criterion("AC1", "Tests pass"),
-        Criterion("AC7", "No lint", "ruff check"),
-    )
-
-
-def test_without_criteria_the_goal_is_one():
-    assert criterion.from_flags("Ship it", [], []) == (Criterion("AC1", "Ship it"),)
-
-
-@pytest.mark.parametrize(
-    ("texts", "verify", "why"),
-    [
-        (["AC1: a", "AC1: b"], [], "twice"),
-        (["a"], ["AC2=x"], "did you mean AC1"),
-        (["a"], ["AC1"], "write it as"),
-        (["a"], ["AC1=x", "AC1=y"], "twice"),
-        ([" "], [], "say something"),
-    ],
-)
-def test_criteria_refuse(texts, verify, why):
-    with pytest.raises(UsageError, match=why):
-        criterion.from_flags("g", texts, verify)
-
-
-def test_configured_commands_reach_criteria_that_name_their_key():
-    asked = (Criterion("AC1", "coverage stays high"), Criterion("AC2", "coverage", "mine"))
-    found = criterion.with_config(asked, {"coverage": "pytest --cov"})
-    assert [item.verify for item in found] == ["pytest --cov", "mine"]

@@ -7,7 +7,6 @@ from treadle.cli import output, shape
 from treadle.cli.progress import watcher
 from treadle.config import agents, budget
 from treadle.config.load import Loaded, load
-from treadle.contract import criterion
 from treadle.engine import explain, orchestrator, work
 from treadle.engine.run import Tools
 from treadle.errors import ExitCode, UsageError
@@ -15,6 +14,7 @@ from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.records import RunRow
+from treadle.tasks import criteria
 
 _CODES = {
     "budget_exceeded": ExitCode.BUDGET,
@@ -77,8 +77,8 @@ def _work(tools: Tools, args: Namespace, loaded: Loaded, budgets: dict[str, floa
     if args.resume:
         return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps)]
     if args.goal is not None:
-        criteria = criterion.from_flags(args.goal, args.ac, args.verify)
-        return [work.run_goal(tools, loaded.config, args.goal, criteria, swaps)]
+        asked = criteria.from_flags(args.goal, args.ac, args.verify)
+        return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     return work.run_tasks(tools, loaded.config, args.tasks, swaps, args.parallel)
 
 

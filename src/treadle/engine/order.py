@@ -6,10 +6,10 @@ from msgspec import UNSET, Struct
 
 from treadle.config import agents
 from treadle.config.schema import AgentConfig, BudgetsConfig, ChecksConfig, Config, WorkspaceConfig
-from treadle.contract import criterion
 from treadle.contract.criterion import Criterion
 from treadle.contract.request import AskedCriterion
 from treadle.contract.role import ROLES, Role
+from treadle.tasks import criteria as criteria_flags
 
 GOAL_LENGTH = 200
 
@@ -57,7 +57,7 @@ def freeze(
     task_id: str | None,
 ) -> Order:
     """Write down what was asked, with the configuration of this moment."""
-    known = criterion.with_config(criteria, config.verify)
+    known = criteria_flags.with_config(criteria, config.verify)
     return Order(
         goal=short_goal(text),
         text=text,

@@ -44,9 +44,12 @@ _GENERATED = _words(
 )
 
 
+_NONE = "000000"  # the mode of a file that is not there
+
+
 def reason(path: str, old_mode: str, new_mode: str, protected: Collection[str]) -> str | None:
     """Return why a change is risky, or None."""
-    if path in protected:
+    if path in protected and old_mode != _NONE:
         return "protected"
     if rules.is_own_config(path):
         return "treadle_config"
