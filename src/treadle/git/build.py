@@ -1,7 +1,6 @@
 """Build a tree from a patch or from edited files, without touching a checkout."""
 
 import os
-import re
 import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 from treadle.files import remove
 from treadle.git import call, changes, checkout, scratch
+from treadle.git import patch as patch_text
 from treadle.git.changes import Change
 from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
@@ -29,9 +29,10 @@ class Built(NamedTuple):
 
 
 class PatchFailed(NamedTuple):
-    """Why git could not apply a patch."""
+    """Why a patch could not be applied; `rule` is set if its own text breaks one."""
 
     message: str
+    rule: str | None = None
 
 
 def from_patch(
@@ -48,6 +49,9 @@ def from_patch(
     A workspace whose index holds the base saves reading it. Paths may be relative to the
     repository or to `subdir`.
     """
+    odd = patch_text.oddity(patch)
+    if odd:
+        return PatchFailed(odd[1], odd[0])
     place = scratch.make(repo, folder)
     known = workspace and checkout.commit_of(workspace) == base_commit
     scratch.seed(place, base_commit, workspace.index if workspace and known else None)
@@ -111,13 +115,11 @@ def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
     return True
 
 
-def _directory(patch: bytes, subdir: str | None) -> tuple[str, ...]:
+def _directory(text: bytes, subdir: str | None) -> tuple[str, ...]:
     """Tell git where a patch's paths begin: at the root if any of them says so."""
-    if not subdir:
+    if not subdir or patch_text.is_relative_to_root(text, subdir):
         return ()
-    prefix = re.escape(os.fsencode(subdir.strip("/")))
-    header = rb"(?m)^(diff --git|---|\+\+\+|rename (from|to)) \"?([abciow]/)?" + prefix + rb"/"
-    return () if re.search(header, patch) else (f"--directory={subdir}",)
+    return (f"--directory={subdir}",)
 
 
 def _complaint(stderr: str) -> str:

@@ -24,7 +24,6 @@ _GUARDS = (
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "index.sparse=false",
-    "index.version=2",
     "diff.ignoreSubmodules=all",
     "submodule.recurse=false",
     "apply.ignoreWhitespace=no",

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from treadle.git import call
@@ -97,7 +98,7 @@ def _changes(record: _Record) -> list[FileChange]:
 def _sizes(records: list[_Record], diff: bytes) -> Iterator[tuple[str, int]]:
     """Yield how many bytes of the diff belong to each path."""
     starts = [match.start() for match in _SECTION.finditer(diff)]
-    lengths = [end - start for start, end in zip(starts, [*starts[1:], len(diff)], strict=True)]
+    lengths = [end - start for start, end in pairwise([*starts, len(diff)])]
     # A changed type is shown as one section that deletes and one that creates.
     owners = [
         record.paths[-1] for record in records for _ in range(2 if record.status == "T" else 1)

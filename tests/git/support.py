@@ -1,0 +1,101 @@
+"""Build repositories and workspaces for the tests of the git package."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+from tests.conftest import git
+from treadle.git import branch, build, commit, judge, repo, workspace
+from treadle.git.build import Built
+from treadle.git.judge import Judged, Limits
+from treadle.git.repo import Repo
+from treadle.git.workspace import Workspace
+
+NO_LIMITS = Limits(max_risky_files=None)
+
+
+def make(root: Path, files: dict[str, str | bytes], *options: str) -> Repo:
+    """Make a repository with one commit of these files."""
+    root.mkdir(parents=True)
+    git(root, "init", "-q", *options)
+    write(root, files)
+    git(root, "add", "-f", ".")
+    git(root, "commit", "-q", "-m", "base")
+    return repo.find(root)
+
+
+def write(root: Path, files: dict[str, str | bytes]) -> None:
+    """Write files and the folders above them."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def head(place: Repo) -> str:
+    """Return the commit that is checked out."""
+    found = repo.head(place).commit
+    assert found
+    return found
+
+
+def open_workspace(place: Repo, folder: Path) -> Workspace:
+    """Make a workspace of the repository's HEAD."""
+    found = repo.head(place)
+    assert found.commit
+    return workspace.create(
+        place, folder / "ws", folder / "run" / "index", found.commit, found.branch
+    )
+
+
+def harvest(ws: Workspace, folder: Path, limits: Limits = NO_LIMITS) -> tuple[Built, Judged]:
+    """Build and judge the workspace's edits."""
+    base = head(ws.repo)
+    built = build.from_edits(ws, base, folder)
+    return built, judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, limits)
+
+
+def snapshot(root: Path) -> dict[str, bytes | str]:
+    """Return every file below a folder with its content, links and modes included, but no .git."""
+    found: dict[str, bytes | str] = {}
+    for folder, names, files in os.walk(root):
+        if ".git" in names and Path(folder) == root:
+            names.remove(".git")
+        for name in files + [name for name in names if Path(folder, name).is_symlink()]:
+            path = Path(folder, name)
+            key = str(path.relative_to(root))
+            if path.is_symlink():
+                found[key] = f"link to {path.readlink()}"
+            elif stat.S_ISREG(path.lstat().st_mode):
+                found[key] = path.read_bytes() + (b" x" if os.access(path, os.X_OK) else b"")
+            else:
+                found[key] = "special"
+    return found
+
+
+def count_calls(tmp_path: Path, monkeypatch) -> Path:
+    """Put a counting git first in PATH; the returned file has one line for each call."""
+    real = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout
+    log, shim = tmp_path / "git-calls", tmp_path / "shim" / "git"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\necho "$*" >> "{log}"\nexec {real.strip()} "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+    return log
+
+
+def calls(log: Path) -> list[str]:
+    """Return the git commands that ran since the last look."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return [_command(line.split()) for line in lines]
+
+
+def _command(words: list[str]) -> str:
+    while words[0].startswith("-"):
+        words = words[2:] if words[0] == "-c" else words[1:]
+    return words[0]
+
+
+__all__ = ["branch", "build", "commit", "git", "judge", "repo", "workspace"]
