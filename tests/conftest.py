@@ -22,6 +22,8 @@ def private_home(tmp_path_factory, monkeypatch):
     home = tmp_path_factory.mktemp("home")
     for name in [name for name in os.environ if name.startswith(("TREADLE_", "GIT_", "XDG_"))]:
         monkeypatch.delenv(name)
+    # Children start several times slower when they may not keep their bytecode.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     (home / ".gitconfig").write_text(GIT_IDENTITY)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))

@@ -69,7 +69,7 @@ def test_kill_and_recover(project, point):  # noqa: F811
     assert project.git("status", "--porcelain", "--", ":!.treadle") == ""
 
 
-@pytest.mark.parametrize("second", ["before_run_file", "after_run_file", "before_transaction"])
+@pytest.mark.parametrize("second", ["before_run_file", "after_run_file"])
 def test_a_second_kill_during_recovery(project, second):  # noqa: F811
     project.good_agents()
     assert project.run(env={"TREADLE_DIE_AT": "after_rename:4"}).code == -9

@@ -36,7 +36,7 @@ def commit(
         lost_branch(run)
 
 
-def settle(run: Run, found: Manifest, digest: str) -> None:
+def settle(run: Run, found: Manifest, digest: str | None) -> None:
     """Tell the store what the folder says; the epoch keeps out an owner that lost the run."""
     run.tools.store.commit_step(
         found.row._replace(digest=digest),

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from treadle.contract import strictjson
 from treadle.contract.event import Event, EventType
 from treadle.contract.role import ROLES, Role
-from treadle.engine import commit, load, manifest, rebuild
+from treadle.engine import commit, load, manifest, rebuild, runfile
+from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
 from treadle.errors import FormatError
@@ -83,8 +84,6 @@ def _recover_run(tools: Tools, row: RunRow) -> list[str]:
         _adopt(run, name)
     if run.row.status == "running":
         _stop(run)
-    elif steps:
-        run.record(run.cursor())
     tools.store.release(run.id, run.row.claim_epoch)
     return [f"{run.id}/{name}" for name in steps]
 
@@ -100,23 +99,27 @@ def _stop(run: Run) -> None:
 def _adopt(run: Run, name: str) -> None:
     """Insert the row that a committed folder is missing."""
     folder = run.folder.steps / name
-    moved = True
     try:
         found, digest = manifest.read(folder)
     except FormatError:
-        _insert_minimal(run, folder)
-    else:
-        if found.after.commit != found.before.commit:
-            moved = commit.move_branch(run, found.before, found.after)
-        commit.settle(run, found, digest)
-    run.timeline = Timeline(run.tools.store.last_seq(run.id), run.tools.now)
+        found, digest = _minimal(run, folder), None
+    moved = found.after.commit == found.before.commit or commit.move_branch(
+        run, found.before, found.after
+    )
+    last = found.events[-1].seq if found.events else run.tools.store.last_seq(run.id)
+    run.timeline = Timeline(last, run.tools.now)
     run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
+    told = run.timeline.take()
+    row = run.row._replace(**found.cursor._asdict())
+    run.recorded.extend(told)
+    runfile.write(run.folder.run_json, run.order, row, run.recorded, {**run.kv, **found.kv})
+    commit.settle(run, found._replace(events=(*found.events, *told)), digest)
     if not moved:
         commit.lost_branch(run)
 
 
-def _insert_minimal(run: Run, folder: Path) -> None:
-    """Record a folder whose intent cannot be read: failed, without guessing a verdict."""
+def _minimal(run: Run, folder: Path) -> Manifest:
+    """Describe a folder whose intent cannot be read: failed, without guessing a verdict."""
     iteration, started_at = _from_input(folder, run)
     index = int(folder.name[:3])
     row = StepRow(
@@ -131,9 +134,18 @@ def _insert_minimal(run: Run, folder: Path) -> None:
         after_commit=run.head,
         tree=run.tree,
     )
-    cursor = run.cursor(current_step_index=index)
-    run.tools.store.commit_step(row, (), cursor, {}, None, (), run.row.claim_epoch)
-    run.advance(cursor, {})
+    here = Snapshot(run.head, run.tree)
+    return Manifest(
+        row=row,
+        events=(),
+        cursor=run.cursor(current_step_index=index),
+        kv={},
+        before=here,
+        after=here,
+        usage=None,
+        checks=(),
+        files={},
+    )
 
 
 def _from_input(folder: Path, run: Run) -> tuple[int, str]:
