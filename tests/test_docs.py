@@ -1,0 +1,354 @@
+"""Hold the documentation against the program, in both directions, and run its examples."""
+
+import argparse
+import ast
+import contextlib
+import functools
+import io
+import json
+import os
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from treadle.cli import completion
+from treadle.config import keys, load
+from treadle.contract import request, response
+from treadle.contract.event import EventType, StepError
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.store import migrate
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "treadle"
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HOWTO = ROOT / "docs" / "howto.md"
+
+# What every command has, documented once.
+SHARED = {"-h", "--help", "--json"}
+WORDS = {
+    *("criterion", "task", "lane", "run", "step", "iteration", "role", "agent", "backend"),
+    *("routine", "budget", "event", "verdict", "patch", "workspace", "sandbox"),
+}
+# Words that become due when their package is there.
+WORDS_OF_PACKAGES = {
+    "inbox": ["spec", "message", "chain", "router"],
+    "missions": ["mission", "gate", "decision", "dossier"],
+    "mail": ["letter"],
+    "desk": ["desk"],
+}
+FENCE = re.compile(r"^( *)```(\S*) ?(\S*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language and, if it is a file to save, its name."""
+
+    language: str
+    name: str
+    text: str
+
+
+def blocks(text: str) -> list[Block]:
+    return [
+        Block(language, name, re.sub(f"^{indent}", "", body, flags=re.MULTILINE))
+        for indent, language, name, body in FENCE.findall(text)
+    ]
+
+
+def prose(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def sections(page: Path) -> dict[str, str]:
+    """Return the text below each heading, up to the next one; fenced blocks have no headings."""
+    text = page.read_text()
+    hidden = FENCE.sub(lambda found: "x" * len(found[0]), text)
+    heads = list(HEADING.finditer(hidden))
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    return {
+        text[head.start(2) : head.end(2)].strip("`"): text[head.end() : end]
+        for head, end in zip(heads, ends, strict=True)
+    }
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of every table row whose first cell is code or a number."""
+    lines = [line for line in text.splitlines() if re.match(r"\| *(`|\d)", line)]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def first_codes(text: str) -> list[str]:
+    return [code for row in rows(text) for code in CODE.findall(row[0])]
+
+
+whole_parser = functools.cache(completion.whole_parser)
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    return dict(_leaves(whole_parser(), "treadle"))
+
+
+def _leaves(parser, path):
+    choices = _choices(parser)
+    if not choices:
+        yield path, parser
+    for name, inner in choices.items():
+        yield from _leaves(inner, f"{path} {name}")
+
+
+def _choices(parser):
+    found = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return found[0] if found else {}
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    words = [action.option_strings or [action.metavar or action.dest] for action in parser._actions]
+    return {word for group in words for word in group} - SHARED
+
+
+def calls() -> list[tuple[Path, ast.Call]]:
+    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    return [(p, n) for p, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.Call)]
+
+
+def test_every_command_has_a_section_and_no_other_does():
+    documented = [name for name in sections(REFERENCE / "cli.md") if name.startswith("treadle ")]
+    assert sorted(documented) == sorted(commands())
+
+
+def test_every_option_is_documented_and_no_other_is():
+    found = sections(REFERENCE / "cli.md")
+    documented = {
+        name: {code.split()[0] for code in first_codes(found[name])} for name in commands()
+    }
+    assert documented == {name: options(parser) for name, parser in commands().items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_command_lines_in_blocks_are_accepted(page):
+    text = "\n".join(block.text for block in blocks(page.read_text())).replace("\\\n", " ")
+    for line in re.findall(r"^(?:\$ )?treadle (.*)$", text, re.MULTILINE):
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = list(lexer)
+        end = next((n for n, word in enumerate(words) if set(word) <= set("();<>|&")), len(words))
+        _parse(words[:end])
+
+
+def _parse(words):
+    # Asking for help ends like that.
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        whole_parser().parse_args(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_named_in_sentences_exist(page):
+    for code in CODE.findall(prose(page.read_text())):
+        if re.match(r"treadle [a-z]", code):
+            parser, words = whole_parser(), shlex.split(code)[1:]
+            while _choices(parser) and words:
+                assert words[0] in _choices(parser), code
+                parser, words = _choices(parser)[words[0]], words[1:]
+            named = {word for word in words if word.startswith("-")}
+            assert named <= options(parser) | SHARED, code
+
+
+def test_every_config_key_is_documented_with_type_default_and_variable():
+    found = [row for row in rows((REFERENCE / "config.md").read_text()) if len(row) == 5]
+    documented = {row[0].strip("`"): [cell.strip("`") for cell in row[1:4]] for row in found}
+    assert documented == {keys.dotted(key.path): _described(key) for key in keys.leaves()}
+
+
+def _described(key):
+    default = "none" if key.default is None else json.dumps(key.default)
+    settable = key.is_scalar and key.path[0] != "verify"
+    if key.path[-1] == "type":
+        default = "required without `use"
+    return [key.expects, default, keys.variable(key.path) if settable else ""]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_config_examples_and_keys_in_sentences_are_valid(page, tmp_path):
+    (tmp_path / ".treadle").mkdir()
+    for block in blocks(page.read_text()):
+        if block.language == "toml":
+            (tmp_path / ".treadle" / "config.toml").write_text(block.text)
+            load.load(Layout(tmp_path), {})
+    known = [key.path for key in keys.leaves()]
+    tables = {path[0] for path in known if len(path) > 1}
+    for code in CODE.findall(prose(page.read_text())):
+        path = tuple(code.split("."))
+        if path[0] in tables and re.fullmatch(r"\w+(\.\w+)+(?<!\.py)", code):
+            path = (path[0], keys.ANY_NAME, *path[2:]) if path[0] == "agents" else path
+            assert any(key[: len(path)] == path for key in known), f"{page.name}: {code}"
+
+
+def test_every_event_is_documented_with_its_data():
+    text = (REFERENCE / "events.md").read_text()
+    found = {row[0].strip("`"): CODE.findall(row[2]) for row in rows(text)}
+    assert set(found) == set(EventType)
+    for path, call in calls():
+        name = call.args[0] if call.args else None
+        if isinstance(name, ast.Attribute) and getattr(name.value, "id", "") == "EventType":
+            data = {item.arg for item in call.keywords if item.arg}
+            assert data <= set(found[EventType[name.attr]]), f"{path.name}: {name.attr}"
+
+
+def test_every_step_error_is_documented():
+    text = sections(REFERENCE / "agents.md")["Step errors"]
+    assert sorted(first_codes(text)) == sorted(StepError)
+
+
+def test_every_error_code_is_documented():
+    text = sections(REFERENCE / "errors.md")["Error codes"]
+    assert sorted(first_codes(text)) == sorted(_error_codes())
+
+
+def _error_codes():
+    """Collect literal codes: of the classes, of calls, and of calls to what passes a code on."""
+    codes = set(
+        re.findall(r'^    code = "(\w+)"$', (SOURCE / "errors.py").read_text(), re.MULTILINE)
+    )
+    passing = {(p, f.name): n for p in SOURCE.rglob("*.py") for f, n in _passing(p)}
+    for path, call in calls():
+        values = [item.value for item in call.keywords if item.arg == "code"]
+        place = passing.get((path, getattr(call.func, "id", None)))
+        values += call.args[place : place + 1] if place is not None else []
+        codes |= {item.value for item in values if isinstance(item, ast.Constant)}
+    return {code for code in codes if isinstance(code, str)}
+
+
+def _passing(path):
+    """Yield the functions of a module that pass their parameter `code` on, with its place."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            names = [argument.arg for argument in node.args.args]
+            if "code" in names:
+                yield node, names.index("code")
+
+
+def test_every_exit_code_is_documented():
+    text = sections(REFERENCE / "errors.md")["Exit codes"]
+    found = {int(row[0]): row[1] for row in rows(text)}
+    assert found == {code.value: code.name.lower() for code in ExitCode}
+
+
+def test_every_table_and_column_is_documented():
+    store = sqlite3.connect(":memory:")
+    migrate.apply(store)
+    tables = [row[0] for row in store.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+    schema = {
+        name: [row[1] for row in store.execute(f"PRAGMA table_info({name})")] for name in tables
+    }
+    store.close()
+    found = sections(REFERENCE / "store.md")
+    for name, columns in schema.items():
+        documented = first_codes(found[name].split("\n\n| key |")[0])
+        assert sorted(documented) == sorted(columns), name
+
+
+def test_every_word_in_use_is_explained():
+    built = [name for name in WORDS_OF_PACKAGES if (SOURCE / name).is_dir()]
+    due = {*WORDS, *(word for name in built for word in WORDS_OF_PACKAGES[name])}
+    text = (ROOT / "docs" / "concepts.md").read_text()
+    assert due <= {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")}
+
+
+def test_every_package_stands_in_the_architecture():
+    tree = blocks((ROOT / "docs" / "architecture.md").read_text())[0].text
+    built = {path.stem for path in SOURCE.iterdir() if not path.name.startswith(("_", "py."))}
+    planned = set(re.findall(r"\((\w+)\)", tree))
+    assert built <= set(re.findall(r"\w+", tree)) - planned
+    assert not any((SOURCE / name).exists() for name in planned)
+
+
+def test_request_and_response_examples_are_exact():
+    asked, answered = (b for b in blocks(HOWTO.read_text()) if b.language == "json")
+    decoded = msgspec.json.decode(asked.text, type=request.AgentRequest)
+    assert json.loads(request.encode(decoded)) == json.loads(asked.text)
+    assert response.parse(answered.text.encode(), source="howto")[0].status == "ok"
+
+
+def test_readme_fits_on_three_screens():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(prose(page.read_text())):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.is_file(), link
+        assert not anchor or anchor in {_anchor(head) for head in sections(target)}, link
+
+
+def _anchor(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    ("page", "titles"),
+    [
+        (ROOT / "README.md", ["A first run of your own"]),
+        (ROOT / "docs" / "quickstart.md", None),
+        (HOWTO, ["An agent in sh"]),
+        (HOWTO, ["An agent in Python that plays every role", "Try an agent by hand"]),
+    ],
+    ids=["readme", "quickstart", "howto-sh", "howto-python"],
+)
+def test_examples_work_as_they_stand(page, titles, tmp_path):
+    found = sections(page)
+    text = "\n".join(found[title] for title in titles or found)
+    script = [_line(block, tmp_path / "files", n) for n, block in enumerate(blocks(text))]
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-eux", "-c", "\n".join(script)],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def _line(block, files, number):
+    """Return what a reader does with a block: save it, type it, or only read it."""
+    if not block.name:
+        return block.text if block.language == "sh" else ""
+    files.mkdir(exist_ok=True)
+    kept = files / str(number)
+    kept.write_text(block.text)
+    kept.chmod(0o755 if block.text.startswith("#!") else 0o644)
+    return f"mkdir -p {Path(block.name).parent}\ncp {kept} {block.name}"
+
+
+def test_demo_script_works_from_anywhere_and_with_spaces(tmp_path):
+    checkout = tmp_path / "a check out"
+    for name, text in {
+        "scripts/demo": (ROOT / "scripts" / "demo").read_text(),
+        "scripts/environment": '#!/bin/sh\ntest "$1" = run\n',
+        ".venv/bin/python": '#!/bin/sh\nprintf "%s|" "$@"\n',
+    }.items():
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(text)
+        (checkout / name).chmod(0o755)
+    words = [checkout / "scripts" / "demo", "--keep", "--crash"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "-m|treadle|demo|--keep|--crash|"
