@@ -1,10 +1,13 @@
 """What a run's end means outside it: its task's lane, and a question where a human must decide."""
 
+import time
+
 from treadle.engine.explain import next_commands
 from treadle.engine.run import Run
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Kind, Question
 
+_RENEW_EVERY = 300.0
 # A person's own signal or `stop` needs no question back to that person.
 _KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
 
@@ -17,6 +20,13 @@ def settle(run: Run) -> None:
     if question := _question(run):
         questions.ask(store, question, now)
     store.release(run.id, run.row.claim_epoch)
+
+
+def keep_claim(run: Run) -> None:
+    """Renew the lease on the run's task while a long step works."""
+    if run.order.task_id and time.monotonic() - run.claimed_at > _RENEW_EVERY:
+        run.claimed_at = time.monotonic()
+        work.heartbeat(run.tools.store, run.order.task_id, run.id, run.tools.now())
 
 
 def _question(run: Run) -> Question | None:

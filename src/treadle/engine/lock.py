@@ -18,19 +18,20 @@ _PAUSE = 0.2
 
 
 @contextlib.contextmanager
-def hold(layout: Layout, *, wait: bool = False) -> Iterator[bool]:
-    """Hold the run lock; yields whether the last holder left it cleanly.
+def hold(layout: Layout, *, wait: bool = False) -> Iterator[str | None]:
+    """Hold the run lock; yields the identity of the last holder if it did not leave cleanly.
 
-    The holder writes its name into the file and empties it when it leaves: a name that
-    is still there belongs to a process that was killed.
+    The holder writes its name into the file and empties it when it leaves. A name that is
+    still there belongs to a process that is dead: its lock would not be ours otherwise.
     """
     layout.locks.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(layout.run_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _acquire(descriptor, layout.run_lock, wait)
-        clean = os.fstat(descriptor).st_size == 0
+        unclean = os.fstat(descriptor).st_size > 0
+        last = str(_read(layout.run_lock).get("identity", "")) if unclean else None
         _sign(descriptor, current())
-        yield clean
+        yield last
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
@@ -74,7 +75,8 @@ def _locked(path: Path) -> LockedError:
 
 
 def _sign(descriptor: int, me: Identity) -> None:
-    text = json.dumps({"pid": me.pid, "host": me.host, "since": utc(datetime.now(UTC))})
+    since = utc(datetime.now(UTC))
+    text = json.dumps({"pid": me.pid, "host": me.host, "since": since, "identity": me.encode()})
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text.encode(), 0)
 

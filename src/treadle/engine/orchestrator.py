@@ -27,7 +27,7 @@ def opened(
     """Hold the project while the block works; on entry whatever crashed before is recovered."""
     interrupts = Interrupts()
     with contextlib.ExitStack() as stack:
-        clean = stack.enter_context(lock.hold(project.layout, wait=wait))
+        dead = stack.enter_context(lock.hold(project.layout, wait=wait))
         store = stack.enter_context(contextlib.closing(open_store(project.layout, now)))
         keeper = stack.enter_context(Keeper())
         stack.enter_context(interrupts.installed())
@@ -40,7 +40,7 @@ def opened(
             interrupted=interrupts.reason,
             watch=watch,
         )
-        recover.recover(tools, clean=clean)
+        recover.recover(tools, dead)
         yield tools
 
 

@@ -9,9 +9,10 @@ from treadle.contract.event import Event, EventType
 from treadle.contract.role import ROLES, Role
 from treadle.engine import commit, load, manifest, rebuild, runfile
 from treadle.engine.manifest import Manifest, Snapshot
+from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
-from treadle.errors import FormatError
+from treadle.errors import FormatError, GitError
 from treadle.files import remove
 from treadle.files.walk import names, read
 from treadle.ids import utc
@@ -31,27 +32,32 @@ class Recovered(NamedTuple):
     steps: tuple[str, ...] = ()
 
 
-def recover(tools: Tools, *, clean: bool) -> Recovered:
+def recover(tools: Tools, dead: str | None) -> Recovered:
     """Bring the store and the run folders together.
 
     After a clean stop only runs that still claim to be running are looked at; after a
-    kill every run folder is.
+    kill, when `dead` names the killed process, every run folder is.
     """
-    rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row)}
-    if not clean:
+    rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}
+    if dead is not None:
         rebuild.adopt_unknown(tools)
         for run_id in _suspects(tools) - set(rows):
             if row := tools.store.run(run_id):
                 rows[run_id] = row
     steps: list[str] = []
     for row in rows.values():
-        steps += _recover_run(tools, row)
+        try:
+            steps += _recover_run(tools, row)
+        except GitError as error:
+            # One run that git refuses, say a branch the user has checked out, blocks no other.
+            message = f"not recovered: {error.message}"
+            tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
     return Recovered(tuple(sorted(rows)), tuple(steps))
 
 
-def is_abandoned(row: RunRow) -> bool:
+def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
     """Tell whether the process that drove this run is provably gone."""
-    if row.owner is None:
+    if row.owner is None or row.owner == dead:
         return True
     try:
         return identity.is_dead(identity.decode(row.owner))

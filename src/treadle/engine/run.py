@@ -1,5 +1,6 @@
 """One run while it works: what was asked, where it stands, what it works with."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -66,6 +67,7 @@ class Run:
     tree: str
     kv: dict[str, object] = field(default_factory=dict)
     recorded: list[Event] = field(default_factory=list)
+    claimed_at: float = field(default_factory=time.monotonic)
 
     @property
     def id(self) -> str:

@@ -10,7 +10,17 @@ from treadle.contract import request as requests_contract
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
-from treadle.engine import change, checks, commit, edits, outcome, requests, rules, surroundings
+from treadle.engine import (
+    aftermath,
+    change,
+    checks,
+    commit,
+    edits,
+    outcome,
+    requests,
+    rules,
+    surroundings,
+)
 from treadle.engine.boundary import reach
 from treadle.engine.checks import Observation
 from treadle.engine.progress import Progress
@@ -97,8 +107,13 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
         limits=_limits(run, stage),
         keeper=run.tools.keeper,
         should_stop=surroundings.stopper(run),
-        on_tick=lambda elapsed: _show(run, stage, "tick", "", elapsed),
+        on_tick=lambda elapsed: _tick(run, stage, elapsed),
     )
+
+
+def _tick(run: Run, stage: Stage, elapsed: float) -> None:
+    _show(run, stage, "tick", "", elapsed)
+    aftermath.keep_claim(run)
 
 
 def _limits(run: Run, stage: Stage) -> Limits:
