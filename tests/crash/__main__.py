@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.crash import experiments
@@ -36,17 +37,17 @@ def main() -> int:
 def _plan(args: argparse.Namespace) -> Iterator[tuple[str, Experiment]]:
     every = args.sample
     for victim in experiments.VICTIMS:
-        yield "kill", lambda crew, victim=victim: experiments.kills(crew, victim, every)
-    yield "double", lambda crew: experiments.doubles(crew, args.double)
-    yield "late", lambda crew: experiments.late_kills(crew, args.late, args.longest)
+        yield "kill", partial(experiments.kills, victim=victim, sample=every)
+    yield "double", partial(experiments.doubles, sample=args.double)
+    yield "late", partial(experiments.late_kills, number=args.late, longest=args.longest)
     for error in experiments.ERRORS:
-        yield "error", lambda crew, error=error: experiments.failures(crew, error, False, every)
+        yield "error", partial(experiments.failures, error=error, lasts=False, sample=every)
     for error in (errno.ENOSPC, errno.EROFS):
-        yield "error", lambda crew, error=error: experiments.failures(crew, error, True, every)
-    yield "fill", lambda crew: experiments.fills(crew, args.levels)
-    yield "power", lambda crew: experiments.power(crew, "ext4", args.states)
-    yield "power", lambda crew: experiments.power(crew, "strict", args.states)
-    yield "mutants", lambda crew: experiments.mutants(crew, args.mutant_states)
+        yield "error", partial(experiments.failures, error=error, lasts=True, sample=every)
+    yield "fill", partial(experiments.fills, levels=args.levels)
+    for kind in experiments.KINDS:
+        yield "power", partial(experiments.power, kind=kind, limit=args.states)
+    yield "mutants", partial(experiments.mutants, limit=args.mutant_states)
 
 
 def _show(report: Report, seconds: float, verbose: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tests.crash import model, states
 from tests.crash.crew import Crew
 
+KINDS: tuple[states.Kind, ...] = ("ext4", "strict")
 VICTIMS = ("group", "root", "caller")
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 
@@ -119,9 +120,8 @@ def describe(recorded: model.Model, state: model.State) -> str:
 def _caught(crew: Crew, recorded: model.Model, label: str, limit: int) -> list[str]:
     """Return the models under which the loss of a sync shows."""
     mutant = recorded.without(label)
-    found = []
-    kinds: tuple[states.Kind, ...] = ("ext4", "strict")
-    for kind in kinds:
+    found: list[str] = []
+    for kind in KINDS:
         chosen = states.beyond(recorded, mutant, kind, limit)
         results = crew.map([_item(crew, state) for state in chosen], stops=True)
         if any(result["violations"] for result in results):

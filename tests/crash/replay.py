@@ -120,6 +120,7 @@ class Replay:
 
     def _targets(self, event: Done) -> list[Place | None]:
         """Find what a call with two paths is about."""
+        pairs: list[tuple[str | None, str]]
         if event.name in ("rename", "link"):
             pairs = [(None, event.args[0]), (None, event.args[1])]
         else:

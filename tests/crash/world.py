@@ -61,7 +61,7 @@ def _leave_shared_mounts() -> bool:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    return libc.mount(b"none", b"/", None, _PRIVATE_RECURSIVE, None) == 0
+    return bool(libc.mount(b"none", b"/", None, _PRIVATE_RECURSIVE, None) == 0)
 
 
 def _checked(result: int, what: str) -> None:
