@@ -337,6 +337,11 @@ HONEST: tuple[Honest, ...] = (
         "plain-without-prefix", README_EDIT.replace(b"a/", b"").replace(b"b/", b""), ("README.md",)
     ),
     Honest(
+        "git-without-prefix",
+        APP_EDIT.replace(b"a/src", b"src").replace(b"b/src", b"src"),
+        ("src/app.py",),
+    ),
+    Honest(
         "plain-with-times",
         README_EDIT.replace(b"README.md\n", b"README.md\t2026-01-01 00:00:00\n"),
         ("README.md",),

@@ -11,7 +11,7 @@ from treadle.git.repo import Repo, read_ref
 from treadle.proc.capture import Captured
 
 OWN_PREFIX = "treadle/"
-_IN_THE_WAY = re.compile(r"'refs/heads/(.+?)' exists; cannot create")
+_IN_THE_WAY = re.compile(r"'refs/heads/([^']+)' exists; cannot create")
 
 
 def resolve(repo: Repo, name: str) -> str | None:
@@ -58,7 +58,7 @@ def move(repo: Repo, name: str, new: str, old: str) -> bool:
         _sync(repo, name)
         return True
     found = resolve(repo, name)
-    if found in (None, old) and "but expected" not in done.stderr.decode(errors="replace"):
+    if found == old:
         raise call.failure(args, done)
     return found == new
 

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,16 +55,13 @@ def from_patch(
     place = scratch.make(repo, folder)
     known = workspace and checkout.commit_of(workspace) == base_commit
     scratch.seed(place, base_commit, workspace.index if workspace and known else None)
-    options = _directory(patch, subdir)
-    done = scratch.run(place, *_APPLY, *options, "-", stdin=patch)
-    notes: tuple[str, ...] = ()
-    if done.returncode and b"\r\n" in patch:
-        again = scratch.run(place, *_APPLY, *options, "-", stdin=patch.replace(b"\r\n", b"\n"))
-        if again.returncode == 0:
-            done, notes = again, ("applied after removing carriage returns from the patch",)
-    if done.returncode:
-        return PatchFailed(_complaint(done.stderr.decode(errors="replace")))
-    return Built(_write_tree(place), place, notes)
+    complaint = ""
+    for text, options, notes in _attempts(patch, subdir):
+        done = scratch.run(place, *_APPLY, *options, "-", stdin=text)
+        if done.returncode == 0:
+            return Built(_write_tree(place), place, notes)
+        complaint = complaint or _complaint(done.stderr.decode(errors="replace"))
+    return PatchFailed(complaint)
 
 
 def from_edits(
@@ -115,11 +112,19 @@ def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
     return True
 
 
-def _directory(text: bytes, subdir: str | None) -> tuple[str, ...]:
-    """Tell git where a patch's paths begin: at the root if any of them says so."""
-    if not subdir or patch_text.is_relative_to_root(text, subdir):
-        return ()
-    return (f"--directory={subdir}",)
+def _attempts(
+    patch: bytes, subdir: str | None
+) -> Iterator[tuple[bytes, tuple[str, ...], tuple[str, ...]]]:
+    """Yield the ways in which a patch may be meant, the literal one first."""
+    options: tuple[str, ...] = ()
+    if subdir and not patch_text.is_relative_to_root(patch, subdir):
+        options = (f"--directory={subdir}",)
+    yield patch, options, ()
+    if b"\r\n" in patch:
+        note = "applied after removing carriage returns from the patch"
+        yield patch.replace(b"\r\n", b"\n"), options, (note,)
+    if not patch_text.has_prefixes(patch):
+        yield patch, (*options, "-p0"), ("applied without stripping the first part of its paths",)
 
 
 def _complaint(stderr: str) -> str:

@@ -21,6 +21,7 @@ _GUARDS = (
     "core.safecrlf=false",
     "core.fsync=committed,reference",
     "core.fsyncMethod=fsync",
+    "core.filesRefLockTimeout=1000",
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "index.sparse=false",
@@ -56,14 +57,20 @@ def run(
 ) -> Captured:
     """Run git on the repository that `place` names, whatever its exit code.
 
-    `lock` is a lock file that only treadle takes: if it is there already, a killed git left
-    it, and what is left of that git is ended before the lock is cleared.
+    `lock` is a lock file that only treadle takes: if it is still there when git has failed, a
+    killed git left it; what is left of that git is ended and the lock cleared.
     """
     env = {**_environment(), **place}
     if lock:
-        env[sweep.MARKER] = _free(lock)
+        env[sweep.MARKER] = _marker(lock)
     switches = [word for pair in (*_GUARDS, *config) for word in ("-c", pair)]
-    return capture.run(["git", *switches, *args], cwd=cwd, env=env, stdin=stdin)
+    argv = ["git", *switches, *args]
+    done = capture.run(argv, cwd=cwd, env=env, stdin=stdin)
+    if done.returncode and lock and os.path.lexists(lock):
+        sweep.end(_marker(lock))
+        lock.unlink(missing_ok=True)
+        done = capture.run(argv, cwd=cwd, env=env, stdin=stdin)
+    return done
 
 
 def out(
@@ -111,12 +118,9 @@ def _environment() -> dict[str, str]:
     return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
-def _free(lock: Path) -> str:
-    marker = f"git-{hashlib.sha256(os.fsencode(lock)).hexdigest()[:16]}"
-    if os.path.lexists(lock):
-        sweep.end(marker)
-        lock.unlink(missing_ok=True)
-    return marker
+def _marker(lock: Path) -> str:
+    """Return the mark by which every git that may hold this lock can be found."""
+    return f"git-{hashlib.sha256(os.fsencode(lock)).hexdigest()[:16]}"
 
 
 def _advice(stderr: str) -> tuple[str, ...]:

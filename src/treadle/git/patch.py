@@ -9,6 +9,7 @@ _MODES = ("100644", "100755", "120000", "160000")
 _MODE = re.compile(rb"^(?:new file|deleted file|new|old) mode (\d+)\r?$", re.MULTILINE)
 _NAMES = re.compile(rb"^--- ([^\r\n]+)\r?\n\+\+\+ ([^\r\n]+)\r?\n@@ ", re.MULTILINE)
 _GIT_NAME = re.compile(rb"^(?:diff --git|(?:rename|copy) (?:from|to)) ([^\r\n]+)", re.MULTILINE)
+_PREFIX = re.compile(rb"^(?:diff --git|---|\+\+\+) \"?[abciow]/", re.MULTILINE)
 _NOTHING = b"/dev/null"
 
 
@@ -25,6 +26,11 @@ def oddity(patch: bytes) -> tuple[str, str] | None:
         if name.lstrip(b'"').startswith(b"/") and not name.startswith(_NOTHING):
             return "path_absolute", rules.explain("path_absolute", os.fsdecode(name))
     return None
+
+
+def has_prefixes(patch: bytes) -> bool:
+    """Tell whether the paths of a patch begin with one letter that stands for its side."""
+    return _PREFIX.search(patch) is not None
 
 
 def is_relative_to_root(patch: bytes, subdir: str) -> bool:

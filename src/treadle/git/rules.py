@@ -128,4 +128,4 @@ def _hidden(part: str) -> str | None:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
+    return text.encode(errors="surrogatepass")

@@ -1,0 +1,145 @@
+"""A change is counted and judged by its tree, whatever its patch looked like."""
+
+import pytest
+
+from tests.conftest import git
+from tests.git.corpus import APP_EDIT, BASE, BINARY, TWO_FILES, new, rename
+from tests.git.support import head, make, write
+from treadle.git import build, judge, repo
+from treadle.git.judge import Excess, Limits
+
+
+@pytest.fixture
+def place(tmp_path):
+    return make(tmp_path / "p", BASE)
+
+
+def judged(place, folder, patch, limits=None, **options):
+    built = build.from_patch(place, head(place), patch, folder)
+    tree = repo.tree_of(place, head(place))
+    return judge.judge(built.scratch, tree, built.tree, limits or Limits(), **options)
+
+
+def test_nothing_changed(place):
+    tree = repo.tree_of(place, head(place))
+    found = judge.judge(place, tree, tree, Limits(0, 0, 0))
+    assert found == judge.Judged((), (), (), (), 0, 0, b"")
+
+
+def test_files_carry_both_modes(place, tmp_path):
+    found = judged(place, tmp_path / "s", TWO_FILES)
+    assert found.files == (
+        ("src/app.py", "100644", "100644"),
+        ("src/new.py", "000000", "100644"),
+    )
+
+
+def test_rename_counts_as_two_paths_and_few_bytes(place, tmp_path):
+    found = judged(place, tmp_path / "s", rename("logo.bin", "assets/logo.bin"))
+    assert (found.changed_files, found.patch_kb) == (2, 1)
+    assert [change.path for change in found.files] == ["assets/logo.bin", "logo.bin"]
+
+
+def test_same_change_in_every_style_counts_the_same(place, tmp_path):
+    git(place.root, "mv", "logo.bin", "moved.bin")
+    write(place.root, {"src/app.py": "def main():\n    return 2\n", "big": "x\n" * 3000})
+    git(place.root, "add", "-A")
+    counts = set()
+    for style in ("-M", "--no-renames", "-U20", "--no-prefix", "--patience", "-D --full-index"):
+        args = ["diff", "--cached", "--binary", *style.split()]
+        patch = git(place.root, *args).encode()
+        found = judged(place, tmp_path / style, patch)
+        counts.add((found.changed_files, found.patch_kb))
+    assert counts == {(4, 10)}
+
+
+def test_lock_files_cost_nothing(place, tmp_path):
+    write(place.root, {"package-lock.json": "x\n" * 50_000, "web/yarn.lock": "x\n" * 50_000})
+    git(place.root, "add", "-A")
+    patch = git(place.root, "diff", "--cached").encode()
+    found = judged(place, tmp_path / "s", patch, Limits(max_patch_kb=0))
+    assert (found.changed_files, found.patch_kb, found.exceeded) == (2, 0, ())
+
+
+def test_binary_content_counts(place, tmp_path):
+    write(place.root, {"noise.bin": bytes(i * i * 7 % 251 for i in range(90_000)) + b"\0"})
+    git(place.root, "add", "-A")
+    patch = git(place.root, "diff", "--cached", "--binary").encode()
+    assert judged(place, tmp_path / "s", patch).patch_kb > 0
+    assert judged(place, tmp_path / "t", BINARY).patch_kb == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "excess"),
+    [
+        (Limits(max_changed_files=1), Excess("max_changed_files", 1, 2)),
+        (Limits(max_changed_files=2), None),
+        (Limits(max_patch_kb=0), Excess("max_patch_kb", 0, 1)),
+        (Limits(max_patch_kb=1), None),
+    ],
+)
+def test_budgets(place, tmp_path, limits, excess):
+    found = judged(place, tmp_path / "s", TWO_FILES, limits)
+    assert found.exceeded == ((excess,) if excess else ())
+
+
+def test_risky_files_have_a_budget_of_none_unless_given(place, tmp_path):
+    patch = new(".envrc") + new("tool", mode="100755")
+    assert judged(place, tmp_path / "s", patch).exceeded == (Excess("max_risky_files", 0, 2),)
+    assert judged(place, tmp_path / "t", patch, Limits(max_risky_files=2)).exceeded == ()
+
+
+def test_protected_files_are_risky(place, tmp_path):
+    found = judged(place, tmp_path / "s", APP_EDIT, protected={"src/app.py"})
+    assert found.risky == (("src/app.py", "protected"),)
+
+
+@pytest.mark.parametrize(("inside", "rules"), [("src", []), ("docs/", ["outside_path"])])
+def test_agent_of_a_folder_stays_inside(place, tmp_path, inside, rules):
+    found = judged(place, tmp_path / "s", APP_EDIT, inside=inside)
+    assert [refusal.rule for refusal in found.refusals] == rules
+
+
+def test_refusal_shows_hidden_characters(place, tmp_path):
+    found = judged(place, tmp_path / "s", new("a\x1b[31mb\u202e"))
+    message = "a\\x1b[31mb\\u202e: its name holds control characters"
+    assert found.refusals == (("name_control", "a\x1b[31mb\u202e", message),)
+
+
+def test_refusal_names_the_twin(place, tmp_path):
+    found = judged(place, tmp_path / "s", new("SRC/x"))
+    assert "'src'" in found.refusals[0].message
+
+
+def test_old_collisions_are_not_blamed_on_a_change(tmp_path):
+    place = make(tmp_path / "p", {"Readme": "1\n", "readme": "2\n"})
+    assert judged(place, tmp_path / "s", new("other")).refusals == ()
+
+
+def test_diff_is_complete_and_independent_of_settings(place, tmp_path):
+    for key in ("diff.noprefix", "diff.mnemonicPrefix", "color.ui"):
+        git(place.root, "config", key, "always" if key == "color.ui" else "true")
+    git(place.root, "config", "diff.external", "false")
+    found = judged(place, tmp_path / "s", TWO_FILES)
+    again = judged(place, tmp_path / "t", found.diff)
+    assert (again.files, again.diff) == (found.files, found.diff)
+
+
+def test_packed_trees_are_read_too(place, tmp_path):
+    write(place.root, {"a/b/Name": "1\n"})
+    git(place.root, "add", "-A")
+    git(place.root, "commit", "-q", "-m", "first")
+    base = repo.tree_of(place, head(place))
+    write(place.root, {"a/b/name": "2\n", "c/d": "3\n"})
+    git(place.root, "add", "-A")
+    git(place.root, "commit", "-q", "-m", "second")
+    git(place.root, "gc", "-q")
+    found = judge.judge(place, base, repo.tree_of(place, head(place)), Limits())
+    assert [(refusal.rule, refusal.path) for refusal in found.refusals] == [
+        ("collision", "a/b/name")
+    ]
+
+
+def test_sha256_repository(tmp_path):
+    place = make(tmp_path / "p", BASE, "--object-format=sha256")
+    assert [r.rule for r in judged(place, tmp_path / "s", new("SRC/x")).refusals] == ["collision"]

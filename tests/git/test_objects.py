@@ -1,0 +1,82 @@
+"""Single objects are written as git writes them, and moved into a store durably."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
+from tests.git.support import head, make
+from treadle.git import objects, scratch
+
+
+@pytest.mark.parametrize("form", ["sha1", "sha256"])
+def test_object_has_the_id_git_gives_it(tmp_path, form):
+    place = make(tmp_path / "p", {"a": "hello\n"}, f"--object-format={form}")
+    name = objects.write(tmp_path / "store", "blob", b"hello\n", form)
+    assert name == git(place.root, "rev-parse", "HEAD:a").strip()
+    assert objects.read([tmp_path / "store"], name) == b"hello\n"
+
+
+def test_writing_twice_is_writing_once(tmp_path):
+    names = {objects.write(tmp_path, "blob", b"x", "sha1") for _ in range(2)}
+    assert len(names) == 1
+
+
+def test_unknown_and_packed_objects_are_not_read(tmp_path):
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    git(place.root, "gc", "-q")
+    assert objects.read([place.objects, tmp_path], head(place)) is None
+
+
+def test_settled_objects_are_in_the_repository(tmp_path):
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    name = objects.write(tmp_path / "store", "blob", b"new\n", "sha1")
+    objects.settle(tmp_path / "store", place.objects)
+    assert git(place.root, "cat-file", "blob", name) == "new\n"
+    assert git(place.root, "fsck", "--strict", "--no-dangling") == ""
+    objects.settle(tmp_path / "store", place.objects)
+
+
+def test_settling_across_file_systems_copies(tmp_path, monkeypatch):
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    name = objects.write(tmp_path / "store", "blob", b"new\n", "sha1")
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self.parent.parent == tmp_path / "store":
+            raise OSError(errno.EXDEV, "other file system")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    objects.settle(tmp_path / "store", place.objects)
+    assert git(place.root, "cat-file", "blob", name) == "new\n"
+
+
+def test_packs_are_settled_too(tmp_path):
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    space = scratch.make(place, tmp_path / "scratch")
+    (tmp_path / "big").write_bytes(b"x" * 5000)
+    args = ("-c", "core.bigFileThreshold=1k", "hash-object", "-w", str(tmp_path / "big"))
+    name = scratch.out(space, *args).decode().strip()
+    assert list((space.store / "pack").glob("*.idx"))
+    scratch.keep(space)
+    assert git(place.root, "cat-file", "-s", name) == "5000\n"
+
+
+def test_new_folder_of_a_shared_store_is_shared(tmp_path):
+    store = tmp_path / "objects"
+    store.mkdir()
+    store.chmod(0o2775)
+    name = objects.write(tmp_path / "from", "blob", b"x", "sha1")
+    objects.settle(tmp_path / "from", store)
+    assert (store / name[:2]).stat().st_mode & 0o7777 == 0o2775
+
+
+def test_alternates_are_followed_with_relative_and_quoted_paths(tmp_path):
+    first, second, third = tmp_path / "1", tmp_path / "sp ace", tmp_path / "line\nbreak"
+    for store in (first, second, third):
+        (store / "info").mkdir(parents=True)
+    (first / "info" / "alternates").write_text("# comment\n../sp ace\n")
+    objects.write_alternates(second, [third, first])
+    assert objects.alternates(first) == [first, second, third]
