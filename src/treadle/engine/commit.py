@@ -49,6 +49,7 @@ def settle(run: Run, found: Manifest, digest: str | None) -> None:
     )
     run.advance(found.cursor, found.kv)
     run.tree = found.after.tree
+    run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
 
 
 def _follow(run: Run, found: Manifest, index: Path | None) -> bool:

@@ -26,6 +26,9 @@ def load(tools: Tools, row: RunRow) -> Run:
         workspace=place.workspace_of(tools, found.order, row.run_id, row.base_branch),
         tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
         kv=dict(tools.store.kv(row.run_id)),
+        step_dirs=[
+            f"{tools.layout.root}/{step.step_dir}" for step in tools.store.steps(row.run_id)
+        ],
         # What run.json holds beyond the store's last event was never committed.
         recorded=[event for event in found.timeline() if event.seq <= last_seq],
     )

@@ -1,10 +1,11 @@
 """Write and read `step.json`: the intent of a step's commit, and its proof."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from treadle.contract import strictjson
 from treadle.contract.event import Event
@@ -52,7 +53,7 @@ def write(folder: Path, manifest: Manifest) -> str:
         "files": dict(manifest.files),
     }
     body["digest"] = _digest(body)
-    data = json.dumps(body, indent=1, ensure_ascii=False).encode() + b"\n"
+    data = msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
     atomic.create(folder / NAME, data)
     return hashlib.sha256(data).hexdigest()
 
@@ -85,8 +86,7 @@ def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
 
 
 def _digest(body: Mapping[str, object]) -> str:
-    text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
 
 
 def _parse(body: dict[str, object]) -> Manifest:

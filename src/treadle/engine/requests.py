@@ -27,7 +27,7 @@ def build(run: Run, stage: Stage, observed: Sequence[Observed]) -> AgentRequest:
             step_dir=str(stage.folder),
         ),
         context=Context(
-            previous_step_dirs=tuple(str(path) for path in run.previous_steps()),
+            previous_step_dirs=tuple(run.step_dirs),
             notes=_notes(run),
         ),
     )

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 from msgspec import UNSET, convert
 
@@ -67,6 +66,7 @@ class Run:
     tree: str
     kv: dict[str, object] = field(default_factory=dict)
     recorded: list[Event] = field(default_factory=list)
+    step_dirs: list[str] = field(default_factory=list)
     claimed_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -88,11 +88,6 @@ class Run:
     def spent(self) -> Spent:
         """Return what the run has used, as its last commit says."""
         return convert(self.kv.get("spent", {}), Spent)
-
-    def previous_steps(self) -> list[Path]:
-        """Return the committed step folders in order."""
-        rows = self.tools.store.steps(self.id)
-        return [self.tools.layout.root / row.step_dir for row in rows]
 
     def cursor(self, **changes: object) -> Cursor:
         """Return where the run stands, with changes."""

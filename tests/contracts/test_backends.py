@@ -1,0 +1,161 @@
+"""What every backend keeps to, whichever tool it drives."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.agents.table import BACKENDS, backend, may_edit
+from treadle.config.schema import AgentConfig
+from treadle.contract import request as requests
+from treadle.contract.event import StepError
+from treadle.contract.role import ROLES
+from treadle.proc.keeper import Keeper, Limits
+
+AGENT = 'import sys; sys.stdin.read(); print(\'{"version": 1, "status": "ok", "summary": "done"}\')'
+
+
+@pytest.fixture(scope="module")
+def keeper():
+    with Keeper() as found:
+        yield found
+
+
+@pytest.fixture
+def place(tmp_path):
+    for name in ("step", "live", "workspace"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def configured(type_: str, place: Path) -> AgentConfig:
+    """Return an honest agent of this type."""
+    if type_ == "exec":
+        return AgentConfig(type="exec", cmd=(sys.executable, "-c", AGENT))
+    if type_ == "builtin":
+        return AgentConfig(type="builtin", run=("true",))
+    for number, role in enumerate(ROLES, 1):
+        folder = place / "recorded" / "steps" / f"{number:03d}-{role}"
+        folder.mkdir(parents=True)
+        (folder / "output.json").write_text('{"version": 1, "status": "ok", "summary": "done"}')
+        (folder / "notes.txt").write_text("kept")
+    return AgentConfig(type="replay", recording=str(place / "recorded"))
+
+
+def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResult:
+    asked = requests.AgentRequest(
+        run_id="20260101-000000-000000",
+        step=requests.Step(index=1, role=role, iteration=iteration),
+        goal="g",
+        norma=requests.Asked(
+            acceptance_criteria=(requests.AskedCriterion(id="AC1", text="t", verify="true"),),
+            budgets={"max_iterations": 5},
+            observed=changes.pop("observed", ()),
+        ),
+        paths=requests.Paths(repo_root="/r", run_dir="/d", step_dir=str(place / "step")),
+        context=requests.Context(previous_step_dirs=(), notes=""),
+    )
+    (place / "step" / "input.json").write_bytes(requests.encode(asked))
+    spec = AgentSpec(
+        name=role,
+        config=config,
+        root=place,
+        workspace=place / "workspace",
+        environment={"PATH": "/usr/bin:/bin"},
+        stdout=place / "live" / "stdout.txt",
+        stderr=place / "live" / "stderr.txt",
+        limits=changes.pop("limits", Limits(wall=20, idle=None, output_bytes=1 << 20)),
+        keeper=keeper,
+        should_stop=changes.pop("should_stop", lambda: None),
+        on_tick=lambda elapsed: None,
+    )
+    return backend(config).run(spec, asked, "", place / "step")
+
+
+@pytest.mark.parametrize("type_", BACKENDS)
+def test_an_honest_turn_has_a_response_and_no_error(keeper, place, type_):
+    result = turn(keeper, place, configured(type_, place))
+    assert result.error is None
+    assert result.response is not None
+    assert result.response.status == "ok"
+    assert result.message
+
+
+@pytest.mark.parametrize("type_", BACKENDS)
+def test_every_backend_knows_whether_it_can_change_code(place, type_):
+    config = configured(type_, place)
+    answers = {role: backend(config).can_change(config, role) for role in ROLES}
+    assert answers["act"] is True
+    assert (answers["plan"], answers["check"]) == (False, False)
+
+
+@pytest.mark.parametrize("type_", BACKENDS)
+def test_edits_are_only_for_do_and_act(place, type_):
+    config = configured(type_, place)
+    assert not may_edit(config, "plan")
+    assert not may_edit(config, "check")
+    assert may_edit(config, "do") is (type_ == "builtin")
+
+
+@pytest.mark.parametrize("type_", ["exec", "builtin"])
+def test_a_stop_is_an_interruption(keeper, place, type_):
+    field = "cmd" if type_ == "exec" else "run"
+    config = AgentConfig(type=type_, **{field: ("sleep", "60")})
+    result = turn(keeper, place, config, should_stop=lambda: "stopped by SIGTERM")
+    assert result.error == StepError.INTERRUPTED
+    assert "SIGTERM" in result.message
+
+
+@pytest.mark.parametrize("type_", ["exec", "builtin"])
+def test_a_program_that_fails_says_its_exit_code(keeper, place, type_):
+    field = "cmd" if type_ == "exec" else "run"
+    result = turn(keeper, place, AgentConfig(type=type_, **{field: ("sh", "-c", "exit 9")}))
+    assert result.error == StepError.AGENT_EXIT
+    assert "exited with 9" in result.message
+
+
+def test_builtin_has_nothing_to_add_without_a_command(keeper, place):
+    for role in ("plan", "do", "act"):
+        assert turn(keeper, place, AgentConfig(type="builtin"), role=role).skipped
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_builtin_judges_by_what_was_observed(keeper, place, passed):
+    seen = requests.Observed(
+        id="AC1",
+        command="true",
+        passed=passed,
+        exit_code=0,
+        seconds=0.1,
+        log="files/checks/AC1.txt",
+    )
+    result = turn(keeper, place, AgentConfig(type="builtin"), role="check", observed=(seen,))
+    verdict = json.loads((place / "step" / "verdict.json").read_text())
+    assert verdict["verdict"] == ("PASS" if passed else "FAIL")
+    assert result.response is not None
+    assert (place / "step" / "scorecard.md").read_text().startswith(f"# {verdict['verdict']}")
+
+
+def test_builtin_never_passes_what_nobody_observed(keeper, place):
+    turn(keeper, place, AgentConfig(type="builtin"), role="check")
+    assert json.loads((place / "step" / "verdict.json").read_text())["verdict"] == "FAIL"
+
+
+def test_replay_copies_the_recorded_files_and_not_treadles_own(keeper, place):
+    config = configured("replay", place)
+    recorded = place / "recorded" / "steps" / "002-do"
+    (recorded / "logs").mkdir()
+    (recorded / "logs" / "stdout.txt").write_text("old")
+    (recorded / "step.json").write_text("{}")
+    turn(keeper, place, config)
+    assert (place / "step" / "notes.txt").read_text() == "kept"
+    assert not (place / "step" / "step.json").exists()
+    assert not (place / "step" / "logs").exists()
+
+
+def test_replay_says_when_the_recording_is_over(keeper, place):
+    result = turn(keeper, place, configured("replay", place), iteration=2)
+    assert result.error == StepError.REPLAY_EXHAUSTED
+    assert "do in iteration 2" in result.message

@@ -1,0 +1,56 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from treadle.engine import lock
+from treadle.errors import LockedError
+from treadle.layout import Layout
+
+HOLD = (
+    "import os, pathlib, sys\n"
+    "from treadle.engine import lock\nfrom treadle.layout import Layout\n"
+    "with lock.hold(Layout(pathlib.Path(sys.argv[1]))):\n"
+    "    print('held', flush=True); sys.stdin.read()\n"
+)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_the_second_is_refused_and_told_who_holds_it(tmp_path, holder):
+    with pytest.raises(LockedError, match=f"pid {holder.pid}"), lock.hold(Layout(tmp_path)):
+        pass
+    assert lock.holder(Layout(tmp_path).run_lock)["pid"] == holder.pid
+
+
+def test_a_clean_leave_names_nobody(tmp_path, holder):
+    holder.communicate()
+    with lock.hold(Layout(tmp_path)) as dead:
+        assert dead is None
+
+
+def test_a_killed_holder_is_named(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    with lock.hold(Layout(tmp_path)) as dead:
+        assert f",{holder.pid}," in dead
+    assert lock.holder(Layout(tmp_path).run_lock) is None
+
+
+def test_the_lock_is_not_inherited_by_children(tmp_path):
+    with lock.hold(Layout(tmp_path)):
+        shown = subprocess.run(
+            ["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False
+        ).stdout
+    assert "run.lock" not in shown
+    assert os.path.getsize(Layout(tmp_path).run_lock) == 0
