@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -28,7 +30,7 @@ def run_id(number):
 
 
 def in_threads(*works):
-    threads = [threading.Thread(target=work) for work in works]
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -124,6 +126,51 @@ def test_nothing_is_acknowledged_when_the_commit_fails(store):
     assert [store.last_seq(run_id(number)) for number in range(4)] == [0] * 4
 
 
+def test_a_commit_that_fails_later_takes_nothing_back(store):
+    """One change fails, so each is committed alone; the last of them fails at its COMMIT."""
+    for number in (1, 2):
+        store.insert_run(run_row(run_id(number)), (), {})
+    store.take_over(run_id(2), "someone else")
+    outcomes = {}
+
+    def orphan(tx):
+        tx.execute("PRAGMA defer_foreign_keys=ON")
+        tx.execute("INSERT INTO kv_run VALUES ('nobody', 'key', '1')")
+
+    works = [
+        lambda: commit(store, 1, run_id(1)),
+        lambda: commit(store, 1, run_id(2)),
+        lambda: store._write(orphan),
+    ]
+
+    def work(number):
+        try:
+            works[number]()
+        except (FencedError, StoreError) as error:
+            outcomes[number] = type(error)
+
+    release = threading.Event()
+    threads = [blocked(store, release)]
+    for number in range(3):
+        threads.append(threading.Thread(target=work, args=(number,)))
+        threads[-1].start()
+        until(lambda number=number: len(store._group._waiting) == number + 1)
+    release.set()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes == {1: FencedError, 2: StoreError}
+    assert list(store.step_digests()) == [(run_id(1), 1)]
+
+
+def test_a_foreign_program_that_holds_the_database_is_named(store, layout):
+    store._transactions._connection.execute("PRAGMA busy_timeout=50")
+    with closing(sqlite3.connect(layout.database, isolation_level=None)) as foreign:
+        foreign.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked by a program other than treadle"):
+            store.insert_run(run_row(), (), {})
+    store.insert_run(run_row(), (), {})
+
+
 def test_readers_see_only_what_is_committed(store):
     store.insert_run(run_row(), (), {})
     release, entered = threading.Event(), threading.Event()
@@ -147,6 +194,18 @@ def test_a_bug_in_one_change_leaves_the_queue_working(store):
         store._write(lambda tx: 1 // 0)
     store.insert_run(run_row(), (), {})
     assert store.run(RUN)
+
+
+def test_a_leader_interrupted_before_it_begins_blocks_nobody(store, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._group, "_lead", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.insert_run(run_row(run_id(9)), (), {})
+    in_threads(lambda: store.insert_run(run_row(), (), {}))
+    assert [run.run_id for run in store.runs(limit=5)] == [RUN]
 
 
 def test_a_waiting_thread_that_a_signal_interrupts_leaves_no_gap(store):

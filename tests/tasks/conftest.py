@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from treadle.contract.criterion import from_flags
 from treadle.layout import Layout
 from treadle.store.writer import Store
 from treadle.tasks import task
 from treadle.tasks.change import Note, change
+from treadle.tasks.criteria import from_flags
 from treadle.tasks.task import NewTask
 
 

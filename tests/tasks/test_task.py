@@ -3,10 +3,11 @@
 import pytest
 
 from tests.store.rows import run_row
-from treadle.contract.criterion import Criterion, from_flags
+from treadle.contract.criterion import Criterion
 from treadle.errors import NotFoundError, UsageError
 from treadle.tasks import task
 from treadle.tasks.claim import Holder, claim
+from treadle.tasks.criteria import from_flags
 from treadle.tasks.move import done
 from treadle.tasks.task import NewTask
 

@@ -182,8 +182,9 @@ def _connect(layout: Layout) -> sqlite3.Connection:
     if not layout.database.exists():
         return _empty()
     connection = sqlite.open_reader(layout.database)
-    found = migrate.version(connection)
-    migrate.check(found, layout.database)
+    with sqlite.closed_on_error(connection):
+        found = migrate.version(connection)
+        migrate.check(found, layout.database)
     if found == migrate.latest():
         return connection
     connection.close()

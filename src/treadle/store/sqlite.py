@@ -1,7 +1,10 @@
 """Open SQLite the way treadle uses it; whatever another database does differently is here."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from treadle.errors import StoreError
 
@@ -12,6 +15,23 @@ NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 # RETURNING and upserts as the queries use them.
 _OLDEST = (3, 35, 0)
 _REPAIR = ("treadle doctor --repair",)
+
+
+class Closable(Protocol):
+    """Something that holds a file open."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+@contextmanager
+def closed_on_error(resource: Closable) -> Iterator[None]:
+    """Close what was just opened if the rest of the opening fails."""
+    try:
+        yield
+    except BaseException:
+        resource.close()
+        raise
 
 
 def open_writer(database: Path) -> sqlite3.Connection:
@@ -35,9 +55,9 @@ def open_reader(database: Path) -> sqlite3.Connection:
     """Open an existing database for reading only, even where nothing can be written."""
     connection = _connect(database, "mode=ro")
     try:
-        connection.execute("SELECT 1 FROM sqlite_master").close()
+        with closed_on_error(connection):
+            connection.execute("SELECT 1 FROM sqlite_master").close()
     except sqlite3.DatabaseError as error:
-        connection.close()
         return _reopen(database, error)
     return connection
 

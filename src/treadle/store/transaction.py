@@ -88,4 +88,5 @@ def _because(error: StoreError, cause: Exception) -> StoreError:
 def _fail(batch: Sequence[Change[Any]], error: StoreError) -> None:
     """Give everyone an error of their own: raising one object in many threads garbles it."""
     for change in batch:
-        change.error = change.error or StoreError(error.message, fix=error.fix)
+        if not change.saved:
+            change.error = change.error or StoreError(error.message, fix=error.fix)

@@ -52,11 +52,10 @@ class Store(Reader):
         database = layout.database
         lock = WriteLock(layout.store_lock)
         try:
-            with lock:
+            with sqlite.closed_on_error(lock), lock:
                 writing, mode = _open_writer(database)
             reading = sqlite.open_reader(database)
         except sqlite3.Error as error:
-            lock.close()
             raise sqlite.explain(error, database) from error
         return cls(reading, database, Transactions(writing, lock, database), mode)
 
@@ -170,7 +169,8 @@ class Store(Reader):
 
 def _open_writer(database: Path) -> tuple[sqlite3.Connection, str]:
     connection = sqlite.open_writer(database)
-    mode = sqlite.set_up(connection)
-    migrate.check(migrate.version(connection), database)
-    migrate.apply(connection)
+    with sqlite.closed_on_error(connection):
+        mode = sqlite.set_up(connection)
+        migrate.check(migrate.version(connection), database)
+        migrate.apply(connection)
     return connection, mode
