@@ -1,6 +1,6 @@
 """Spell every path that treadle uses: inside a repository and in the user's folders."""
 
-import hashlib
+import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,8 +74,8 @@ def cache_home(env: Mapping[str, str]) -> Path:
 
 def workspace_root(env: Mapping[str, str], root: Path) -> Path:
     """Return the folder of one repository's workspaces, unique by its path."""
-    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    return cache_home(env) / f"{root.name or 'root'}-{digest}"
+    digest = binascii.crc32(os.fsencode(root))
+    return cache_home(env) / f"{root.name or 'root'}-{digest:08x}"
 
 
 def trust_file(env: Mapping[str, str]) -> Path:

@@ -109,7 +109,7 @@ def test_a_missions_task_is_done_only_when_approved(store, add, now):
     task_id = add("for_review", task_id="auth.WP01", mission="auth")
     with pytest.raises(BlockedError, match="must be approved") as caught:
         done(store, task_id, ADA, now)
-    assert caught.value.fix == ("treadle task move auth.WP01 in_review",)
+    assert caught.value.fix == ("treadle task move auth.WP01 --to in_review",)
     move(store, task_id, "in_review", ADA, now)
     move(store, task_id, "approved", ADA, now)
     assert done(store, task_id, ADA, now).after.lane == "done"

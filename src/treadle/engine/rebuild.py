@@ -44,7 +44,7 @@ def rebuild(store: Store, layout: Layout, now: Callable[[], datetime]) -> Rebuil
 
 
 def _unknown(store: Store, layout: Layout) -> list[str]:
-    known = {row.run_id for row in store.runs(1 << 40)}
+    known = set(store.run_ids())
     return sorted(set(filter(is_run_id, walk.names(layout.runs))) - known)
 
 

@@ -19,6 +19,7 @@ from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.proc import identity, sweep
 from treadle.store.records import Cursor, RunRow, StepRow
+from treadle.tasks import work
 
 # The contract's own sentence.
 RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
@@ -52,6 +53,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
             # One run that git refuses, say a branch the user has checked out, blocks no other.
             message = f"not recovered: {error.message}"
             tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
+    work.reconcile(tools.store, tools.now())
     return Recovered(tuple(sorted(rows)), tuple(steps))
 
 

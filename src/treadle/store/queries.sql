@@ -21,6 +21,9 @@ ORDER BY run_id DESC LIMIT :limit
 -- name: runs_of_task
 SELECT {runs} FROM runs WHERE task_id = :task_id ORDER BY run_id
 
+-- name: run_ids
+SELECT run_id FROM runs
+
 -- name: last_run_id
 SELECT max(run_id) FROM runs
 

@@ -82,6 +82,10 @@ class Reader:
         """Return the runs of one task, oldest first."""
         return [RunRow._make(row) for row in self._all("runs_of_task", task_id=task_id)]
 
+    def run_ids(self) -> list[str]:
+        """Return every run's id."""
+        return [row[0] for row in self._all("run_ids")]
+
     def last_run_id(self) -> str | None:
         """Return the newest run's id."""
         row = self._one("last_run_id")

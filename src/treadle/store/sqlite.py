@@ -73,7 +73,8 @@ def explain(error: sqlite3.Error, database: Path) -> StoreError:
     if code is not None:
         text, fix = _SENTENCES.get(code & 0xFF, (None, ()))
         if text:
-            return StoreError(f"{database}: {text}", fix=fix)
+            damaged = "store_damaged" if fix == _REPAIR else None
+            return StoreError(f"{database}: {text}", code=damaged, fix=fix)
     return StoreError(f"{database}: {error}")
 
 

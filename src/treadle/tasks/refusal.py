@@ -91,7 +91,7 @@ def _way(task: TaskRow, lane: str) -> str:
     if lane == "claimed":
         return f"treadle task claim {task.task_id}"
     reason = ' --reason "why"' if lanes.needs_reason(task.lane, lane) else ""
-    return f"treadle task move {task.task_id} {lane}{reason}"
+    return f"treadle task move {task.task_id} --to {lane}{reason}"
 
 
 def _help(task: TaskRow, needed: TaskRow) -> str:

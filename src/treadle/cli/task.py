@@ -1,0 +1,195 @@
+"""`treadle task`: add, list, show, link, claim, release, move and finish tasks."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.store.reader import Reader
+from treadle.store.records import TaskRow
+from treadle.store.writer import Store
+from treadle.tasks import claim, criteria, lanes, move, task
+from treadle.tasks.change import Changed
+from treadle.tasks.claim import HUMAN, Holder
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    added = actions.add_parser("add", help="Add a task")
+    added.add_argument("goal", help="What should be true")
+    added.add_argument("--id", help="Your own id, such as AUTH-012")
+    added.add_argument("--ac", action="append", default=[], help="Acceptance criterion")
+    added.add_argument(
+        "--verify", action="append", default=[], metavar="AC1=CMD", help="Command of a criterion"
+    )
+    added.add_argument(
+        "--depends-on", action="append", default=[], metavar="TASK", help="Wait for this task"
+    )
+    listed = actions.add_parser("list", help="List tasks in order")
+    listed.add_argument("--lane", help="Only tasks in this lane")
+    listed.add_argument("--ready", action="store_true", help="Only tasks that can be run now")
+    _named(actions.add_parser("show", help="Show a task with its runs"))
+    linked = _named(actions.add_parser("link", help="Make a task wait for others"))
+    linked.add_argument(
+        "--depends-on", action="append", required=True, metavar="TASK", help="Which"
+    )
+    linked.add_argument("--remove", action="store_true", help="Let it wait no longer")
+    _acting(_named(actions.add_parser("claim", help="Take a task")))
+    _acting(_named(actions.add_parser("release", help="Give a task back")))
+    moved = _acting(_named(actions.add_parser("move", help="Move a task to another lane")))
+    moved.add_argument("--to", required=True, metavar="LANE", help="The new lane")
+    moved.add_argument("--reason", help="Why; needed to send work back")
+    moved.add_argument("--force", action="store_true", help="Skip the rules; needs --reason")
+    _acting(_named(actions.add_parser("done", help="Finish a task")))
+
+
+def run(args: Namespace) -> int:
+    """Look without waiting for anyone; change in one transaction."""
+    layout = Layout(find_root(here(), os.environ))
+    if args.action in _LOOKS:
+        with Reader.open(layout) as store:
+            _LOOKS[args.action](store, args)
+        return ExitCode.DONE
+    refuse_inside_run(os.environ)
+    with Store.open(layout) as store:
+        _CHANGES[args.action](store, args, datetime.now(UTC))
+    return ExitCode.DONE
+
+
+def _named(parser: ArgumentParser) -> ArgumentParser:
+    parser.add_argument("task", metavar="TASK", help="Id of the task")
+    return parser
+
+
+def _acting(parser: ArgumentParser) -> ArgumentParser:
+    default = os.environ.get("TREADLE_AGENT") or HUMAN
+    parser.add_argument("--as", dest="who", default=default, metavar="AGENT", help="Who acts")
+    parser.add_argument("--claim-id", metavar="ID", help="The claim under which to act")
+    return parser
+
+
+def _list(store: Reader, args: Namespace) -> None:
+    if args.ready:
+        rows = task.ready(store, datetime.now(UTC))
+    else:
+        rows = store.tasks(lanes.parse(args.lane) if args.lane else None)
+    if args.json:
+        output.print_json({"tasks": [_document(row) for row in rows]})
+    elif not rows:
+        print('no tasks; add one with: treadle task add "GOAL" --verify "AC1=COMMAND"')
+    else:
+        table = [(row.task_id, row.lane, row.owner, row.goal) for row in rows]
+        output.print_table(["task", "lane", "owner", "goal"], table)
+
+
+def _show(store: Reader, args: Namespace) -> None:
+    found = task.show(store, args.task)
+    if args.json:
+        document = _document(found.task) | {
+            "depends_on": [row.task_id for row in found.depends_on],
+            "needed_by": [row.task_id for row in found.needed_by],
+            "runs": [row._asdict() for row in found.runs],
+            "moves": [row._asdict() for row in found.moves],
+        }
+        output.print_json(document)
+        return
+    row = found.task
+    print(f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}")
+    print(output.clean(row.goal))
+    for item in row.criteria:
+        command = f"  $ {item.verify}" if item.verify else ""
+        print(f"  {item.id} {output.clean(item.text)}{output.clean(command)}")
+    for other in found.depends_on:
+        print(f"  waits for {other.task_id} ({other.lane})")
+    for past in found.runs:
+        print(f"  run {past.run_id} {past.status}")
+
+
+def _add(store: Store, args: Namespace, now: datetime) -> None:
+    asked = criteria.from_flags(args.goal, args.ac, args.verify)
+    new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
+    for other in args.depends_on:
+        task.show(store, other)
+    row = task.add(store, new, now)
+    task.link(store, row.task_id, args.depends_on)
+    _answer(
+        args, {"task_id": row.task_id}, f"added {row.task_id}; run it: treadle run {row.task_id}"
+    )
+
+
+def _link(store: Store, args: Namespace, now: datetime) -> None:
+    change = task.unlink if args.remove else task.link
+    change(store, args.task, args.depends_on)
+    verb = "no longer waits" if args.remove else "waits"
+    names = ", ".join(args.depends_on)
+    document = {
+        "task_id": args.task,
+        "depends_on": [r.task_id for r in store.dependencies(args.task)],
+    }
+    _answer(args, document, f"{args.task} {verb} for {names}")
+
+
+def _claim(store: Store, args: Namespace, now: datetime) -> None:
+    row = claim.claim(store, args.task, args.who, now)
+    document = _document(row) | {"claim_id": row.claim_id}
+    _answer(args, document, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
+
+
+def _release(store: Store, args: Namespace, now: datetime) -> None:
+    row = claim.release(store, args.task, _holder(args), now)
+    _answer(args, _document(row), f"{row.task_id} is planned again")
+
+
+def _move(store: Store, args: Namespace, now: datetime) -> None:
+    lane = lanes.parse(args.to)
+    found = move.move(store, args.task, lane, _holder(args), now, args.reason, args.force)
+    _tell_move(args, found)
+
+
+def _done(store: Store, args: Namespace, now: datetime) -> None:
+    _tell_move(args, move.done(store, args.task, _holder(args), now))
+
+
+_LOOKS = {"list": _list, "show": _show}
+_CHANGES = {
+    "add": _add,
+    "link": _link,
+    "claim": _claim,
+    "release": _release,
+    "move": _move,
+    "done": _done,
+}
+
+
+def _holder(args: Namespace) -> Holder:
+    return Holder(args.who, args.claim_id)
+
+
+def _tell_move(args: Namespace, found: Changed) -> None:
+    before, after = found.before, found.after
+    document = {"task_id": after.task_id, "from_lane": before.lane, "to_lane": after.lane}
+    _answer(args, document, f"{after.task_id}: {before.lane} → {after.lane}")
+
+
+def _answer(args: Namespace, document: Mapping[str, object], text: str) -> None:
+    if args.json:
+        output.print_json(document)
+    else:
+        print(output.clean(text))
+
+
+def _document(row: TaskRow) -> dict[str, object]:
+    return {
+        "task_id": row.task_id,
+        "goal": row.goal,
+        "status": lanes.status(row.lane),
+        "lane": row.lane,
+        "owner": row.owner,
+        "lease_until": row.lease_until,
+        "criteria": [item._asdict() for item in row.criteria],
+    }
