@@ -23,6 +23,7 @@ def test_add_list_show(added):
 
 
 def test_links_make_tasks_wait_and_circles_are_refused(added):
+    added.agent("act", "ok()")
     assert added.treadle("task", "link", "T-1", "--depends-on", "AUTH-012").code == 0
     circle = added.treadle("task", "link", "AUTH-012", "--depends-on", "T-1", "--json")
     assert (circle.code, circle.json["error"]["code"]) == (2, "task_cycle")
