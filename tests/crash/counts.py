@@ -20,9 +20,14 @@ class Counts(NamedTuple):
 
 
 def argv(command: Sequence[str], log: Path) -> list[str]:
-    """Return the command under strace, writing to `log`."""
+    """Return the command under strace, writing to `log`.
+
+    Each sync is held for some milliseconds, so that those which can overlap do.
+    """
     wanted = "trace=fsync,fdatasync,sync,syncfs,execve"
-    return ["strace", "-f", "-qqq", "--seccomp-bpf", "-e", wanted, "-o", str(log), *command]
+    slow = "inject=fsync,fdatasync:delay_enter=10000"
+    flags = ["-f", "-qqq", "--seccomp-bpf", "-e", wanted, "-e", slow, "-o", str(log)]
+    return ["strace", *flags, *command]
 
 
 def read(log: Path) -> Counts:
