@@ -222,8 +222,19 @@ def _error_codes():
         values = [item.value for item in call.keywords if item.arg == "code"]
         place = passing.get((path, getattr(call.func, "id", None)))
         values += call.args[place : place + 1] if place is not None else []
-        codes |= {item.value for item in values if isinstance(item, ast.Constant)}
-    return {code for code in codes if isinstance(code, str)}
+        codes |= {text for item in values for text in _texts(item, path)}
+    return codes
+
+
+def _texts(value, path):
+    """Return the literal texts an argument can be, through one assignment."""
+    found = [value]
+    if isinstance(value, ast.Name):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+        found = [node.value for node in assigned if getattr(node.targets[0], "id", "") == value.id]
+    nodes = [node for item in found for node in ast.walk(item) if isinstance(node, ast.Constant)]
+    return {node.value for node in nodes if isinstance(node.value, str)}
 
 
 def _passing(path):
@@ -231,7 +242,8 @@ def _passing(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
             names = [argument.arg for argument in node.args.args]
-            if "code" in names:
+            inner = [item for item in ast.walk(node) if isinstance(item, ast.keyword)]
+            if "code" in names and any(item.arg == "code" for item in inner):
                 yield node, names.index("code")
 
 
