@@ -289,6 +289,12 @@ def test_request_and_response_examples_are_exact():
     assert response.parse(answered.text.encode(), source="howto")[0].status == "ok"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_scripts_and_sources_that_are_named_exist(page):
+    for name in re.findall(r"\b(?:scripts|tests|src)/[\w/.]*\w", page.read_text()):
+        assert "NAME" in name or (ROOT / name).exists(), name
+
+
 def test_readme_fits_on_three_screens():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
