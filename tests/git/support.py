@@ -1,9 +1,13 @@
 """Build repositories and workspaces for the tests of the git package."""
 
 import os
+import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import git
 from treadle.git import branch, build, commit, judge, repo, workspace
@@ -72,6 +76,17 @@ def snapshot(root: Path) -> dict[str, bytes | str]:
             else:
                 found[key] = "special"
     return found
+
+
+def traced(tmp_path: Path, code: str, *args: str) -> list[str]:
+    """Run Python code under strace and return its syncs and renames, in order."""
+    if not shutil.which("strace"):
+        pytest.skip("needs strace")
+    trace = ["strace", "-f", "-y", "-s", "4096", "-o", str(tmp_path / "trace")]
+    calls = "trace=fsync,fdatasync,rename,renameat,renameat2"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([*trace, "-e", calls, sys.executable, "-c", code, *args], check=True, env=env)
+    return (tmp_path / "trace").read_text().splitlines()
 
 
 def count_calls(tmp_path: Path, monkeypatch) -> Path:

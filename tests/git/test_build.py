@@ -8,7 +8,7 @@ from tests.conftest import git
 from tests.git.corpus import APP_EDIT, BASE, DOS_EDIT, README_EDIT, TWO_FILES, new
 from tests.git.support import harvest, head, make, open_workspace, snapshot, write
 from tests.git.test_commit import WHEN
-from treadle.git import build, commit, diff, scratch, workspace
+from treadle.git import build, checkout, commit, diff, scratch, workspace
 from treadle.git.build import Built, PatchFailed
 from treadle.git.commit import FALLBACK
 
@@ -190,10 +190,11 @@ def test_hostile_names_reach_the_judge(ws, tmp_path):
 def test_line_ends_are_stored_as_the_project_wants(tmp_path):
     place = make(tmp_path / "p", {".gitattributes": "* text=auto\n", "a": "1\n"})
     git(place.root, "config", "core.autocrlf", "true")
+    git(place.root, "config", "core.safecrlf", "true")
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {"a": "1\r\n2\r\n", "new": "n\r\n"})
+    write(ws.path, {"a": "1\r\n2\r\n", "new": "n\r\nmixed\n"})
     built, _ = harvest(ws, tmp_path / "s")
-    assert (show(built, "a"), show(built, "new")) == (b"1\n2\n", b"n\n")
+    assert (show(built, "a"), show(built, "new")) == (b"1\n2\n", b"n\nmixed\n")
 
 
 def test_refused_edits_leave_no_objects_behind(place, ws, tmp_path):
@@ -239,6 +240,13 @@ def test_diff_only_names_what_is_too_big_or_a_repository(place, ws, tmp_path):
     assert "+s\n" in text
     assert text.endswith("# not shown: 'huge' (added)\n# not shown: 'inner/' (repository)\n")
     assert len(text) < 1000
+
+
+def test_copied_index_keeps_its_time(ws, tmp_path):
+    """Git reads files again whose time is not before that of the index."""
+    os.utime(ws.index, (1, 1))
+    checkout.copy_index(ws.index, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mtime == 1
 
 
 def test_diff_of_nothing_is_empty(place, ws, tmp_path):

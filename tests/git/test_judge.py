@@ -143,3 +143,14 @@ def test_packed_trees_are_read_too(place, tmp_path):
 def test_sha256_repository(tmp_path):
     place = make(tmp_path / "p", BASE, "--object-format=sha256")
     assert [r.rule for r in judged(place, tmp_path / "s", new("SRC/x")).refusals] == ["collision"]
+
+
+def test_submodule_links_are_seen_even_if_told_to_ignore_them(tmp_path):
+    modules = '[submodule "mod"]\n\tpath = mod\n\turl = ./mod\n\tignore = all\n'
+    place = make(tmp_path / "p", {".gitmodules": modules, "a": "1\n"})
+    trees = []
+    for digit in "12":
+        git(place.root, "update-index", "--add", "--cacheinfo", f"160000,{digit * 40},mod")
+        trees.append(git(place.root, "write-tree").strip())
+    found = judge.judge(place, *trees, Limits())
+    assert [refusal.rule for refusal in found.refusals] == ["gitlink"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
-from tests.git.support import head, make
+from tests.git.support import head, make, traced
 from treadle.git import objects, scratch
 
 
@@ -80,3 +80,19 @@ def test_alternates_are_followed_with_relative_and_quoted_paths(tmp_path):
     (first / "info" / "alternates").write_text("# comment\n../sp ace\n")
     objects.write_alternates(second, [third, first])
     assert objects.alternates(first) == [first, second, third]
+
+
+def test_objects_are_synced_before_they_have_their_name_and_their_folders_after(tmp_path):
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    names = [objects.write(tmp_path / "s", "blob", bytes([n]), "sha1") for n in range(5)]
+    code = (
+        "import sys; from pathlib import Path; from treadle.git import objects\n"
+        "objects.settle(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    lines = traced(tmp_path, code, str(tmp_path / "s"), str(place.objects))
+    renames = [n for n, line in enumerate(lines) if "rename(" in line]
+    for name in names:
+        synced = next(n for n, line in enumerate(lines) if name[2:] in line and "fsync" in line)
+        assert synced < renames[0]
+        assert any(f"objects/{name[:2]}>" in line for line in lines[renames[-1] :])
+    assert len(renames) == 5

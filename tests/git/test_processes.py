@@ -1,0 +1,92 @@
+"""Each operation calls git as rarely as promised."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.git.corpus import BASE, TWO_FILES
+from tests.git.support import calls, count_calls, head, make, open_workspace, write
+from treadle.git import branch, build, commit, judge, repo, workspace
+from treadle.git.judge import Limits
+
+NAME = "treadle/20260101-000000-abcdef"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return make(tmp_path / "p", BASE)
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    return count_calls(tmp_path, monkeypatch)
+
+
+def test_finding_and_reading_a_repository(place, log):
+    repo.version.cache_clear()
+    repo.find(place.root)
+    assert calls(log) == ["version", "rev-parse"]
+    commit_id = repo.head(place).commit
+    repo.tree_of(place, commit_id)
+    repo.operation_in_progress(place)
+    assert calls(log) == []
+    repo.dirty_files(place)
+    assert calls(log) == ["status"]
+
+
+def test_creating_a_workspace(place, log, tmp_path):
+    open_workspace(place, tmp_path)
+    assert calls(log) == ["config", "read-tree"]
+
+
+@pytest.mark.parametrize("look", [workspace.changes, workspace.survey, workspace.ignored_files])
+def test_looking_at_a_workspace(place, log, tmp_path, look):
+    ws = open_workspace(place, tmp_path)
+    write(ws.path, {"new": "n\n", "src/app.py": "x\n"})
+    calls(log)
+    look(ws)
+    assert calls(log) == ["status"]
+
+
+def test_restoring_a_clean_workspace(place, log, tmp_path):
+    ws = open_workspace(place, tmp_path)
+    calls(log)
+    workspace.restore(ws, head(place))
+    assert calls(log) == ["status"]
+
+
+def test_act_step_with_a_patch(place, log, tmp_path):
+    ws = open_workspace(place, tmp_path)
+    base, tree = head(place), repo.tree_of(place, head(place))
+    branch.create(place, NAME, base)
+    calls(log)
+    workspace.changes(ws)
+    built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", workspace=ws)
+    judge.judge(built.scratch, tree, built.tree, Limits())
+    new = commit.commit(built, base, "act", datetime.now(UTC), commit.FALLBACK)
+    branch.move(place, NAME, new, base)
+    workspace.follow(ws, base, new)
+    expected = ["status", "apply", "write-tree", "diff-tree", "update-ref", "read-tree"]
+    assert calls(log) == expected
+
+
+def test_do_step_with_edits(place, log, tmp_path):
+    ws = open_workspace(place, tmp_path)
+    base, tree = head(place), repo.tree_of(place, head(place))
+    branch.create(place, NAME, base)
+    write(ws.path, {"new/file": "n\n", "src/app.py": "x\n"})
+    calls(log)
+    found = workspace.survey(ws)
+    built = build.from_edits(ws, base, tmp_path / "s", found.changes)
+    judge.judge(built.scratch, tree, built.tree, Limits())
+    new = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
+    branch.move(place, NAME, new, base)
+    workspace.adopt(ws, built.scratch.index, new)
+    assert calls(log) == ["status", "update-index", "write-tree", "diff-tree", "update-ref"]
+
+
+def test_patch_to_judged_tree(place, log, tmp_path):
+    calls(log)
+    built = build.from_patch(place, head(place), TWO_FILES, tmp_path / "s")
+    judge.judge(built.scratch, repo.tree_of(place, head(place)), built.tree, Limits())
+    assert calls(log) == ["read-tree", "apply", "write-tree", "diff-tree"]
