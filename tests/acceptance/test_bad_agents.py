@@ -77,6 +77,30 @@ CASES = {
         "protocol_error",
         "more than 10000",
     ),
+    "removes its own folder": (
+        "do",
+        "import shutil; shutil.rmtree(step); ok()",
+        "protocol_error",
+        "is gone",
+    ),
+    "puts a link in place of its folder": (
+        "do",
+        "step.rename(str(step) + 'x'); step.symlink_to(repo); ok()",
+        "protocol_error",
+        "no longer a folder",
+    ),
+    "removes the workspace": (
+        "plan",
+        "import shutil; shutil.rmtree(repo); ok()",
+        "boundary_violation",
+        "the workspace itself",
+    ),
+    "hides the workspace": (
+        "plan",
+        "repo.rename(str(repo) + 'x'); repo.symlink_to('/tmp'); ok()",
+        "boundary_violation",
+        "the workspace itself",
+    ),
     "no verdict": ("check", "ok()", "protocol_error", "verdict.json is missing"),
     "verdict is not JSON": (
         "check",

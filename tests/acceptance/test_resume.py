@@ -142,7 +142,7 @@ def test_stop_from_another_terminal(project):
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 143
     assert json.loads(out)["status"] == "stopped"
-    assert "lunch" in json.loads(out)["reason"]
+    assert json.loads(out)["reason"].endswith("was stopped: lunch")
     assert not any(alive(pid) for pid in pids)
     again = project.treadle("stop", run_id, "--json")
     assert (again.code, again.json["error"]["code"]) == (3, "not_running")

@@ -104,3 +104,16 @@ def test_a_superseded_owner_cannot_commit(project):
     assert (answer.code, answer.json["error"]["code"]) == (1, "fenced")
     (step,) = project.show(project.only_run()["run_id"])["steps"]
     assert step["role"] == "plan"
+
+
+def test_the_task_of_a_rebuilt_run_comes_back(project):
+    project.good_agents()
+    project.treadle("task", "add", "Make done.txt", "--id", "AUTH-012", "--ac", "it is there")
+    project.treadle("run", "AUTH-012")
+    for path in (project.root / ".treadle").glob("treadle.db*"):
+        path.unlink()
+    missing = project.treadle("runs", "list", "--json")
+    assert "treadle doctor --repair" in missing.err
+    _rebuild(project)
+    shown = project.treadle("task", "show", "AUTH-012", "--json").json
+    assert (shown["lane"], len(shown["runs"])) == ("done", 1)

@@ -46,6 +46,8 @@ def run(args: Namespace) -> int:
 
 def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     rows = store.runs(max(args.limit, 0), args.before, args.status)
+    if not rows and not layout.database.exists() and layout.runs.exists():
+        output.warn("the store is missing; rebuild it with: treadle doctor --repair")
     if args.json:
         output.print_json({"runs": [row._asdict() for row in rows]})
         return

@@ -40,12 +40,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     linked.add_argument("--remove", action="store_true", help="Let it wait no longer")
     _acting(_named(actions.add_parser("claim", help="Take a task")))
-    _acting(_named(actions.add_parser("release", help="Give a task back")))
-    moved = _acting(_named(actions.add_parser("move", help="Move a task to another lane")))
+    _holding(actions.add_parser("release", help="Give a task back"))
+    moved = _holding(actions.add_parser("move", help="Move a task to another lane"))
     moved.add_argument("--to", required=True, metavar="LANE", help="The new lane")
     moved.add_argument("--reason", help="Why; needed to send work back")
     moved.add_argument("--force", action="store_true", help="Skip the rules; needs --reason")
-    _acting(_named(actions.add_parser("done", help="Finish a task")))
+    _holding(actions.add_parser("done", help="Finish a task"))
 
 
 def run(args: Namespace) -> int:
@@ -69,8 +69,12 @@ def _named(parser: ArgumentParser) -> ArgumentParser:
 def _acting(parser: ArgumentParser) -> ArgumentParser:
     default = os.environ.get("TREADLE_AGENT") or HUMAN
     parser.add_argument("--as", dest="who", default=default, metavar="AGENT", help="Who acts")
-    parser.add_argument("--claim-id", metavar="ID", help="The claim under which to act")
     return parser
+
+
+def _holding(parser: ArgumentParser) -> ArgumentParser:
+    parser.add_argument("--claim-id", metavar="ID", help="The claim under which to act")
+    return _acting(_named(parser))
 
 
 def _list(store: Reader, args: Namespace) -> None:

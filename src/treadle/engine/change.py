@@ -40,6 +40,8 @@ class Accepted(NamedTuple):
 def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
     """Bring in what the agent may change, put back what it may not."""
     if table.may_edit(run.order.agent(stage.role).config, stage.role):
+        if lost := edits.mend_workspace(run):
+            finding = finding.failed(StepError.BOUNDARY_VIOLATION, lost.sentence)
         if finding.error:
             edits.set_aside(run, stage)
             return finding, _unchanged(run)
@@ -147,7 +149,10 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
         names = name_some(tuple(files))
         run.timeline.add(EventType.RISKY_CHANGE, f"risky files: {names}", files=files[:100])
     for over in judged.exceeded:
-        text = f"the change is over budget: {over.budget} is {over.limit}, it has {over.used}"
+        text = (
+            f"the change is over budget: {over.budget} is {over.limit:g}, it has {over.used:g};"
+            f" look at it, then allow it with --budget {over.budget}={over.used:g}"
+        )
         run.timeline.add(
             EventType.BUDGET_EXCEEDED, text, key=over.budget, limit=over.limit, used=over.used
         )

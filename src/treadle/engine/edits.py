@@ -5,6 +5,7 @@ from typing import NamedTuple
 from treadle.contract.event import EventType
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
+from treadle.files import remove
 from treadle.git import diff, workspace
 from treadle.git.workspace import Change
 
@@ -23,8 +24,21 @@ class Trespass(NamedTuple):
         return f"the agent changed files it may only read: {name_some(self.paths)}"
 
 
+def mend_workspace(run: Run) -> Trespass | None:
+    """Make the workspace anew if an agent removed it or put something in its place."""
+    path = run.workspace.path
+    if path.is_dir() and not path.is_symlink():
+        return None
+    remove.remove_tree(path)
+    old = run.workspace
+    run.workspace = workspace.create(old.repo, path, old.index, run.head, old.branch)
+    return Trespass(("the workspace itself",))
+
+
 def undo_agents(run: Run, stage: Stage) -> Trespass | None:
     """Undo edits of an agent that may not edit; tracked files among them fail the step."""
+    if lost := mend_workspace(run):
+        return lost
     changes = workspace.changes(run.workspace)
     if not changes:
         return None

@@ -28,7 +28,7 @@ def opened(
     interrupts = Interrupts()
     with contextlib.ExitStack() as stack:
         dead = stack.enter_context(lock.hold(project.layout, wait=wait))
-        store = stack.enter_context(contextlib.closing(open_store(project.layout, now)))
+        store = stack.enter_context(contextlib.closing(open_store(project.layout, now, watch)))
         keeper = stack.enter_context(Keeper())
         stack.enter_context(interrupts.installed())
         tools = Tools(
@@ -44,7 +44,7 @@ def opened(
         yield tools
 
 
-def open_store(layout: Layout, now: Callable[[], datetime]) -> Store:
+def open_store(layout: Layout, now: Callable[[], datetime], watch: Watch) -> Store:
     """Open the store; one that is lost or damaged is rebuilt from the run folders."""
     lost = not layout.database.exists()
     try:
@@ -55,7 +55,7 @@ def open_store(layout: Layout, now: Callable[[], datetime]) -> Store:
         set_aside(layout, now)
         store, lost = Store.open(layout), True
     if lost:
-        rebuild.rebuild(store, layout, now)
+        rebuild.rebuild(store, layout, now, watch)
     return store
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
 
+from msgspec import UNSET
+
+from treadle.contract.criterion import Criterion
 from treadle.contract.event import Event, EventType
 from treadle.engine import manifest, runfile
 from treadle.engine.manifest import Manifest
-from treadle.engine.run import Tools
+from treadle.engine.order import Order
+from treadle.engine.progress import Progress, Watch
 from treadle.engine.runfile import RunFile
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -16,31 +19,18 @@ from treadle.layout import Layout, RunLayout
 from treadle.store.records import RunRow
 from treadle.store.run_changes import History
 from treadle.store.writer import Store
+from treadle.tasks import task, work
+from treadle.tasks.task import NewTask
 
 
-class Rebuilt(NamedTuple):
-    """What could be rebuilt and what could not be read."""
-
-    runs: tuple[str, ...]
-    unreadable: tuple[str, ...]
-
-
-def adopt_unknown(tools: Tools) -> Rebuilt:
-    """Insert every run that has a folder but no row."""
-    return rebuild(tools.store, tools.layout, tools.now)
-
-
-def rebuild(store: Store, layout: Layout, now: Callable[[], datetime]) -> Rebuilt:
-    """Insert every run of `runs/` that the store does not know."""
-    rebuilt, unreadable = [], []
+def rebuild(store: Store, layout: Layout, now: Callable[[], datetime], watch: Watch) -> None:
+    """Insert every run of `runs/` that the store does not know, and the tasks of those runs."""
     for run_id in _unknown(store, layout):
         try:
             _restore(store, layout.run(run_id), now)
-        except FormatError:
-            unreadable.append(run_id)
-        else:
-            rebuilt.append(run_id)
-    return Rebuilt(tuple(rebuilt), tuple(unreadable))
+        except FormatError as error:
+            message = f"not rebuilt: {error.message}"
+            watch(Progress(kind="note", run_id=run_id, message=message))
 
 
 def _unknown(store: Store, layout: Layout) -> list[str]:
@@ -64,6 +54,21 @@ def _restore(store: Store, folder: RunLayout, now: Callable[[], datetime]) -> No
         checks=[check for step, _ in steps for check in step.checks],
     )
     store.restore(row, history)
+    _restore_task(store, found.order, row, now())
+
+
+def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> None:
+    """Bring back the task a run was for; nothing else remembers it."""
+    if order.task_id is None or store.task(order.task_id):
+        return
+    criteria = tuple(
+        Criterion(item.id, item.text, None if item.verify is UNSET else item.verify)
+        for item in order.criteria
+    )
+    text = order.text if order.text != order.goal else None
+    task.add(store, NewTask(order.goal, criteria, order.task_id, text), now)
+    work.begin(store, order.task_id, row.run_id, now)
+    work.finish(store, order.task_id, row.run_id, row.status, now)
 
 
 def _manifests(folder: RunLayout) -> list[tuple[Manifest, str]]:

@@ -41,7 +41,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     """
     rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}
     if dead is not None:
-        rebuild.adopt_unknown(tools)
+        rebuild.rebuild(tools.store, tools.layout, tools.now, tools.watch)
         for run_id in _suspects(tools) - set(rows):
             if row := tools.store.run(run_id):
                 rows[run_id] = row

@@ -1,7 +1,7 @@
 """Hold an agent's turn against the rules of its role."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from treadle.agents.backend import AgentResult
 from treadle.contract import verdict
@@ -27,6 +27,7 @@ class Finding:
     verdict: VerdictWord | None = None
     failing: tuple[str, ...] = ()
     refuted: tuple[str, ...] = ()
+    keeps_files: bool = True
 
     def failed(self, error: StepError, message: str) -> "Finding":
         """Return this finding turned into a failure; an earlier failure stands."""
@@ -37,11 +38,16 @@ def judge(run: Run, stage: Stage, result: AgentResult, observation: Observation)
     """Return what this turn amounts to."""
     finding = Finding(message=result.message, error=result.error, skipped=result.skipped)
     try:
-        entries = walk.walk(stage.folder)
+        names = {entry.path for entry in walk.walk(stage.folder) if not entry.is_folder}
+        if "files" in names:
+            raise FormatError("`files` must be a folder")
     except FormatError as error:
+        finding = replace(finding, keeps_files=False)
         return finding.failed(StepError.PROTOCOL_ERROR, f"the step folder: {error.message}")
-    if problem := _missing(stage, result, entries):
-        return finding.failed(StepError.PROTOCOL_ERROR, problem)
+    missing = [name for name in _listed(result) if str(PurePosixPath(name)) not in names]
+    if missing:
+        text = f"files: {missing[0]!r} is not in the step folder"
+        return finding.failed(StepError.PROTOCOL_ERROR, text)
     if finding.error:
         return finding
     if stage.role != "act" and stage.patch.is_file():
@@ -50,23 +56,8 @@ def judge(run: Run, stage: Stage, result: AgentResult, observation: Observation)
     return _check(run, stage, finding, observation) if stage.role == "check" else finding
 
 
-def is_clean(folder: Path) -> bool:
-    """Tell whether a step's folder holds only what may be kept."""
-    try:
-        entries = walk.walk(folder)
-    except FormatError:
-        return False
-    return not any(entry.path == "files" and not entry.is_folder for entry in entries)
-
-
-def _missing(stage: Stage, result: AgentResult, entries: list[walk.Entry]) -> str | None:
-    names = {entry.path for entry in entries if not entry.is_folder}
-    if "files" in names:
-        return "`files` must be a folder"
-    for name in result.response.files if result.response else ():
-        if str(Path(name)) not in names:
-            return f"files: {name!r} is not in the step folder"
-    return None
+def _listed(result: AgentResult) -> tuple[str, ...]:
+    return result.response.files if result.response else ()
 
 
 def _check(run: Run, stage: Stage, finding: Finding, observation: Observation) -> Finding:

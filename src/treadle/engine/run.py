@@ -1,5 +1,6 @@
 """One run while it works: what was asked, where it stands, what it works with."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -74,7 +75,7 @@ class Run:
         """Return the run's id."""
         return self.row.run_id
 
-    @property
+    @functools.cached_property
     def folder(self) -> RunLayout:
         """Return the run's paths."""
         return self.tools.layout.run(self.id)

@@ -1,5 +1,6 @@
 """Prepare the folder a step works in, and close it when its agent is gone."""
 
+import contextlib
 import secrets
 import time
 from dataclasses import dataclass
@@ -7,12 +8,12 @@ from pathlib import Path
 
 from treadle.contract.role import Role
 from treadle.engine.run import Run
+from treadle.errors import FormatError
 from treadle.files import atomic, remove, walk
 from treadle.ids import utc
 
 # Names in a step's folder that treadle writes itself once the agent is dead.
-_OWN_FILES = ("input.json", "output.json", "step.json")
-_OWN_FOLDERS = ("logs", "attempts", "files/checks")
+_OWN = ("output.json", "step.json", "logs", "attempts", "files/checks", "files/workspace.diff")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +61,7 @@ class Stage:
 def open_stage(run: Run, role: Role) -> Stage:
     """Make the folder of the next step under its temporary name."""
     index = run.row.current_step_index + 1
-    remove.remove_tree(run.folder.live)
-    run.folder.live.mkdir()
+    _empty(run.folder.live)
     folder = run.folder.staged(index, role, secrets.token_hex(4))
     folder.mkdir(parents=True)
     return Stage(
@@ -77,11 +77,9 @@ def open_stage(run: Run, role: Role) -> Stage:
 
 def close_stage(stage: Stage, request: bytes, output: bytes | None) -> list[walk.Entry]:
     """Put treadle's own files in place of whatever stands there; return all that is in it."""
-    for name in _OWN_FILES:
+    for name in _OWN:
         remove.remove_tree(stage.folder / name)
-    for name in _OWN_FOLDERS:
-        remove.remove_tree(stage.folder / name)
-    atomic.create(stage.folder / "input.json", request)
+    _write_request(stage.folder / "input.json", request)
     if output is not None:
         atomic.create(stage.folder / "output.json", output)
     _take_captures(stage)
@@ -92,6 +90,22 @@ def discard_contents(stage: Stage) -> None:
     """Empty the folder of a step whose agent left something that must not be kept."""
     remove.remove_tree(stage.folder)
     stage.folder.mkdir()
+
+
+def _empty(folder: Path) -> None:
+    """Make the folder, or clear what the last step left in it: making one anew costs more."""
+    folder.mkdir(exist_ok=True)
+    for name in walk.names(folder):
+        remove.remove_tree(folder / name)
+
+
+def _write_request(path: Path, request: bytes) -> None:
+    """Leave the request as it is if the agent did."""
+    with contextlib.suppress(FormatError):
+        if walk.read(path, max_bytes=len(request)) == request:
+            return
+    remove.remove_tree(path)
+    atomic.create(path, request)
 
 
 def _take_captures(stage: Stage) -> None:

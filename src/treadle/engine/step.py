@@ -130,7 +130,7 @@ def _limits(run: Run, stage: Stage) -> Limits:
 
 
 def _commit(run: Run, turn: Turn) -> None:
-    if not rules.is_clean(turn.stage.folder):
+    if not turn.finding.keeps_files:
         discard_contents(turn.stage)
     entries = close_stage(turn.stage, turn.request, _output(turn.result))
     found = outcome.manifest(

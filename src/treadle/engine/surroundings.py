@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from treadle.engine.run import Run
 from treadle.proc import environment
+from treadle.store.run_changes import STOP_REQUESTED
 
 _ASK_EVERY = 0.5
 
@@ -29,7 +30,7 @@ def stopper(run: Run) -> Callable[[], str | None]:
 
     A signal is seen at once; a request from another terminal is read from the store twice a second.
     """
-    asked_at = 0.0
+    asked_at = time.monotonic()
 
     def should_stop() -> str | None:
         nonlocal asked_at
@@ -45,5 +46,5 @@ def stopper(run: Run) -> Callable[[], str | None]:
 
 def stop_request(run: Run) -> str | None:
     """Return the reason another process gave for stopping this run, if one did."""
-    found = run.tools.store.kv(run.id).get("stop_requested")
-    return str(found) if found else None
+    found = run.tools.store.kv(run.id).get(STOP_REQUESTED)
+    return str(found.get("reason")) if isinstance(found, dict) else None

@@ -11,6 +11,7 @@ from treadle.errors import FormatError
 
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 64
+MAX_BYTES = 1 << 30
 _CHUNK = 1 << 20
 
 
@@ -24,11 +25,15 @@ class Entry(NamedTuple):
 
 def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
     """List everything below `folder`; FormatError on links, devices, FIFOs, hard links, bombs."""
+    if not folder.is_dir() or folder.is_symlink():
+        raise FormatError(f"{folder.name} is gone or no longer a folder")
     entries: list[Entry] = []
     for entry in _scan(folder):
         entries.append(entry)
         if len(entries) > max_entries:
-            raise FormatError(f"more than {max_entries} files in the step folder")
+            raise FormatError(f"more than {max_entries} files in {folder.name}")
+    if sum(entry.size for entry in entries) > MAX_BYTES:
+        raise FormatError(f"more than {MAX_BYTES >> 20} MiB in {folder.name}")
     return sorted(entries)
 
 
