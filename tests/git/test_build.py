@@ -8,6 +8,7 @@ from tests.conftest import git
 from tests.git.corpus import APP_EDIT, BASE, DOS_EDIT, README_EDIT, TWO_FILES, new
 from tests.git.support import harvest, head, make, open_workspace, snapshot, write
 from tests.git.test_commit import WHEN
+from treadle.errors import GitError
 from treadle.git import build, checkout, commit, diff, scratch, workspace
 from treadle.git.build import Built, PatchFailed
 from treadle.git.commit import FALLBACK
@@ -48,6 +49,16 @@ def test_index_of_another_commit_is_not_used(place, ws, tmp_path):
     git(place.root, "commit", "-q", "-m", "next")
     built = build.from_patch(place, head(place), APP_EDIT, tmp_path / "s", workspace=ws)
     assert b"Makefile" not in scratch.out(built.scratch, "ls-tree", "--name-only", built.tree)
+
+
+def test_damaged_index_is_not_used(place, ws, tmp_path):
+    right = build.from_patch(place, head(place), APP_EDIT, tmp_path / "s").tree
+    data = bytearray(ws.index.read_bytes())
+    data[80] ^= 1
+    ws.index.write_bytes(data)
+    assert (
+        build.from_patch(place, head(place), APP_EDIT, tmp_path / "t", workspace=ws).tree == right
+    )
 
 
 def test_patch_that_does_not_apply_says_where(place, tmp_path):
@@ -240,6 +251,23 @@ def test_diff_only_names_what_is_too_big_or_a_repository(place, ws, tmp_path):
     assert "+s\n" in text
     assert text.endswith("# not shown: 'huge' (added)\n# not shown: 'inner/' (repository)\n")
     assert len(text) < 1000
+
+
+def test_edits_beyond_measure_are_not_read(ws, tmp_path):
+    with (ws.path / "huge").open("wb") as handle:
+        handle.truncate(build.MAX_EDIT_BYTES + 1)
+    with pytest.raises(GitError) as error:
+        build.from_edits(ws, head(ws.repo), tmp_path / "s")
+    assert error.value.code == "edits_too_big"
+
+
+def test_diff_of_very_many_files_names_some(place, ws, tmp_path, monkeypatch):
+    monkeypatch.setattr(diff, "MAX_FILES", 3)
+    write(ws.path, {f"n{n:03}": "n\n" for n in range(300)})
+    diff.write(ws, head(place), tmp_path / "x.diff")
+    text = (tmp_path / "x.diff").read_text()
+    assert (text.count("+n\n"), text.count("# not shown: 'n")) == (3, 200)
+    assert text.endswith("# not shown: 97 more\n")
 
 
 def test_copied_index_keeps_its_time(ws, tmp_path):

@@ -219,6 +219,21 @@ def test_create_replaces_a_torn_index_and_a_link(place, ws, tmp_path):
     assert (snapshot(again.path), snapshot(tmp_path / "outside")) == (snapshot(place.root), {})
 
 
+def test_torn_index_is_made_anew(place, ws):
+    ws.index.write_bytes(ws.index.read_bytes()[:100])
+    write(ws.path, {"a.txt": "agent\n"})
+    workspace.restore(ws, head(place))
+    assert snapshot(ws.path) == snapshot(place.root)
+
+
+def test_index_from_before_a_power_loss_is_not_trusted(place, ws):
+    commit, _, _ = ws.marker.read_text().partition(" ")
+    ws.marker.write_text(f"{commit} another-boot")
+    assert checkout.commit_of(ws) is None
+    workspace.restore(ws, commit)
+    assert checkout.commit_of(ws) == commit
+
+
 def test_create_undoes_stray_files_but_keeps_ignored_ones(place, ws, tmp_path):
     write(ws.path, {"a.txt": "changed\n", "stray": "s\n", "build/out": "o\n", "x.log": "l\n"})
     again = open_workspace(place, tmp_path)
@@ -228,6 +243,7 @@ def test_create_undoes_stray_files_but_keeps_ignored_ones(place, ws, tmp_path):
 
 def test_create_while_an_orphaned_git_still_writes(place, ws, tmp_path):
     """A killed treadle may leave its git behind, holding the lock."""
+    ws.marker.unlink()
     ws.lock.write_text("")
     env = os.environ | {sweep.MARKER: call._marker(ws.lock)}
     orphan = subprocess.Popen(["sleep", "60"], env=env)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.errors import GitError
 from treadle.files import remove
 from treadle.git import call, changes, checkout, scratch
 from treadle.git import patch as patch_text
@@ -16,6 +17,7 @@ from treadle.git.scratch import Scratch
 
 _APPLY = ("apply", "--cached", "--whitespace=nowarn")
 _STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+MAX_EDIT_BYTES = 2 << 30
 _OPAQUE = ("repository", "folder")
 _MESSAGES = 3
 
@@ -53,8 +55,7 @@ def from_patch(
     if odd:
         return PatchFailed(odd[1], odd[0])
     place = scratch.make(repo, folder)
-    known = workspace and checkout.commit_of(workspace) == base_commit
-    scratch.seed(place, base_commit, workspace.index if workspace and known else None)
+    scratch.seed(place, base_commit, workspace)
     complaint = ""
     for text, options, notes in _attempts(patch, subdir):
         done = scratch.run(place, *_APPLY, *options, "-", stdin=text)
@@ -71,15 +72,33 @@ def from_edits(
     found: Iterable[Change] | None = None,
 ) -> Built:
     """Add the workspace's own files to its index in the scratch place `folder`."""
-    place = scratch.make(ws.repo, folder)
     edits = tuple(changes.changes(ws) if found is None else found)
+    if size_of(ws, edits) > MAX_EDIT_BYTES:
+        raise GitError(
+            f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
+            code="edits_too_big",
+            fix=[f"du -ah {ws.path} | sort -h | tail"],
+        )
+    place = scratch.make(ws.repo, folder)
     notes = _absorb(ws, edits)
     if notes:
         edits = changes.changes(ws)
-    known = checkout.commit_of(ws) == base_commit
-    scratch.seed(place, base_commit, ws.index if known else None)
+    scratch.seed(place, base_commit, ws)
     stage(ws, place, edits)
     return Built(_write_tree(place), place, notes)
+
+
+def size_of(ws: Workspace, edits: Iterable[Change]) -> int:
+    """Return how many bytes the changed files have together."""
+    return sum(file_size(ws.path / change.path) for change in edits)
+
+
+def file_size(path: Path) -> int:
+    """Return a file's own size; a missing one has none."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:

@@ -25,6 +25,7 @@ _GUARDS = (
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "index.sparse=false",
+    "index.skipHash=false",
     "diff.ignoreSubmodules=all",
     "submodule.recurse=false",
     "apply.ignoreWhitespace=no",

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from treadle.errors import GitError
 from treadle.git import call, checkout
 from treadle.git.checkout import Workspace
 
@@ -65,6 +66,8 @@ def _list(ws: Workspace, options: tuple[str, ...]) -> Survey:
     if done.returncode:
         raise call.failure(args, done)
     found = parse(done.stdout)
+    if any(not change.path for change in found.changes):
+        raise GitError(f"{ws.index} is damaged", fix=[f"rm {ws.index}"])
     return found._replace(changes=(*found.changes, *_too_deep(done.stderr)))
 
 

@@ -1,15 +1,18 @@
 """Name a run's checkout, and point git at it without letting it search."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from treadle.git import call, config
 from treadle.git.config import Config
 from treadle.git.repo import Repo
+from treadle.proc import identity
 from treadle.proc.capture import Captured
 
 
@@ -59,23 +62,39 @@ def settings(ws: Workspace) -> Sequence[str]:
 
 
 def commit_of(ws: Workspace) -> str | None:
-    """Return the commit the index is known to hold."""
+    """Return the commit the index is known to hold; nothing is known after a power loss."""
     try:
-        return ws.marker.read_text()
+        commit, _, boot = ws.marker.read_text().partition(" ")
     except OSError:
         return None
+    return commit if boot == _boot() else None
 
 
 def mark(ws: Workspace, commit: str) -> None:
     """Remember which commit the index holds now."""
     staged = ws.marker.with_name(f"{ws.marker.name}.tmp")
-    staged.write_text(commit)
+    staged.write_text(f"{commit} {_boot()}")
     staged.rename(ws.marker)
+
+
+@cache
+def _boot() -> str:
+    return identity.current().boot
 
 
 def forget(ws: Workspace) -> None:
     """Trust the index no longer, before it is changed."""
     ws.marker.unlink(missing_ok=True)
+
+
+def holds(ws: Workspace, commit: str) -> bool:
+    """Tell whether the index is whole and at `commit`; git itself does not check the former."""
+    if commit_of(ws) != commit:
+        return False
+    digest = hashlib.new(ws.repo.object_format)
+    data = ws.index.read_bytes()
+    digest.update(memoryview(data)[: -digest.digest_size])
+    return data.endswith(digest.digest())
 
 
 def copy_index(source: Path, target: Path) -> None:

@@ -30,7 +30,7 @@ class Limits(NamedTuple):
     """The budgets of one change; None means no limit."""
 
     max_changed_files: int | None = None
-    max_patch_kb: int | None = None
+    max_patch_kb: float | None = None
     max_risky_files: int | None = 0
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from treadle.files import remove
 from treadle.git import call, checkout, objects
+from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
 from treadle.proc.capture import Captured
 
@@ -70,9 +71,9 @@ def drop(scratch: Scratch) -> None:
     remove.remove_tree(scratch.folder)
 
 
-def seed(scratch: Scratch, base: str, index: Path | None) -> None:
-    """Fill the scratch index with `base`, from an index that is known to hold it if given."""
-    if index:
-        checkout.copy_index(index, scratch.index)
+def seed(scratch: Scratch, base: str, ws: Workspace | None) -> None:
+    """Fill the scratch index with `base`, from the workspace's own index where that holds it."""
+    if ws and checkout.holds(ws, base):
+        checkout.copy_index(ws.index, scratch.index)
     else:
         out(scratch, "read-tree", base)

@@ -34,9 +34,9 @@ def create(repo: Repo, path: Path, index: Path, commit: str, base_branch: str | 
     """Make the workspace at `commit`, or bring a half-made one there."""
     settings = config.read(repo)
     ws = Workspace(repo=repo, path=path, index=index, branch=base_branch, config=settings)
-    checkout.forget(ws)
     index.parent.mkdir(parents=True, exist_ok=True)
     if _make_folder(path):
+        checkout.forget(ws)
         index.unlink(missing_ok=True)
         _check_out(ws, commit)
         gitdir.write(ws, commit)
@@ -47,11 +47,12 @@ def create(repo: Repo, path: Path, index: Path, commit: str, base_branch: str | 
 
 def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
     """Bring the files back to `commit` and return what differed; ignored files stay."""
-    if checkout.commit_of(ws) != commit:
-        checkout.forget(ws)
+    known = checkout.commit_of(ws) if ws.index.is_file() else None
+    if known is None:
         ws.index.unlink(missing_ok=True)
+    if known != commit:
         _check_out(ws, commit)
-    first = found = changes(ws)
+    first = found = _look(ws, commit)
     for _ in range(_PASSES):
         if not found:
             gitdir.write(ws, commit)
@@ -74,6 +75,7 @@ def follow(ws: Workspace, old: str, new: str) -> None:
             checkout.mark(ws, new)
             gitdir.write(ws, new)
             return
+        checkout.mark(ws, old)
     restore(ws, new)
 
 
@@ -112,8 +114,19 @@ def _check_out(ws: Workspace, commit: str) -> None:
     args = (*_check_out_args(), "--reset", commit)
     if checkout.run(ws, *args).returncode:
         listing.open_up(ws)
+        ws.index.unlink(missing_ok=True)
         checkout.out(ws, *args)
     checkout.mark(ws, commit)
+
+
+def _look(ws: Workspace, commit: str) -> tuple[Change, ...]:
+    """List the changes, with a new index if git cannot read the old one."""
+    try:
+        return changes(ws)
+    except GitError:
+        ws.index.unlink(missing_ok=True)
+        _check_out(ws, commit)
+        return changes(ws)
 
 
 def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
@@ -128,7 +141,7 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
 
 def _has_real_parents(root: Path, path: Path) -> bool:
     parents = [parent for parent in path.parents if parent.is_relative_to(root)]
-    return all(parent.is_dir() and not parent.is_symlink() for parent in parents)
+    return bool(parents) and not any(parent.is_symlink() for parent in parents)
 
 
 def _open_up(folder: Path) -> None:
