@@ -262,6 +262,18 @@ def test_a_failed_task_is_blocked_and_can_be_run_again(project):
     assert len(project.treadle("task", "show", "T-1", "--json").json["runs"]) == 2
 
 
+def test_a_refused_task_holds_up_no_other(project):
+    project.agent("act", "ok()")
+    project.treadle("task", "add", "Nobody can check this")
+    project.treadle("task", "add", "Easy", "--verify", "AC1=true")
+    result = project.treadle("run", "--json")
+    assert result.code == 3
+    assert [row["status"] for row in result.json["runs"]] == ["passed"]
+    (refused,) = result.json["refused"]
+    assert (refused["task_id"], refused["code"]) == ("T-1", "nobody_checks")
+    assert project.treadle("task", "show", "T-1", "--json").json["lane"] == "planned"
+
+
 @pytest.mark.parametrize("parallel", ["1", "4"])
 def test_several_runs_side_by_side(project, parallel):
     project.good_agents()

@@ -2,6 +2,7 @@
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from treadle.cli import output, shape
 from treadle.cli.progress import watcher
@@ -9,6 +10,7 @@ from treadle.config import agents, budget
 from treadle.config.load import Loaded, load
 from treadle.engine import explain, orchestrator, work
 from treadle.engine.run import Tools
+from treadle.engine.work import Refused
 from treadle.errors import ExitCode, UsageError
 from treadle.project import trust
 from treadle.project.project import open_project
@@ -53,11 +55,15 @@ def run(args: Namespace) -> int:
     trust.require(project, loaded)
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        rows = _work(tools, args, loaded, budgets)
+        found = _work(tools, args, loaded, budgets)
+        refused = [item for item in found if isinstance(item, Refused)]
+        if len(found) == 1 and refused:
+            raise refused[0].error
+        rows = [item for item in found if not isinstance(item, Refused)]
         results = [(row, tools.store.kv(row.run_id)) for row in rows]
-        code = max((_code(row, kv) for row, kv in results), default=ExitCode.DONE)
-    _render(args, results)
-    return code
+    codes = [_code(row, kv) for row, kv in results] + [item.error.exit_code for item in refused]
+    _render(args, results, refused)
+    return max(codes, default=ExitCode.DONE)
 
 
 def _check(args: Namespace) -> None:
@@ -72,7 +78,9 @@ def _check(args: Namespace) -> None:
         raise UsageError("--parallel must be 1 or more")
 
 
-def _work(tools: Tools, args: Namespace, loaded: Loaded, budgets: dict[str, float]) -> list[RunRow]:
+def _work(
+    tools: Tools, args: Namespace, loaded: Loaded, budgets: dict[str, float]
+) -> Sequence[RunRow | Refused]:
     swaps = agents.parse_swaps(args.agent)
     if args.resume:
         return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps)]
@@ -80,6 +88,16 @@ def _work(tools: Tools, args: Namespace, loaded: Loaded, budgets: dict[str, floa
         asked = criteria.from_flags(args.goal, args.ac, args.verify)
         return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     return work.run_tasks(tools, loaded.config, args.tasks, swaps, args.parallel)
+
+
+def _refusal(item: Refused) -> dict[str, object]:
+    error = item.error
+    return {
+        "task_id": item.task_id,
+        "code": error.code,
+        "message": error.message,
+        "fix": list(error.fix),
+    }
 
 
 def _code(row: RunRow, kv: dict[str, object]) -> ExitCode:
@@ -93,13 +111,20 @@ def _code(row: RunRow, kv: dict[str, object]) -> ExitCode:
     return _CODES.get(reason, ExitCode.FAILED)
 
 
-def _render(args: Namespace, results: list[tuple[RunRow, dict[str, object]]]) -> None:
+def _render(
+    args: Namespace, results: list[tuple[RunRow, dict[str, object]]], refused: list[Refused]
+) -> None:
     if args.json:
         documents = [shape.run_result(row, kv) for row, kv in results]
-        single = len(documents) == 1 and len(args.tasks) < 2
-        output.print_json(documents[0] if single else {"runs": documents})
+        if len(documents) == 1 and len(args.tasks) < 2 and not refused:
+            output.print_json(documents[0])
+        else:
+            output.print_json({"runs": documents, "refused": [_refusal(i) for i in refused]})
         return
-    if not results:
+    for item in refused:
+        print(f"{output.paint('REFUSED', 'red')} {item.task_id}")
+        output.print_error(item.error, as_json=False)
+    if not results and not refused:
         print("nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD")
     for row, kv in results:
         colour: output.Colour = "green" if row.status == "passed" else "red"

@@ -2,15 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
 from treadle.engine import find, loop, order, resume, start
 from treadle.engine.run import Tools
-from treadle.errors import BlockedError
+from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.store.records import RunRow, TaskRow
 from treadle.tasks import change, questions, task
 from treadle.tasks import work as claims
+
+
+class Refused(NamedTuple):
+    """A task that could not be begun, and why."""
+
+    task_id: str
+    error: TreadleError
 
 
 def require_sandbox(config: Config) -> None:
@@ -57,23 +65,23 @@ def run_tasks(
     ids: Sequence[str],
     swaps: Mapping[str, str],
     parallel: int,
-) -> list[RunRow]:
+) -> list[RunRow | Refused]:
     """Run these tasks, or everything that is ready, at most `parallel` at a time.
 
     Dependencies that are done meanwhile make further tasks ready; a task that was tried is
-    not tried again.
+    not tried again, and one that is refused holds up no other.
     """
     queue = _Queue(tools, ids)
-    rows: list[RunRow] = []
-    busy: set[Future[RunRow]] = set()
+    results: list[RunRow | Refused] = []
+    busy: set[Future[RunRow | Refused]] = set()
     with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="run") as pool:
         while True:
             while len(busy) < parallel and (found := queue.take()):
                 busy.add(pool.submit(_run_task, tools, config, found, swaps))
             if not busy:
-                return rows
+                return results
             done, busy = wait(busy, return_when=FIRST_COMPLETED)
-            rows.extend(future.result() for future in done)
+            results.extend(future.result() for future in done)
 
 
 class _Queue:
@@ -97,7 +105,9 @@ class _Queue:
         return found
 
 
-def _run_task(tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str]) -> RunRow:
+def _run_task(
+    tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str]
+) -> RunRow | Refused:
     asked = order.freeze(
         config,
         text=found.text or found.goal,
@@ -105,4 +115,8 @@ def _run_task(tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, 
         swaps=swaps,
         task_id=found.task_id,
     )
-    return loop.drive_run(start.begin(tools, asked))
+    try:
+        run = start.begin(tools, asked)
+    except (BlockedError, GitError) as error:
+        return Refused(found.task_id, error)
+    return loop.drive_run(run)
