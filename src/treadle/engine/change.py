@@ -1,5 +1,6 @@
 """Turn an act agent's patch, or an agent's edits, into a judged commit on the run's branch."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from treadle.engine.manifest import Snapshot
 from treadle.engine.rules import Finding
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
-from treadle.errors import FormatError
+from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
 from treadle.git import build, commit, judge, workspace
 from treadle.git.build import Built, PatchFailed
@@ -45,7 +46,7 @@ def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
         if finding.error:
             edits.set_aside(run, stage)
             return finding, _unchanged(run)
-        found = _from_edits(run, stage)
+        found = _built(_from_edits, run, stage)
         edited = found is not None
     else:
         trespass = edits.undo_agents(run, stage)
@@ -83,7 +84,17 @@ def _with_patch(
     if edited is not None:
         text = "edits of the workspace and patch.diff together; an act step gives one of them"
         return Refused(StepError.PROTOCOL_ERROR, text)
-    return _from_patch(run, stage)
+    return _built(_from_patch, run, stage)
+
+
+def _built(
+    build_change: Callable[[Run, Stage], Accepted | Refused | None], run: Run, stage: Stage
+) -> Accepted | Refused | None:
+    """Build a change; what git cannot build is the agent's failure, not treadle's."""
+    try:
+        return build_change(run, stage)
+    except GitError as error:
+        return Refused(StepError.PATCH_FAILED, error.message)
 
 
 def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
