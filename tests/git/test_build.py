@@ -180,6 +180,14 @@ def test_repository_made_by_an_agent_is_taken_as_files(ws, tmp_path):
     assert built.notes == ("app/ was a repository of its own; only its files were taken",)
 
 
+def test_repositories_inside_repositories(ws, tmp_path):
+    git(ws.path, "init", "-q", "app")
+    git(ws.path / "app", "init", "-q", "lib")
+    write(ws.path, {"app/main.py": "m\n", "app/lib/l.py": "l\n"})
+    _, judged = harvest(ws, tmp_path / "s")
+    assert [change.path for change in judged.files] == ["app/lib/l.py", "app/main.py"]
+
+
 def test_unreadable_and_special_files(ws, tmp_path):
     write(ws.path, {"src/app.py": "new\n"})
     (ws.path / "src" / "app.py").chmod(0)
@@ -206,6 +214,33 @@ def test_line_ends_are_stored_as_the_project_wants(tmp_path):
     write(ws.path, {"a": "1\r\n2\r\n", "new": "n\r\nmixed\n"})
     built, _ = harvest(ws, tmp_path / "s")
     assert (show(built, "a"), show(built, "new")) == (b"1\n2\n", b"n\nmixed\n")
+
+
+def test_edits_outside_a_sparse_checkout(place, tmp_path):
+    git(place.root, "sparse-checkout", "set", "--cone", "src")
+    ws = open_workspace(place, tmp_path)
+    assert not (ws.path / ".github").exists()
+    write(
+        ws.path, {".github/workflows/ci.yml": "on: never\n", "src/app.py": "x\n", "docs/n": "n\n"}
+    )
+    _, judged = harvest(ws, tmp_path / "s")
+    assert [change.path for change in judged.files if not change.is_deleted] == [
+        ".github/workflows/ci.yml",
+        "docs/n",
+        "src/app.py",
+    ]
+    assert len(judged.files) == 3
+
+
+def test_patch_outside_a_sparse_checkout(place, tmp_path):
+    git(place.root, "sparse-checkout", "set", "--cone", "docs")
+    ws = open_workspace(place, tmp_path)
+    base = head(place)
+    built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", workspace=ws)
+    new_commit = commit.commit(built, base, "act", WHEN, FALLBACK)
+    workspace.follow(ws, base, new_commit)
+    assert (workspace.changes(ws), (ws.path / "src").exists()) == ((), False)
+    assert show(built, "src/new.py") == b"Z = 1\n"
 
 
 def test_refused_edits_leave_no_objects_behind(place, ws, tmp_path):

@@ -218,7 +218,7 @@ if len(sys.argv) == 2:  # root would ignore the missing rights: give that up, th
     os.execv(sys.executable, [sys.executable, "-c", os.environ["CODE"], sys.argv[1], "again"])
 from pathlib import Path
 from tests.git import test_restore
-from tests.git.support import head, make, open_workspace, snapshot, write
+from tests.git.support import harvest, head, make, open_workspace, snapshot, write
 from treadle.git import workspace
 root = Path(sys.argv[1])
 place = make(root / "p", test_restore.FILES)
@@ -231,6 +231,11 @@ print(sorted(change.path for change in workspace.changes(ws)))
 (ws.path / "u").chmod(0o500)
 workspace.restore(ws, head(place))
 assert snapshot(ws.path) == snapshot(place.root), snapshot(ws.path)
+write(ws.path, {"q/r": "x", "a.txt": "c"})
+(ws.path / "q/r").chmod(0)
+(ws.path / "q").chmod(0o600)
+_, judged = harvest(ws, root / "scratch")
+assert [change.path for change in judged.files] == ["a.txt", "q/r"]
 """
 
 

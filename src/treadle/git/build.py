@@ -14,11 +14,14 @@ from treadle.git.changes import Change
 from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
+from treadle.proc.capture import Captured
+
+MAX_EDIT_BYTES = 2 << 30
 
 _APPLY = ("apply", "--cached", "--whitespace=nowarn")
 _STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-MAX_EDIT_BYTES = 2 << 30
 _OPAQUE = ("repository", "folder")
+_NESTED = 8  # repositories inside repositories
 _MESSAGES = 3
 
 
@@ -72,7 +75,7 @@ def from_edits(
     found: Iterable[Change] | None = None,
 ) -> Built:
     """Add the workspace's own files to its index in the scratch place `folder`."""
-    edits = tuple(changes.changes(ws) if found is None else found)
+    edits, notes = _absorb(ws, tuple(changes.changes(ws) if found is None else found))
     if size_of(ws, edits) > MAX_EDIT_BYTES:
         raise GitError(
             f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
@@ -80,9 +83,6 @@ def from_edits(
             fix=[f"du -ah {ws.path} | sort -h | tail"],
         )
     place = scratch.make(ws.repo, folder)
-    notes = _absorb(ws, edits)
-    if notes:
-        edits = changes.changes(ws)
     scratch.seed(place, base_commit, ws)
     stage(ws, place, edits)
     return Built(_write_tree(place), place, notes)
@@ -105,15 +105,22 @@ def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
     """Bring the scratch index to the contents of the workspace's files."""
     paths = {change.path for change in edits if change.kind not in _OPAQUE}
     names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
+    if names and _update_index(ws, place, names).returncode:
+        changes.open_up(ws)
+        done = _update_index(ws, place, names)
+        if done.returncode:
+            raise call.failure(_STAGE, done)
+
+
+def _update_index(ws: Workspace, place: Scratch, names: Iterable[str]) -> Captured:
     for name in names:
         _make_readable(ws.path / name)
-    if names:
-        call.out(
-            _STAGE,
-            place.place | {"GIT_WORK_TREE": str(ws.path)},
-            stdin=b"\0".join(os.fsencode(name) for name in names),
-            config=(*checkout.settings(ws), "core.fsync=none"),
-        )
+    return call.run(
+        _STAGE,
+        place.place | {"GIT_WORK_TREE": str(ws.path)},
+        stdin=b"\0".join(os.fsencode(name) for name in names),
+        config=(*checkout.settings(ws), scratch.NO_SYNC),
+    )
 
 
 def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
@@ -158,12 +165,19 @@ def _write_tree(place: Scratch) -> str:
     return scratch.out(place, "write-tree").decode("ascii").strip()
 
 
-def _absorb(ws: Workspace, edits: Iterable[Change]) -> tuple[str, ...]:
+def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Turn repositories that an agent made in the workspace into plain folders."""
-    names = [change.path for change in edits if change.kind == "repository"]
-    for name in names:
-        remove.remove_tree(ws.path / name / ".git")
-    return tuple(f"{name} was a repository of its own; only its files were taken" for name in names)
+    notes: list[str] = []
+    for _ in range(_NESTED):
+        names = [change.path for change in edits if change.kind == "repository"]
+        if not names:
+            break
+        for name in names:
+            remove.remove_tree(ws.path / name / ".git")
+            notes.append(f"{name} was a repository of its own; only its files were taken")
+        edits = changes.changes(ws)
+    left = [change.path for change in edits if change.kind in _OPAQUE]
+    return edits, (*notes, *(f"{name} could not be read and was not taken" for name in left))
 
 
 def _make_readable(path: Path) -> None:

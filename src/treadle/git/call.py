@@ -22,6 +22,7 @@ _GUARDS = (
     "core.fsync=committed,reference",
     "core.fsyncMethod=fsync",
     "core.filesRefLockTimeout=1000",
+    "checkout.workers=0",
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "index.sparse=false",

@@ -9,7 +9,7 @@ from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
 from treadle.proc.capture import Captured
 
-_NO_SYNC = "core.fsync=none"  # `keep` makes what is kept durable, all of it at once
+NO_SYNC = "core.fsync=none"  # `keep` makes what is kept durable, all of it at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +53,12 @@ def make(repo: Repo, folder: Path) -> Scratch:
 
 def run(scratch: Scratch, *args: str, stdin: bytes | None = None) -> Captured:
     """Run git in the scratch place, whatever its exit code."""
-    return call.run(args, scratch.place, stdin=stdin, config=(_NO_SYNC,))
+    return call.run(args, scratch.place, stdin=stdin, config=(NO_SYNC,))
 
 
 def out(scratch: Scratch, *args: str, stdin: bytes | None = None) -> bytes:
     """Run git in the scratch place and return what it printed; GitError if it failed."""
-    return call.out(args, scratch.place, stdin=stdin, config=(_NO_SYNC,))
+    return call.out(args, scratch.place, stdin=stdin, config=(NO_SYNC,))
 
 
 def keep(scratch: Scratch) -> None:

@@ -70,7 +70,7 @@ def follow(ws: Workspace, old: str, new: str) -> None:
     """Bring the files from one commit to the next after the run's branch moved."""
     if checkout.commit_of(ws) == old:
         checkout.forget(ws)
-        done = checkout.run(ws, *_check_out_args(), "-m", old, new)
+        done = checkout.run(ws, "read-tree", "-m", "-u", old, new)
         if done.returncode == 0:
             checkout.mark(ws, new)
             gitdir.write(ws, new)
@@ -104,14 +104,10 @@ def _make_folder(path: Path) -> bool:
     return not any(path.iterdir())
 
 
-def _check_out_args() -> tuple[str, ...]:
-    return "-c", "checkout.workers=0", "read-tree", "-u"
-
-
 def _check_out(ws: Workspace, commit: str) -> None:
     """Write every tracked file that is not as in `commit`, never through a link."""
     checkout.forget(ws)
-    args = (*_check_out_args(), "--reset", commit)
+    args = ("read-tree", "--reset", "-u", commit)
     if checkout.run(ws, *args).returncode:
         listing.open_up(ws)
         ws.index.unlink(missing_ok=True)
