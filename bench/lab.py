@@ -28,7 +28,7 @@ class Lab(NamedTuple):
     @property
     def rounds(self) -> int:
         """Return how often a cheap bench is repeated."""
-        return self.size(20, 7)
+        return self.size(20, 5)
 
     def part(self, module: str, verb: str, *args: object) -> Command:
         """Return a command that runs one side of a bench in its own process."""

@@ -63,8 +63,9 @@ class _Clock:
 def _candidate(root: Path, number: int) -> None:
     with wheel.opened(root) as (tools, asked):
         clock = _Clock(tools.store)
-        runs = [start.begin(tools, asked) for _ in range(number)]
         gate = threading.Barrier(number + 1)
+        with ThreadPoolExecutor(4) as pool:
+            runs = list(pool.map(lambda _: start.begin(tools, asked), range(number)))
         with ThreadPoolExecutor(number) as pool, measured() as figures:
             done = [pool.submit(_drive, run, gate) for run in runs]
             gate.wait()

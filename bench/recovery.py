@@ -17,7 +17,7 @@ _ACTIVE = 20
 
 def benches(lab: Lab) -> list[Bench]:
     """Return the start after a clean stop, and the full scan after a kill."""
-    runs = lab.size(10_000, 2_000)
+    runs = 10_000
     root = wheel.make_project(lab, lab.scratch / "recovery")
     ids = store.fill(root, runs, owner=identity.current().encode(), active=_ACTIVE)
     for run_id in ids:

@@ -9,7 +9,7 @@ from bench.lab import Lab
 
 def benches(lab: Lab) -> list[Bench]:
     """Return `--version`, and `runs list` over a large store."""
-    runs = lab.size(10_000, 2_000)
+    runs = 10_000
     root = store.make_project(lab, lab.scratch / "list", runs)
 
     def bare(_: Path) -> Command:

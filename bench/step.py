@@ -20,7 +20,7 @@ _COUNTED = 20
 
 def benches(lab: Lab) -> list[Bench]:
     """Return the sequential steps; syncs, barriers and programs are counted once, apart."""
-    number = lab.size(200, 40)
+    number = lab.size(200, 20)
 
     def candidate(folder: Path) -> Command:
         return lab.part("step", "candidate", wheel.make_project(lab, folder), number)
