@@ -101,13 +101,6 @@ def test_version_is_read():
     assert repo.version() >= repo.MIN_VERSION
 
 
-def test_locate_finds_the_root_without_git(tmp_path, monkeypatch):
-    make(tmp_path / "p", {"src/a": "1\n"})
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert repo.locate(tmp_path / "p" / "src") == tmp_path / "p"
-    assert repo.locate(tmp_path) is None
-
-
 def test_head_of_a_branch_with_packed_references(tmp_path):
     found = make(tmp_path / "p", {"a": "1\n"})
     git(found.root, "switch", "-q", "-c", "feature/x")

@@ -76,14 +76,6 @@ def find(start: Path) -> Repo:
     return Repo(Path(root), Path(git_dir), Path(common_dir), object_format)
 
 
-def locate(start: Path) -> Path | None:
-    """Return the root of the work tree around `start` by its looks, without asking git."""
-    for folder in (start, *start.parents):
-        if (folder / ".git").exists():
-            return folder
-    return None
-
-
 @functools.cache
 def version() -> tuple[int, ...]:
     """Return git's version; ProjectError if git is missing."""
