@@ -20,6 +20,7 @@ DOCUMENTS = [
     "runs show RUN",
     "runs events RUN",
     "runs prune",
+    "land RUN",
     "why RUN",
     "task add g --verify AC1=true",
     "task list",

@@ -52,6 +52,7 @@ class RunLayout:
         self.live = folder / "live"
         self.steps = folder / "steps"
         self.interrupted = folder / "interrupted"
+        self.landing = folder / "landing"
 
     def step(self, index: int, role: str) -> Path:
         """Return a committed step's folder."""

@@ -291,7 +291,7 @@ def test_progress_and_the_last_line_say_what_to_do(project):
     assert result.code == 0
     assert "check 2/5" in result.err
     assert "criteria 1/1" in result.err
-    assert result.out.strip().splitlines()[-1].startswith("  next: git diff")
+    assert result.out.strip().splitlines()[-1].startswith("  next: treadle land")
 
 
 def test_why_explains_a_failure(project):

@@ -8,6 +8,7 @@ from treadle.store.queries import SQL
 WHOLE_TABLE_IS_THE_ANSWER = {
     "step_digests": "recovery compares every step with its folder",
     "run_ids": "recovery looks for folders of runs that have no row",
+    "runs_with_key": "recovery looks for moves of a branch that a kill cut off",
     "tasks": "the list of all tasks",
     "task_ids": "the nearest id for an unknown one",
     "questions": "everything that ever waited for a human",

@@ -18,6 +18,8 @@ COMMANDS = {
     "completion": "Print a completion script for a shell",
     "task": "Add, list, link and finish tasks",
     "run": "Turn the wheel until the work passes or a budget stops it",
+    "land": "Bring a passed run into its branch",
+    "undo": "Take a landed run out again",
     "stop": "Stop a run from another terminal",
     "runs": "List, show and prune runs",
     "log": "Show or follow the timeline of a run",

@@ -130,5 +130,5 @@ def _render(
         colour: output.Colour = "green" if row.status == "passed" else "red"
         verdict = output.paint(row.status.upper(), colour)
         print(f"{verdict} {row.run_id} {row.goal} ({kv.get('reason') or ''})")
-        for command in explain.next_commands(row, str(kv.get("reason_code"))):
+        for command in explain.next_commands(row, kv):
             print(f"  next: {command}")

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
-from treadle.engine import review
+from treadle.engine import review, whereabouts
 from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
@@ -72,6 +72,8 @@ def _show(layout: Layout, store: Reader, args: Namespace) -> None:
         output.print_json(
             row._asdict()
             | {
+                "landed": whereabouts.commit(kv, "landed"),
+                "undone": whereabouts.commit(kv, "undone"),
                 "reason": kv.get("reason"),
                 "reason_code": kv.get("reason_code"),
                 "steps": [step._asdict() for step in steps],
@@ -111,6 +113,8 @@ def _print_head(row: RunRow, kv: dict[str, object]) -> None:
         print(f"because    {output.clean(str(kv['reason']))}")
     print(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
     print(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
+    for word in whereabouts.words(kv):
+        print(f"work       {output.clean(word)}")
     print(f"folder     {row.run_dir}")
     print()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from treadle.engine import whereabouts
 from treadle.store.records import RunRow
 
 
@@ -17,7 +18,8 @@ def run_result(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:
         "branch": row.branch,
         "base_commit": row.base_commit,
         "head_commit": row.head_commit,
-        "landed": None,
+        "landed": whereabouts.commit(kv, "landed"),
+        "undone": whereabouts.commit(kv, "undone"),
         "reason": kv.get("reason"),
         "reason_code": kv.get("reason_code"),
     }

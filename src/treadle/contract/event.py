@@ -37,6 +37,10 @@ class EventType(StrEnum):
     BUDGET_EXCEEDED = "budget_exceeded"
     BUDGET_RAISED = "budget_raised"
     STOP_REQUESTED = "stop_requested"
+    LANDING = "landing"
+    LANDED = "landed"
+    LAND_REFUSED = "land_refused"
+    UNDONE = "undone"
 
 
 class StepError(StrEnum):

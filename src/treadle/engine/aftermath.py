@@ -38,7 +38,7 @@ def _question(run: Run) -> Question | None:
         kind=kind,
         summary=f"{run.order.goal}: {run.kv.get('reason')}",
         options=("resume", "leave it") if run.row.status == "stopped" else ("again", "leave it"),
-        fix=next_commands(run.row, code),
+        fix=next_commands(run.row, run.kv),
         run_id=run.id,
         task_id=run.order.task_id,
     )

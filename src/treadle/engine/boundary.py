@@ -25,6 +25,9 @@ BOUNDARIES = (
     "after_run_file",
 )
 
+# The boundaries of moving a user's branch, by `land` and `undo`.
+MOVES = ("after_intent", "after_move", "after_landed")
+
 _name, _, _count = os.environ.get("TREADLE_DIE_AT", "").partition(":")
 _left = {_name: int(_count or 1)}
 

@@ -1,8 +1,9 @@
 """Say in plain words how a run came to stand where it stands, and what to do now."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from treadle.engine import review
+from treadle.engine import review, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.layout import Layout
 from treadle.store.reader import Reader
@@ -27,6 +28,9 @@ _TELLING = frozenset(
         "row_mismatch",
         "store_rebuilt",
         "stop_requested",
+        "landed",
+        "land_refused",
+        "undone",
     }
 )
 
@@ -59,17 +63,17 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
         failing=tuple(v for v in views if v.claimed is False or v.observed is False),
         events=tuple(f"{event.type}: {event.message}" for event in told),
         look=_look(layout, steps),
-        next=next_commands(row, code),
+        next=next_commands(row, kv),
     )
 
 
-def next_commands(row: RunRow, code: str | None) -> tuple[str, ...]:
+def next_commands(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
     """Return what a user would do now, as literal commands."""
-    run_id = row.run_id
+    run_id, code = row.run_id, kv.get("reason_code")
     if row.status == "running":
         return (f"treadle log -f {run_id}", f"treadle stop {run_id}")
     if row.status == "passed":
-        return (f"git diff {(row.base_commit or '')[:12]}..{row.branch}",)
+        return _after_pass(row, kv)
     again = f"treadle run {row.task_id}" if row.task_id else "treadle run --goal …"
     if row.status == "failed":
         return (f"treadle runs show {run_id}", again)
@@ -78,6 +82,13 @@ def next_commands(row: RunRow, code: str | None) -> tuple[str, ...]:
     if code == "no_progress":
         return (f"treadle run --resume {run_id} --agent act=NAME", again)
     return (f"treadle run --resume {run_id}",)
+
+
+def _after_pass(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
+    if landed := whereabouts.now(kv):
+        return (f"git show {landed[:12]}", f"treadle undo {row.run_id}")
+    look = f"git diff {(row.base_commit or '')[:12]}..{row.branch}"
+    return (look, f"treadle land {row.run_id}")
 
 
 _WORDS = {

@@ -31,7 +31,16 @@ def workspace_of(tools: Tools, order: Order, run_id: str, base_branch: str | Non
 
 
 def prepare(run: Run) -> None:
-    """Bring branch and workspace to the run's head; set the workspace up if it is new."""
+    """Bring branch and workspace to the run's head; a setup that fails ends the run."""
+    failed = reopen(run)
+    if failed and failed.reason == "stopped":
+        run.end("stopped", "interrupted", failed.detail)
+    elif failed:
+        run.end("failed", "setup_failed", setup_failure(run, failed))
+
+
+def reopen(run: Run) -> Ended | None:
+    """Bring branch and workspace to the run's head; return how the setup failed, if it did."""
     name, head = run.row.branch or "", run.head
     if branch.resolve(run.tools.repo, name) is None:
         branch.create(run.tools.repo, name, head)
@@ -39,8 +48,14 @@ def prepare(run: Run) -> None:
     old = run.workspace
     run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch)
     _link(run)
-    if new:
-        _set_up(run)
+    return _set_up(run) if new else None
+
+
+def setup_failure(run: Run, ended: Ended) -> str:
+    """Say what became of the setup."""
+    how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
+    where = run.tools.layout.relative(run.folder.folder / "setup")
+    return f"workspace.setup {how}; its output is in {where}"
 
 
 def free_port_base(tools: Tools) -> int:
@@ -57,7 +72,7 @@ def _link(run: Run) -> None:
         run.folder.workspace_link.symlink_to(run.workspace.path)
 
 
-def _set_up(run: Run) -> None:
+def _set_up(run: Run) -> Ended | None:
     copied = include.copy(run.tools.repo, run.workspace.path)
     message = f"workspace at {run.workspace.path}"
     data: dict[str, object] = {"path": str(run.workspace.path)}
@@ -66,14 +81,14 @@ def _set_up(run: Run) -> None:
     if run.order.workspace.setup:
         ended = _run_setup(run, run.order.workspace.setup)
         if ended.reason != "exit" or ended.exit_code != 0:
-            _setup_failed(run, ended)
-            return
+            return ended
         changes = workspace.changes(run.workspace)
         if changes:
             workspace.restore(run.workspace, run.head)
             data["undone"] = [change.path for change in changes[:20]]
     run.timeline.add(EventType.WORKSPACE_READY, message, **data)
     run.record(run.cursor(), {"set_up": True})
+    return None
 
 
 def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
@@ -92,12 +107,3 @@ def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
         ),
         should_stop=surroundings.stopper(run),
     )
-
-
-def _setup_failed(run: Run, ended: Ended) -> None:
-    if ended.reason == "stopped":
-        run.end("stopped", "interrupted", ended.detail)
-        return
-    how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
-    where = run.tools.layout.relative(run.folder.folder / "setup")
-    run.end("failed", "setup_failed", f"workspace.setup {how}; its output is in {where}")

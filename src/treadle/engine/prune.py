@@ -29,7 +29,7 @@ def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> P
     workspaces = [row for row in rows if _has_workspace(tools, row)]
     if not dry_run:
         for row in workspaces:
-            _remove_workspace(tools, row)
+            remove_workspace(tools, row)
         for row in rows if history else []:
             _forget(tools, row)
     gone = tuple(row.run_id for row in rows) if history else ()
@@ -49,7 +49,7 @@ def _has_workspace(tools: Tools, row: RunRow) -> bool:
     return tools.layout.run(row.run_id).workspace_link.is_symlink()
 
 
-def _remove_workspace(tools: Tools, row: RunRow) -> None:
+def remove_workspace(tools: Tools, row: RunRow) -> None:
     """Delete the checkout that run.json names, never merely what the link points at."""
     folder = tools.layout.run(row.run_id)
     try:

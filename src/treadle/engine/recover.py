@@ -7,7 +7,7 @@ from typing import NamedTuple
 from treadle.contract import strictjson
 from treadle.contract.event import Event, EventType
 from treadle.contract.role import ROLES, Role
-from treadle.engine import commit, load, manifest, rebuild, runfile
+from treadle.engine import commit, intent, load, manifest, rebuild, runfile
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
@@ -53,6 +53,8 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
             # One run that git refuses, say a branch the user has checked out, blocks no other.
             message = f"not recovered: {error.message}"
             tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
+    if dead is not None:
+        intent.settle_all(tools)
     work.reconcile(tools.store, tools.now())
     return Recovered(tuple(sorted(rows)), tuple(steps))
 

@@ -114,6 +114,10 @@ class Reader:
         """Return what a run remembers."""
         return {key: json.loads(value) for key, value in self._all("kv", run_id=run_id)}
 
+    def runs_with_key(self, key: str) -> list[str]:
+        """Return the runs that remember something under this key."""
+        return [row[0] for row in self._all("runs_with_key", key=key)]
+
     def usage(self, run_id: str) -> list[UsageRow]:
         """Return what a run's agents spent, step by step."""
         return [UsageRow._make(row) for row in self._all("usage", run_id=run_id)]

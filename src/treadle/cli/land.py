@@ -1,0 +1,52 @@
+"""`treadle land`: bring a passed run into its branch."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.cli.progress import watcher
+from treadle.config.load import load
+from treadle.engine import land, orchestrator
+from treadle.engine.find import find
+from treadle.engine.land import Landed
+from treadle.errors import ExitCode
+from treadle.project import trust
+from treadle.project.project import open_project
+from treadle.project.root import here, refuse_inside_run
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    parser.add_argument("--onto", metavar="BRANCH", help="Another branch than the run began on")
+    parser.add_argument("--keep-steps", action="store_true", help="Keep one commit per step")
+    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+
+
+def run(args: Namespace) -> int:
+    """Hold the project, land, say where the work is."""
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    trust.require(project, load(project.layout, project.env))
+    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        row = find(tools.store, args.run)
+        found = land.land(tools, row, onto=args.onto, keep_steps=args.keep_steps)
+    if args.json:
+        output.print_json(_document(found))
+    elif found.commit is None:
+        print(f"nothing to land: {found.branch} holds everything that run {found.run_id} changed")
+    else:
+        how = ", merged with what came meanwhile" if found.merged else ""
+        print(f"{output.paint('LANDED', 'green')} {found.commit[:12]} on {found.branch}{how}")
+        print(f"  next: git show {found.commit[:12]}")
+        print(f"  next: treadle undo {found.run_id}")
+    return ExitCode.DONE
+
+
+def _document(found: Landed) -> dict[str, object]:
+    return {
+        "run_id": found.run_id,
+        "landed": found.commit,
+        "branch": found.branch,
+        "merged": found.merged,
+    }

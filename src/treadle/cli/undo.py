@@ -1,0 +1,36 @@
+"""`treadle undo`: take a landed run out of its branch again."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.cli.progress import watcher
+from treadle.engine import orchestrator, undo
+from treadle.engine.find import find
+from treadle.errors import ExitCode
+from treadle.project.project import open_project
+from treadle.project.root import here, refuse_inside_run
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+
+
+def run(args: Namespace) -> int:
+    """Hold the project, undo, say how exactly."""
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        found = undo.undo(tools, find(tools.store, args.run))
+    if args.json:
+        document = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
+        output.print_json(document | {"exact": found.exact})
+    elif found.commit is None:
+        print(f"nothing to undo: {found.branch} holds nothing of run {found.run_id} any more")
+    else:
+        same = "the tree is the one from before" if found.exact else "what came later stays"
+        print(f"{output.paint('UNDONE', 'green')} {found.commit[:12]} on {found.branch}; {same}")
+        print(f"  next: treadle land {found.run_id}")
+    return ExitCode.DONE

@@ -1,0 +1,132 @@
+"""Move a branch of the user exactly once: write the move down, make it, write down that it is made.
+
+After a kill the next owner of the run looks where the branch stands and finishes the move, or
+drops it if the branch went elsewhere or git refuses.
+"""
+
+from typing import Literal
+
+from msgspec import Struct, ValidationError, convert, structs
+
+from treadle.contract.event import EventType
+from treadle.engine import load, prune
+from treadle.engine.boundary import reach
+from treadle.engine.progress import Progress
+from treadle.engine.run import Run, Tools
+from treadle.errors import BlockedError, FormatError, GitError, TreadleError
+from treadle.git import ancestry, branch, forward, mend
+from treadle.ids import utc
+from treadle.tasks import questions
+
+KEY = "landing"
+LANDED = "landed"
+UNDONE = "undone"
+REFUSED = "land_refused"
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """A branch that goes from `old` to `commit`."""
+
+    what: Literal["land", "undo"]
+    branch: str
+    old: str
+    commit: str
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A move that was made."""
+
+    branch: str
+    old: str
+    commit: str
+    at: str
+
+
+def make(run: Run, move: Move) -> None:
+    """Move the branch; only when this returns is the run landed or undone."""
+    message = f"{move.what}: {move.branch} goes from {move.old[:12]} to {move.commit[:12]}"
+    data = structs.asdict(move)
+    run.timeline.add(EventType.LANDING, message, **data)
+    run.record(run.cursor(), {KEY: data})
+    reach("after_intent")
+    forward.move(run.tools.repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
+    reach("after_move")
+    _finish(run, move)
+
+
+def refuse(run: Run, what: str, error: TreadleError) -> None:
+    """Write down why the branch did not move."""
+    run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
+    told = {"what": what, "code": error.code, "message": error.message, "fix": list(error.fix)}
+    run.record(run.cursor(), {KEY: None, REFUSED: told})
+
+
+def settle(run: Run) -> None:
+    """Finish or drop a move that a kill cut off."""
+    move = _pending(run)
+    if move is None:
+        return
+    repo, found = run.tools.repo, branch.resolve(run.tools.repo, move.branch)
+    if found and ancestry.contains(repo, found, move.commit):
+        _finish(run, move)
+        return
+    try:
+        if found != move.old:
+            where = f"{move.branch} stands on {(found or 'nothing')[:12]}"
+            raise BlockedError(f"cut off by a kill, and now {where}", code="branch_moved")
+        if forward.is_checked_out(repo, move.branch):
+            mend.adopt(repo, run.folder.live / "mend", move.old, move.commit)
+        forward.move(repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
+    except (BlockedError, GitError) as error:
+        refuse(run, move.what, error)
+    else:
+        _finish(run, move)
+
+
+def settle_all(tools: Tools) -> None:
+    """Finish or drop what killed processes were about to move."""
+    for run_id in tools.store.runs_with_key(KEY):
+        row = tools.store.run(run_id)
+        if row is None:
+            continue
+        try:
+            run = load.take_over(tools, row)
+            settle(run)
+        except (FormatError, GitError) as error:
+            message = f"not recovered: {error.message}"
+            tools.watch(Progress(kind="note", run_id=run_id, message=message))
+        else:
+            tools.store.release(run.id, run.row.claim_epoch)
+
+
+def done(run: Run, key: str) -> Done | None:
+    """Return the move that landed or undid this run."""
+    try:
+        return convert(run.kv.get(key), Done | None)
+    except ValidationError as error:
+        raise FormatError(f"{run.folder.run_json}: {key}: {error}") from error
+
+
+def _pending(run: Run) -> Move | None:
+    try:
+        return convert(run.kv.get(KEY), Move | None)
+    except ValidationError as error:
+        raise FormatError(f"{run.folder.run_json}: {KEY}: {error}") from error
+
+
+def _finish(run: Run, move: Move) -> None:
+    made = structs.asdict(
+        Done(branch=move.branch, old=move.old, commit=move.commit, at=utc(run.tools.now()))
+    )
+    kv: dict[str, object] = {KEY: None, REFUSED: None}
+    where = {"commit": move.commit, "branch": move.branch}
+    if move.what == "land":
+        run.timeline.add(EventType.LANDED, f"{move.commit[:12]} on {move.branch}", **where)
+        kv |= {LANDED: made, UNDONE: None}
+    else:
+        run.timeline.add(EventType.UNDONE, f"{move.commit[:12]} on {move.branch}", **where)
+        kv |= {UNDONE: made}
+    run.record(run.cursor(), kv)
+    reach("after_landed")
+    questions.settle(run.tools.store, run.id, LANDED, run.tools.now())
+    prune.remove_workspace(run.tools, run.row)

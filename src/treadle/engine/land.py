@@ -1,0 +1,177 @@
+"""Bring a passed run's work into a branch of the user."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from treadle.engine import intent, load, message, obstruct, recheck
+from treadle.engine.intent import Done, Move
+from treadle.engine.run import Run, Tools
+from treadle.errors import BlockedError, GitError
+from treadle.git import branch, forward, merge, repo, scratch, signed
+from treadle.git.branch import OWN_PREFIX
+from treadle.git.merge import Conflict
+from treadle.git.scratch import Scratch
+from treadle.ids import is_run_id
+from treadle.store.records import RunRow
+
+
+class Landed(NamedTuple):
+    """Where a run's work is now; without a commit there was nothing to bring in."""
+
+    run_id: str
+    branch: str
+    commit: str | None
+    merged: bool = False
+
+
+class Part(NamedTuple):
+    """One commit to be: the change between two trees of the run, and what to say about it."""
+
+    base: str
+    tree: str
+    message: str
+
+
+class Built(NamedTuple):
+    """The commit that the branch should stand on, and its tree."""
+
+    commit: str
+    tree: str
+
+
+def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
+    """Land a run, or raise BlockedError with everything as it was."""
+    _require_passed(row)
+    run = load.take_over(tools, row)
+    try:
+        intent.settle(run)
+        _require_not_landed(run)
+        name = _target(run, onto)
+        return _bring(run, name, keep_steps)
+    except (BlockedError, GitError) as error:
+        if error.code != "already_landed":
+            intent.refuse(run, "land", error)
+        raise
+    finally:
+        tools.store.release(run.id, run.row.claim_epoch)
+
+
+def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
+    tip = _tip(run, name)
+    forward.require_quiet(run.tools.repo, name)
+    place = scratch.make(run.tools.repo, run.folder.live / "land")
+    try:
+        built = _build(run, place, tip, keep_steps)
+        if built.commit == tip:
+            return Landed(run.id, name, None)
+        if forward.is_checked_out(run.tools.repo, name):
+            obstruct.require_clear(run, place, tip, built.commit)
+        scratch.keep(place)
+    finally:
+        scratch.drop(place)
+    merged = built.tree != run.tree
+    if merged:
+        recheck.require(run, built.commit)
+    intent.make(run, Move(what="land", branch=name, old=tip, commit=built.commit))
+    return Landed(run.id, name, built.commit, merged)
+
+
+def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
+    """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
+    settings, is_base = run.tools.git_settings, tip == run.row.base_commit
+    sign = signed.signs(settings)
+    built = Built(tip, repo.tree_of(run.tools.repo, tip))
+    if keep_steps and is_base and not sign:
+        return Built(run.head, run.tree)
+    who = signed.identity(settings, run.tools.env)
+    for part in _parts(run, keep_steps):
+        tree = combine(place, part.base, built.tree, part.tree, _by_hand(run))
+        if tree != built.tree:
+            new = signed.write(
+                place, tree, built.commit, part.message, when=run.tools.now(), who=who, sign=sign
+            )
+            built = Built(new, tree)
+    return built
+
+
+def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
+    """Merge three trees; BlockedError names the files that both sides changed."""
+    if ours == base:
+        return theirs
+    found = merge.three_way(place, base, ours, theirs)
+    if isinstance(found, Conflict):
+        raise BlockedError(
+            f"both sides changed {obstruct.name_paths(found.paths)}",
+            code="merge_conflict",
+            fix=fix,
+            details={"files": list(found.paths)},
+        )
+    return found.tree
+
+
+def _by_hand(run: Run) -> tuple[str, ...]:
+    """Return how to go on where git cannot merge: by hand, or by a new run from the new base."""
+    again = f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
+    return f"git merge {shlex.quote(run.row.branch or '')}", again
+
+
+def _parts(run: Run, keep_steps: bool) -> Iterator[Part]:
+    base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
+    if not keep_steps:
+        yield Part(base, run.tree, message.landing(run.order, run.id))
+        return
+    for step in run.tools.store.steps(run.id):
+        if step.tree and step.tree != base:
+            yield Part(base, step.tree, message.step(run.order, run.id, step))
+            base = step.tree
+
+
+def _require_passed(row: RunRow) -> None:
+    if row.status != "passed":
+        raise BlockedError(
+            f"run {row.run_id} has not passed: it is {row.status}",
+            code="not_passed",
+            fix=[f"treadle why {row.run_id}"],
+        )
+
+
+def _require_not_landed(run: Run) -> None:
+    landed: Done | None = intent.done(run, intent.LANDED)
+    if landed and not intent.done(run, intent.UNDONE):
+        raise BlockedError(
+            f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}",
+            code="already_landed",
+            fix=[f"git show {landed.commit[:12]}", f"treadle undo {run.id}"],
+        )
+
+
+def _target(run: Run, onto: str | None) -> str:
+    name = onto.removeprefix("refs/heads/") if onto else run.row.base_branch
+    again = f"treadle land {run.id} --onto BRANCH"
+    if not name:
+        raise BlockedError(
+            f"run {run.id} began on a detached HEAD; say which branch it should land on",
+            code="no_branch",
+            fix=["git branch", again],
+        )
+    own = name.startswith(OWN_PREFIX) and is_run_id(name.removeprefix(OWN_PREFIX))
+    if name == run.row.branch or own:
+        text = f"{name} is a run's own branch, which only its steps move"
+        raise BlockedError(text, code="own_branch", fix=[again])
+    return name
+
+
+def _tip(run: Run, name: str) -> str:
+    found = branch.resolve(run.tools.repo, name)
+    if found is None:
+        base = (run.row.base_commit or "")[:12]
+        raise BlockedError(
+            f"there is no branch {name}",
+            code="branch_missing",
+            fix=[
+                f"git branch {shlex.quote(name)} {base}",
+                f"treadle land {run.id} --onto BRANCH",
+            ],
+        )
+    return found

@@ -1,0 +1,103 @@
+"""Take a landed run's work out of its branch again, by one commit that is its inverse."""
+
+import shlex
+from typing import NamedTuple
+
+from treadle.engine import intent, load, message, obstruct
+from treadle.engine.intent import Done, Move
+from treadle.engine.land import combine
+from treadle.engine.run import Run, Tools
+from treadle.errors import BlockedError, GitError
+from treadle.git import ancestry, branch, forward, repo, scratch, signed
+from treadle.store.records import RunRow
+
+
+class Undone(NamedTuple):
+    """The inverse; `exact` says that the tree is the very one from before the landing."""
+
+    run_id: str
+    branch: str
+    commit: str | None
+    exact: bool
+
+
+def undo(tools: Tools, row: RunRow) -> Undone:
+    """Undo a landing, or raise BlockedError with everything as it was."""
+    run = load.take_over(tools, row)
+    try:
+        intent.settle(run)
+        return _invert(run, _landed(run))
+    except (BlockedError, GitError) as error:
+        if error.code not in ("not_landed", "already_undone"):
+            intent.refuse(run, "undo", error)
+        raise
+    finally:
+        tools.store.release(run.id, run.row.claim_epoch)
+
+
+def _invert(run: Run, landed: Done) -> Undone:
+    tip = _tip(run, landed)
+    place_repo, name = run.tools.repo, landed.branch
+    forward.require_quiet(place_repo, name)
+    before, after, now = (
+        repo.tree_of(place_repo, commit) for commit in (landed.old, landed.commit, tip)
+    )
+    place = scratch.make(place_repo, run.folder.live / "undo")
+    try:
+        tree = combine(place, after, now, before, [f"git revert {landed.commit[:12]}"])
+        if tree == now:
+            return Undone(run.id, name, None, False)
+        new = _commit(run, place, tree, tip, landed)
+        if forward.is_checked_out(place_repo, name):
+            obstruct.require_clear(run, place, tip, new)
+        scratch.keep(place)
+    finally:
+        scratch.drop(place)
+    intent.make(run, Move(what="undo", branch=name, old=tip, commit=new))
+    return Undone(run.id, name, new, repo.tree_of(place_repo, new) == before)
+
+
+def _commit(run: Run, place: scratch.Scratch, tree: str, tip: str, landed: Done) -> str:
+    settings = run.tools.git_settings
+    return signed.write(
+        place,
+        tree,
+        tip,
+        message.undoing(run.order, run.id, landed.commit),
+        when=run.tools.now(),
+        who=signed.identity(settings, run.tools.env),
+        sign=signed.signs(settings),
+    )
+
+
+def _landed(run: Run) -> Done:
+    undone = intent.done(run, intent.UNDONE)
+    if undone:
+        raise BlockedError(
+            f"run {run.id} is undone already: {undone.commit[:12]} on {undone.branch}",
+            code="already_undone",
+            fix=[f"git show {undone.commit[:12]}", f"treadle land {run.id}"],
+        )
+    landed = intent.done(run, intent.LANDED)
+    if landed is None:
+        raise BlockedError(
+            f"run {run.id} has not landed, so there is nothing to undo",
+            code="not_landed",
+            fix=[f"treadle runs show {run.id}"],
+        )
+    return landed
+
+
+def _tip(run: Run, landed: Done) -> str:
+    name = shlex.quote(landed.branch)
+    tip = branch.resolve(run.tools.repo, landed.branch)
+    if tip is None:
+        text = f"there is no branch {landed.branch}, on which run {run.id} landed"
+        raise BlockedError(text, code="branch_missing", fix=[f"git branch {name} BASE"])
+    if not ancestry.contains(run.tools.repo, tip, landed.commit):
+        raise BlockedError(
+            f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten",
+            code="not_in_branch",
+            fix=[f"git log --oneline -5 {name}"],
+        )
+    return tip

@@ -1,0 +1,147 @@
+"""Move a branch of the user forward, without forcing, stashing or overwriting anything."""
+
+import contextlib
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import BlockedError
+from treadle.files import sync
+from treadle.git import branch, call
+from treadle.git.repo import Repo, operation_in_progress
+
+_MERGE = (
+    *("merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash"),
+    *("--commit", "--no-edit", "--no-stat", "-q"),
+)
+_PATIENCE = 2.0
+_ADVICE = {
+    "merge": "git merge --abort",
+    "rebase": "git rebase --abort",
+    "cherry-pick": "git cherry-pick --abort",
+    "revert": "git revert --abort",
+    "bisect": "git bisect reset",
+}
+
+
+class Place(NamedTuple):
+    """One checkout of the repository; `branch` is None when detached."""
+
+    root: Path
+    branch: str | None
+
+
+def require_quiet(repo: Repo, name: str) -> None:
+    """Refuse while the user is in the middle of something that a moved branch would disturb."""
+    found = operation_in_progress(repo) or _borrowed(repo, name)
+    if found:
+        raise BlockedError(
+            f"a {found} is in progress; end it first",
+            code="operation_in_progress",
+            fix=["git status", _ADVICE[found]],
+        )
+
+
+def is_checked_out(repo: Repo, name: str) -> bool:
+    """Tell whether a branch is checked out here; refuse if it is somewhere else."""
+    holders = [place.root for place in _places(repo) if place.branch == name]
+    others = [root for root in holders if not _same(root, repo.root)]
+    if others:
+        where = shlex.quote(str(others[0]))
+        raise BlockedError(
+            f"the branch {name} is checked out in {others[0]}; it would change under your hands",
+            code="checked_out_elsewhere",
+            fix=[f"git -C {where} switch --detach" if others[0].exists() else "git worktree prune"],
+            details={"work_tree": str(others[0])},
+        )
+    return bool(holders)
+
+
+def move(repo: Repo, name: str, new: str, old: str, why: str) -> None:
+    """Move a branch from `old` to `new`, with the files where it is checked out."""
+    if is_checked_out(repo, name):
+        _fast_forward(repo, new, why)
+    else:
+        _swap(repo, name, new, old, why)
+    found = branch.resolve(repo, name)
+    if found != new:
+        raise BlockedError(
+            f"the branch {name} moved meanwhile; it stands on {(found or 'nothing')[:12]} now",
+            code="branch_moved",
+            fix=[f"git log -3 {shlex.quote(name)}"],
+        )
+
+
+def _fast_forward(repo: Repo, new: str, why: str) -> None:
+    wait_for_index(repo)
+    args = (*_MERGE, new)
+    place = repo.place | {"GIT_REFLOG_ACTION": f"treadle: {why}"}
+    done = call.run(args, place, cwd=repo.root)
+    if done.returncode:
+        failure = call.failure(args, done)
+        raise BlockedError(
+            f"git would not move your checkout: {failure.message}",
+            code="git_refused",
+            fix=["git status"],
+            details=failure.details,
+        )
+
+
+def wait_for_index(repo: Repo) -> None:
+    """Give a git that still works in the checkout a moment to finish; its lock is not ours."""
+    lock = repo.git_dir / "index.lock"
+    deadline = time.monotonic() + _PATIENCE
+    while os.path.lexists(lock):
+        if time.monotonic() > deadline:
+            raise BlockedError(
+                f"{lock} is there: another git works in your checkout, or one was killed",
+                code="index_locked",
+                fix=["git status", f"rm -f {shlex.quote(str(lock))}"],
+            )
+        time.sleep(0.02)
+
+
+def _swap(repo: Repo, name: str, new: str, old: str, why: str) -> None:
+    ref = f"refs/heads/{name}"
+    args = ["update-ref", "-m", f"treadle: {why}", "--no-deref", ref, new, old]
+    done = call.run(args, repo.place)
+    if done.returncode and branch.resolve(repo, name) in (None, old):
+        raise call.failure(args, done)
+    folder = (repo.common_dir / ref).parent
+    if folder.is_dir():
+        sync.sync_all([folder])
+
+
+def _places(repo: Repo) -> list[Place]:
+    listing = os.fsdecode(call.out(["worktree", "list", "--porcelain", "-z"], repo.place))
+    found = []
+    for block in listing.split("\0\0"):
+        fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+        if "worktree" in fields and "bare" not in fields:
+            ref = fields.get("branch", "")
+            name = ref.removeprefix("refs/heads/") if ref else None
+            found.append(Place(Path(fields["worktree"]), name))
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return one.samefile(other)
+    return one == other
+
+
+def _borrowed(repo: Repo, name: str) -> str | None:
+    """Return what another work tree does with the branch while its own HEAD is detached."""
+    for folder in (repo.common_dir, *(repo.common_dir / "worktrees").glob("*")):
+        for sign, what in (
+            ("rebase-merge/head-name", "rebase"),
+            ("rebase-apply/head-name", "rebase"),
+            ("BISECT_START", "bisect"),
+        ):
+            with contextlib.suppress(OSError, ValueError):
+                found = (folder / sign).read_text().strip()
+                if found.removeprefix("refs/heads/") == name:
+                    return what
+    return None
