@@ -1,0 +1,41 @@
+"""Recover a project and nothing else, note what stands then; or finish what was begun."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from treadle.cli.main import main as treadle
+from treadle.engine import orchestrator
+from treadle.project.project import open_project
+
+GOAL = ["run", "--goal", "Make done.txt", "--ac", "done.txt is there"]
+
+
+def settle(root: Path, note: Path) -> int:
+    """Open the project as every working command does, and write down its rows."""
+    project = open_project(root, os.environ)
+    with orchestrator.opened(project, watch=lambda _: None) as tools:
+        runs = tools.store.runs(1000)
+        rows = {
+            "runs": [run._asdict() for run in runs],
+            "steps": [step._asdict() for run in runs for step in tools.store.steps(run.run_id)],
+        }
+    note.write_text(json.dumps(rows))
+    return 0
+
+
+def finish(note: Path) -> int:
+    """Resume what has not failed; ask again if nothing can pass any more."""
+    runs = json.loads(note.read_text())["runs"]
+    if any(run["status"] == "passed" for run in runs):
+        return 0
+    for run in runs:
+        if run["status"] != "failed" and treadle(["run", "--resume", run["run_id"]]) == 0:
+            return 0
+    return int(treadle(GOAL))
+
+
+if __name__ == "__main__":
+    found = Path(sys.argv[3])
+    sys.exit(settle(Path(sys.argv[2]), found) if sys.argv[1] == "settle" else finish(found))

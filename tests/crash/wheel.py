@@ -1,0 +1,184 @@
+"""The real command: a run of seven steps, with a patch, disturbed in every way."""
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.crash import settle
+from tests.crash.scenario import Outcome
+from tests.crash.supervise import Command
+from treadle.engine import manifest
+from treadle.errors import FormatError
+
+_HERE = Path(__file__).parent
+_TOLD = re.compile(r"^  (plan|do|check|act) +(\d+)/\d+ .* criteria \d+/\d+  (\w+)", re.MULTILINE)
+_STEPS = ("plan", "do", "check", "act", "plan", "do", "check")
+
+
+class Wheel:
+    """What was told is there, what is there is whole, the patch is in once."""
+
+    def prepare(self, world: Path) -> None:
+        """Make a repository with treadle and one agent for all roles.
+
+        The agents stand in the user's configuration: a copied repository is not trusted.
+        """
+        root, settings = world / "project", world / "home" / "config" / "treadle"
+        root.mkdir()
+        settings.mkdir(parents=True)
+        shutil.copy(_HERE / "agent.sh", world / "agent.sh")
+        identity = "[user]\n\tname = Test\n\temail = test@example.invalid\n"
+        (world / "home" / ".gitconfig").write_text(identity)
+        cmd = json.dumps(["sh", str(world / "agent.sh")])
+        roles = [f'[agents.{role}]\ntype = "exec"\ncmd = {cmd}\n' for role in set(_STEPS)]
+        (settings / "config.toml").write_text("\n".join(sorted(roles)))
+        (root / "README.md").write_text("# Project\n")
+        self._git(world, "init", "-q", "-b", "main")
+        self._git(world, "add", ".")
+        self._git(world, "commit", "-q", "-m", "Begin")
+        init = self._treadle(world, "init", "--commit")
+        subprocess.run(init.argv, cwd=init.cwd, env=init.env, check=True, capture_output=True)
+
+    def command(self, world: Path) -> Command:
+        """Run a goal that passes in its second iteration."""
+        return self._treadle(world, *settle.GOAL)
+
+    def recovery(self, world: Path) -> list[Command]:
+        """Recover only, then finish the work."""
+        script = [sys.executable, str(_HERE / "settle.py")]
+        note = str(world / "note.json")
+        env = self._env(world) | {"PYTHONPATH": str(_HERE.parents[1])}
+        root = world / "project"
+        return [
+            Command([*script, "settle", str(root), note], root, env),
+            Command([*script, "finish", str(root), note], root, env),
+        ]
+
+    def verify(self, world: Path, seen: Outcome) -> list[str]:
+        """Compare what was told with what recovery found, and the end with itself."""
+        if not (world / "note.json").exists():
+            return ["recovery has noted nothing"]
+        note = json.loads((world / "note.json").read_text())
+        runs, steps = self._rows(world)
+        return [
+            *_told(seen, note),
+            *self._folders(world, steps),
+            *_timelines(world, runs),
+            *self._branches(world, runs),
+            *self._surroundings(world),
+        ]
+
+    def _folders(self, world: Path, steps: list[dict[str, Any]]) -> list[str]:
+        """Each row has a whole folder that says the same; each folder has a row."""
+        root = world / "project"
+        found = []
+        for row in steps:
+            try:
+                intent, digest = manifest.read(root / row["step_dir"])
+            except FormatError as error:
+                if row["digest"] is not None:
+                    found.append(f"{row['step_dir']} is not whole: {error}")
+                continue
+            if intent.row.status != row["status"] or digest != row["digest"]:
+                found.append(f"{row['step_dir']} was changed to {row['status']}")
+        known = {row["step_dir"] for row in steps}
+        for path in (root / ".treadle" / "runs").glob("*/steps/*"):
+            if str(path.relative_to(root)) not in known:
+                found.append(f"{path.name} is no step")
+        return found
+
+    def _branches(self, world: Path, runs: list[dict[str, Any]]) -> list[str]:
+        """A passed run has the patch once; another one once or not at all."""
+        if not any(run["status"] == "passed" for run in runs):
+            return ["no run has passed in the end"]
+        found = []
+        for run in runs:
+            span = f"{run['base_commit']}..{run['branch']}"
+            done = self._git(world, "rev-list", "--count", span, check=False)
+            commits = done.stdout.strip() if run["current_step_index"] else "0"
+            if commits not in ("0", "1") or (run["status"] == "passed" and commits != "1"):
+                found.append(f"{run['run_id']} ({run['status']}) has the patch {commits} times")
+        return found
+
+    def _surroundings(self, world: Path) -> list[str]:
+        """The repository is sound and the user's tree as it was."""
+        found = []
+        sound = self._git(world, "fsck", "--strict", "--no-dangling", check=False)
+        if sound.returncode:
+            found.append(f"git fsck: {sound.stderr.strip()}")
+        changed = self._git(world, "status", "--porcelain", check=False)
+        if changed.stdout or changed.returncode:
+            found.append(f"git status: {changed.stdout}{changed.stderr}")
+        return found
+
+    def _rows(self, world: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        store = sqlite3.connect(world / "project" / ".treadle" / "treadle.db")
+        store.row_factory = sqlite3.Row
+        runs = [dict(row) for row in store.execute("SELECT * FROM runs ORDER BY run_id")]
+        steps = [dict(row) for row in store.execute("SELECT * FROM steps ORDER BY run_id")]
+        store.close()
+        return runs, steps
+
+    def _treadle(self, world: Path, *args: str) -> Command:
+        argv = [sys.executable, "-m", "treadle", *args]
+        return Command(argv, world / "project", self._env(world))
+
+    def _git(self, world: Path, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["git", *args],
+            cwd=world / "project",
+            env=self._env(world),
+            check=check,
+            capture_output=True,
+            text=True,
+        )
+
+    def _env(self, world: Path) -> dict[str, str]:
+        home = str(world / "home")
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "XDG_CACHE_HOME": f"{home}/cache",
+            "XDG_STATE_HOME": f"{home}/state",
+            "XDG_CONFIG_HOME": f"{home}/config",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+
+def _told(seen: Outcome, note: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """What the user saw committed must have been there right after recovery."""
+    told = [(role, int(turn), word) for role, turn, word in _TOLD.findall(seen.printed)]
+    if seen.code == 0 and [role for role, _, _ in told] != list(_STEPS):
+        return [f"it said that all is well, after {told}"]
+    rows = {step["step_index"]: step for step in note["steps"]}
+    found = [
+        f"{run['run_id']} still claims to run after recovery"
+        for run in note["runs"]
+        if run["status"] == "running"
+    ]
+    for index, (role, turn, word) in enumerate(told, 1):
+        status = "fail" if word == "FAILED" else "ok"
+        row = rows.get(index, {})
+        if (row.get("role"), row.get("iteration"), row.get("status")) != (role, turn, status):
+            found.append(f"step {index} was told as {role} {turn} {status}, but is {row}")
+    return found
+
+
+def _timelines(world: Path, runs: list[dict[str, Any]]) -> list[str]:
+    """The events of each run are numbered without a gap."""
+    store = sqlite3.connect(world / "project" / ".treadle" / "treadle.db")
+    found = []
+    for run in runs:
+        query = "SELECT seq FROM events WHERE run_id = ? ORDER BY seq"
+        numbers = [seq for (seq,) in store.execute(query, (run["run_id"],))]
+        if numbers != list(range(1, len(numbers) + 1)):
+            found.append(f"{run['run_id']} has events {numbers}")
+    store.close()
+    return found
