@@ -42,7 +42,7 @@ def commits(place: Scratch, ours: str, theirs: str) -> Merged | Conflict:
     """Merge two commits from where their histories part."""
     args = (*_MERGE, ours, theirs)
     done = scratch.run(place, *args)
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
         raise call.failure(args, done)
     tree, *names = os.fsdecode(done.stdout).split("\0")
     if done.returncode == 0:

@@ -28,25 +28,32 @@ class Touched(NamedTuple):
     added: frozenset[str]
 
 
+class _Entry(NamedTuple):
+    """One line of git's status: how a path is in the index, and how as a file."""
+
+    staged: str
+    file: str
+    path: str
+
+
 def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
     touched = changed(place, old, new)
     folders = {folder for path in touched.all for folder in _above(path)}
-    entries = _status(place)
-    near = {path for path in entries if _meets(path, touched.all, folders)}
-    staged = {path for path in near if entries[path][0] not in " ?"}
+    near = [entry for entry in _status(place) if _meets(entry.path, touched.all, folders)]
+    staged = {entry.path for entry in near if entry.staged not in " ?"}
     if staged:
         staged &= _differing(place, new)
-    unstaged = {path for path in near if entries[path][1] not in " ?"}
-    unknown = {path for path in near if entries[path] == "??"}
+    unstaged = {entry.path for entry in near if entry.file not in " ?"} - staged
+    # A path can be both: staged as deleted, and there as a file that git does not know.
+    unknown = {entry.path for entry in near if entry.file == "?"} - staged
+    known = {entry.path for entry in near}
     unknown |= {
         path
-        for path in touched.added
-        if path not in entries and touched.all.isdisjoint(_above(path)) and _is_taken(root, path)
+        for path in touched.added - known
+        if touched.all.isdisjoint(_above(path)) and _is_taken(root, path)
     }
-    return Obstacles(
-        tuple(sorted(staged)), tuple(sorted(unstaged - staged)), tuple(sorted(unknown))
-    )
+    return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
 
 
 def changed(place: Mapping[str, str], old: str, new: str) -> Touched:
@@ -59,9 +66,9 @@ def changed(place: Mapping[str, str], old: str, new: str) -> Touched:
     )
 
 
-def _status(place: Mapping[str, str]) -> dict[str, str]:
+def _status(place: Mapping[str, str]) -> list[_Entry]:
     listing = os.fsdecode(call.out(_STATUS, place))
-    return {entry[3:]: entry[:2] for entry in listing.split("\0") if entry}
+    return [_Entry(line[0], line[1], line[3:]) for line in listing.split("\0") if line]
 
 
 def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:

@@ -1,0 +1,123 @@
+"""`treadle undo` through the real command: one commit, the exact inverse."""
+
+import pytest
+
+from tests.acceptance.site import Site
+from tests.conftest import git
+
+LINES = "".join(f"{n}\n" for n in range(30))
+
+
+@pytest.fixture
+def site(project):
+    return Site(project)
+
+
+@pytest.fixture
+def landed(site):
+    """Return a run that changed a line of shared.txt, made a file and removed one, and landed."""
+    site.commit("shared.txt", LINES)
+    site.commit("gone.txt", "gone\n")
+    run_id = site.passed("sed -i s/^0$/run/ shared.txt; echo > done.txt; rm gone.txt")
+    assert site.land(run_id).code == 0
+    return run_id
+
+
+def test_undo_is_one_commit_with_the_tree_from_before(site, landed):
+    commit, before = site.tip(), site.tree("HEAD~1")
+    result = site.undo(landed)
+    assert result.json == {
+        "run_id": landed,
+        "undone": site.tip(),
+        "branch": "main",
+        "exact": True,
+    }
+    assert (site.tip("HEAD~1"), site.tree()) == (commit, before)
+    assert git(site.root, "status", "--porcelain") == ""
+    subject, _, body = git(site.root, "log", "-1", "--format=%B").partition("\n\n")
+    assert subject == "Undo: Make done"
+    assert commit in body
+    shown = site.project.show(landed)
+    assert (shown["landed"], shown["undone"]) == (commit, site.tip())
+    assert site.project.event_types(landed)[-1] == "undone"
+
+
+def test_what_came_later_stays(site, landed):
+    site.commit("later.txt", "later\n")
+    site.commit("shared.txt", (site.root / "shared.txt").read_text().replace("29\n", "mine\n"))
+    result = site.undo(landed)
+    assert (result.code, result.json["exact"]) == (0, False)
+    lines = (site.root / "shared.txt").read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("0", "mine")
+    assert {"later.txt", "gone.txt"} <= set(site.files())
+    assert "done.txt" not in site.files()
+
+
+def test_a_later_change_of_the_same_lines_is_refused(site, landed):
+    site.commit("shared.txt", (site.root / "shared.txt").read_text().replace("run\n", "mine\n"))
+    before = site.state()
+    result = site.undo(landed)
+    assert (result.code, result.json["error"]["code"]) == (3, "merge_conflict")
+    assert result.json["error"]["files"] == ["shared.txt"]
+    assert site.state() == before
+    assert site.project.event(landed, "land_refused")["data"]["what"] == "undo"
+
+
+def test_undoing_twice_is_refused_and_landing_again_is_not(site, landed):
+    after = site.tree()
+    site.undo(landed)
+    again = site.undo(landed)
+    assert (again.code, again.json["error"]["code"]) == (3, "already_undone")
+    assert site.land(landed).code == 0
+    assert site.tree() == after
+    assert site.project.show(landed)["undone"] is None
+    assert site.undo(landed).json["exact"]
+
+
+def test_a_run_that_did_not_land_cannot_be_undone(site):
+    run_id = site.passed()
+    result = site.undo(run_id)
+    assert (result.code, result.json["error"]["code"]) == (3, "not_landed")
+
+
+def test_a_landing_that_was_reverted_by_hand_leaves_nothing_to_undo(site, landed):
+    git(site.root, "revert", "--no-edit", "HEAD")
+    tip = site.tip()
+    result = site.undo(landed)
+    assert (result.code, result.json["undone"], site.tip()) == (0, None, tip)
+
+
+def test_a_rewritten_branch_is_refused(site, landed):
+    git(site.root, "reset", "-q", "--hard", "HEAD~1")
+    site.commit("other.txt", "other\n")
+    result = site.undo(landed)
+    assert (result.code, result.json["error"]["code"]) == (3, "not_in_branch")
+
+
+def test_a_deleted_branch_is_refused(site, landed):
+    git(site.root, "switch", "-q", "-c", "other")
+    git(site.root, "branch", "-q", "-D", "main")
+    result = site.undo(landed)
+    assert (result.code, result.json["error"]["code"]) == (3, "branch_missing")
+
+
+def test_an_uncommitted_file_that_overlaps_is_refused(site, landed):
+    site.write("shared.txt", "mine\n")
+    before = site.state()
+    result = site.undo(landed)
+    assert (result.code, result.json["error"]["code"]) == (3, "uncommitted_files")
+    assert site.state() == before
+
+
+def test_a_file_where_the_removed_one_comes_back_is_refused(site, landed):
+    site.write("gone.txt", "mine\n")
+    result = site.undo(landed)
+    assert result.json["error"]["files"] == ["gone.txt"]
+
+
+def test_a_branch_that_is_not_checked_out_is_undone_alone(site, landed):
+    git(site.root, "switch", "-q", "-c", "other")
+    before = site.tree("main~1")
+    assert site.undo(landed).json["exact"]
+    assert site.tree("main") == before
+    assert (site.root / "done.txt").exists()
