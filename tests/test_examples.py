@@ -21,6 +21,7 @@ DOCUMENTS = [
     "runs events RUN",
     "runs prune",
     "land RUN",
+    "report RUN",
     "why RUN",
     "task add g --verify AC1=true",
     "task list",

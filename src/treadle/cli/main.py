@@ -24,6 +24,7 @@ COMMANDS = {
     "runs": "List, show and prune runs",
     "log": "Show or follow the timeline of a run",
     "why": "Explain how a run ended",
+    "report": "Tell a run as markdown, ready for a pull request",
     "demo": "Watch a whole run in a temporary repository",
 }
 

@@ -1,0 +1,31 @@
+"""`treadle report`: tell a run in a form to hand on."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.engine import report
+from treadle.engine.find import find
+from treadle.errors import ExitCode
+from treadle.project.project import open_project
+from treadle.project.root import here
+from treadle.store.reader import Reader
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    parser.add_argument("--markdown", action="store_true", help="As markdown, which is the default")
+
+
+def run(args: Namespace) -> int:
+    """Read, tell, print."""
+    project = open_project(here(), os.environ)
+    with Reader.open(project.layout) as store:
+        row = find(store, args.run)
+        text = report.markdown(project, store, row)
+    if args.json:
+        output.print_json({"run_id": row.run_id, "markdown": text})
+    else:
+        print(output.clean(text), end="")
+    return ExitCode.DONE
