@@ -53,8 +53,9 @@ def run(args: Namespace) -> int:
     try:
         stage = _Stage(folder, loud=not args.json)
         stage.build()
-        result = stage.crash_and_resume() if args.crash else stage.play()
-        stage.show(result)
+        played = stage.crash_and_resume() if args.crash else stage.play()
+        stage.show(played)
+        result = stage.land(played)
     finally:
         if not args.keep:
             remove.remove_tree(folder)
@@ -63,7 +64,7 @@ def run(args: Namespace) -> int:
         output.print_json({"run": result, "crashed": args.crash, "folder": kept})
     elif args.keep:
         print(f"\nkept in {folder / 'project'}")
-    return ExitCode.DONE if result["status"] == "passed" else ExitCode.FAILED
+    return ExitCode.DONE if result["landed"] else ExitCode.FAILED
 
 
 class _Stage:
@@ -112,12 +113,24 @@ class _Stage:
         self._treadle("runs", "show", run_id)
         self._git("diff", "--stat", f"{result['base_commit']}..{result['branch']}", show=True)
 
+    def land(self, result: dict[str, object]) -> dict[str, object]:
+        """Bring the work into the branch and show the landed commit."""
+        if result["status"] != "passed":
+            return result | {"landed": None}
+        self._treadle("land", str(result["run_id"]))
+        self._git("show", "--stat", "--format=%h %s%n%n%b", "HEAD", show=True)
+        shown = self._answer("runs", "show", str(result["run_id"]))
+        return result | {"landed": shown["landed"]}
+
     def _newest(self) -> dict[str, object]:
-        listing = self._call([sys.executable, "-m", "treadle", "runs", "list", "--json"], self._env)
-        found = json.loads(listing.stdout).get("runs")
-        if not found:
+        found = self._answer("runs", "list")["runs"]
+        if not isinstance(found, list) or not found:
             raise TreadleError("the demo left no run; look above for the reason")
         return dict(found[0])
+
+    def _answer(self, *words: str) -> dict[str, object]:
+        argv = [sys.executable, "-m", "treadle", *words, "--json"]
+        return dict(json.loads(self._call(argv, self._env).stdout))
 
     def _treadle(self, *words: str, die_at: str | None = None) -> int:
         env = self._env | ({"TREADLE_DIE_AT": die_at} if die_at else {})

@@ -102,7 +102,7 @@ def _refusal(item: Refused) -> dict[str, object]:
 
 def _code(row: RunRow, kv: dict[str, object]) -> ExitCode:
     if row.status == "passed":
-        return ExitCode.DONE
+        return ExitCode.BLOCKED if "land_refused" in kv else ExitCode.DONE
     if row.status == "failed":
         return ExitCode.FAILED
     reason = str(kv.get("reason_code"))

@@ -39,6 +39,8 @@ Sandbox = Annotated[
     Literal["auto", "required", "off"], Meta(description='one of "auto", "required", "off"')
 ]
 
+Landing = Annotated[Literal["manual", "auto"], Meta(description='one of "manual", "auto"')]
+
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One agent: what drives it and its limits; an agent with `use` stands for another one."""
@@ -85,6 +87,12 @@ class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     root: MaybeText = None
 
 
+class LandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether passed runs land by themselves."""
+
+    run: Landing = "manual"
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -94,3 +102,4 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     verify: dict[str, Command] = {}
     checks: ChecksConfig = ChecksConfig()
     workspace: WorkspaceConfig = WorkspaceConfig()
+    land: LandConfig = LandConfig()

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.engine import intent, load, message, obstruct, recheck
+from treadle.engine import intent, load, message, obstruct, recheck, whereabouts
 from treadle.engine.intent import Done, Move
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError, GitError
@@ -47,6 +47,7 @@ def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool
     try:
         intent.settle(run)
         _require_not_landed(run)
+        _require_ground(run)
         name = _target(run, onto)
         return _bring(run, name, keep_steps)
     except (BlockedError, GitError) as error:
@@ -143,6 +144,17 @@ def _require_not_landed(run: Run) -> None:
             f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}",
             code="already_landed",
             fix=[f"git show {landed.commit[:12]}", f"treadle undo {run.id}"],
+        )
+
+
+def _require_ground(run: Run) -> None:
+    """Refuse a run that builds on another one's work before that is in."""
+    below = run.kv.get("stacked_on")
+    if isinstance(below, str) and not whereabouts.now(run.tools.store.kv(below)):
+        raise BlockedError(
+            f"run {run.id} builds on run {below}, which has not landed",
+            code="stacked",
+            fix=[f"treadle land {below}", f"treadle land {run.id}"],
         )
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 
 from msgspec import UNSET, convert
 
@@ -38,6 +39,7 @@ class Tools:
     now: Callable[[], datetime]
     interrupted: Callable[[], str | None]
     watch: Watch
+    landing: Lock = field(default_factory=Lock)  # one run at a time moves the user's branch
 
     @property
     def layout(self) -> Layout:

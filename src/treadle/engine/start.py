@@ -22,8 +22,11 @@ from treadle.store.records import RunRow
 from treadle.tasks import work
 
 
-def begin(tools: Tools, order: Order) -> Run:
-    """Create the run's folder, row, branch and workspace; each of them survives a kill."""
+def begin(tools: Tools, order: Order, below: RunRow | None = None) -> Run:
+    """Create the run's folder, row, branch and workspace; each of them survives a kill.
+
+    It begins where the user's checkout stands, or on the work of the run `below`.
+    """
     check_possible(order)
     head = repo.head(tools.repo)
     if head.commit is None:
@@ -33,6 +36,8 @@ def begin(tools: Tools, order: Order) -> Run:
             fix=["git add -A", "git commit -m 'Begin'"],
         )
     run = _new(tools, order, head.commit, head.branch)
+    if below and below.base_branch == head.branch and below.head_commit:
+        _stack(run, below, below.head_commit)
     if order.task_id:
         work.begin(tools.store, order.task_id, run.id, tools.now())
     _note_start(run)
@@ -95,6 +100,12 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         tree=repo.tree_of(tools.repo, commit),
         kv={"port_base": place.free_port_base(tools)},
     )
+
+
+def _stack(run: Run, below: RunRow, commit: str) -> None:
+    run.row = run.row._replace(base_commit=commit, head_commit=commit)
+    run.tree = repo.tree_of(run.tools.repo, commit)
+    run.kv["stacked_on"] = below.run_id
 
 
 def _note_start(run: Run) -> None:

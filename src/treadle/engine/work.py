@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
-from treadle.engine import find, loop, order, resume, start
+from treadle.engine import autoland, find, loop, order, resume, start
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.store.records import RunRow, TaskRow
@@ -40,7 +40,7 @@ def run_goal(
 ) -> RunRow:
     """Run a goal that is no task."""
     asked = order.freeze(config, text=goal, criteria=criteria, swaps=swaps, task_id=None)
-    return loop.drive_run(start.begin(tools, asked))
+    return autoland.settle(tools, config, loop.drive_run(start.begin(tools, asked)))
 
 
 def resume_run(
@@ -56,7 +56,7 @@ def resume_run(
     questions.settle(tools.store, run.id, "resumed", tools.now())
     if run.order.task_id:
         claims.begin(tools.store, run.order.task_id, run.id, tools.now())
-    return loop.drive_run(run)
+    return autoland.settle(tools, config, loop.drive_run(run))
 
 
 def run_tasks(
@@ -69,7 +69,8 @@ def run_tasks(
     """Run these tasks, or everything that is ready, at most `parallel` at a time.
 
     Dependencies that are done meanwhile make further tasks ready; a task that was tried is
-    not tried again, and one that is refused holds up no other.
+    not tried again, and one that is refused holds up no other. One after the other, a run
+    builds on the one before even if that could not land.
     """
     queue = _Queue(tools, ids)
     results: list[RunRow | Refused] = []
@@ -77,7 +78,8 @@ def run_tasks(
     with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="run") as pool:
         while True:
             while len(busy) < parallel and (found := queue.take()):
-                busy.add(pool.submit(_run_task, tools, config, found, swaps))
+                below = _below(tools, results) if parallel == 1 else None
+                busy.add(pool.submit(_run_task, tools, config, found, swaps, below))
             if not busy:
                 return results
             done, busy = wait(busy, return_when=FIRST_COMPLETED)
@@ -106,7 +108,7 @@ class _Queue:
 
 
 def _run_task(
-    tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str]
+    tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str], below: RunRow | None
 ) -> RunRow | Refused:
     asked = order.freeze(
         config,
@@ -116,7 +118,13 @@ def _run_task(
         task_id=found.task_id,
     )
     try:
-        run = start.begin(tools, asked)
+        run = start.begin(tools, asked, below)
     except (BlockedError, GitError) as error:
         return Refused(found.task_id, error)
-    return loop.drive_run(run)
+    return autoland.settle(tools, config, loop.drive_run(run))
+
+
+def _below(tools: Tools, results: Sequence[RunRow | Refused]) -> RunRow | None:
+    """Return the last run of the series if it passed and could not land."""
+    rows = [item for item in results if not isinstance(item, Refused) and item.status == "passed"]
+    return rows[-1] if rows and autoland.waits(tools, rows[-1]) else None

@@ -1,0 +1,50 @@
+"""Land passed runs without being asked, where the configuration says so."""
+
+from treadle.config.schema import Config
+from treadle.engine import land, whereabouts
+from treadle.engine.progress import Progress
+from treadle.engine.run import Tools
+from treadle.errors import BlockedError, GitError, TreadleError
+from treadle.store.records import RunRow
+from treadle.tasks import questions
+from treadle.tasks.questions import Question
+
+
+def settle(tools: Tools, config: Config, row: RunRow) -> RunRow:
+    """Land a passed run; a refusal goes to the desk and holds up nothing."""
+    if config.land.run == "auto" and row.status == "passed":
+        with tools.landing:
+            _land(tools, row)
+    return row
+
+
+def waits(tools: Tools, row: RunRow) -> bool:
+    """Tell whether a passed run should have landed and could not."""
+    kv = tools.store.kv(row.run_id)
+    return row.status == "passed" and not whereabouts.now(kv) and "land_refused" in kv
+
+
+def _land(tools: Tools, row: RunRow) -> None:
+    try:
+        found = land.land(tools, row)
+    except (BlockedError, GitError) as error:
+        _show(tools, row, f"not landed: {error.message}")
+        questions.ask(tools.store, _question(row, error), tools.now())
+    else:
+        if found.commit:
+            _show(tools, row, f"landed as {found.commit[:12]} on {found.branch}")
+
+
+def _question(row: RunRow, error: TreadleError) -> Question:
+    return Question(
+        kind="refused_landing",
+        summary=f"{row.goal}: not landed: {error.message}",
+        options=("land", "leave it"),
+        fix=(*error.fix, f"treadle land {row.run_id}"),
+        run_id=row.run_id,
+        task_id=row.task_id,
+    )
+
+
+def _show(tools: Tools, row: RunRow, message: str) -> None:
+    tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
