@@ -8,9 +8,8 @@ from bench import bare, store
 from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
-from treadle.contract.event import Event
 from treadle.layout import Layout
-from treadle.store.records import Cursor, StepRow
+from treadle.store.records import Cursor, Event, StepRow
 from treadle.store.writer import Store
 
 THREADS = 64

@@ -281,3 +281,11 @@ def test_new_files_in_the_workspace_are_set_aside(project):
     assert "workspace_restored" in project.event_types(result["run_id"])
     diff = project.step_dir(result["run_id"], "001-plan") / "files/workspace-changes.diff"
     assert "new.txt" in diff.read_text()
+
+
+def test_names_that_are_not_text_are_shown_escaped(project):
+    project.good_agents()
+    project.agent("plan", "open(os.fsencode(repo) + b'/bad-\\xff', 'w').close(); ok()")
+    result = project.run_json()
+    assert result["status"] == "passed"
+    assert "bad-\\udcff" in project.event(result["run_id"], "workspace_restored")["message"]

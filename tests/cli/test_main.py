@@ -10,7 +10,7 @@ import treadle
 from treadle.cli import main
 
 # Besides what a bare interpreter loads; `warnings` and `importlib` come together.
-VERSION_LOADS = {"importlib", "warnings", "treadle", "treadle.cli", "treadle.cli.main"}
+VERSION_LOADS = {"gc", "treadle", "treadle.cli", "treadle.cli.main"}
 
 
 def loaded(*code: str) -> set[str]:

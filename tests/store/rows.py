@@ -6,8 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from treadle.contract.event import Event, EventType
-from treadle.store.records import CheckRow, Cursor, RunRow, StepRow
+from treadle.contract.event import EventType
+from treadle.store.records import CheckRow, Cursor, Event, RunRow, StepRow
 
 T = "2026-01-23T14:55:01.000000Z"
 RUN = "20260123-145501-ab12cd"

@@ -6,7 +6,7 @@ from treadle.store import migrate, sqlite
 from treadle.store.queries import SQL
 
 WHOLE_TABLE_IS_THE_ANSWER = {
-    "step_digests": "recovery compares every step with its folder",
+    "step_names": "recovery compares every step with its folder",
     "run_ids": "recovery looks for folders of runs that have no row",
     "runs_with_key": "recovery looks for moves of a branch that a kill cut off",
     "tasks": "the list of all tasks",

@@ -1,17 +1,18 @@
 """`treadle log`: show a run's timeline, and follow it while it grows."""
 
+import gc
 import json
 import os
 import time
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
-from treadle.contract.event import Event
 from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
+from treadle.store.records import Event
 
 _PAUSE = 0.3
 
@@ -24,6 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print one line for each event; with --json, one document a line."""
+    gc.enable()
     layout = Layout(find_root(here(), os.environ))
     with Reader.open(layout) as store:
         run_id = find(store, args.run).run_id

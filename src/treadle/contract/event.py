@@ -1,8 +1,6 @@
 """Name everything that can happen to a run, and how a step can fail."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
 
 class EventType(StrEnum):
@@ -60,13 +58,3 @@ class StepError(StrEnum):
     REPLAY_EXHAUSTED = "replay_exhausted"
     SETUP_FAILED = "setup_failed"
     INTERRUPTED = "interrupted"
-
-
-class Event(NamedTuple):
-    """One line of a run's timeline."""
-
-    seq: int
-    ts: str
-    type: str
-    message: str
-    data: Mapping[str, object] | None = None

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.contract import strictjson
-from treadle.contract.event import Event
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.store.records import CheckRow, Cursor, StepRow, UsageRow
+from treadle.store.records import CheckRow, Cursor, Event, StepRow, UsageRow
 
 NAME = "step.json"
 _MAX = 64 << 20

@@ -1,6 +1,7 @@
 """Open everything a working command needs: lock, store, keeper, recovery."""
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
@@ -25,6 +26,7 @@ def opened(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Tools]:
     """Hold the project while the block works; on entry whatever crashed before is recovered."""
+    gc.enable()
     interrupts = Interrupts()
     with contextlib.ExitStack() as stack:
         dead = stack.enter_context(lock.hold(project.layout, wait=wait))

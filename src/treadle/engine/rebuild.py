@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import UNSET
 
 from treadle.contract.criterion import Criterion
-from treadle.contract.event import Event, EventType
+from treadle.contract.event import EventType
 from treadle.engine import manifest, runfile
 from treadle.engine.manifest import Manifest
 from treadle.engine.order import Order
@@ -16,7 +16,7 @@ from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import is_run_id, utc
 from treadle.layout import Layout, RunLayout
-from treadle.store.records import RunRow
+from treadle.store.records import Event, RunRow
 from treadle.store.run_changes import History
 from treadle.store.writer import Store
 from treadle.tasks import task, work

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.contract import strictjson
-from treadle.contract.event import Event, EventType
+from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
 from treadle.engine import commit, intent, load, manifest, rebuild, runfile
 from treadle.engine.manifest import Manifest, Snapshot
@@ -18,12 +18,13 @@ from treadle.files.walk import names, read
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.proc import identity, sweep
-from treadle.store.records import Cursor, RunRow, StepRow
+from treadle.store.records import Cursor, Event, RunRow, StepRow
 from treadle.tasks import work
 
 # The contract's own sentence.
 RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
 _MAX_INPUT = 64 << 20
+_NOTHING: frozenset[str] = frozenset()
 
 
 class Recovered(NamedTuple):
@@ -71,14 +72,13 @@ def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
 
 def _suspects(tools: Tools) -> set[str]:
     """Return the runs with a step folder that the store does not know, or a temporary one."""
-    known = set(tools.store.step_digests())
-    found = set()
-    for run_id in names(tools.layout.runs):
-        for name in names(tools.layout.run(run_id).steps):
-            index = name[:3]
-            if ".tmp-" in name or (index.isdigit() and (run_id, int(index)) not in known):
-                found.add(run_id)
-    return found
+    known = tools.store.step_names()
+    runs = str(tools.layout.runs)
+    return {
+        run_id
+        for run_id in names(runs)
+        if not known.get(run_id, _NOTHING).issuperset(names(f"{runs}/{run_id}/steps"))
+    }
 
 
 def _recover_run(tools: Tools, row: RunRow) -> list[str]:

@@ -11,6 +11,7 @@ from treadle.contract.verdict import Verdict
 from treadle.engine.checks import Observation
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
+from treadle.engine.timeline import readable
 from treadle.errors import FormatError
 from treadle.files import walk
 
@@ -31,7 +32,7 @@ class Finding:
 
     def failed(self, error: StepError, message: str) -> "Finding":
         """Return this finding turned into a failure; an earlier failure stands."""
-        return self if self.error else replace(self, error=error, message=message)
+        return self if self.error else replace(self, error=error, message=readable(message))
 
 
 def judge(run: Run, stage: Stage, result: AgentResult, observation: Observation) -> Finding:

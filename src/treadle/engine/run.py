@@ -9,7 +9,7 @@ from threading import Lock
 
 from msgspec import UNSET, convert
 
-from treadle.contract.event import Event, EventType
+from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
 from treadle.engine import runfile
 from treadle.engine.boundary import reach
@@ -24,7 +24,7 @@ from treadle.ids import utc
 from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
-from treadle.store.records import Cursor, RunRow
+from treadle.store.records import Cursor, Event, RunRow
 from treadle.store.writer import Store
 
 

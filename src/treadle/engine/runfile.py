@@ -7,11 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from treadle.contract import strictjson
-from treadle.contract.event import Event
 from treadle.engine.order import Order
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.store.records import RunRow
+from treadle.store.records import Event, RunRow
 
 _MAX = 64 << 20
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from treadle.contract.event import Event, EventType
+from treadle.contract.event import EventType
 from treadle.ids import utc
+from treadle.store.records import Event
 
 
 class Timeline:
@@ -18,9 +19,21 @@ class Timeline:
     def add(self, type_: EventType, message: str, **data: object) -> None:
         """Note what happened."""
         self._last += 1
-        self._pending.append(Event(self._last, utc(self._now()), type_, message, data or None))
+        known = {key: _readable(value) for key, value in data.items()} or None
+        self._pending.append(Event(self._last, utc(self._now()), type_, readable(message), known))
 
     def take(self) -> tuple[Event, ...]:
         """Hand over what waits and begin anew."""
         events, self._pending = tuple(self._pending), []
         return events
+
+
+def readable(text: str) -> str:
+    """Escape what is not Unicode: names of files can be any bytes, JSON and the store cannot."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, str):
+        return readable(value)
+    return [_readable(item) for item in value] if isinstance(value, list) else value

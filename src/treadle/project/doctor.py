@@ -157,7 +157,7 @@ def _store(project: Project) -> str:
         return "no run yet"
     with Reader.open(project.layout) as reader:
         # Reading whole tables meets a damaged page that a single row would miss.
-        steps, tasks = len(reader.step_digests()), len(reader.task_ids())
+        steps, tasks = sum(map(len, reader.step_names().values())), len(reader.task_ids())
         return f"{steps} steps, {tasks} tasks, newest run {reader.last_run_id() or 'none'}"
 
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle.contract.criterion import Criterion
-from treadle.contract.event import Event
-from treadle.store.records import CheckRow, MoveRow, QuestionRow, TaskRow
+from treadle.store.records import CheckRow, Event, MoveRow, QuestionRow, TaskRow
 
 Row = Sequence[Any]
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from treadle.contract.event import Event
 from treadle.store import codec
 from treadle.store.records import (
     CheckRow,
+    Event,
     MoveRow,
     QuestionRow,
     RunRow,

@@ -30,8 +30,8 @@ SELECT max(run_id) FROM runs
 -- name: steps
 SELECT {steps} FROM steps WHERE run_id = :run_id ORDER BY step_index
 
--- name: step_digests
-SELECT run_id, step_index, digest FROM steps
+-- name: step_names
+SELECT run_id, step_index, role FROM steps
 
 -- name: events
 SELECT {events} FROM events WHERE run_id = :run_id AND seq > :after ORDER BY seq LIMIT :limit

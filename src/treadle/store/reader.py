@@ -6,13 +6,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from treadle.contract.event import Event
 from treadle.contract.role import RunStatus
-from treadle.layout import Layout
+from treadle.layout import Layout, step_name
 from treadle.store import codec, migrate, sqlite
 from treadle.store.queries import SQL
 from treadle.store.records import (
     CheckRow,
+    Event,
     MoveRow,
     QuestionRow,
     RunRow,
@@ -95,9 +95,12 @@ class Reader:
         """Return a run's steps in order."""
         return [StepRow._make(row) for row in self._all("steps", run_id=run_id)]
 
-    def step_digests(self) -> dict[tuple[str, int], str | None]:
-        """Return the digest of every step of every run."""
-        return {(run_id, index): digest for run_id, index, digest in self._all("step_digests")}
+    def step_names(self) -> dict[str, set[str]]:
+        """Return the folder names of every run's steps."""
+        found: dict[str, set[str]] = {}
+        for run_id, index, role in self._all("step_names"):
+            found.setdefault(run_id, set()).add(step_name(index, role))
+        return found
 
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a run's events with a greater number than `after`."""

@@ -1,5 +1,6 @@
 """Name the rows of the store; a record's fields are its table's columns, in order."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from treadle.contract.criterion import Criterion
@@ -61,6 +62,16 @@ class StepRow(NamedTuple):
     tree: str | None = None
     sandbox_tier: str | None = None
     digest: str | None = None
+
+
+class Event(NamedTuple):
+    """One line of a run's timeline."""
+
+    seq: int
+    ts: str
+    type: str
+    message: str
+    data: Mapping[str, object] | None = None
 
 
 class UsageRow(NamedTuple):

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from treadle.contract.event import Event
 from treadle.errors import FencedError, NotFoundError
 from treadle.store import codec
 from treadle.store.queries import SQL
-from treadle.store.records import CheckRow, Cursor, RunRow, StepRow, UsageRow
+from treadle.store.records import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
 
 STOP_REQUESTED = "stop_requested"
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Self, TypeVar
 
-from treadle.contract.event import Event
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store import codec, migrate, run_changes, sqlite, task_changes
@@ -17,6 +16,7 @@ from treadle.store.reader import Reader
 from treadle.store.records import (
     CheckRow,
     Cursor,
+    Event,
     MoveRow,
     QuestionRow,
     RunRow,
