@@ -336,13 +336,14 @@ def test_a_branch_named_treadle_can_be_landed_on_when_runs_are_called_otherwise(
     assert site.land(run_id, "--onto", "treadlework").code == 0
 
 
-def test_a_lock_of_another_git_is_respected(site):
+@pytest.mark.parametrize("name", ["index", "HEAD", "refs/heads/main"])
+def test_a_lock_of_another_git_is_respected(site, name):
     run_id = site.passed()
-    lock = site.root / ".git" / "index.lock"
+    lock = site.root / ".git" / f"{name}.lock"
     lock.write_text("")
     before = site.state()
-    result = site.project.treadle("land", run_id, "--json")
-    assert (result.code, result.json["error"]["code"]) == (3, "index_locked")
+    result = site.land(run_id)
+    assert (result.code, result.json["error"]["code"]) == (3, "git_locked")
     assert site.state() == before
     assert lock.exists()
     lock.unlink()

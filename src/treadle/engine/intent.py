@@ -4,6 +4,8 @@ After a kill the next owner of the run looks where the branch stands and finishe
 drops it if the branch went elsewhere or git refuses.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct, ValidationError, convert, structs
@@ -54,15 +56,26 @@ def make(run: Run, move: Move) -> None:
     _finish(run, move)
 
 
-def refuse(run: Run, what: str, error: TreadleError) -> None:
-    """Write down why the branch did not move."""
+@contextlib.contextmanager
+def refusals(run: Run, what: str) -> Iterator[None]:
+    """Write down why the block moved no branch, if it did not."""
+    try:
+        yield
+    except (BlockedError, GitError) as error:
+        _refuse(run, what, error)
+        raise
+
+
+def _refuse(run: Run, what: str, error: TreadleError) -> None:
     run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
     told = {"what": what, "code": error.code, "message": error.message, "fix": list(error.fix)}
-    run.record(run.cursor(), {KEY: None, REFUSED: told})
+    # Where a lock cut git off, files may be written: the move waits to be finished.
+    kept = run.kv.get(KEY) if error.code == forward.LOCKED else None
+    run.record(run.cursor(), {KEY: kept, REFUSED: told})
 
 
 def settle(run: Run) -> None:
-    """Finish or drop a move that a kill cut off."""
+    """Finish or drop a move that a kill cut off; behind a lock it waits as it is."""
     move = _pending(run)
     if move is None:
         return
@@ -75,10 +88,12 @@ def settle(run: Run) -> None:
             where = f"{move.branch} stands on {(found or 'nothing')[:12]}"
             raise BlockedError(f"cut off by a kill, and now {where}", code="branch_moved")
         if forward.is_checked_out(repo, move.branch):
-            mend.adopt(repo, run.folder.live / "mend", move.old, move.commit)
+            mend.adopt(repo, run.folder.live / "mend", move.branch, move.old, move.commit)
         forward.move(repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
     except (BlockedError, GitError) as error:
-        refuse(run, move.what, error)
+        if error.code == forward.LOCKED:
+            raise
+        _refuse(run, move.what, error)
     else:
         _finish(run, move)
 
@@ -92,7 +107,7 @@ def settle_all(tools: Tools) -> None:
         try:
             run = load.take_over(tools, row)
             settle(run)
-        except (FormatError, GitError) as error:
+        except (BlockedError, FormatError, GitError) as error:
             message = f"not recovered: {error.message}"
             tools.watch(Progress(kind="note", run_id=run_id, message=message))
         else:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from treadle.engine import intent, load, message, obstruct, recheck, whereabouts
 from treadle.engine.intent import Done, Move
 from treadle.engine.run import Run, Tools
-from treadle.errors import BlockedError, GitError
+from treadle.errors import BlockedError
 from treadle.git import branch, forward, merge, repo, scratch, signed
 from treadle.git.branch import OWN_PREFIX
 from treadle.git.merge import Conflict
@@ -47,13 +47,9 @@ def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool
     try:
         intent.settle(run)
         _require_not_landed(run)
-        _require_ground(run)
-        name = _target(run, onto)
-        return _bring(run, name, keep_steps)
-    except (BlockedError, GitError) as error:
-        if error.code != "already_landed":
-            intent.refuse(run, "land", error)
-        raise
+        with intent.refusals(run, "land"):
+            _require_ground(run)
+            return _bring(run, _target(run, onto), keep_steps)
     finally:
         tools.store.release(run.id, run.row.claim_epoch)
 
@@ -67,6 +63,7 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
         if built.commit == tip:
             return Landed(run.id, name, None)
         if forward.is_checked_out(run.tools.repo, name):
+            forward.require_unlocked(run.tools.repo, name)
             obstruct.require_clear(run, place, tip, built.commit)
         scratch.keep(place)
     finally:

@@ -7,7 +7,7 @@ from treadle.engine import intent, load, message, obstruct
 from treadle.engine.intent import Done, Move
 from treadle.engine.land import combine
 from treadle.engine.run import Run, Tools
-from treadle.errors import BlockedError, GitError
+from treadle.errors import BlockedError
 from treadle.git import ancestry, branch, forward, repo, scratch, signed
 from treadle.store.records import RunRow
 
@@ -26,11 +26,9 @@ def undo(tools: Tools, row: RunRow) -> Undone:
     run = load.take_over(tools, row)
     try:
         intent.settle(run)
-        return _invert(run, _landed(run))
-    except (BlockedError, GitError) as error:
-        if error.code not in ("not_landed", "already_undone"):
-            intent.refuse(run, "undo", error)
-        raise
+        landed = _landed(run)
+        with intent.refusals(run, "undo"):
+            return _invert(run, landed)
     finally:
         tools.store.release(run.id, run.row.claim_epoch)
 
@@ -49,6 +47,7 @@ def _invert(run: Run, landed: Done) -> Undone:
             return Undone(run.id, name, None, False)
         new = _commit(run, place, tree, tip, landed)
         if forward.is_checked_out(place_repo, name):
+            forward.require_unlocked(place_repo, name)
             obstruct.require_clear(run, place, tip, new)
         scratch.keep(place)
     finally:

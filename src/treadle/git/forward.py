@@ -17,6 +17,7 @@ _MERGE = (
     *("--commit", "--no-edit", "--no-stat", "-q"),
 )
 _PATIENCE = 2.0
+LOCKED = "git_locked"
 _ADVICE = {
     "merge": "git merge --abort",
     "rebase": "git rebase --abort",
@@ -62,7 +63,7 @@ def is_checked_out(repo: Repo, name: str) -> bool:
 def move(repo: Repo, name: str, new: str, old: str, why: str) -> None:
     """Move a branch from `old` to `new`, with the files where it is checked out."""
     if is_checked_out(repo, name):
-        _fast_forward(repo, new, why)
+        _fast_forward(repo, name, new, why)
     else:
         _swap(repo, name, new, old, why)
     found = branch.resolve(repo, name)
@@ -74,12 +75,26 @@ def move(repo: Repo, name: str, new: str, old: str, why: str) -> None:
         )
 
 
-def _fast_forward(repo: Repo, new: str, why: str) -> None:
-    wait_for_index(repo)
+def require_unlocked(repo: Repo, name: str) -> None:
+    """Give a git that still works in the checkout a moment to finish; its locks are not ours.
+
+    Git itself would write all files before it noticed that it cannot move the branch.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while lock := _lock(repo, name):
+        if time.monotonic() > deadline:
+            raise _locked(lock)
+        time.sleep(0.02)
+
+
+def _fast_forward(repo: Repo, name: str, new: str, why: str) -> None:
+    require_unlocked(repo, name)
     args = (*_MERGE, new)
     place = repo.place | {"GIT_REFLOG_ACTION": f"treadle: {why}"}
     done = call.run(args, place, cwd=repo.root)
     if done.returncode:
+        if lock := _lock(repo, name):
+            raise _locked(lock)
         failure = call.failure(args, done)
         raise BlockedError(
             f"git would not move your checkout: {failure.message}",
@@ -89,18 +104,19 @@ def _fast_forward(repo: Repo, new: str, why: str) -> None:
         )
 
 
-def wait_for_index(repo: Repo) -> None:
-    """Give a git that still works in the checkout a moment to finish; its lock is not ours."""
-    lock = repo.git_dir / "index.lock"
-    deadline = time.monotonic() + _PATIENCE
-    while os.path.lexists(lock):
-        if time.monotonic() > deadline:
-            raise BlockedError(
-                f"{lock} is there: another git works in your checkout, or one was killed",
-                code="index_locked",
-                fix=["git status", f"rm -f {shlex.quote(str(lock))}"],
-            )
-        time.sleep(0.02)
+def _lock(repo: Repo, name: str) -> Path | None:
+    own = [repo.git_dir / f"{file}.lock" for file in ("index", "HEAD", "ORIG_HEAD")]
+    locks = [*own, repo.common_dir / "refs" / "heads" / f"{name}.lock"]
+    return next((path for path in locks if os.path.lexists(path)), None)
+
+
+def _locked(lock: Path) -> BlockedError:
+    return BlockedError(
+        f"{lock} is there: another git works in your checkout, or one was killed",
+        code=LOCKED,
+        fix=["git status", f"rm -f {shlex.quote(str(lock))}"],
+        details={"lock": str(lock)},
+    )
 
 
 def _swap(repo: Repo, name: str, new: str, old: str, why: str) -> None:

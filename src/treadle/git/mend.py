@@ -10,12 +10,13 @@ from treadle.git.scratch import Scratch
 _ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
 
 
-def adopt(repo: Repo, folder: Path, old: str, new: str) -> None:
-    """Let git know what an interrupted move from `old` to `new` has already written.
+def adopt(repo: Repo, folder: Path, name: str, old: str, new: str) -> None:
+    """Let git know what an interrupted move of the branch `name` has already written.
 
     Nothing of the user's lay there when the move began. A file that is as in `new` is staged,
     so that git finds it right; the beginning of such a file is removed and comes again whole.
     """
+    forward.require_unlocked(repo, name)
     touched = obstacles.changed(repo.place, old, new).all
     written = sorted(path for path in touched if _is_file(repo.root / path))
     if not written:
@@ -29,7 +30,6 @@ def adopt(repo: Repo, folder: Path, old: str, new: str) -> None:
     finally:
         scratch.drop(place)
     if same:
-        forward.wait_for_index(repo)
         call.out(_ADD, repo.place, stdin=_lines(same))
 
 
