@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
-from treadle.engine import review, whereabouts
+from treadle.engine import review, weather, whereabouts
 from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
@@ -48,8 +48,10 @@ def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     rows = store.runs(max(args.limit, 0), args.before, args.status)
     if not rows and not layout.database.exists() and layout.runs.exists():
         output.warn("the store is missing; rebuild it with: treadle doctor --repair")
+    storms = weather.storms(store, rows)
     if args.json:
-        output.print_json({"runs": [row._asdict() for row in rows]})
+        document = {"runs": [row._asdict() for row in rows]}
+        output.print_json(document | {"weather": [storm._asdict() for storm in storms]})
         return
     if not rows:
         print("no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND")
@@ -61,6 +63,8 @@ def _list(layout: Layout, store: Reader, args: Namespace) -> None:
             for row in rows
         ],
     )
+    for storm in storms:
+        output.warn(storm.sentence)
 
 
 def _show(layout: Layout, store: Reader, args: Namespace) -> None:

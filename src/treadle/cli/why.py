@@ -44,6 +44,8 @@ def _print(found: Explanation) -> None:
         print(f"  {view.id} {output.clean(view.text)}: {seen} ({view.evidence or 'no evidence'})")
     for line in found.events:
         print(f"  {output.clean(line)}")
+    for line in found.weather:
+        print(f"weather: {output.clean(line)}")
     for path in found.look:
         print(f"look: {path}")
     for command in found.next:

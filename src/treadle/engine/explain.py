@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from treadle.engine import review, whereabouts
+from treadle.engine import review, weather, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.layout import Layout
 from treadle.store.reader import Reader
@@ -45,6 +45,7 @@ class Explanation(NamedTuple):
     events: tuple[str, ...]
     look: tuple[str, ...]
     next: tuple[str, ...]
+    weather: tuple[str, ...] = ()
 
 
 def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
@@ -64,7 +65,14 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
         events=tuple(f"{event.type}: {event.message}" for event in told),
         look=_look(layout, steps),
         next=next_commands(row, kv),
+        weather=_weather(store, row),
     )
+
+
+def _weather(store: Reader, row: RunRow) -> tuple[str, ...]:
+    """Return what the newest runs say about landing this one; the later of two has noted it."""
+    found = weather.storms(store, {item.run_id: item for item in (*store.runs(50), row)}.values())
+    return tuple(storm.sentence for storm in found if row.run_id in storm.runs)
 
 
 def next_commands(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from treadle.contract.event import EventType
 from treadle.contract.role import Role, follows
-from treadle.engine import aftermath, budget, outcome, step, surroundings
+from treadle.engine import aftermath, budget, forecast, outcome, step, surroundings
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, criteria_passed
 from treadle.ids import utc
@@ -15,6 +15,7 @@ def drive_run(run: Run) -> RunRow:
     while run.row.status == "running" and not _stopped_between_steps(run):
         step.take(run, role)
         role = follows(role)
+    forecast.note(run)
     aftermath.settle(run)
     _show_end(run)
     return run.row

@@ -42,6 +42,9 @@ SELECT max(seq) FROM events WHERE run_id = :run_id
 -- name: kv
 SELECT key, value_json FROM kv_run WHERE run_id = :run_id
 
+-- name: kv_value
+SELECT value_json FROM kv_run WHERE run_id = :run_id AND key = :key
+
 -- name: runs_with_key
 SELECT run_id FROM kv_run WHERE key = :key ORDER BY run_id
 

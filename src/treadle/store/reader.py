@@ -117,6 +117,11 @@ class Reader:
         """Return what a run remembers."""
         return {key: json.loads(value) for key, value in self._all("kv", run_id=run_id)}
 
+    def kv_value(self, run_id: str, key: str) -> object:
+        """Return one thing that a run remembers, or None."""
+        row = self._one("kv_value", run_id=run_id, key=key)
+        return json.loads(row[0]) if row else None
+
     def runs_with_key(self, key: str) -> list[str]:
         """Return the runs that remember something under this key."""
         return [row[0] for row in self._all("runs_with_key", key=key)]
