@@ -1,5 +1,6 @@
 """`treadle land` through the real command, on real git; what is the user's stays as it is."""
 
+import os
 import shlex
 import shutil
 
@@ -419,6 +420,21 @@ def test_odd_names_land_and_are_refused_by_name(site):
     assert site.land(run_id).code == 0
     assert all((site.root / name).exists() for name in names)
     assert site.undo(run_id).json["exact"]
+
+
+def test_a_name_that_is_no_text_is_refused_like_any_other(site):
+    name = os.fsdecode(b"b\xffd.txt")
+    site.write(name, "base\n")
+    git(site.root, "add", ".")
+    git(site.root, "commit", "-q", "-m", "Odd name")
+    run_id = site.passed("for f in b*.txt; do echo run > $f; done; echo > done.txt")
+    site.write(name, "mine\n")
+    before = site.state()
+    result = site.project.treadle("land", run_id, "--json")
+    assert result.json["error"]["files"] == [name]
+    assert site.state() == before
+    assert (site.root / name).read_text() == "mine\n"
+    assert "b\\udcffd.txt" in site.project.event(run_id, "land_refused")["message"]
 
 
 def test_a_file_of_the_user_with_a_line_break_in_its_name(site):

@@ -15,6 +15,7 @@ from treadle.engine import load, prune
 from treadle.engine.boundary import reach
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
+from treadle.engine.timeline import readable
 from treadle.errors import BlockedError, FormatError, GitError, TreadleError
 from treadle.git import ancestry, branch, forward, mend
 from treadle.ids import utc
@@ -68,7 +69,12 @@ def refusals(run: Run, what: str) -> Iterator[None]:
 
 def _refuse(run: Run, what: str, error: TreadleError) -> None:
     run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
-    told = {"what": what, "code": error.code, "message": error.message, "fix": list(error.fix)}
+    told = {
+        "what": what,
+        "code": error.code,
+        "message": readable(error.message),
+        "fix": [readable(command) for command in error.fix],
+    }
     # Where a lock cut git off, files may be written: the move waits to be finished.
     kept = run.kv.get(KEY) if error.code == forward.LOCKED else None
     run.record(run.cursor(), {KEY: kept, REFUSED: told})
