@@ -117,3 +117,11 @@ def test_the_task_of_a_rebuilt_run_comes_back(project):
     _rebuild(project)
     shown = project.treadle("task", "show", "AUTH-012", "--json").json
     assert (shown["lane"], len(shown["runs"])) == ("done", 1)
+
+
+def test_a_run_killed_before_its_row_was_written_is_stopped_not_running(project):
+    project.good_agents()
+    assert project.run(env={"TREADLE_DIE_AT": "before_run_row"}).code == -9
+    assert project.treadle("runs", "list", "--json").json["runs"] == []
+    project.treadle("runs", "prune")
+    assert project.only_run()["status"] == "stopped"

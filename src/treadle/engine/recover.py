@@ -40,9 +40,10 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     After a clean stop only runs that still claim to be running are looked at; after a
     kill, when `dead` names the killed process, every run folder is.
     """
-    rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}
     if dead is not None:
         rebuild.rebuild(tools.store, tools.layout, tools.now, tools.watch)
+    rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}
+    if dead is not None:
         for run_id in _suspects(tools) - set(rows):
             if row := tools.store.run(run_id):
                 rows[run_id] = row
