@@ -1,0 +1,44 @@
+"""Count what a run asks of the kernel: programs, git processes, syncs and the waits for them."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.conftest import project  # noqa: F401  # the fixture
+from tests.crash import counts
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not shutil.which("strace"), reason="strace counts system calls"),
+]
+
+RUN = ("run", "--goal", "Make done.txt", "--ac", "done.txt is there")
+
+
+def counted(project, log, *words):  # noqa: F811
+    argv = counts.argv([sys.executable, "-m", "treadle", *words], log)
+    subprocess.run(argv, cwd=project.root, check=False, capture_output=True)
+    return counts.read(log)
+
+
+def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_path):  # noqa: F811
+    project.good_agents()
+    project.agent("do", "sys.exit(1)")
+    project.run()  # the store is made once
+    two = counted(project, tmp_path / "two", *RUN)
+    project.agent("plan", "sys.exit(1)")
+    one = counted(project, tmp_path / "one", *RUN)
+    assert two.programs["git"] - one.programs["git"] == 1
+    assert two.barriers - one.barriers <= 3
+    assert two.syncs - one.syncs <= 10
+
+
+def test_an_act_step_with_a_patch_costs_six_git_processes(project, tmp_path):  # noqa: F811
+    project.good_agents()
+    whole = counted(project, tmp_path / "whole", *RUN)
+    project.agent("check", "sys.exit(1)")
+    three = counted(project, tmp_path / "three", *RUN)
+    # Behind the third step come act and three steps of the second iteration.
+    assert whole.programs["git"] - three.programs["git"] <= 6 + 3
