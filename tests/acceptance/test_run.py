@@ -201,7 +201,7 @@ def test_a_run_that_nobody_can_check_or_change_is_refused(project):
     assert blocked.json["error"]["fix"] == ['--verify "AC1=COMMAND"']
     nobody = project.run("--verify", "AC1=true", "--json")
     assert (nobody.code, nobody.json["error"]["code"]) == (3, "nobody_works")
-    assert project.treadle("runs", "list", "--json").json == {"runs": []}
+    assert project.treadle("runs", "list", "--json").json["runs"] == []
 
 
 def test_workspace_setup_and_worktreeinclude(project):

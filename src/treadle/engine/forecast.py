@@ -20,17 +20,18 @@ def note(run: Run) -> None:
     """Write down the conflicts with the newest runs that have not landed."""
     if not weather.is_active(run.tools.store, run.row):
         return
-    others = [row for row in run.tools.store.runs(_RUNS) if _meets(run, row)]
+    mine = _touched(run.tools.store, run.id)
+    others = [row for row in run.tools.store.runs(_RUNS) if _meets(run, mine, row)]
     found = _conflicts(run, others) if others else []
     if found or weather.KEY in run.kv:
         run.record(run.cursor(), {weather.KEY: found or None})
 
 
-def _meets(run: Run, other: RunRow) -> bool:
+def _meets(run: Run, mine: set[str] | None, other: RunRow) -> bool:
     store = run.tools.store
     if other.run_id == run.id or not weather.is_active(store, other):
         return False
-    mine, theirs = _touched(store, run.id), _touched(store, other.run_id)
+    theirs = _touched(store, other.run_id)
     return mine is None or theirs is None or not mine.isdisjoint(theirs)
 
 

@@ -51,7 +51,7 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     unknown |= {
         path
         for path in touched.added - known
-        if touched.all.isdisjoint(_above(path)) and _is_taken(root, path)
+        if touched.all.isdisjoint(_above(path)) and _is_taken(root, path, touched.all | known)
     }
     return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
 
@@ -86,8 +86,13 @@ def _differing(place: Mapping[str, str], commit: str) -> set[str]:
     return {path for path in os.fsdecode(call.out(args, place)).split("\0") if path}
 
 
-def _is_taken(root: Path, path: str) -> bool:
+def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
     """Tell whether a new file's name is taken, as only ignored files can do unnoticed."""
-    if os.path.lexists(root / path):
-        return not (root / path).is_dir() or any((root / path).iterdir())
-    return any((root / name).is_symlink() or (root / name).is_file() for name in _above(path))
+    target = root / path
+    if target.is_dir() and not target.is_symlink():
+        inner = [item for item in target.rglob("*") if item.is_symlink() or not item.is_dir()]
+        return any(str(item.relative_to(root)) not in seen for item in inner)
+    if os.path.lexists(target):
+        return True
+    above = [root / name for name in _above(path) if name not in seen]
+    return any(parent.is_symlink() or parent.is_file() for parent in above)

@@ -1,0 +1,70 @@
+"""What is the user's own is found before anything would be written over it."""
+
+import pytest
+
+from tests.conftest import git
+from tests.git.support import head, make, write
+from treadle.git import obstacles
+from treadle.git.obstacles import Obstacles
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Return a repository whose branch `next` changes, removes, adds, and makes a folder a file."""
+    place = make(tmp_path / "p", {"a": "a\n", "b": "b\n", "c": "c\n", "d/f": "f\n"})
+    git(place.root, "switch", "-q", "-c", "next")
+    git(place.root, "rm", "-q", "b", "d/f")
+    write(place.root, {"a": "next\n", "n/new": "new\n", "d": "file\n"})
+    git(place.root, "add", ".")
+    git(place.root, "commit", "-q", "-m", "next")
+    git(place.root, "switch", "-q", "main")
+    return place
+
+
+def find(place):
+    return obstacles.find(place.root, place.place, head(place), "next")
+
+
+def test_a_clean_checkout_has_none(place):
+    assert find(place) == Obstacles()
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"c": "mine\n", "x": "mine\n"}, Obstacles()),
+        ({"a": "mine\n"}, Obstacles(unstaged=("a",))),
+        ({"b": "mine\n"}, Obstacles(unstaged=("b",))),
+        ({"n/new": "mine\n"}, Obstacles(unknown=("n/new",))),
+        ({"n/other": "mine\n"}, Obstacles()),
+        ({"n": "mine\n"}, Obstacles(unknown=("n",))),
+        ({"n/new/deep": "mine\n"}, Obstacles(unknown=("n/new/deep",))),
+        ({"d/mine": "mine\n"}, Obstacles(unknown=("d/mine",))),
+    ],
+    ids=["elsewhere", "changed", "removed", "added", "beside", "for-folder", "for-file", "inside"],
+)
+def test_only_what_would_be_overwritten_counts(place, files, expected):
+    write(place.root, files)
+    assert find(place) == expected
+
+
+def test_ignored_files_count(place):
+    (place.root / ".git" / "info" / "exclude").write_text("n\n")
+    write(place.root, {"n/new": "secret\n"})
+    assert find(place) == Obstacles(unknown=("n/new",))
+
+
+def test_staged_work_counts_unless_it_is_the_same(place):
+    write(place.root, {"a": "mine\n"})
+    git(place.root, "add", "a")
+    assert find(place) == Obstacles(staged=("a",))
+    write(place.root, {"a": "next\n"})
+    git(place.root, "add", "a")
+    assert find(place) == Obstacles()
+
+
+def test_looking_changes_nothing(place):
+    index = (place.root / ".git" / "index").read_bytes()
+    write(place.root, {"a": "mine\n"})
+    find(place)
+    assert (place.root / ".git" / "index").read_bytes() == index
