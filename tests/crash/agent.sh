@@ -4,6 +4,7 @@ step=${request#*\"step_dir\": \"}
 step=${step%%\"*}
 role=${request#*\"role\": \"}
 role=${role%%\"*}
+echo "thinking as $role" >&2
 case $role in
 plan) echo "1. look" >"$step/plan.md" ;;
 do) mkdir "$step/files" && echo ran >"$step/files/run.log" ;;

@@ -53,8 +53,7 @@ class Wheel:
         """Recover only, then finish the work."""
         script = [sys.executable, str(_HERE / "settle.py")]
         note = str(world / "note.json")
-        env = self._env(world) | {"PYTHONPATH": str(_HERE.parents[1])}
-        root = world / "project"
+        root, env = world / "project", self._env(world)
         return [
             Command([*script, "settle", str(root), note], root, env),
             Command([*script, "finish", str(root), note], root, env),
@@ -68,6 +67,7 @@ class Wheel:
         runs, steps = self._rows(world)
         return [
             *_told(seen, note),
+            *_runs(world / "project", runs, may_fail=seen.code is not None),
             *self._folders(world, steps),
             *_timelines(world, runs),
             *self._branches(world, runs),
@@ -149,6 +149,7 @@ class Wheel:
             "XDG_CONFIG_HOME": f"{home}/config",
             "GIT_CONFIG_NOSYSTEM": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
 
 
@@ -168,6 +169,19 @@ def _told(seen: Outcome, note: dict[str, list[dict[str, Any]]]) -> list[str]:
         row = rows.get(index, {})
         if (row.get("role"), row.get("iteration"), row.get("status")) != (role, turn, status):
             found.append(f"step {index} was told as {role} {turn} {status}, but is {row}")
+    return found
+
+
+def _runs(root: Path, runs: list[dict[str, Any]], *, may_fail: bool) -> list[str]:
+    """A crash fails no run, and every run can be read by people and by recovery."""
+    found = []
+    for run in runs:
+        if run["status"] == "failed" and not may_fail:
+            found.append(f"{run['run_id']} has failed")
+        for name in ("run.json", "spec.md", "treadle.md"):
+            path = root / run["run_dir"] / name
+            if not path.is_file() or "Make done.txt" not in path.read_text():
+                found.append(f"{run['run_id']} has lost its {name}")
     return found
 
 
