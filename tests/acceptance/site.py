@@ -24,10 +24,10 @@ class Site:
         git(self.root, "add", "-f", name)
         git(self.root, "commit", "-q", "-m", message, "--", name)
 
-    def passed(self, work=WORK, *, verify="test -f done.txt", goal="Make done"):
+    def passed(self, work=WORK, *, verify="test -f done.txt", goal="Make done", extra=""):
         """Return the id of a passed run that did `work`."""
         setting = f'[agents.do]\ntype = "builtin"\nrun = ["sh", "-c", {_quoted(work)}]\n'
-        self.project.settings(setting)
+        self.project.settings(setting + extra)
         git(self.root, "commit", "-q", "-m", "Settings", "--", ".treadle/config.toml", check=False)
         done = self.project.treadle(
             "run", "--goal", goal, "--ac", "works", "--verify", f"AC1={verify}", "--json"

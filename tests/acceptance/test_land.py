@@ -332,9 +332,10 @@ def test_a_runs_own_branch_is_nothing_to_land_on(site):
 
 
 def test_a_branch_named_treadle_can_be_landed_on_when_runs_are_called_otherwise(site):
-    run_id = site.passed()
-    git(site.root, "branch", "treadlework")
-    assert site.land(run_id, "--onto", "treadlework").code == 0
+    git(site.root, "branch", "treadle")
+    run_id = site.passed(extra='[workspace]\nbranch = "runs/{run_id}"\n')
+    assert site.land(run_id, "--onto", "treadle").code == 0
+    assert "done.txt" in site.files("treadle")
 
 
 @pytest.mark.parametrize("name", ["index", "HEAD", "refs/heads/main"])
