@@ -1,26 +1,14 @@
 """Prove the crash instruments on a protocol that is right and on ones that are not."""
 
 import errno
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.crash import calls, counts, experiments
+from tests.crash import counts, experiments
 from tests.crash.crew import Crew
-
-
-def missing() -> str:
-    """Say what this machine lacks for the instruments, if anything."""
-    actions = Path("/proc/sys/kernel/seccomp/actions_avail")
-    if not actions.exists() or "user_notif" not in actions.read_text():
-        return "the kernel cannot hand system calls over (seccomp user_notif)"
-    if not calls.is_known_machine():
-        return "the call numbers of this processor are not known"
-    return "" if shutil.which("strace") else "strace is missing: apt-get install strace"
-
+from tests.crash.machine import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"NO CRASH TESTS HERE: {missing()}")
 

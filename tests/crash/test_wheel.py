@@ -1,0 +1,48 @@
+"""Disturb the real command at a sample of its writes; `scripts/crashtest` takes all of them."""
+
+import errno
+
+import pytest
+
+from tests.crash import experiments
+from tests.crash.crew import Crew
+from tests.crash.machine import missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"NO CRASH TESTS HERE: {missing()}")
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    with Crew("tests.crash.wheel:Wheel") as crew:
+        yield crew
+
+
+def test_nothing_is_lost_when_everything_is_killed(wheel):
+    assert experiments.kills(wheel, "group", sample=12).broken == []
+
+
+def test_nothing_is_promised_on_a_full_disk(wheel):
+    assert experiments.failures(wheel, errno.ENOSPC, lasts=True, sample=8).broken == []
+
+
+@pytest.mark.parametrize("kind", experiments.KINDS)
+def test_nothing_is_lost_when_the_power_is_cut(wheel, kind):
+    assert experiments.power(wheel, kind, 20).broken == []
+
+
+@pytest.mark.real
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("victim", experiments.VICTIMS)
+def test_many_kills(wheel, victim):
+    report = experiments.kills(wheel, victim, sample=80)
+    assert report.tried == 80
+    assert report.broken == []
+
+
+@pytest.mark.real
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", experiments.KINDS)
+def test_many_power_cuts(wheel, kind):
+    report = experiments.power(wheel, kind, 200)
+    assert report.tried == 200
+    assert report.broken == []
