@@ -90,8 +90,8 @@ def test_process_that_forks_away_all_the_time_is_caught(keeper, python, tmp_path
     assert sweep.stragglers(str(tmp_path)) == []
 
 
-def test_fork_storm_is_caught(keeper, command, tmp_path):
-    storm = "f() { f & f & sleep 0.01; }; f & f & exit 0"
+def test_a_wide_tree_left_behind_is_caught(keeper, command, tmp_path):
+    storm = "f() { [ $1 -gt 0 ] && { f $(($1 - 1)) & f $(($1 - 1)) & }; sleep 600; }; f 5 & exit 0"
     ended = keeper.run(command("sh", "-c", storm, env={sweep.MARKER: str(tmp_path)}, wall=30))
     assert (ended.reason, ended.exit_code) == ("exit", 0)
     assert sweep.stragglers(str(tmp_path)) == []
