@@ -62,7 +62,7 @@ def _show(report: Report, seconds: float, verbose: bool) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/crashtest", description=__doc__)
     names = ["kill", "double", "late", "error", "fill", "power", "mutants"]
-    parser.add_argument("scenario", nargs="?", default="tests.crash.toys:Careful")
+    parser.add_argument("scenario", nargs="?", default="tests.crash.wheel:Wheel")
     parser.add_argument("--only", nargs="+", choices=names, help="Do these experiments")
     parser.add_argument("--sample", type=int, help="Disturb so many calls instead of all")
     parser.add_argument("--double", type=int, default=12, help="First kills of double crashes")
