@@ -18,6 +18,11 @@ from treadle.errors import FormatError
 
 _HERE = Path(__file__).parent
 _TOLD = re.compile(r"^  (plan|do|check|act) +(\d+)/\d+ .* criteria \d+/\d+  (\w+)", re.MULTILINE)
+_RUNS = """
+    SELECT runs.*, kv_run.value_json AS reason FROM runs
+    LEFT JOIN kv_run ON kv_run.run_id = runs.run_id AND kv_run.key = 'reason'
+    ORDER BY runs.run_id
+"""
 _STEPS = ("plan", "do", "check", "act", "plan", "do", "check")
 
 
@@ -120,7 +125,7 @@ class Wheel:
     def _rows(self, world: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         store = sqlite3.connect(world / "project" / ".treadle" / "treadle.db")
         store.row_factory = sqlite3.Row
-        runs = [dict(row) for row in store.execute("SELECT * FROM runs ORDER BY run_id")]
+        runs = [dict(row) for row in store.execute(_RUNS)]
         steps = [dict(row) for row in store.execute("SELECT * FROM steps ORDER BY run_id")]
         store.close()
         return runs, steps
@@ -177,7 +182,7 @@ def _runs(root: Path, runs: list[dict[str, Any]], *, may_fail: bool) -> list[str
     found = []
     for run in runs:
         if run["status"] == "failed" and not may_fail:
-            found.append(f"{run['run_id']} has failed")
+            found.append(f"{run['run_id']} has failed: {run['reason']}")
         for name in ("run.json", "spec.md", "treadle.md"):
             path = root / run["run_dir"] / name
             if not path.is_file() or "Make done.txt" not in path.read_text():

@@ -26,6 +26,15 @@ def marked():
         process.wait()
 
 
+def test_a_copied_folder_has_another_mark(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "copy" / "run").mkdir(parents=True)
+    marks = [sweep.mark(tmp_path / "run"), sweep.mark(tmp_path / "copy" / "run")]
+    assert marks[0] != marks[1]
+    assert marks[0].startswith("run:")
+    assert sweep.mark(tmp_path / "none") == "none"
+
+
 def test_exactly_the_marked_ones_are_found(marked, tmp_path):
     mark = f"{tmp_path}/002-do"
     mine = [marked(mark), marked(mark)]

@@ -83,7 +83,7 @@ def _suspects(tools: Tools) -> set[str]:
 
 
 def _recover_run(tools: Tools, row: RunRow) -> list[str]:
-    sweep.end(row.run_id)
+    sweep.end(sweep.mark(tools.layout.run(row.run_id).folder))
     _remove_staged(tools.layout, row.run_id)
     try:
         run = load.take_over(tools, row)

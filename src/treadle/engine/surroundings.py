@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from treadle.engine.run import Run
-from treadle.proc import environment
+from treadle.proc import environment, sweep
 from treadle.store.run_changes import STOP_REQUESTED
 
 _ASK_EVERY = 0.5
@@ -14,7 +14,7 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
     """Return an agent's environment: an allow-list plus the marks of this run."""
     return environment.allowed(run.tools.env, extra) | {
         "TREADLE_RUN": run.id,
-        "TREADLE_STEP": run.id,
+        sweep.MARKER: sweep.mark(run.folder.folder),
         "TREADLE_PROJECT": str(run.tools.layout.root),
         "TREADLE_PORT_BASE": str(run.kv.get("port_base", "")),
     }

@@ -13,6 +13,18 @@ _PROC = Path("/proc")
 _PATIENCE = 5.0
 
 
+def mark(folder: Path) -> str:
+    """Return the mark of what works for a folder.
+
+    A copied project has the same names, so the folder's own number is part of it.
+    """
+    try:
+        found = folder.stat()
+    except OSError:
+        return folder.name
+    return f"{folder.name}:{found.st_dev:x}:{found.st_ino:x}"
+
+
 def stragglers(marker: str) -> list[int]:
     """Return the processes whose environment says they belong to a step."""
     mark = os.fsencode(f"{MARKER}={marker}")
