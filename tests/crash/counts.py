@@ -25,7 +25,7 @@ def argv(command: Sequence[str], log: Path) -> list[str]:
     Each sync is held for some milliseconds, so that those which can overlap do.
     """
     wanted = "trace=fsync,fdatasync,sync,syncfs,execve"
-    slow = "inject=fsync,fdatasync:delay_enter=10000"
+    slow = "inject=fsync,fdatasync:delay_enter=50000"
     flags = ["-f", "-qqq", "--seccomp-bpf", "-e", wanted, "-e", slow, "-o", str(log)]
     return ["strace", *flags, *command]
 

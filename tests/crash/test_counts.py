@@ -18,6 +18,12 @@ RUN = ("run", "--goal", "Make done.txt", "--ac", "done.txt is there")
 
 
 def counted(project, log, *words):  # noqa: F811
+    """Return the fewest waits of three runs: a busy machine only ever adds to them."""
+    tries = [once(project, log.with_name(f"{log.name}{number}"), *words) for number in range(3)]
+    return min(tries, key=lambda found: found.barriers)
+
+
+def once(project, log, *words):  # noqa: F811
     argv = counts.argv([sys.executable, "-m", "treadle", *words], log)
     subprocess.run(argv, cwd=project.root, check=False, capture_output=True)
     return counts.read(log)
@@ -37,8 +43,8 @@ def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_
 
 def test_an_act_step_with_a_patch_costs_six_git_processes(project, tmp_path):  # noqa: F811
     project.good_agents()
-    whole = counted(project, tmp_path / "whole", *RUN)
+    whole = once(project, tmp_path / "whole", *RUN)
     project.agent("check", "sys.exit(1)")
-    three = counted(project, tmp_path / "three", *RUN)
+    three = once(project, tmp_path / "three", *RUN)
     # Behind the third step come act and three steps of the second iteration.
     assert whole.programs["git"] - three.programs["git"] <= 6 + 3
