@@ -1,0 +1,1 @@
+"""Read and rewrite the fields at the top of a markdown file."""

@@ -1,0 +1,154 @@
+"""Read what a spec's markdown says: its title, its sections, its acceptance criteria."""
+
+import re
+from collections.abc import Container, Iterator
+from itertools import count
+from typing import NamedTuple
+
+from treadle.contract.criterion import Criterion
+from treadle.ids import is_criterion_id
+
+MAX_TITLE = 200
+CRITERIA_HEADING = "Acceptance Criteria"
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)")
+_CHECKBOX = re.compile(r"\[[ xX]\](?:[ \t]+|$)")
+_VERIFY = re.compile(
+    r"(?<!`)(?P<ticks>`+) ?\$[ \t]+(?P<command>(?:(?!(?P=ticks)).)+?) ?(?P=ticks)\.?$"
+)
+_EXPLICIT_ID = re.compile(r"\**(?P<id>[A-Za-z][A-Za-z0-9._-]*\d)\**:\**\s+(?=\S)")
+
+
+class Line(NamedTuple):
+    """One line outside of code and comments, and the level of the heading it is (0: none)."""
+
+    text: str
+    level: int
+    is_code: bool
+
+
+def title(text: str) -> str:
+    """Return the first heading or line that says something, at most 200 characters."""
+    for line in _lines(text):
+        words = " ".join((_heading(line.text) if line.level else line.text).split())
+        if words and not line.is_code:
+            return words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"
+    return ""
+
+
+def section(text: str, heading: str) -> str | None:
+    """Return what stands under a heading, to the next one of its level; None without it."""
+    found = _section(text, heading)
+    return None if found is None else "\n".join(line.text for line in found).strip("\n")
+
+
+def criteria(text: str) -> tuple[Criterion, ...]:
+    """Return the items under *Acceptance Criteria*, each with the command that checks it."""
+    items = _items(_section(text, CRITERIA_HEADING) or [])
+    found: dict[str, Criterion] = {}
+    for number, item in enumerate(items, 1):
+        criterion = _criterion(item, f"AC{number}")
+        if criterion.id in found:
+            criterion = criterion._replace(id=_free_id(found, number))
+        found[criterion.id] = criterion
+    return tuple(found.values())
+
+
+def _section(text: str, heading: str) -> list[Line] | None:
+    level = 0
+    inside: list[Line] = []
+    for line in _lines(text):
+        if level and 0 < line.level <= level:
+            return inside
+        if level:
+            inside.append(line)
+        elif line.level and _same(_heading(line.text), heading):
+            level = line.level
+    return inside if level else None
+
+
+def _same(found: str, wanted: str) -> bool:
+    return found.strip(" *_:").casefold() == wanted.casefold()
+
+
+def _heading(line: str) -> str:
+    match = _HEADING.match(line)
+    return (match[2] or "").strip() if match else ""
+
+
+def _lines(text: str) -> Iterator[Line]:
+    """Yield the lines: comments left out, code marked so that nothing in it counts."""
+    fence, in_comment = "", False
+    for raw in text.splitlines():
+        if fence:
+            fence = "" if _closes(raw, fence) else fence
+            yield Line(raw, 0, True)
+            continue
+        line, in_comment = _visible(raw, in_comment)
+        opening = _FENCE.match(line)
+        heading = _HEADING.match(line)
+        fence = opening[1] if opening and not ("`" in opening[1] and "`" in opening[2]) else ""
+        yield Line(line, len(heading[1]) if heading else 0, bool(fence))
+
+
+def _closes(line: str, fence: str) -> bool:
+    words = line.strip()
+    return words.startswith(fence) and not words.strip(fence[0])
+
+
+def _visible(line: str, in_comment: bool) -> tuple[str, bool]:
+    """Return what a reader sees of a line, and whether a comment goes on behind it."""
+    shown = ""
+    while True:
+        if in_comment:
+            _, closing, line = line.partition("-->")
+            if not closing:
+                return shown, True
+        before, opening, line = line.partition("<!--")
+        shown += before
+        if not opening:
+            return shown, False
+        in_comment = True
+
+
+def _items(lines: list[Line]) -> Iterator[str]:
+    """Yield the top-level list items, continuation lines joined."""
+    item: list[str] = []
+    content = 0
+    after_blank = False
+    for line in lines:
+        match = None if line.is_code else _ITEM.match(line.text)
+        indent = len(line.text) - len(line.text.lstrip())
+        if match and (not item or indent < content):
+            yield from _joined(item)
+            item, content = [line.text[match.end() :]], match.end()
+        elif line.level or (after_blank and line.text.strip() and indent < content):
+            yield from _joined(item)
+            item = []
+        elif item and not line.is_code:
+            item.append(line.text)
+        after_blank = not line.text.strip()
+    yield from _joined(item)
+
+
+def _joined(item: list[str]) -> Iterator[str]:
+    words = " ".join(" ".join(item).split())
+    words = words[found.end() :] if (found := _CHECKBOX.match(words)) else words
+    if words:
+        yield words
+
+
+def _criterion(item: str, default: str) -> Criterion:
+    id_, verify = default, None
+    if (named := _EXPLICIT_ID.match(item)) and is_criterion_id(named["id"]):
+        id_, item = named["id"], item[named.end() :]
+    if command := _VERIFY.search(item):
+        verify = command["command"].strip()
+        item = item[: command.start()].rstrip(" :\u2013\u2014-") or verify
+    return Criterion(id_, item, verify)
+
+
+def _free_id(taken: Container[str], number: int) -> str:
+    return next(id_ for n in count(number) if (id_ := f"AC{n}") not in taken)
