@@ -92,6 +92,13 @@ def mode(path: str, old: str, to: str) -> bytes:
     return f"diff --git a/{path} b/{path}\nold mode {old}\nnew mode {to}\n".encode()
 
 
+def gitlink_to_file() -> bytes:
+    """Return a patch that puts a plain file in a submodule's place."""
+    head = f"diff --git a/{GITLINK} b/{GITLINK}\ndeleted file mode 160000\n"
+    gone = f"--- a/{GITLINK}\n+++ /dev/null\n@@ -1 +0,0 @@\n-Subproject commit {'2' * 40}\n"
+    return f"{head}index {'2' * 40}..{'0' * 40}\n{gone}".encode() + new(GITLINK)
+
+
 def delete(path: str, line: str, kind: str = "100644") -> bytes:
     """Return a patch that deletes a file of one line."""
     head = f"diff --git a/{path} b/{path}\ndeleted file mode {kind}\n--- a/{path}\n+++ /dev/null\n"
@@ -115,6 +122,20 @@ DOS_EDIT = (
     b"diff --git a/dos.txt b/dos.txt\n--- a/dos.txt\n+++ b/dos.txt\n"
     b"@@ -1,3 +1,3 @@\n one\r\n-two\r\n+zwei\r\n three\r\n"
 )
+SHIFTED = README_EDIT.replace(b"@@ -1,5 +1,5 @@", b"@@ -41,5 +41,5 @@")
+APPEND = b"--- a/README.md\n+++ b/README.md\n@@ -4,2 +4,3 @@\n Two.\n Three.\n+Four.\n"
+APPEND_AFTER = b"@@ -4,2 +5,3 @@\n Two.\n Three.\n+Four.\n"
+PREPEND = b"--- a/README.md\n+++ b/README.md\n@@ -1,2 +1,3 @@\n+<!-- top -->\n # Project\n \n"
+ADD_NEWLINE = (
+    b"--- a/no-newline.txt\n+++ b/no-newline.txt\n@@ -1 +1 @@\n-end\n"
+    b"\\ No newline at end of file\n+end\n"
+)
+FILL = b"--- a/empty.txt\n+++ b/empty.txt\n@@ -0,0 +1 @@\n+full\n"
+EMPTY = (
+    b"--- a/src/lib/names with space.py\n+++ b/src/lib/names with space.py\n@@ -1 +0,0 @@\n-Y = 1\n"
+)
+RENAMED = ("app.py", "lib/names with space.py", "src/app.py", "src/lib/names with space.py")
+QUERIES, FOLDER = ("query.sql", "query/a.sql"), ("query.sql", "query.sql/a")
 TWO_FILES = APP_EDIT + new("src/new.py", "Z = 1")
 BINARY = (
     b"diff --git a/pixel.bin b/pixel.bin\nnew file mode 100644\n"
@@ -122,20 +143,27 @@ BINARY = (
     b"GIT binary patch\nliteral 1\nIcmZPo000310RR91\n\nliteral 0\nHcmV?d00001\n\n"
 )
 
+RENAME_FOLDER = b"".join(rename(f"src/{name}", name) for name in RENAMED[:2])
+SWAP = rename("aux.c", "query.sql") + rename("query.sql", "aux.c")
+COPY_EDIT = copy("src/app.py", "src/copy.py").replace(b"100%", b"80%") + (
+    b"--- a/src/app.py\n+++ b/src/copy.py\n"
+    b"@@ -1,2 +1,2 @@\n def main():\n-    return 1\n+    return 3\n"
+)
+
 HOSTILE: tuple[Hostile, ...] = (
     # Outside the tree.
-    Hostile("parent", new("../evil"), "apply"),
-    Hostile("parent-deep", new("src/../../evil"), "apply"),
-    Hostile("parent-inside", new("src/../evil"), "apply"),
+    Hostile("parent", new("../evil"), "path_parent"),
+    Hostile("parent-deep", new("src/../../evil"), "path_parent"),
+    Hostile("parent-inside", new("src/../evil"), "path_parent"),
     Hostile(
         "parent-octal",
         b'diff --git "a/\\056\\056/evil" "b/\\056\\056/evil"\n'
         b'new file mode 100644\n--- /dev/null\n+++ "b/\\056\\056/evil"\n@@ -0,0 +1 @@\n+x\n',
-        "apply",
+        "path_parent",
     ),
     Hostile("parent-backslash", new("..\\evil"), "path_parent"),
-    Hostile("dot", new("./evil"), "apply"),
-    Hostile("empty-part", new("src//evil"), "apply"),
+    Hostile("dot", new("./evil"), "path_dot"),
+    Hostile("empty-part", new("src//evil"), "path_dot"),
     Hostile(
         "absolute",
         b"diff --git /etc/evil /etc/evil\nnew file mode 100644\n--- /dev/null\n"
@@ -144,33 +172,33 @@ HOSTILE: tuple[Hostile, ...] = (
     ),
     Hostile("absolute-plain", plain("/dev/null", "/etc/evil"), "path_absolute"),
     Hostile("absolute-source", plain("/etc/passwd", "b/evil"), "path_absolute"),
-    Hostile("plain-parent", plain("/dev/null", "b/../../evil"), "apply"),
+    Hostile("plain-parent", plain("/dev/null", "b/../../evil"), "path_parent"),
     Hostile("drive-letter", new("C:/evil"), "path_absolute"),
     Hostile("drive-relative", new("c:evil"), "path_absolute"),
     Hostile("backslash-root", new("\\evil"), "path_absolute"),
-    Hostile("rename-outside", rename("README.md", "../README.md"), "apply"),
-    Hostile("rename-from-outside", rename("../secret", "stolen"), "apply"),
+    Hostile("rename-outside", rename("README.md", "../README.md"), "path_parent"),
+    Hostile("rename-from-outside", rename("../secret", "stolen"), "path_parent"),
     Hostile("copy-absolute", copy("/etc/passwd", "stolen"), "path_absolute"),
-    Hostile("copy-parent", copy("../../etc/passwd", "stolen"), "apply"),
-    Hostile("copy-git-config", copy(".git/config", "stolen"), "apply"),
-    Hostile("delete-outside", delete("../victim", "x"), "apply"),
+    Hostile("copy-parent", copy("../../etc/passwd", "stolen"), "path_parent"),
+    Hostile("copy-git-config", copy(".git/config", "stolen"), "git_folder"),
+    Hostile("delete-outside", delete("../victim", "x"), "path_parent"),
     # The repository's own folder.
-    Hostile("git-config", new(".git/config"), "apply"),
-    Hostile("git-hook", new(".git/hooks/pre-commit", mode="100755"), "apply"),
-    Hostile("git-upper", new(".GIT/config"), "apply"),
-    Hostile("git-mixed", new(".gIt/config"), "apply"),
-    Hostile("git-nested", new("src/.git/config"), "apply"),
-    Hostile("git-file", new("src/.git", "gitdir: /tmp/evil"), "apply"),
-    Hostile("git-dot", new(".git./config"), "apply"),
-    Hostile("git-space", new(".git /config"), "apply"),
-    Hostile("git-stream", new(".git::$INDEX_ALLOCATION/config"), "apply"),
-    Hostile("git-short-name", new("git~1/config"), "apply"),
+    Hostile("git-config", new(".git/config"), "git_folder"),
+    Hostile("git-hook", new(".git/hooks/pre-commit", mode="100755"), "git_folder"),
+    Hostile("git-upper", new(".GIT/config"), "git_folder"),
+    Hostile("git-mixed", new(".gIt/config"), "git_folder"),
+    Hostile("git-nested", new("src/.git/config"), "git_folder"),
+    Hostile("git-file", new("src/.git", "gitdir: /tmp/evil"), "git_folder"),
+    Hostile("git-dot", new(".git./config"), "git_folder"),
+    Hostile("git-space", new(".git /config"), "git_folder"),
+    Hostile("git-stream", new(".git::$INDEX_ALLOCATION/config"), "git_folder"),
+    Hostile("git-short-name", new("git~1/config"), "git_folder"),
     Hostile("git-short-name-2", new("GIT~2/config"), "git_folder"),
-    Hostile("git-backslash", new(".git\\config"), "apply"),
-    Hostile("git-zwnj", new(".g\u200cit/config"), "apply"),
-    Hostile("git-bom", new("\ufeff.git/config"), "apply"),
-    Hostile("git-rlo", new(".gi\u202et/config"), "apply"),
-    Hostile("rename-into-git", rename("README.md", ".git/README.md"), "apply"),
+    Hostile("git-backslash", new(".git\\config"), "git_folder"),
+    Hostile("git-zwnj", new(".g\u200cit/config"), "git_folder"),
+    Hostile("git-bom", new("\ufeff.git/config"), "git_folder"),
+    Hostile("git-rlo", new(".gi\u202et/config"), "git_folder"),
+    Hostile("rename-into-git", rename("README.md", ".git/README.md"), "git_folder"),
     # Treadle's own state.
     Hostile("store", new(".treadle/treadle.db"), "own_folder"),
     Hostile("run-folder", new(".treadle/runs/20260101-000000-abcdef/run.json"), "own_folder"),
@@ -198,7 +226,7 @@ HOSTILE: tuple[Hostile, ...] = (
         delete("src/lib/util.py", "X = 1") + link("src/lib/util.py", "/etc"),
         "symlink",
     ),
-    Hostile("behind-link", new("link/evil"), "apply"),
+    Hostile("behind-link", new("link/evil"), "parent_symlink"),
     Hostile(
         "link-to-folder",
         delete(LINK, LINK_TARGET, "120000").replace(
@@ -270,6 +298,28 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("both-new", new("One.txt") + new("one.txt"), "collision"),
     Hostile("sharp-s", new("straße") + new("STRASSE"), "collision"),
     Hostile("rename-onto-case", rename("src/app.py", "src/LIB"), "collision"),
+    Hostile("kelvin-sign", new("K.txt") + new("\u212a.txt"), "collision"),
+    Hostile("case-of-own-folder", rename("src/lib/util.py", "Src/lib/util.py"), "collision"),
+    Hostile("case-of-a-copy", copy("README.md", "Readme.md"), "collision"),
+    # Several files, one of them bad: none comes in.
+    Hostile("good-and-parent", APP_EDIT + new("../evil"), "path_parent"),
+    Hostile("good-and-git", new("docs/a.md") + new(".git/hooks/post-merge"), "git_folder"),
+    Hostile("good-and-link", TWO_FILES + link("docs", "/etc"), "symlink"),
+    Hostile("good-and-own", APP_EDIT + new(".treadle/treadle.db-wal"), "own_folder"),
+    Hostile("good-and-risky", APP_EDIT + new(".github/CODEOWNERS"), "risky:config"),
+    Hostile("link-then-file-behind", link("out", "/tmp") + new("out/evil"), "parent_symlink"),
+    Hostile("many-parents", new("../" * 40 + "etc/cron.d/evil"), "path_parent"),
+    Hostile("prose-then-parent", b"Sure!\n\n" + new("../evil"), "path_parent"),
+    Hostile("fenced-git", b"```diff\n" + new(".git/config") + b"```\n", "git_folder"),
+    Hostile("dos-git", new(".git/config").replace(b"\n", b"\r\n"), "git_folder"),
+    Hostile("plain-git", plain("/dev/null", "b/.git/hooks/pre-commit"), "git_folder"),
+    Hostile("unprefixed-git", plain("/dev/null", ".git/hooks/pre-commit"), "git_folder"),
+    Hostile("home", new("~/.ssh/authorized_keys").replace(b"b/~", b"/root"), "path_absolute"),
+    Hostile("network-path", new("\\\\host\\share"), "path_absolute"),
+    Hostile("device-path", new("\\\\.\\COM1"), "path_absolute"),
+    Hostile("git-of-a-submodule", new(f"{GITLINK}/.git", "gitdir: /tmp/evil"), "git_folder"),
+    Hostile("gitlink-to-file", gitlink_to_file(), "gitlink"),
+    Hostile("exec-link", new("evil", "/bin/sh", mode="120755"), "mode"),
     # Broken or not a patch.
     Hostile("bad-count", README_EDIT.replace(b"-1,5", b"-1,9"), "apply"),
     Hostile("wrong-context", README_EDIT.replace(b" Two.", b" Too."), "apply"),
@@ -364,6 +414,14 @@ HONEST: tuple[Honest, ...] = (
         ("src/app.py",),
     ),
     Honest("new-file", new("docs/guide.md"), ("docs/guide.md",)),
+    Honest("new-file-bare", plain("/dev/null", "docs/guide.md"), ("docs/guide.md",)),
+    Honest("new-file-bare-twice", plain("docs/g.md", "docs/g.md"), ("docs/g.md",)),
+    Honest(
+        "new-file-git-bare",
+        new("docs/guide.md").replace(b"a/docs", b"docs").replace(b"b/docs", b"docs"),
+        ("docs/guide.md",),
+    ),
+    Honest("two-folders", plain("old/docs/g.md", "new/docs/g.md"), ("docs/g.md",)),
     Honest("new-file-plain", plain("/dev/null", "b/docs/guide.md"), ("docs/guide.md",)),
     Honest(
         "removed-comment",
@@ -440,6 +498,36 @@ HONEST: tuple[Honest, ...] = (
         ("console.py", "nullable.ts", "src/auxiliary.c"),
     ),
     Honest("treadle-like", new(".treadlerc") + new("treadle/x.py"), (".treadlerc", "treadle/x.py")),
+    Honest(
+        "index-line",
+        APP_EDIT.replace(b"\n---", b"\nindex 1..2 100644\n---", 1),
+        ("src/app.py",),
+    ),
+    Honest("svn-style", b"Index: README.md\n" + b"=" * 67 + b"\n" + README_EDIT, ("README.md",)),
+    Honest("hunk-heading", README_EDIT.replace(b"+1,5 @@", b"+1,5 @@ # Project"), ("README.md",)),
+    Honest("moved-lines", SHIFTED, ("README.md",)),
+    Honest("wrong-time", README_EDIT.replace(b"md\n@@", b"md\t(revision 7)\n@@"), ("README.md",)),
+    Honest("append-at-end", APPEND, ("README.md",)),
+    Honest("insert-at-start", PREPEND, ("README.md",)),
+    Honest("two-hunks", PREPEND + APPEND_AFTER, ("README.md",)),
+    Honest("whitespace-errors", new("docs/w.md", "trailing \t"), ("docs/w.md",)),
+    Honest("dos-file-new", new("docs/dos.txt", "x\r"), ("docs/dos.txt",)),
+    Honest("nul-byte-free-text", new("docs/n.md", "\\0 and %00"), ("docs/n.md",)),
+    Honest("text-like-a-patch", new("docs/p.md", "-- a/x"), ("docs/p.md",)),
+    Honest("text-names-git", new("docs/g.md", "see .git/config and ../x"), ("docs/g.md",)),
+    Honest("add-newline-at-end", ADD_NEWLINE, ("no-newline.txt",)),
+    Honest("fill-empty", FILL, ("empty.txt",)),
+    Honest("empty-a-file", EMPTY, ("src/lib/names with space.py",)),
+    Honest("rename-folder", RENAME_FOLDER, RENAMED),
+    Honest("swap-names", SWAP, ("aux.c", "query.sql")),
+    Honest("copy-and-edit", COPY_EDIT, ("src/copy.py",)),
+    Honest("delete-and-add", delete("query.sql", "-- /api/old") + new("query/a.sql"), QUERIES),
+    Honest("file-to-folder", delete("query.sql", "-- /api/old") + new("query.sql/a"), FOLDER),
+    Honest("hidden-file", new(".editorconfig"), (".editorconfig",)),
+    Honest("dots-in-names", new("docs/a..b...md"), ("docs/a..b...md",)),
+    Honest("plus-and-brackets", new("app/[id]/(x)+@y.tsx"), ("app/[id]/(x)+@y.tsx",)),
+    Honest("quote-in-name", new('docs/say "hi".md'), ('docs/say "hi".md',)),
+    Honest("same-name-elsewhere", new("docs/README.md"), ("docs/README.md",)),
     Honest("deepest", new("/".join("d" * 64)), ("/".join("d" * 64),)),
     Honest(
         "edit-executable",

@@ -123,6 +123,9 @@ def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:
         subdir=run.order.agent(stage.role).config.path,
         workspace=run.workspace,
     )
+    if isinstance(built, PatchFailed) and built.rule:
+        text = f"the change is refused ({built.rule}: {built.message})"
+        return Refused(StepError.PATCH_REFUSED, text)
     if isinstance(built, PatchFailed):
         return Refused(StepError.PATCH_FAILED, f"patch.diff does not apply: {built.message}")
     for note in built.notes:

@@ -65,6 +65,8 @@ def from_patch(
         if done.returncode == 0:
             return Built(_write_tree(place), place, notes)
         complaint = complaint or _complaint(done.stderr.decode(errors="replace"))
+        if rule := _rule(patch, complaint):
+            return PatchFailed(complaint, rule)
     return PatchFailed(complaint)
 
 
@@ -141,16 +143,32 @@ def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
 def _attempts(
     patch: bytes, subdir: str | None
 ) -> Iterator[tuple[bytes, tuple[str, ...], tuple[str, ...]]]:
-    """Yield the ways in which a patch may be meant, the literal one first."""
+    """Yield the ways in which a patch may be meant, the likeliest first."""
     options: tuple[str, ...] = ()
     if subdir and not patch_text.is_relative_to_root(patch, subdir):
         options = (f"--directory={subdir}",)
-    yield patch, options, ()
-    if b"\r\n" in patch:
-        note = "applied after removing carriage returns from the patch"
-        yield patch.replace(b"\r\n", b"\n"), options, (note,)
-    if not patch_text.has_prefixes(patch):
-        yield patch, (*options, "-p0"), ("applied without stripping the first part of its paths",)
+    for strip, notes in _depths(patch):
+        yield patch, (*options, strip), notes
+        if b"\r\n" in patch:
+            bare = patch.replace(b"\r\n", b"\n")
+            note = "applied after removing carriage returns from the patch"
+            yield bare, (*options, strip), (*notes, note)
+
+
+def _depths(patch: bytes) -> list[tuple[str, tuple[str, ...]]]:
+    """Return how much of its paths a patch may want to lose, the likeliest first."""
+    one: tuple[str, tuple[str, ...]] = ("-p1", ())
+    if patch_text.has_prefixes(patch):
+        return [one]
+    none = ("-p0", ("its paths were taken whole",))
+    return [none, one] if patch_text.is_bare(patch) else [one, none]
+
+
+def _rule(patch: bytes, complaint: str) -> str | None:
+    """Name the rule behind what git refused by itself."""
+    if "is beyond a symbolic link" in complaint:
+        return "parent_symlink"
+    return patch_text.broken_rule(patch)
 
 
 def _complaint(stderr: str) -> str:

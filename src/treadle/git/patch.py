@@ -9,8 +9,12 @@ _MODES = ("100644", "100755", "120000", "160000")
 _MODE = re.compile(rb"^(?:new file|deleted file|new|old) mode (\d+)\r?$", re.MULTILINE)
 _NAMES = re.compile(rb"^--- ([^\r\n]+)\r?\n\+\+\+ ([^\r\n]+)\r?\n@@ ", re.MULTILINE)
 _GIT_NAME = re.compile(rb"^(?:diff --git|(?:rename|copy) (?:from|to)) ([^\r\n]+)", re.MULTILINE)
+_GIT_PAIR = re.compile(rb"^diff --git ([^\r\n]+)", re.MULTILINE)
 _PREFIX = re.compile(rb"^(?:diff --git|---|\+\+\+) \"?[abciow]/", re.MULTILINE)
 _NOTHING = b"/dev/null"
+_WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t]+')
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
+_SIDE = re.compile(r"[abciow]/")
 
 
 def oddity(patch: bytes) -> tuple[str, str] | None:
@@ -28,9 +32,48 @@ def oddity(patch: bytes) -> tuple[str, str] | None:
     return None
 
 
+def broken_rule(patch: bytes) -> str | None:
+    """Return the rule that a name in the headers breaks, for a patch that git would not take."""
+    names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
+    words = (_unquoted(word) for name in names for word in (name, *_WORD.findall(name)))
+    paths = (path for word in words for path in (word, _SIDE.sub("", word, count=1)))
+    return next((rule for path in paths if (rule := _rule(path))), None)
+
+
+def _rule(path: str) -> str | None:
+    return rules.forbidden(path) if path != _NOTHING.decode("ascii") else None
+
+
+def _unquoted(word: bytes) -> str:
+    if not word.startswith(b'"'):
+        return os.fsdecode(word)
+    return os.fsdecode(_ESCAPE.sub(_unescaped, word.strip(b'"')))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    return bytes([int(text, 8) & 255]) if text.isdigit() else text
+
+
+def is_bare(patch: bytes) -> bool:
+    """Tell whether the paths of a patch begin at the root, with nothing that names their side."""
+    pairs = _NAMES.findall(patch) + [
+        (line[: space.start()], line[space.end() :])
+        for line in _GIT_PAIR.findall(patch)
+        for space in re.finditer(b" ", line)
+    ]
+    return not _PREFIX.search(patch) and not any(map(_names_sides, pairs))
+
+
 def has_prefixes(patch: bytes) -> bool:
     """Tell whether the paths of a patch begin with one letter that stands for its side."""
     return _PREFIX.search(patch) is not None
+
+
+def _names_sides(pair: tuple[bytes, bytes]) -> bool:
+    """Tell whether two names differ in their first folder and in nothing else."""
+    old, new = (name.split(b"\t")[0].partition(b"/") for name in pair)
+    return old != new and old[2] == new[2]
 
 
 def is_relative_to_root(patch: bytes, subdir: str) -> bool:
