@@ -7,6 +7,8 @@ from pathlib import Path
 
 HOME_NAME = ".treadle"
 CONFIG_NAMES = ("config.toml", "config.json")
+NEW_MESSAGES = "NEW_MESSAGES"
+LOGS = "LOGS"
 
 
 class Layout:
@@ -21,14 +23,30 @@ class Layout:
         self.store_lock = self.locks / "store.lock"
         self.runs = self.home / "runs"
         self.routines = self.home / "routines"
+        self.roles = self.home / "roles"
+        self.cron = self.home / "cron"
+        self.inbox = self.home / "inbox"
+        self.inbox_done = self.inbox / "done"
+        self.inbox_dead = self.inbox / "dead"
         self.home_gitignore = self.home / ".gitignore"
         self.config_toml = self.home / "config.toml"
+        self.prompts = self.home / "prompts"
+        self.mail = MailLayout(self.home / "mail")
         self.specs = root / "specs"
+        self.tracker = self.specs / "processed-spec.md"
+        self.missions = root / "missions"
+        self.kitty_specs = root / "kitty-specs"
+        self.agents_md = root / "AGENTS.md"
+        self.skills = root / ".agents" / "skills"
         self.root_gitignore = root / ".gitignore"
 
     def config_files(self) -> list[Path]:
         """Return the project's configuration files that exist."""
         return [path for name in CONFIG_NAMES if (path := self.home / name).is_file()]
+
+    def mission_homes(self) -> tuple[Path, Path]:
+        """Return the folders that may hold missions: treadle's own and spec-kitty's."""
+        return self.missions, self.kitty_specs
 
     def run(self, run_id: str) -> "RunLayout":
         """Return the paths of one run."""
@@ -37,6 +55,52 @@ class Layout:
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""
         return path.relative_to(self.root).as_posix()
+
+
+class MissionLayout:
+    """The paths of one mission's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.meta = folder / "meta.json"
+        self.spec = folder / "spec.md"
+        self.plan = folder / "plan.md"
+        self.tasks = folder / "tasks"
+        self.snapshot = folder / ".kittify" / "dossiers" / folder.name / "snapshot-latest.json"
+
+
+class MailLayout:
+    """The paths of the letters, and of the files that tell how tasks stand."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.new = root / NEW_MESSAGES
+        self.agents = root / "AGENTS"
+        self.logs = root / LOGS
+        self.quarantine = self.logs / "quarantine"
+        self.tasks = root / "TASKS"
+
+    def inbox(self, agent: str) -> Path:
+        """Return where an agent's claimed letters and its copies of broadcasts lie."""
+        return self.root / inbox_name(agent)
+
+    def workspace(self, agent: str) -> Path:
+        """Return where the letters lie that an agent works on."""
+        return self.root / workspace_name(agent)
+
+    def task(self, task_id: str, ending: str) -> Path:
+        """Return one of a task's files: `md`, `status`, `owner` or `checks`."""
+        return self.tasks / f"{task_id}.{ending}"
+
+
+def inbox_name(agent: str) -> str:
+    """Return an agent's INBOX relative to the mail's root."""
+    return f"AGENTS/{agent}/INBOX"
+
+
+def workspace_name(agent: str) -> str:
+    """Return an agent's WORKSPACE relative to the mail's root."""
+    return f"AGENTS/{agent}/WORKSPACE"
 
 
 class RunLayout:
@@ -53,6 +117,7 @@ class RunLayout:
         self.steps = folder / "steps"
         self.interrupted = folder / "interrupted"
         self.landing = folder / "landing"
+        self.message = folder / "message"
 
     def step(self, index: int, role: str) -> Path:
         """Return a committed step's folder."""
@@ -61,6 +126,16 @@ class RunLayout:
     def staged(self, index: int, role: str, rand: str) -> Path:
         """Return the temporary name a step's folder has until it is committed."""
         return self.steps / f"{step_name(index, role)}.tmp-{rand}"
+
+
+def scratch_of(workspace: Path) -> Path:
+    """Return the folder for temporary files of whatever works in a workspace."""
+    return workspace.with_name(f"{workspace.name}.tmp")
+
+
+def state_home(env: Mapping[str, str]) -> Path:
+    """Return the folder of treadle's own records about this user, which no agent may read."""
+    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "treadle"
 
 
 def step_name(index: int, role: str) -> str:
@@ -77,6 +152,11 @@ def workspace_root(env: Mapping[str, str], root: Path) -> Path:
     """Return the folder of one repository's workspaces, unique by its path."""
     digest = binascii.crc32(os.fsencode(root))
     return cache_home(env) / f"{root.name or 'root'}-{digest:08x}"
+
+
+def agent_state(env: Mapping[str, str], tool: str) -> Path:
+    """Return the folder a command-line agent keeps its own state in."""
+    return cache_home(env) / "agents" / tool
 
 
 def trust_file(env: Mapping[str, str]) -> Path:

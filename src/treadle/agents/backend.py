@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from treadle.contract.request import AgentRequest
 from treadle.contract.response import AgentResponse
 from treadle.contract.role import Role
 from treadle.proc.keeper import Keeper, Limits
+from treadle.sandbox.policy import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,9 @@ class AgentSpec:
     keeper: Keeper
     should_stop: Callable[[], str | None]
     on_tick: Callable[[float], None]
+    policy: Policy = Policy()
+    tier: str = "0"  # what holds it in; with "0" a tool keeps its own sandbox on
+    writable: tuple[Path, ...] = ()  # further folders that the backend declares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,9 @@ class AgentResult:
     usage: Usage | None = None
     json_source: str | None = None
     output_bytes: int = 0
+    may_retry: bool = False  # another try could help
+    resume_at: datetime | None = None  # when a usage limit is over
+    repaired: str | None = None  # what was wrong with the first answer
 
 
 class Backend(Protocol):

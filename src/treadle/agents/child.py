@@ -5,6 +5,7 @@ from pathlib import Path
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract.event import StepError
 from treadle.proc.keeper import Command, Ended
+from treadle.sandbox import jail
 
 _ERRORS = {
     "missing": StepError.AGENT_MISSING,
@@ -12,6 +13,7 @@ _ERRORS = {
     "timeout": StepError.TIMEOUT,
     "idle_timeout": StepError.IDLE_TIMEOUT,
     "output_limit": StepError.OUTPUT_LIMIT,
+    "disk_limit": StepError.DISK_LIMIT,
     "stopped": StepError.INTERRUPTED,
     "signal": StepError.AGENT_EXIT,
     "lost": StepError.AGENT_EXIT,
@@ -28,6 +30,7 @@ def run(spec: AgentSpec, argv: tuple[str, ...], stdin: Path | None) -> tuple[End
         stdout=spec.stdout,
         stderr=spec.stderr,
         limits=spec.limits,
+        jail=jail.build(spec.tier, spec.policy.widened(spec.writable)),
     )
     ended = spec.keeper.run(command, should_stop=spec.should_stop, on_tick=spec.on_tick)
     return ended, _result(spec, argv, ended)
@@ -54,6 +57,8 @@ def _sentence(spec: AgentSpec, program: str, ended: Ended) -> str:
         case "output_limit":
             limit = f"{(spec.limits.output_bytes or 0) / 2**20:g} MiB"
             return f"{who} printed more than {limit}; raise it with --budget max_output_mb=N"
+        case "disk_limit":
+            return f"{who} {ended.detail}; it is meant for results, not for build output"
         case "stopped":
             return f"{who} was stopped: {ended.detail}"
         case "exit":

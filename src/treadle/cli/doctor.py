@@ -13,6 +13,7 @@ from treadle.project import doctor
 from treadle.project.doctor import Check
 from treadle.project.project import open_project
 from treadle.project.root import find_top, here, refuse_inside_run
+from treadle.sandbox.probe import Sandbox
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -59,11 +60,13 @@ def _lock(cwd: Path) -> list[Check]:
     return [Check("lock", True, f"{text} since {who.get('since', '?')}")]
 
 
-def _print(checks: tuple[Check, ...], sandbox: doctor.Sandbox) -> None:
+def _print(checks: tuple[Check, ...], sandbox: Sandbox) -> None:
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")
         print(f"{mark}  {check.name:{width}}  {output.clean(check.detail)}")
         for command in check.fix:
             print(f"     {'':{width}}  try: {output.clean(command)}")
-    print(f"sandbox tier {sandbox.tier}: {sandbox.reason}")
+    print(f"sandbox tier {sandbox.tier}: {output.clean(sandbox.reason)}")
+    for command in sandbox.fix:
+        print(f"     try: {command}")

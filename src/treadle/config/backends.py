@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 # Keys that every kind of agent takes.
-COMMON = ("type", "path", "timeout", "idle_timeout", "env_allow", "edits")
+COMMON = ("type", "path", "timeout", "idle_timeout", "env_allow", "edits", "network", "writable")
 
 
 class Takes(NamedTuple):
@@ -13,10 +13,17 @@ class Takes(NamedTuple):
     may_have: tuple[str, ...] = ()
 
 
+_TOOL = Takes(may_have=("model", "extra_args", "prices", "retry_wait"))
+
+# The tools whose program has a fixed name, looked up in PATH.
+TOOLS = ("codex", "claude", "gemini", "opencode", "copilot")
+
 BACKENDS: dict[str, Takes] = {
     "exec": Takes(needs=("cmd",)),
     "builtin": Takes(may_have=("run",)),
     "replay": Takes(needs=("recording",)),
+    **dict.fromkeys(TOOLS, _TOOL),
+    "acp": Takes(may_have=("cmd", "preset", "extra_args", "prices", "retry_wait")),
 }
 
 

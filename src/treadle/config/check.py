@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.config import keys
 from treadle.config.backends import BACKENDS
-from treadle.config.schema import Config
+from treadle.config.schema import Config, SandboxConfig
 from treadle.errors import ConfigError
 from treadle.ids import nearest
 
@@ -65,6 +65,8 @@ def _value(
             _check_name(name, path, source)
             yield from _value(item, inner, (*path, name), source)
     elif isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        if type_ is SandboxConfig and isinstance(value, str):
+            value = {"mode": value}
         yield from _table(value, type_, path, source)
     elif value is not None:
         yield path, leaf(value, type_, path, source)

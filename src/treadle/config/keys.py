@@ -75,13 +75,19 @@ def expectation(type_: object) -> str:
 def dotted(path: Path) -> str:
     """Spell a key as TOML would: `agents.check.timeout`, `verify."all tests"`."""
     return ".".join(
-        part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path
+        part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+        for part in _short(path)
     )
 
 
 def variable(path: Path) -> str:
     """Return the environment variable that sets a key."""
-    return "TREADLE_" + re.sub(r"[^A-Z0-9]", "_", "_".join(path).upper())
+    return "TREADLE_" + re.sub(r"[^A-Z0-9]", "_", "_".join(_short(path)).upper())
+
+
+def _short(path: Path) -> Path:
+    """Leave out the name of a table's main key."""
+    return path[:1] if path == ("sandbox", "mode") else path
 
 
 def _parts(type_: object) -> Iterator[object]:

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from treadle.sandbox.policy import HIDDEN
+
 _MAX = 10**12
 _WEEK = 7 * 24 * 3600
 _NAME = r"\A[A-Za-z_][A-Za-z0-9_]*\*?\Z"
@@ -11,6 +13,7 @@ _NAME = r"\A[A-Za-z_][A-Za-z0-9_]*\*?\Z"
 _Above0 = Annotated[int, Meta(gt=0, le=_MAX)] | Annotated[float, Meta(gt=0, le=_MAX)]
 _Time = Annotated[int, Meta(gt=0, le=_WEEK)] | Annotated[float, Meta(gt=0, le=_WEEK)]
 _TimeOr0 = Annotated[int, Meta(ge=0, le=_WEEK)] | Annotated[float, Meta(ge=0, le=_WEEK)]
+_Price = Annotated[float, Meta(ge=0, le=_MAX)]
 _Word = Annotated[str, Meta(min_length=1)]
 _Words = Annotated[tuple[str, ...], Meta(min_length=1)]
 _Names = tuple[Annotated[str, Meta(pattern=_NAME)], ...]
@@ -34,11 +37,35 @@ CountOr0 = Annotated[int, Meta(ge=0, le=_MAX, description="a whole number, 0 or 
 Count = Annotated[
     Annotated[int, Meta(gt=0, le=_MAX)] | None, Meta(description="a whole number above 0")
 ]
+MaybeSecondsOr0 = Annotated[
+    _TimeOr0 | None, Meta(description="a number of seconds, 0 for no limit, at most a week")
+]
+Words = Annotated[tuple[str, ...], Meta(description="a list of strings")]
+Prices = Annotated[
+    tuple[_Price, _Price, _Price] | None,
+    Meta(description="three numbers: USD per million input, cached and output tokens"),
+]
+Preset = Annotated[
+    Literal["gemini", "opencode", "copilot", "codex", "claude"] | None,
+    Meta(description='one of "gemini", "opencode", "copilot", "codex", "claude"'),
+]
 Amount = Annotated[_Above0 | None, Meta(description="a number above 0")]
 Sandbox = Annotated[
     Literal["auto", "required", "off"], Meta(description='one of "auto", "required", "off"')
 ]
 
+Network = Annotated[Literal["full", "none"], Meta(description='one of "full", "none"')]
+MaybeNetwork = Annotated[Literal["full", "none"] | None, Meta(description='one of "full", "none"')]
+Tier = Annotated[Literal["A", "B"], Meta(description='one of "A", "B"')]
+Places = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"\A(/|~/)")], ...],
+    Meta(description="a list of absolute paths, or of paths that begin with ~/"),
+]
+Router = Annotated[
+    _Words | _Word | None,
+    Meta(description="a list of strings, or one line: a program and its arguments"),
+]
+Tries = Annotated[int, Meta(gt=0, le=100, description="a whole number from 1 to 100")]
 Landing = Annotated[Literal["manual", "auto"], Meta(description='one of "manual", "auto"')]
 
 
@@ -50,11 +77,18 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cmd: Argv = None
     run: Argv = None
     recording: MaybeText = None
+    preset: Preset = None
+    model: MaybeText = None
+    extra_args: Words = ()
+    prices: Prices = None
+    retry_wait: SecondsOr0 = 5
     path: MaybeText = None
     timeout: Seconds = 1800
-    idle_timeout: SecondsOr0 = 0
+    idle_timeout: MaybeSecondsOr0 = None
     env_allow: Names = ()
     edits: MaybeFlag = None
+    network: MaybeNetwork = None
+    writable: Places = ()
 
 
 class BudgetsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +111,17 @@ class ChecksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     timeout: Seconds = 900
     skip_agent_on_fail: Flag = False
     env_allow: Names = ()
+    network: MaybeNetwork = None
+    writable: Places = ()
+    unix_sockets: Flag = False
+
+
+class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds children in; a plain text in place of this table is its mode."""
+
+    mode: Sandbox = "auto"
+    tier: Tier = "A"
+    hide: Places = HIDDEN
 
 
 class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,15 +136,37 @@ class LandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether passed runs land by themselves."""
 
     run: Landing = "manual"
+    process: Landing = "auto"
+
+
+class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What runs around a pass over the inbox and around each message."""
+
+    beforeAll: Argv = None
+    afterAll: Argv = None
+    beforeEach: Argv = None
+    afterEach: Argv = None
+
+
+class CommandsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Programs that answer questions of treadle's own."""
+
+    router: Router = None
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
-    sandbox: Sandbox = "auto"
+    default_routine: Text = "develop"
+    notebook_support: Flag = False
+    max_retries: Tries = 3
+    sandbox: SandboxConfig = SandboxConfig()
+    network: Network = "full"
     agents: dict[str, AgentConfig] = {}
     budgets: BudgetsConfig = BudgetsConfig()
     verify: dict[str, Command] = {}
     checks: ChecksConfig = ChecksConfig()
     workspace: WorkspaceConfig = WorkspaceConfig()
     land: LandConfig = LandConfig()
+    hooks: HooksConfig = HooksConfig()
+    commands: CommandsConfig = CommandsConfig()

@@ -13,7 +13,7 @@ from treadle.engine import surroundings
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, walk
-from treadle.proc.keeper import Command, Ended, Limits
+from treadle.proc.keeper import Ended, Limits
 from treadle.store.records import CheckRow, Phase
 
 _MAX_LOG = 16 << 20
@@ -78,18 +78,8 @@ def _observe_one(
 def execute(run: Run, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
     """Run one criterion's command in the workspace; the text says why it was cut off."""
     command = "" if criterion.verify is UNSET else criterion.verify
-    ended = run.tools.keeper.run(
-        Command(
-            argv=("sh", "-c", command),
-            cwd=run.workspace.path,
-            env=surroundings.for_checks(run),
-            stdin=None,
-            stdout=log,
-            stderr=log,
-            limits=Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG),
-        ),
-        should_stop=surroundings.stopper(run),
-    )
+    limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
+    ended = surroundings.execute(run, ("sh", "-c", command), log, log, limits)
     return _from_end(run, criterion.id, command, ended), _stopped(ended)
 
 

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET, Struct
 
 from treadle.config import agents
-from treadle.config.schema import AgentConfig, BudgetsConfig, ChecksConfig, Config, WorkspaceConfig
+from treadle.config.schema import (
+    AgentConfig,
+    BudgetsConfig,
+    ChecksConfig,
+    Config,
+    Network,
+    SandboxConfig,
+    WorkspaceConfig,
+)
 from treadle.contract.criterion import Criterion
 from treadle.contract.request import AskedCriterion
 from treadle.contract.role import ROLES, Role
@@ -31,6 +39,8 @@ class Order(Struct, frozen=True, kw_only=True):
     agents: dict[str, NamedAgent]
     checks: ChecksConfig
     workspace: WorkspaceConfig
+    sandbox: SandboxConfig = SandboxConfig()
+    network: Network = "full"
     task_id: str | None = None
 
     def agent(self, role: Role) -> NamedAgent:
@@ -69,6 +79,8 @@ def freeze(
         agents={role: _named(config, role, swaps) for role in ROLES},
         checks=config.checks,
         workspace=config.workspace,
+        sandbox=config.sandbox,
+        network=config.network,
         task_id=task_id,
     )
 

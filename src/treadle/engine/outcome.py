@@ -7,7 +7,7 @@ from msgspec import structs
 from treadle.agents.backend import AgentResult
 from treadle.contract.event import EventType, StepError
 from treadle.contract.role import RunStatus, StepStatus
-from treadle.engine import budget
+from treadle.engine import budget, pause, surroundings
 from treadle.engine.budget import Spent
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.rules import Finding
@@ -15,9 +15,6 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.ids import utc
 from treadle.store.records import CheckRow, StepRow, UsageRow
-
-# The sandbox that held the step; 0 is none.
-_TIER = "0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,7 @@ def manifest(
 ) -> Manifest:
     """Return everything the store must learn from this step; its files' digests come later."""
     spent = _spent_after(run, stage, result)
-    _note_step(run, stage, finding)
+    _note_step(run, stage, finding, result.json_source)
     decision = _decide(run, stage, finding, spent)
     _note_end(run, decision)
     ended_at = utc(run.tools.now())
@@ -56,7 +53,7 @@ def manifest(
         row=_row(run, stage, finding, after, ended_at),
         events=run.timeline.take(),
         cursor=cursor,
-        kv=_kv(run, finding, spent, decision),
+        kv=_kv(run, finding, spent, decision) | pause.until(result),
         before=Snapshot(run.head, run.tree),
         after=after,
         usage=_usage(run, stage, result),
@@ -91,6 +88,8 @@ def _after_failure(run: Run, finding: Finding, spent: Spent) -> Decision:
         return Decision(status="stopped", reason="interrupted", message=finding.message)
     if finding.error == StepError.BUDGET_EXCEEDED:
         return Decision(status="stopped", reason="budget_exceeded", message=finding.message)
+    if finding.error == StepError.USAGE_LIMIT:
+        return Decision(status="stopped", reason="usage_limit", message=finding.message)
     over = budget.exceeded(run.order.budgets, spent)
     if over and finding.error in (StepError.TIMEOUT, StepError.OUTPUT_LIMIT):
         return over_budget(run, over)
@@ -118,10 +117,16 @@ def over_budget(run: Run, over: budget.Exceeded) -> Decision:
     return Decision(status="stopped", reason="budget_exceeded", message=over.sentence)
 
 
-def _note_step(run: Run, stage: Stage, finding: Finding) -> None:
-    where = {"index": stage.index, "role": stage.role, "iteration": stage.iteration}
+def _note_step(run: Run, stage: Stage, finding: Finding, source: str | None) -> None:
+    where: dict[str, object] = {
+        "index": stage.index,
+        "role": stage.role,
+        "iteration": stage.iteration,
+    }
     if finding.error:
         run.timeline.add(EventType.STEP_FAILED, finding.message, code=str(finding.error), **where)
+    if source:
+        where["json_source"] = source
     status = _status(finding)
     run.timeline.add(EventType.STEP_COMMITTED, finding.message, status=status, **where)
 
@@ -159,7 +164,7 @@ def _row(run: Run, stage: Stage, finding: Finding, after: Snapshot, ended_at: st
         before_commit=run.head,
         after_commit=after.commit,
         tree=after.tree,
-        sandbox_tier=_TIER,
+        sandbox_tier=surroundings.tier(run),
         digest=None,
     )
 

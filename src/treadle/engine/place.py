@@ -8,9 +8,9 @@ from treadle.engine import surroundings
 from treadle.engine.order import Order
 from treadle.engine.run import Run, Tools
 from treadle.files import remove
-from treadle.git import branch, include, workspace
+from treadle.git import branch, diff, include, workspace
 from treadle.git.workspace import Workspace
-from treadle.proc.keeper import Command, Ended, Limits
+from treadle.proc.keeper import Ended, Limits
 from treadle.project.project import workspaces
 
 _FIRST_PORT = 20_000
@@ -82,28 +82,28 @@ def _set_up(run: Run) -> Ended | None:
         ended = _run_setup(run, run.order.workspace.setup)
         if ended.reason != "exit" or ended.exit_code != 0:
             return ended
-        changes = workspace.changes(run.workspace)
-        if changes:
-            workspace.restore(run.workspace, run.head)
-            data["undone"] = [change.path for change in changes[:20]]
+        data |= _undo_setup(run)
+    elif copied:
+        run.ignored = frozenset(workspace.ignored_files(run.workspace))
     run.timeline.add(EventType.WORKSPACE_READY, message, **data)
     run.record(run.cursor(), {"set_up": True})
     return None
+
+
+def _undo_setup(run: Run) -> dict[str, object]:
+    """Put back what the setup changed; what git ignores is what it was run for, and stays."""
+    changes, ignored = workspace.survey(run.workspace)
+    run.ignored = frozenset(ignored)
+    if not changes:
+        return {}
+    diff.write(run.workspace, run.head, run.folder.folder / "setup" / "changes.diff", changes)
+    workspace.restore(run.workspace, run.head)
+    return {"undone": [change.path for change in changes[:20]]}
 
 
 def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
     folder = run.folder.folder / "setup"
     remove.remove_tree(folder)
     folder.mkdir()
-    return run.tools.keeper.run(
-        Command(
-            argv=argv,
-            cwd=run.workspace.path,
-            env=surroundings.for_checks(run),
-            stdin=None,
-            stdout=folder / "stdout.txt",
-            stderr=folder / "stderr.txt",
-            limits=Limits(wall=run.order.checks.timeout, idle=None, output_bytes=16 << 20),
-        ),
-        should_stop=surroundings.stopper(run),
-    )
+    limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=16 << 20)
+    return surroundings.execute(run, argv, folder / "stdout.txt", folder / "stderr.txt", limits)

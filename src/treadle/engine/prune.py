@@ -9,7 +9,7 @@ from treadle.errors import FormatError
 from treadle.files import remove
 from treadle.git import branch
 from treadle.ids import utc
-from treadle.layout import workspace_root
+from treadle.layout import scratch_of, workspace_root
 from treadle.store.records import RunRow
 
 _PAGE = 500
@@ -57,6 +57,7 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
     except FormatError:
         path = workspace_root(tools.env, tools.layout.root) / row.run_id
     remove.remove_tree(path)
+    remove.remove_tree(scratch_of(path))
     folder.workspace_link.unlink(missing_ok=True)
     folder.index.unlink(missing_ok=True)
 

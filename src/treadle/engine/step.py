@@ -7,16 +7,18 @@ import msgspec
 from treadle.agents import table
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract import request as requests_contract
-from treadle.contract.event import StepError
+from treadle.contract.event import EventType, StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.engine import (
     aftermath,
+    attempts,
     change,
     checks,
     commit,
     edits,
     outcome,
+    prompts,
     requests,
     rules,
     surroundings,
@@ -91,7 +93,15 @@ def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation
     agent = run.order.agent(stage.role)
     if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
         return table.BACKENDS["builtin"].run(_spec(run, stage), request, "", stage.folder)
-    return table.backend(agent.config).run(_spec(run, stage), request, "", stage.folder)
+    spec, backend = _spec(run, stage), table.backend(agent.config)
+    steps = run.tools.store.steps(run.id)
+    prompt = prompts.build(run.tools.layout, steps, request, agent.config)
+    result = attempts.until_answered(
+        run, stage, spec, lambda: backend.run(spec, request, prompt, stage.folder)
+    )
+    if result.repaired:
+        run.timeline.add(EventType.ANSWER_REPAIRED, f"asked again: {result.repaired}")
+    return result
 
 
 def _spec(run: Run, stage: Stage) -> AgentSpec:
@@ -101,13 +111,15 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
         config=agent.config,
         root=run.tools.layout.root,
         workspace=run.workspace.path / (agent.config.path or ""),
-        environment=surroundings.for_agent(run, agent.config.env_allow),
+        environment=surroundings.for_agent(run, table.variables(agent.config)),
         stdout=stage.stdout,
         stderr=stage.stderr,
         limits=_limits(run, stage),
         keeper=run.tools.keeper,
         should_stop=surroundings.stopper(run),
         on_tick=lambda elapsed: _tick(run, stage, elapsed),
+        policy=surroundings.for_role(run, stage),
+        tier=surroundings.tier(run),
     )
 
 
@@ -126,7 +138,7 @@ def _limits(run: Run, stage: Stage) -> Limits:
     if run.order.budgets.max_output_mb is not None:
         left = run.order.budgets.max_output_mb - run.spent.output_mb
         output = min(output, max(int(left * 2**20), 1))
-    return Limits(wall=wall, idle=config.idle_timeout or None, output_bytes=output)
+    return Limits(wall=wall, idle=table.idle_limit(config), output_bytes=output)
 
 
 def _commit(run: Run, turn: Turn) -> None:

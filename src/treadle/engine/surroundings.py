@@ -1,13 +1,23 @@
-"""What a child process of a run gets to see, and when it must stop."""
+"""What a child process of a run gets to see and to write, and when it must stop."""
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
+from treadle import layout
+from treadle.agents import table
+from treadle.config.schema import Network
 from treadle.engine.run import Run
+from treadle.engine.stage import Stage
+from treadle.files import remove
 from treadle.proc import environment, sweep
+from treadle.proc.keeper import Command, Ended, Limits
+from treadle.sandbox import jail, policy, probe
+from treadle.sandbox.policy import Policy
 from treadle.store.run_changes import STOP_REQUESTED
 
 _ASK_EVERY = 0.5
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
 def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
@@ -17,12 +27,78 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
         sweep.MARKER: sweep.mark(run.folder.folder),
         "TREADLE_PROJECT": str(run.tools.layout.root),
         "TREADLE_PORT_BASE": str(run.kv.get("port_base", "")),
+        **dict.fromkeys(_TEMPORARY, str(scratch(run))),
     }
 
 
 def for_checks(run: Run) -> dict[str, str]:
     """Return the environment of check and setup commands."""
     return for_agent(run, run.order.checks.env_allow)
+
+
+def tier(run: Run) -> probe.Tier:
+    """Return what holds this run's children in."""
+    asked = run.order.sandbox
+    return "0" if asked.mode == "off" else probe.probe(asked.tier).tier
+
+
+def for_role(run: Run, stage: Stage) -> Policy:
+    """Return what the agent of this step may reach: its folder, and with `edits` the workspace."""
+    config = run.order.agent(stage.role).config
+    edits = (run.workspace.path,) if table.may_edit(config, stage.role) else ()
+    extra = policy.expand(config.writable, run.tools.env)
+    return _policy(run, (stage.folder, *edits, *extra), config.network)
+
+
+def for_command(run: Run) -> Policy:
+    """Return what a command of the user's may reach: a check, the setup, a routine."""
+    asked = run.order.checks
+    extra = policy.expand(asked.writable, run.tools.env)
+    found = _policy(run, (run.workspace.path, *extra), asked.network)
+    return found._replace(unix_sockets=asked.unix_sockets)
+
+
+def execute(
+    run: Run,
+    argv: tuple[str, ...],
+    stdout: Path,
+    stderr: Path,
+    limits: Limits,
+    writable: tuple[Path, ...] = (),
+) -> Ended:
+    """Run a command of the user's in the workspace, inside the sandbox."""
+    command = Command(
+        argv=argv,
+        cwd=run.workspace.path,
+        env=for_checks(run),
+        stdin=None,
+        stdout=stdout,
+        stderr=stderr,
+        limits=limits,
+        jail=jail.build(tier(run), for_command(run).widened(writable)),
+    )
+    return run.tools.keeper.run(command, should_stop=stopper(run))
+
+
+def scratch(run: Run) -> Path:
+    """Return the run's private folder for temporary files, made if it is not there."""
+    folder = layout.scratch_of(run.workspace.path)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def clear_scratch(run: Run) -> None:
+    """Remove what a step left in its folder for temporary files."""
+    remove.remove_tree(layout.scratch_of(run.workspace.path))
+
+
+def _policy(run: Run, writable: tuple[Path, ...], network: Network | None) -> Policy:
+    env = run.tools.env
+    return Policy(
+        writable=(scratch(run), *writable),
+        hidden=(*policy.expand(run.order.sandbox.hide, env), layout.state_home(env)),
+        network=(network or run.order.network) == "full",
+    )
 
 
 def stopper(run: Run) -> Callable[[], str | None]:

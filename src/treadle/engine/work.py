@@ -9,6 +9,7 @@ from treadle.contract.criterion import Criterion
 from treadle.engine import autoland, find, loop, order, resume, start
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
+from treadle.sandbox import probe
 from treadle.store.records import RunRow, TaskRow
 from treadle.tasks import change, questions, task
 from treadle.tasks import work as claims
@@ -23,11 +24,14 @@ class Refused(NamedTuple):
 
 def require_sandbox(config: Config) -> None:
     """Refuse to work without the sandbox that the configuration demands."""
-    if config.sandbox == "required":
+    if config.sandbox.mode != "required":
+        return
+    found = probe.probe(config.sandbox.tier)
+    if found.tier == "0":
         raise BlockedError(
-            'sandbox = "required", but this version of treadle has no sandbox',
+            f'sandbox = "required", but there is none: {found.reason}',
             code="no_sandbox",
-            fix=["treadle config show", "treadle doctor"],
+            fix=[*found.fix, "treadle doctor"],
         )
 
 

@@ -7,9 +7,10 @@ import signal
 import socket
 from collections.abc import Iterable
 
-from treadle.proc.command import Command
+from treadle.proc.command import Command, Jail
 
 _SEND_TIMEOUT = 30.0
+_REOPEN = 1 << 14 | 1 << 1  # Landlock's rights to empty and to write a file
 
 
 class Channel:
@@ -90,7 +91,12 @@ def frame_of(command: Command, program: str) -> bytes:
     env = [f"{name}={value}" for name, value in command.env.items()]
     if any("=" in name or not name for name in command.env):
         raise ValueError("the name of an environment variable is empty or holds =")
-    texts = [str(command.cwd), program, str(len(command.argv)), *command.argv, *env]
+    argv = command.argv
+    if command.jail and command.jail.wrapper:
+        argv = (*command.jail.wrapper, program, *argv[1:])
+        program = argv[0]
+    held = _words(command, command.jail or Jail())
+    texts = [str(command.cwd), program, str(len(held)), *held, str(len(argv)), *argv, *env]
     try:
         words = [os.fsencode(text) for text in texts]
     except UnicodeEncodeError as error:
@@ -98,3 +104,10 @@ def frame_of(command: Command, program: str) -> bytes:
     if any(b"\0" in word for word in words):
         raise ValueError("an argument or an environment variable holds a NUL character")
     return b"\0".join(words)
+
+
+def _words(command: Command, jail: Jail) -> list[str]:
+    rules = [f"{rights} {path}" for rights, path in jail.rules]
+    if jail.access:  # a shell opens /dev/stderr anew, and that is this file
+        rules += [f"{_REOPEN} {path}" for path in {command.stdout, command.stderr}]
+    return [str(jail.access), str(jail.scope), jail.filter.hex(), *rules]

@@ -10,6 +10,7 @@ Reason = Literal[
     "timeout",
     "idle_timeout",
     "output_limit",
+    "disk_limit",
     "stopped",
     "missing",
     "not_executable",
@@ -24,6 +25,22 @@ class Limits(NamedTuple):
     idle: float | None = None
     output_bytes: int | None = None
     grace: float = 5.0
+    disk_bytes: int | None = None
+    disk: tuple[Path, ...] = ()  # the folders that `disk_bytes` counts
+
+
+class Jail(NamedTuple):
+    """What holds a command in: a program around it, or rules that the kernel takes.
+
+    With `access`, the shim takes Landlock's rules and the filter before it starts the command;
+    otherwise the wrapper finds the filter on descriptor 3.
+    """
+
+    wrapper: tuple[str, ...] = ()
+    filter: bytes = b""
+    access: int = 0
+    scope: int = 0
+    rules: tuple[tuple[int, str], ...] = ()
 
 
 class Command(NamedTuple):
@@ -36,6 +53,7 @@ class Command(NamedTuple):
     stdout: Path
     stderr: Path
     limits: Limits = Limits()
+    jail: Jail | None = None
 
 
 class Ended(NamedTuple):

@@ -32,13 +32,13 @@ def doomed(table: list[Row], root: int, group: int, spare: set[int]) -> list[Row
     return list(found.values())
 
 
-def terminate(root: int, group: int, number: int) -> None:
-    """Send a polite signal once to everything below `root`."""
+def terminate(root: int, group: int, number: int, spare: set[int]) -> None:
+    """Send a polite signal once to everything below `root` but the `spare` ones."""
     table = doomed(rows(), root, group, set())
-    if any(row[2] == group for row in table):
+    if not spare and any(row[2] == group for row in table):
         _signal_group(group, number)
     for row in table:
-        if row[2] != group:
+        if row[0] not in spare and (spare or row[2] != group):
             _signal(row[0], number)
 
 

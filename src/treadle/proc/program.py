@@ -35,6 +35,8 @@ def explain(program: str, folder: Path, stage: str, number: int) -> Cause:
     """Turn the system's refusal to start a program into a sentence that helps."""
     if number in _BUSY:
         return Cause("lost", f"the system cannot start another process ({os.strerror(number)})")
+    if stage == "sandbox":
+        return Cause("lost", f"the kernel takes no further sandbox here ({os.strerror(number)})")
     if stage == "folder":
         return Cause("missing", f"{folder}: cannot work in this folder ({os.strerror(number)})")
     path = folder / program

@@ -8,6 +8,7 @@ the public modules.
 
 import _signal  # type: ignore[import-not-found]  # no stubs for the C half
 import _socket
+import _thread
 import ctypes
 import errno
 import os
@@ -15,7 +16,7 @@ import select
 import sys
 import time
 
-from treadle.proc import processes
+from treadle.proc import confine, processes
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
 _UNKILLABLE = 10.0  # seconds after which a process that does not die is reported, not awaited
@@ -97,6 +98,7 @@ class Shim:
 
     def _forget(self) -> None:
         self._main = 0
+        self._is_wrapped = False
         self._status: int | None = None
         self._seconds = 0.0
         self._max_rss = 0
@@ -122,10 +124,14 @@ class Shim:
         try:
             if len(fds) != 3:  # the table of open files is full, so some did not arrive
                 raise OSError(errno.EMFILE, "")
-            folder, program, count, *words = body.split(b"\0")
-            os.chdir(folder)
+            order = _Order(body)
+            os.chdir(order.folder)
             stage = "program"
-            self._main = _spawn(program, words, int(count), fds)
+            self._is_wrapped = order.is_wrapped
+            self._main = _start(order, fds)
+        except confine.Refused as error:
+            self._say("failed", "sandbox", error.errno)
+            return True
         except OSError as error:
             self._say("failed", stage, error.errno)
             return True
@@ -154,7 +160,9 @@ class Shim:
             if self._sock.fileno() in ready:
                 order = self._hear()
                 if order == b"T":
-                    processes.terminate(self._me, self._main, _signal.SIGTERM)
+                    # The program around a command would take it along without a word.
+                    spare = {self._main} if self._is_wrapped else set()
+                    processes.terminate(self._me, self._main, _signal.SIGTERM, spare)
                 else:
                     return bool(order)
 
@@ -201,15 +209,73 @@ class Shim:
         return len(killed), 0
 
 
-def _spawn(program: bytes, words: list[bytes], count: int, fds: list[int]) -> int:
-    argv, pairs = words[:count], words[count:]
+class _Order:
+    """A command as it came over the line."""
+
+    def __init__(self, body: bytes) -> None:
+        self.folder, self.program, count, *rest = body.split(b"\0")
+        held, rest = rest[: int(count)], rest[int(count) :]
+        self.access, self.scope = int(held[0]), int(held[1])
+        self.filter = bytes.fromhex(held[2].decode())
+        self.rules = [_rule(text) for text in held[3:]]
+        self.argv, pairs = rest[1 : int(rest[0]) + 1], rest[int(rest[0]) + 1 :]
+        self.env = dict(pair.split(b"=", 1) for pair in pairs)
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Tell whether another program gets the filter, on descriptor 3."""
+        return bool(self.filter) and not self.access
+
+
+def _rule(text: bytes) -> tuple[int, bytes]:
+    rights, _, path = text.partition(b" ")
+    return int(rights), path
+
+
+def _start(order: _Order, fds: list[int]) -> int:
+    if order.access:
+        return _on_thread(order, fds)
+    if not order.filter:
+        return _spawn(order, fds)
+    out, into = os.pipe()
+    try:
+        os.write(into, order.filter)
+        os.close(into)
+        return _spawn(order, [*fds, out])
+    finally:
+        os.close(out)
+
+
+def _on_thread(order: _Order, fds: list[int]) -> int:
+    """Start a confined command from a thread that dies at once, so that the shim stays free."""
+    outcome: list[int | OSError] = []
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def work() -> None:
+        try:
+            confine.confine(order.access, order.scope, order.filter, order.rules)
+            outcome.append(_spawn(order, fds))
+        except OSError as error:
+            outcome.append(error)
+        finally:
+            done.release()
+
+    _thread.start_new_thread(work, ())
+    done.acquire()
+    if isinstance(outcome[0], OSError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _spawn(order: _Order, fds: list[int]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
-    env = dict(pair.split(b"=", 1) for pair in pairs)
+    path, argv, env = order.program, order.argv, order.env
     try:
         return os.posix_spawn(
-            program, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
+            path, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
         )
     except NotImplementedError:  # an old C library; the keeper's session has no terminal either
         return os.posix_spawn(
-            program, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
+            path, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
         )

@@ -18,7 +18,9 @@ from treadle.config.schema import AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
 from treadle.project import trust
-from treadle.project.project import Project, open_repository, workspaces
+from treadle.project.project import Project, open_repository, require_commit, workspaces
+from treadle.sandbox import probe
+from treadle.sandbox.probe import Sandbox
 from treadle.store.reader import Reader
 from treadle.store.writer import Store
 
@@ -34,13 +36,6 @@ class Check(NamedTuple):
     fix: tuple[str, ...] = ()
 
 
-class Sandbox(NamedTuple):
-    """What limits where agents may write."""
-
-    tier: int
-    reason: str
-
-
 class Report(NamedTuple):
     """Everything that was looked at."""
 
@@ -53,14 +48,9 @@ class Report(NamedTuple):
         return all(check.ok for check in self.checks)
 
 
-SANDBOX = Sandbox(
-    0, "this version starts agents without a sandbox: they may write wherever you may"
-)
-
-
 def run(cwd: Path, env: Mapping[str, str]) -> Report:
     """Look at all of it; what cannot be looked at without something missing is left out."""
-    return Report(tuple(_checks(cwd, env)), SANDBOX)
+    return Report(tuple(_checks(cwd, env)), probe.probe())
 
 
 def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
@@ -70,8 +60,7 @@ def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     try:
         project = open_repository(cwd, env)
     except TreadleError as error:
-        name = "commit" if error.code == "no_commit" else "repository"
-        yield Check(name, False, error.message, error.fix)
+        yield Check("repository", False, error.message, error.fix)
         return
     yield Check("repository", True, str(project.layout.root))
     yield _ask("commit", lambda: _commit(project))
@@ -135,6 +124,7 @@ def _git() -> str:
 
 
 def _commit(project: Project) -> str:
+    require_commit(project)
     head = git.head(project.repo)
     return f"{(head.commit or '')[:12]} on {head.branch or 'no branch'}"
 
@@ -206,9 +196,12 @@ def _workspaces(project: Project, config: Config) -> str:
 
 
 def _sandbox(config: Config) -> str:
-    if config.sandbox == "required":
-        raise ConfigError('sandbox is "required", and this version has none; set it to "auto"')
-    return f'tier {SANDBOX.tier}, asked for "{config.sandbox}"'
+    asked, found = config.sandbox, probe.probe(config.sandbox.tier)
+    if asked.mode == "off":
+        return f"tier 0: {probe.OFF.reason}"
+    if found.tier == "0" and asked.mode == "required":
+        raise ConfigError(f'sandbox is "required", and {found.reason}', fix=found.fix)
+    return f'tier {found.tier}, asked for "{asked.mode}"'
 
 
 def _existing(path: Path) -> Path:

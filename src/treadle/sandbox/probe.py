@@ -1,0 +1,70 @@
+"""Find out once, by trying, what can hold children in on this machine."""
+
+import functools
+import sys
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from treadle.errors import TreadleError
+from treadle.proc import capture, confine
+from treadle.sandbox import bubblewrap, landlock, seatbelt, seccomp
+
+Tier = Literal["A", "B", "0"]
+
+_TRIAL = 10.0
+_BARE = "children may write wherever you may, and what they change is only looked at afterwards"
+
+
+class Sandbox(NamedTuple):
+    """The tier there is, why it is not a better one, and what would help."""
+
+    tier: Tier
+    reason: str
+    fix: tuple[str, ...] = ()
+
+
+OFF = Sandbox("0", f'sandbox is "off": {_BARE}')
+
+
+@functools.cache
+def probe(best: Tier = "A") -> Sandbox:
+    """Return the best tier up to `best` that works here."""
+    if sys.platform == "darwin":
+        return _seatbelt()
+    if sys.platform != "linux" or not seccomp.is_known():
+        return Sandbox("0", f"no sandbox is known for this system: {_BARE}")
+    without = _bubblewrap_fails() if best == "A" else 'sandbox.tier is "B"'
+    if without is None:
+        return Sandbox("A", "bubblewrap: own mounts and processes, filtered system calls")
+    return _landlock(without)
+
+
+def _bubblewrap_fails() -> str | None:
+    """Say why there is no tier A."""
+    if not Path(bubblewrap.PROGRAM).exists():
+        return f"{bubblewrap.PROGRAM} is not installed"
+    try:
+        tried = capture.run([*bubblewrap.BASE, "--", "/bin/sh", "-c", ":"], timeout=_TRIAL, env={})
+    except TreadleError as error:
+        return error.message
+    if tried.returncode == 0:
+        return None
+    said = tried.stderr.decode(errors="replace").strip().splitlines()
+    return f"{bubblewrap.PROGRAM} does not work here ({said[-1] if said else 'no word why'})"
+
+
+def _landlock(without: str) -> Sandbox:
+    version = confine.landlock_version()
+    fix = () if Path(bubblewrap.PROGRAM).exists() else ("sudo apt-get install bubblewrap",)
+    if version >= landlock.OLDEST:
+        gap = "changes of rights and times outside are seen only afterwards"
+        text = f"Landlock version {version} and filtered system calls; {gap}; no tier A: {without}"
+        return Sandbox("B", text, fix)
+    found = f"the kernel has Landlock version {version}" if version else "no Landlock"
+    return Sandbox("0", f"{without}; {found}, {landlock.OLDEST} is needed: {_BARE}", fix)
+
+
+def _seatbelt() -> Sandbox:
+    if Path(seatbelt.PROGRAM).exists():
+        return Sandbox("B", f"{seatbelt.PROGRAM} with a profile of treadle's")
+    return Sandbox("0", f"{seatbelt.PROGRAM} is missing: {_BARE}")
