@@ -64,3 +64,8 @@ def test_judging_leaves_nothing_in_the_repository(base, tmp_path):
 def test_names_in_the_corpus_are_unique():
     names = [case.name for case in (*corpus.HOSTILE, *corpus.HONEST)]
     assert len(names) == len(set(names))
+
+
+def test_the_corpus_is_as_large_as_promised():
+    assert len(corpus.HOSTILE) >= 150
+    assert len(corpus.HONEST) >= 60

@@ -14,7 +14,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
-from treadle.git import build, commit, judge, workspace
+from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Judged, Limits
 
@@ -99,7 +99,7 @@ def _built(
 
 def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
     """Take over what an agent changed in the workspace; None if nothing."""
-    changes = workspace.changes(run.workspace)
+    changes = edits.look_after_agent(run, stage)
     if not changes:
         return None
     built = build.from_edits(run.workspace, run.head, stage.scratch, changes)

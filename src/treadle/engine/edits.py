@@ -32,14 +32,37 @@ def mend_workspace(run: Run) -> Trespass | None:
     remove.remove_tree(path)
     old = run.workspace
     run.workspace = workspace.create(old.repo, path, old.index, run.head, old.branch)
+    run.ignored = frozenset()
     return Trespass(("the workspace itself",))
+
+
+def look(run: Run) -> tuple[Change, ...]:
+    """List what differs in the workspace, and remember what git ignores there."""
+    found = workspace.survey(run.workspace)
+    run.ignored = frozenset(found.ignored)
+    return found.changes
+
+
+def look_after_agent(run: Run, stage: Stage) -> tuple[Change, ...]:
+    """List what differs; files of a working agent that git ignores are named, not taken."""
+    before = run.ignored
+    changes = look(run)
+    new = tuple(sorted(run.ignored - before)) if stage.role in ("do", "act") else ()
+    if new:
+        run.timeline.add(
+            EventType.IGNORED_NOT_HARVESTED,
+            f"git ignores these, so they stay in the workspace: {name_some(new)}",
+            count=len(new),
+            files=list(new[:_NAMED]),
+        )
+    return changes
 
 
 def undo_agents(run: Run, stage: Stage) -> Trespass | None:
     """Undo edits of an agent that may not edit; tracked files among them fail the step."""
     if lost := mend_workspace(run):
         return lost
-    changes = workspace.changes(run.workspace)
+    changes = look_after_agent(run, stage)
     if not changes:
         return None
     _save_and_restore(run, stage, "workspace-changes.diff", changes)
@@ -53,7 +76,7 @@ def undo_agents(run: Run, stage: Stage) -> Trespass | None:
 
 def undo_commands(run: Run, stage: Stage, what: str) -> None:
     """Undo what check commands left behind; their ignored files stay."""
-    changes = workspace.changes(run.workspace)
+    changes = look(run)
     if not changes:
         return
     _save_and_restore(run, stage, f"{what}-changes.diff", changes)
@@ -62,7 +85,7 @@ def undo_commands(run: Run, stage: Stage, what: str) -> None:
 
 def set_aside(run: Run, stage: Stage) -> None:
     """Keep the edits of a failed turn as a diff and put the workspace back."""
-    if changes := workspace.changes(run.workspace):
+    if changes := look_after_agent(run, stage):
         _save_and_restore(run, stage, "workspace.diff", changes)
 
 

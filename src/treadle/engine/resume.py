@@ -1,13 +1,15 @@
 """Continue a stopped run after its last committed step."""
 
+import itertools
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import structs
 
 from treadle.config import agents
 from treadle.config.schema import BudgetsConfig, Config
 from treadle.contract.event import EventType
-from treadle.engine import integrity, load, place
+from treadle.engine import edits, integrity, load, place
 from treadle.engine.commit import lost_branch
 from treadle.engine.order import NamedAgent, Order
 from treadle.engine.run import Run, Tools
@@ -30,7 +32,7 @@ def resume(
     run = load.take_over(tools, row)
     _change_order(run, config, budgets, swaps)
     run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
-    cleared = {"reason_code": None, "reason": None, "stop_requested": None}
+    cleared = {"reason_code": None, "reason": None, "stop_requested": None, "resume_at": None}
     run.record(run.cursor(status="running", ended_at=None), cleared)
     found = branch.resolve(tools.repo, run.row.branch or "")
     if found not in (None, run.head):
@@ -45,17 +47,24 @@ def keep_interrupted(run: Run) -> None:
     """Save what a step left behind when it was cut off, then bring the workspace back."""
     if not run.workspace.path.is_dir() or not run.workspace.index.exists():
         return
-    changes = workspace.changes(run.workspace)
+    changes = edits.look(run)
     if not changes:
         return
     run.folder.interrupted.mkdir(exist_ok=True)
-    number = run.row.current_step_index + 1
-    target = run.folder.interrupted / f"{number:03d}.diff"
+    target = _free_name(run)
     diff.write(run.workspace, run.head, target, changes)
     workspace.restore(run.workspace, run.head)
     where = run.tools.layout.relative(target)
     run.timeline.add(EventType.WORKSPACE_RESTORED, f"interrupted edits are kept in {where}")
     run.record(run.cursor())
+
+
+def _free_name(run: Run) -> Path:
+    """Return where the diff goes; a step can be cut off more than once."""
+    name = f"{run.row.current_step_index + 1:03d}"
+    names = itertools.chain([name], (f"{name}-{again}" for again in itertools.count(2)))
+    paths = (run.folder.interrupted / f"{found}.diff" for found in names)
+    return next(path for path in paths if not path.exists())
 
 
 def _check_resumable(row: RunRow) -> None:

@@ -70,6 +70,7 @@ class Run:
     kv: dict[str, object] = field(default_factory=dict)
     recorded: list[Event] = field(default_factory=list)
     step_dirs: list[str] = field(default_factory=list)
+    ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
     claimed_at: float = field(default_factory=time.monotonic)
 
     @property
