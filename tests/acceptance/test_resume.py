@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from tests.acceptance.conftest import SIGNALS, alive, wait_for
+from tests.acceptance.conftest import ADD_DONE, PRELUDE, SIGNALS, alive, wait_for
+from treadle.layout import Layout
+from treadle.store.reader import Reader
 
 SLEEPY = (
     "if os.fork() == 0:\n"
@@ -64,14 +66,84 @@ def test_a_patch_over_budget_is_not_applied(project, budget, value):
     assert project.show(result["run_id"])["steps"][-1]["status"] == "fail"
 
 
-def test_a_risky_patch_waits(project):
+def _questions(project):
+    """Return kind, summary, fix and answer of everything a human was asked."""
+    with Reader.open(Layout(project.root)) as store:
+        rows = store.questions(open_only=False)
+    return [(row.kind, row.summary, list(row.fix), row.answer) for row in rows]
+
+
+def _risky(project):
+    """Let act bring a workflow; the criterion is that it is there."""
     project.good_agents()
-    text = (project.folder / "act.py").read_text()
-    (project.folder / "act.py").write_text(text.replace("done.txt", ".github/workflows/x.yml"))
+    for role in ("act", "check"):
+        path = project.folder / f"{role}.py"
+        path.write_text(path.read_text().replace("done.txt", ".github/workflows/x.yml"))
+
+
+def test_a_risky_patch_waits_for_approval(project):
+    _risky(project)
     result = project.run_json()
+    run_id = result["run_id"]
     assert (result["code"], result["reason_code"]) == (4, "budget_exceeded")
-    assert project.event(result["run_id"], "budget_exceeded")["data"]["key"] == "max_risky_files"
-    assert ".github/workflows/x.yml" in project.event(result["run_id"], "risky_change")["message"]
+    assert project.event(run_id, "budget_exceeded")["data"] == {
+        "key": "max_risky_files",
+        "limit": 0,
+        "used": 1,
+    }
+    ((kind, summary, fix, answer),) = _questions(project)
+    assert (kind, answer) == ("approval", None)
+    assert ".github/workflows/x.yml (config)" in summary
+    assert f"{run_id}/steps/004-act/patch.diff" in summary
+    assert fix == [f"treadle run --resume {run_id} --budget max_risky_files=1"]
+    assert project.git("rev-parse", result["branch"]).strip() == result["base_commit"]
+
+
+def test_approving_settles_the_question_and_takes_the_change(project):
+    _risky(project)
+    project.run_json()
+    ((_, _, (command,), _),) = _questions(project)
+    again = project.treadle(*command.split()[1:], "--json")
+    assert again.json["status"] == "passed"
+    ((*_, answer),) = _questions(project)
+    assert answer == "resumed"
+    files = project.git("ls-tree", "-r", "--name-only", again.json["branch"])
+    assert ".github/workflows/x.yml" in files
+
+
+def test_an_approval_counts_for_so_many_files_only(project):
+    _risky(project)
+    run_id = project.run_json()["run_id"]
+    act = project.folder / "act.py"
+    more = ADD_DONE.replace("done.txt", ".envrc") + ADD_DONE.replace("done.txt", "Jenkinsfile")
+    act.write_text(PRELUDE + f'write("patch.diff", {more!r}); ok()')
+    again = project.treadle("run", "--resume", run_id, "--budget", "max_risky_files=1", "--json")
+    assert (again.code, again.json["reason_code"]) == (4, "budget_exceeded")
+    (_, _, _, first), (kind, summary, fix, open_) = _questions(project)
+    assert (first, kind, open_) == ("resumed", "approval", None)
+    assert ".envrc (config), Jenkinsfile (config)" in summary
+    assert fix[0].endswith("max_risky_files=2")
+
+
+def test_risky_edits_wait_too_and_are_kept(project):
+    code = '(repo / ".envrc").write_text("export X=1\\n"); ok()'
+    project.agent("do", code, edits=True)
+    result = project.run_json("--verify", "AC1=test -f .envrc")
+    assert (result["code"], result["reason_code"]) == (4, "budget_exceeded")
+    ((kind, summary, _, _),) = _questions(project)
+    assert kind == "approval"
+    assert "002-do/files/workspace.diff" in summary
+    kept = project.step_dir(result["run_id"], "002-do") / "files" / "workspace.diff"
+    assert "+export X=1" in kept.read_text()
+
+
+def test_a_spent_budget_says_what_is_needed_to_go_on(project):
+    project.good_agents()
+    run_id = project.run_json("--budget", "max_iterations=1")["run_id"]
+    ((kind, _, (command,), _),) = _questions(project)
+    assert kind == "budget"
+    assert command == f"treadle run --resume {run_id} --budget max_iterations=2"
+    assert project.treadle(*command.split()[1:]).code == 0
 
 
 def test_max_minutes_counts_over_a_resume(project):

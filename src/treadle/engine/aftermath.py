@@ -2,6 +2,7 @@
 
 import time
 
+from treadle.engine import budget
 from treadle.engine.explain import next_commands
 from treadle.engine.run import Run
 from treadle.tasks import questions, work
@@ -9,6 +10,8 @@ from treadle.tasks.questions import Kind, Question
 
 _RENEW_EVERY = 300.0
 # A person's own signal or `stop` needs no question back to that person.
+_NO = "leave it"
+_WAYS_ON = {"approval": "approve"}
 _KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
 
 
@@ -30,15 +33,21 @@ def keep_claim(run: Run) -> None:
 
 
 def _question(run: Run) -> Question | None:
-    code = str(run.kv.get("reason_code"))
-    kind: Kind | None = "failed_run" if run.row.status == "failed" else _KINDS.get(code)
+    kind = _kind(run)
     if kind is None or run.row.status == "passed":
         return None
     return Question(
         kind=kind,
         summary=f"{run.order.goal}: {run.kv.get('reason')}",
-        options=("resume", "leave it") if run.row.status == "stopped" else ("again", "leave it"),
+        options=(_WAYS_ON.get(kind, "resume" if run.row.status == "stopped" else "again"), _NO),
         fix=next_commands(run.row, run.kv),
         run_id=run.id,
         task_id=run.order.task_id,
     )
+
+
+def _kind(run: Run) -> Kind | None:
+    if run.row.status == "failed":
+        return "failed_run"
+    is_risky = str(run.kv.get("budget_needed")).startswith(f"{budget.RISKY}=")
+    return "approval" if is_risky else _KINDS.get(str(run.kv.get("reason_code")))

@@ -4,6 +4,10 @@ from msgspec import Struct, structs
 
 from treadle.config.schema import BudgetsConfig
 
+RISKY = "max_risky_files"
+# What these count is known once the change is there; what the others count goes on growing.
+_OF_ONE_CHANGE = ("max_changed_files", "max_patch_kb", RISKY)
+
 
 class Spent(Struct, frozen=True, kw_only=True):
     """What a run has used so far; written with every step, so nothing can reset it."""
@@ -25,6 +29,12 @@ class Exceeded(Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Say it to the user."""
         return f"{self.key} is {self.limit:g} and {self.used:g} was used"
+
+    @property
+    def needed(self) -> str:
+        """Return the setting with which the run can go on."""
+        enough = self.used if self.key in _OF_ONE_CHANGE else max(2 * self.limit, self.used + 1)
+        return f"{self.key}={enough:g}"
 
 
 def add(spent: Spent, *, seconds: float, tokens: int, cost_usd: float, output_bytes: int) -> Spent:

@@ -1,12 +1,16 @@
 """Turn an act agent's patch, or an agent's edits, into a judged commit on the run's branch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import structs
 
 from treadle.agents import table
 from treadle.contract.event import EventType, StepError
 from treadle.engine import edits
+from treadle.engine.budget import RISKY, Exceeded
 from treadle.engine.edits import name_some
 from treadle.engine.manifest import Snapshot
 from treadle.engine.rules import Finding
@@ -16,7 +20,7 @@ from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
 from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
-from treadle.git.judge import Judged, Limits
+from treadle.git.judge import Excess, Judged, Limits
 
 MAX_PATCH = 64 << 20
 
@@ -26,6 +30,7 @@ class Refused(NamedTuple):
 
     error: StepError
     message: str
+    over: Exceeded | None = None
 
 
 class Accepted(NamedTuple):
@@ -40,6 +45,8 @@ class Accepted(NamedTuple):
 
 def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
     """Bring in what the agent may change, put back what it may not."""
+    if run.order.in_project:
+        return finding, _unchanged(run)
     if table.may_edit(run.order.agent(stage.role).config, stage.role):
         if lost := edits.mend_workspace(run):
             finding = finding.failed(StepError.BOUNDARY_VIOLATION, lost.sentence)
@@ -64,7 +71,7 @@ def _settle(
     if isinstance(found, Accepted):
         return finding, found
     if isinstance(found, Refused):
-        finding = finding.failed(found.error, found.message)
+        finding = replace(finding.failed(found.error, found.message), over=found.over)
         if edited:
             edits.set_aside(run, stage)
     return finding, _unchanged(run)
@@ -160,18 +167,29 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
         return Refused(StepError.PATCH_REFUSED, f"the change is refused ({rules})")
     if judged.risky:
         files = [f"{item.path} ({item.reason})" for item in judged.risky]
-        names = name_some(tuple(files))
-        run.timeline.add(EventType.RISKY_CHANGE, f"risky files: {names}", files=files[:100])
-    for over in judged.exceeded:
-        text = (
-            f"the change is over budget: {over.budget} is {over.limit:g}, it has {over.used:g};"
-            f" look at it, then allow it with --budget {over.budget}={over.used:g}"
-        )
-        run.timeline.add(
-            EventType.BUDGET_EXCEEDED, text, key=over.budget, limit=over.limit, used=over.used
-        )
-        return Refused(StepError.BUDGET_EXCEEDED, text)
+        text = f"risky files: {_risky_names(judged)}"
+        run.timeline.add(EventType.RISKY_CHANGE, text, files=files[:100])
+    if judged.exceeded:
+        return _over_budget(run, stage, judged, judged.exceeded[0])
     return _commit(run, stage, built, judged)
+
+
+def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> Refused:
+    """Let a change wait for a human who has looked at it."""
+    over = Exceeded(key=excess.budget, limit=excess.limit, used=excess.used)
+    kept = "patch.diff" if stage.patch.is_file() else "files/workspace.diff"
+    where = run.tools.layout.relative(run.folder.step(stage.index, stage.role))
+    text = f"the change is over budget: {over.key} is {over.limit:g}, it has {over.used:g}"
+    if over.key == RISKY:
+        text += f": {_risky_names(judged)}"
+    text += f"; look at {where}/{kept}, then allow it with --budget {over.needed}"
+    data = structs.asdict(over)
+    run.timeline.add(EventType.BUDGET_EXCEEDED, text, **data)
+    return Refused(StepError.BUDGET_EXCEEDED, text, over)
+
+
+def _risky_names(judged: Judged) -> str:
+    return name_some(tuple(f"{item.path} ({item.reason})" for item in judged.risky))
 
 
 def _commit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted:

@@ -86,7 +86,7 @@ def next_commands(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
     if row.status == "failed":
         return (f"treadle runs show {run_id}", again)
     if code == "budget_exceeded":
-        return (f"treadle run --resume {run_id} --budget KEY=VALUE",)
+        return (f"treadle run --resume {run_id} --budget {kv.get('budget_needed')}",)
     if code == "no_progress":
         return (f"treadle run --resume {run_id} --agent act=NAME", again)
     return (f"treadle run --resume {run_id}",)

@@ -11,7 +11,7 @@ from treadle.store.records import RunRow, StepRow
 
 def drive_run(run: Run) -> RunRow:
     """Take steps until the run has passed, failed or stopped; return its row."""
-    role = next_role(run.tools.store.steps(run.id))
+    role = "do" if run.order.script else next_role(run.tools.store.steps(run.id))
     while run.row.status == "running" and not _stopped_between_steps(run):
         step.take(run, role)
         role = follows(role)
@@ -40,7 +40,8 @@ def _stopped_between_steps(run: Run) -> bool:
     decision = outcome.over_budget(run, over)
     run.timeline.add(EventType.RUN_STOPPED, decision.message, reason_code=decision.reason)
     ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
-    run.record(ended, {"reason_code": decision.reason, "reason": decision.message})
+    told = {"reason_code": decision.reason, "reason": decision.message}
+    run.record(ended, {**told, "budget_needed": over.needed})
     return True
 
 

@@ -24,6 +24,7 @@ class Decision:
     status: RunStatus
     reason: str | None = None
     message: str = ""
+    over: budget.Exceeded | None = None
 
 
 def manifest(
@@ -76,6 +77,8 @@ def _spent_after(run: Run, stage: Stage, result: AgentResult) -> Spent:
 def _decide(run: Run, stage: Stage, finding: Finding, spent: Spent) -> Decision:
     if finding.error:
         return _after_failure(run, finding, spent)
+    if run.order.script:
+        return Decision(status="passed", reason="passed", message="the routine finished")
     if finding.verdict == "PASS":
         return Decision(status="passed", reason="passed", message="every criterion passed")
     if finding.verdict == "FAIL":
@@ -87,7 +90,7 @@ def _after_failure(run: Run, finding: Finding, spent: Spent) -> Decision:
     if finding.error == StepError.INTERRUPTED:
         return Decision(status="stopped", reason="interrupted", message=finding.message)
     if finding.error == StepError.BUDGET_EXCEEDED:
-        return Decision(status="stopped", reason="budget_exceeded", message=finding.message)
+        return _out_of_budget(finding.message, finding.over)
     if finding.error == StepError.USAGE_LIMIT:
         return Decision(status="stopped", reason="usage_limit", message=finding.message)
     over = budget.exceeded(run.order.budgets, spent)
@@ -114,7 +117,11 @@ def over_budget(run: Run, over: budget.Exceeded) -> Decision:
     run.timeline.add(
         EventType.BUDGET_EXCEEDED, over.sentence, key=over.key, limit=over.limit, used=over.used
     )
-    return Decision(status="stopped", reason="budget_exceeded", message=over.sentence)
+    return _out_of_budget(over.sentence, over)
+
+
+def _out_of_budget(message: str, over: budget.Exceeded | None) -> Decision:
+    return Decision(status="stopped", reason="budget_exceeded", message=message, over=over)
 
 
 def _note_step(run: Run, stage: Stage, finding: Finding, source: str | None) -> None:
@@ -178,6 +185,8 @@ def _kv(run: Run, finding: Finding, spent: Spent, decision: Decision) -> dict[st
     if decision.reason:
         kv["reason_code"] = decision.reason
         kv["reason"] = decision.message
+    if decision.over:
+        kv["budget_needed"] = decision.over.needed
     return kv
 
 

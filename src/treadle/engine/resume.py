@@ -33,9 +33,10 @@ def resume(
     _change_order(run, config, budgets, swaps)
     run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
     cleared = {"reason_code": None, "reason": None, "stop_requested": None, "resume_at": None}
+    cleared["budget_needed"] = None
     run.record(run.cursor(status="running", ended_at=None), cleared)
     found = branch.resolve(tools.repo, run.row.branch or "")
-    if found not in (None, run.head):
+    if run.row.branch and found not in (None, run.head):
         lost_branch(run)
         return run
     keep_interrupted(run)

@@ -8,6 +8,7 @@ from treadle.contract import verdict
 from treadle.contract.event import EventType, StepError
 from treadle.contract.role import VerdictWord
 from treadle.contract.verdict import Verdict
+from treadle.engine.budget import Exceeded
 from treadle.engine.checks import Observation
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
@@ -29,6 +30,7 @@ class Finding:
     failing: tuple[str, ...] = ()
     refuted: tuple[str, ...] = ()
     keeps_files: bool = True
+    over: Exceeded | None = None
 
     def failed(self, error: StepError, message: str) -> "Finding":
         """Return this finding turned into a failure; an earlier failure stands."""
