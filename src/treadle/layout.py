@@ -52,6 +52,12 @@ class Layout:
         """Return the paths of one run."""
         return RunLayout(self.runs / run_id)
 
+    def changing(self) -> list[Path]:
+        """Return what treadle itself writes at any time, whoever works."""
+        ours = [self.home / name for name in ("inbox", "mail", "prompts", "runs", "locks")]
+        files = [f"{self.database.name}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
+        return [*ours, *(self.home / name for name in files)]
+
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""
         return path.relative_to(self.root).as_posix()

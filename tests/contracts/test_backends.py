@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents import fake
 from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.agents.table import BACKENDS, backend, may_edit
+from treadle.agents.table import BACKENDS, TOOLS, backend, may_edit
 from treadle.config.schema import AgentConfig
 from treadle.contract import request as requests
 from treadle.contract.event import StepError
@@ -36,6 +37,9 @@ def configured(type_: str, place: Path) -> AgentConfig:
         return AgentConfig(type="exec", cmd=(sys.executable, "-c", AGENT))
     if type_ == "builtin":
         return AgentConfig(type="builtin", run=("true",))
+    if type_ in TOOLS:
+        fake.program(place, type_)
+        return AgentConfig(type=type_)
     for number, role in enumerate(ROLES, 1):
         folder = place / "recorded" / "steps" / f"{number:03d}-{role}"
         folder.mkdir(parents=True)
@@ -63,7 +67,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
         config=config,
         root=place,
         workspace=place / "workspace",
-        environment={"PATH": "/usr/bin:/bin"},
+        environment={"PATH": f"{place / 'bin'}:/usr/bin:/bin", "HOME": str(place)},
         stdout=place / "live" / "stdout.txt",
         stderr=place / "live" / "stderr.txt",
         limits=changes.pop("limits", Limits(wall=20, idle=None, output_bytes=1 << 20)),
@@ -96,7 +100,7 @@ def test_edits_are_only_for_do_and_act(place, type_):
     config = configured(type_, place)
     assert not may_edit(config, "plan")
     assert not may_edit(config, "check")
-    assert may_edit(config, "do") is (type_ == "builtin")
+    assert may_edit(config, "do") is (type_ != "exec")
 
 
 @pytest.mark.parametrize("type_", ["exec", "builtin"])

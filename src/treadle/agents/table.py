@@ -1,11 +1,27 @@
 """Find the backend for a type of agent."""
 
-from treadle.agents import builtin, exec, replay
+from treadle.agents import builtin, claude, codex, copilot, exec, gemini, opencode, replay
 from treadle.agents.backend import Backend
+from treadle.agents.oneshot import OneShot
+from treadle.agents.tool import Tool
 from treadle.config.schema import AgentConfig
 from treadle.contract.role import Role
 
-BACKENDS: dict[str, Backend] = {"exec": exec, "builtin": builtin, "replay": replay}
+TOOLS: dict[str, Tool] = {
+    module.TOOL.name: module.TOOL for module in (codex, claude, gemini, opencode, copilot)
+}
+
+BACKENDS: dict[str, Backend] = {
+    "exec": exec,
+    "builtin": builtin,
+    "replay": replay,
+    **{name: OneShot(tool=tool) for name, tool in TOOLS.items()},
+}
+
+# A model may think, and a tool may test, for a while without a word.
+_IDLE = 900.0
+# These leave the workspace alone unless they are told that they may change it.
+_READERS = ("exec",)
 
 
 def backend(config: AgentConfig) -> Backend:
@@ -17,4 +33,22 @@ def may_edit(config: AgentConfig, role: Role) -> bool:
     """Tell whether the agent's edits of the workspace are taken over."""
     if role not in ("do", "act"):
         return False
-    return config.type == "builtin" if config.edits is None else config.edits
+    return config.type not in _READERS if config.edits is None else config.edits
+
+
+def is_prompted(config: AgentConfig) -> bool:
+    """Tell whether the agent is asked in words."""
+    return config.type in TOOLS
+
+
+def variables(config: AgentConfig) -> tuple[str, ...]:
+    """Return the variables that reach the agent besides the usual ones."""
+    tool = TOOLS.get(config.type)
+    return (*(tool.variables if tool else ()), *config.env_allow)
+
+
+def idle_limit(config: AgentConfig) -> float | None:
+    """Return how long the agent may be silent; None is for ever."""
+    if config.idle_timeout is None:
+        return _IDLE if is_prompted(config) else None
+    return config.idle_timeout or None

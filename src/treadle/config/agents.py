@@ -88,6 +88,8 @@ def _complaint(
         if need not in table:
             what = keys.expectation(keys.field_types(AgentConfig)[need])
             return f"{key}.{need} is missing; {type_} agents need {what}"
+    if type_ == "acp" and ("cmd" in table) == ("preset" in table):
+        return f"{key} needs cmd or preset, one of them"
     return None
 
 

@@ -32,6 +32,7 @@ Seconds = Annotated[_Time, Meta(description="a number of seconds above 0, at mos
 SecondsOr0 = Annotated[
     _TimeOr0, Meta(description="a number of seconds, 0 for no limit, at most a week")
 ]
+Pause = Annotated[_TimeOr0, Meta(description="a number of seconds, 0 or more, at most a week")]
 Rounds = Annotated[int, Meta(gt=0, le=10_000, description="a whole number from 1 to 10000")]
 CountOr0 = Annotated[int, Meta(ge=0, le=_MAX, description="a whole number, 0 or more")]
 Count = Annotated[
@@ -81,7 +82,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     model: MaybeText = None
     extra_args: Words = ()
     prices: Prices = None
-    retry_wait: SecondsOr0 = 5
+    retry_wait: Pause = 5
     path: MaybeText = None
     timeout: Seconds = 1800
     idle_timeout: MaybeSecondsOr0 = None

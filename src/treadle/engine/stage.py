@@ -11,9 +11,13 @@ from treadle.engine.run import Run
 from treadle.errors import FormatError
 from treadle.files import atomic, remove, walk
 from treadle.ids import utc
+from treadle.sandbox.mask import Mask
 
 # Names in a step's folder that treadle writes itself once the agent is dead.
 _OWN = ("output.json", "step.json", "logs", "attempts", "files/checks", "files/workspace.diff")
+
+# What a tool was asked in words, and what it told while it worked.
+_SPOKEN = ("prompt.md", "events.jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ def open_stage(run: Run, role: Role) -> Stage:
     )
 
 
-def close_stage(stage: Stage, request: bytes, output: bytes | None) -> list[walk.Entry]:
+def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) -> list[walk.Entry]:
     """Put treadle's own files in place of whatever stands there; return all that is in it."""
     for name in _OWN:
         remove.remove_tree(stage.folder / name)
@@ -83,7 +87,11 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None) -> list[walk
     if output is not None:
         atomic.create(stage.folder / "output.json", output)
     _take_captures(stage)
-    return walk.walk(stage.folder)
+    entries = walk.walk(stage.folder)
+    for entry in entries:
+        if not entry.is_folder and entry.path != "input.json":  # that stays as it was sent
+            mask.file(stage.folder / entry.path)
+    return entries
 
 
 def discard_contents(stage: Stage) -> None:
@@ -116,6 +124,11 @@ def _take_captures(stage: Stage) -> None:
             capture.rename(logs / capture.name)
         else:
             atomic.create(logs / capture.name, b"")
+    for capture in map(stage.live.joinpath, _SPOKEN):
+        if capture.exists():
+            capture.rename(logs / capture.name)
+    if (attempts := stage.live / "attempts").exists():
+        attempts.rename(stage.folder / "attempts")
     kept = [stage.checks, *sorted(stage.live.glob("*.diff"))]
     for capture in filter(Path.exists, kept):
         (stage.folder / "files").mkdir(exist_ok=True)

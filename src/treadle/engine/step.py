@@ -1,6 +1,6 @@
 """Take one step: stage, observe, ask the agent, judge, commit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -18,8 +18,10 @@ from treadle.engine import (
     commit,
     edits,
     outcome,
+    outside,
     prompts,
     requests,
+    routine,
     rules,
     surroundings,
 )
@@ -33,6 +35,8 @@ from treadle.proc.keeper import Limits
 
 # Without a budget of its own a single step may still not fill the disk with words.
 _MAX_OUTPUT = 64 << 20
+# What a step may leave in its folder and its folder for temporary files while it works.
+_MAX_DISK = 4 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +60,15 @@ def take(run: Run, role: Role) -> Turn:
     request = requests.build(run, stage, observation.seen if role == "check" else ())
     data = requests_contract.encode(request)
     (stage.folder / "input.json").write_bytes(data)
+    before = outside.look(run, stage)
     result = _ask(run, stage, request, observation)
+    surroundings.clear_scratch(run)
+    routine.close_outbox(stage)
     reach("after_agent")
     finding = rules.judge(run, stage, result, observation)
+    finding = outside.judge(run, stage, before, finding)
     finding, accepted = change.take(run, stage, finding)
+    finding = replace(finding, message=run.tools.mask.text(finding.message))
     turn = Turn(
         stage=stage,
         request=data,
@@ -110,8 +119,9 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
         name=agent.name,
         config=agent.config,
         root=run.tools.layout.root,
-        workspace=run.workspace.path / (agent.config.path or ""),
-        environment=surroundings.for_agent(run, table.variables(agent.config)),
+        workspace=run.place / (agent.config.path or ""),
+        environment=surroundings.for_agent(run, table.variables(agent.config))
+        | routine.environment(run, stage),
         stdout=stage.stdout,
         stderr=stage.stderr,
         limits=_limits(run, stage),
@@ -138,13 +148,19 @@ def _limits(run: Run, stage: Stage) -> Limits:
     if run.order.budgets.max_output_mb is not None:
         left = run.order.budgets.max_output_mb - run.spent.output_mb
         output = min(output, max(int(left * 2**20), 1))
-    return Limits(wall=wall, idle=table.idle_limit(config), output_bytes=output)
+    return Limits(
+        wall=wall,
+        idle=table.idle_limit(config),
+        output_bytes=output,
+        disk_bytes=_MAX_DISK,
+        disk=(stage.folder, surroundings.scratch(run)),
+    )
 
 
 def _commit(run: Run, turn: Turn) -> None:
     if not turn.finding.keeps_files:
         discard_contents(turn.stage)
-    entries = close_stage(turn.stage, turn.request, _output(turn.result))
+    entries = close_stage(turn.stage, turn.request, _output(turn.result), run.tools.mask)
     found = outcome.manifest(
         run,
         turn.stage,

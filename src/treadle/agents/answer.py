@@ -1,0 +1,83 @@
+"""Find the response in what a tool says: tools wrap, fence and chat around their JSON."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from treadle.contract import response
+from treadle.contract.response import AgentResponse
+from treadle.errors import FormatError
+from treadle.files import walk
+
+Source = Literal["schema", "whole", "fence", "scan", "file"]
+
+MAX_RESPONSE = 8 << 20
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_MAX_SCANNED = 64  # candidates for the last balanced object, from the end
+# What treadle itself writes there; an agent may leave its answer under the same name.
+_FILE = "output.json"
+
+
+class Answer(NamedTuple):
+    """A response and where it stood."""
+
+    response: AgentResponse
+    document: Mapping[str, object]
+    source: Source
+
+
+def find(text: str, step_dir: Path, structured: object = None) -> Answer | str:
+    """Return the answer, or a sentence that says what was wrong with the best candidate."""
+    complaint = "the last message is empty"
+    for data, source in _candidates(text, step_dir, structured):
+        try:
+            parsed, document = response.parse(data, source=_NAMES[source])
+            return Answer(parsed, document, source)
+        except FormatError as error:
+            if source in ("schema", "whole") or "expected a JSON object" in complaint:
+                complaint = error.message
+    return complaint
+
+
+_NAMES: dict[Source, str] = {
+    "schema": "the structured output",
+    "whole": "the last message",
+    "fence": "the last fenced block",
+    "scan": "the last object",
+    "file": _FILE,
+}
+
+
+def _candidates(text: str, step_dir: Path, structured: object) -> Iterator[tuple[bytes, Source]]:
+    if structured is not None:
+        yield json.dumps(structured).encode(), "schema"
+    if text.strip():
+        yield _encoded(text.strip()), "whole"
+    fences = _FENCE.findall(text)
+    if fences:
+        yield _encoded(fences[-1][1]), "fence"
+    for found in _objects(text):
+        yield _encoded(found), "scan"
+    path = step_dir / _FILE
+    if path.is_file() and not path.is_symlink():
+        yield walk.read(path, max_bytes=MAX_RESPONSE), "file"
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
+
+
+def _objects(text: str) -> Iterator[str]:
+    """Yield balanced objects, the one that ends last first; of nested ones the outermost first."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    while (start := text.find("{", at)) >= 0:
+        try:
+            _, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            at = start + 1
+            continue
+        found.append(text[start:end])
+        at = end
+    yield from found[: -_MAX_SCANNED - 1 : -1]

@@ -1,0 +1,130 @@
+"""Drive OpenAI's Codex CLI: `codex exec --json`."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from treadle.agents import schema
+from treadle.agents.backend import Usage
+from treadle.agents.tool import (
+    Ask,
+    Event,
+    Heard,
+    Launch,
+    Note,
+    Tool,
+    at,
+    items_at,
+    number_at,
+    text_at,
+)
+
+_SETTINGS = (
+    # Neither hooks, MCP servers nor instructions of the repository; the prompt carries those.
+    "project_root_markers=[]",
+    "project_doc_max_bytes=0",
+    "shell_environment_policy.ignore_default_excludes=false",
+    "sandbox_workspace_write.exclude_slash_tmp=true",
+    "sandbox_workspace_write.exclude_tmpdir_env_var=true",
+)
+_OFF = ("plugins", "apps", "unbounded_connection_retries")
+
+
+def launch(ask: Ask) -> Launch:
+    """Return the command line; a conversation that goes on takes all settings by -c."""
+    settings = [*_SETTINGS, *_sandbox(ask)]
+    out = ask.scratch / "schema.json"
+    argv = [
+        *("codex", "exec", *(["resume"] if ask.resume else [])),
+        *("--json", "--skip-git-repo-check", "--ignore-user-config"),
+        *(word for setting in settings for word in ("-c", setting)),
+        *(word for feature in _OFF for word in ("--disable", feature)),
+        *("--output-schema", str(out)),
+        *(("-m", ask.spec.config.model) if ask.spec.config.model else ()),
+        *ask.spec.config.extra_args,
+        *((ask.resume, "-") if ask.resume else ("-",)),
+    ]
+    return Launch(
+        argv=tuple(argv),
+        cwd=ask.spec.workspace if ask.edits or ask.is_held else ask.step_dir,
+        env={"CODEX_HOME": str(ask.state)},
+        files={out: json.dumps(schema.RESPONSE)},
+    )
+
+
+def _sandbox(ask: Ask) -> Iterator[str]:
+    if ask.is_held:
+        yield 'sandbox_mode="danger-full-access"'
+        return
+    roots = [str(ask.step_dir)] + ([str(ask.spec.workspace)] if ask.edits else [])
+    yield 'sandbox_mode="workspace-write"'
+    yield f"sandbox_workspace_write.writable_roots={json.dumps(roots)}"
+
+
+def hear(events: Iterable[Event], ask: Ask) -> Heard:
+    """Sum the events up; a turn without a message is no turn."""
+    text, session, error, usage, is_over = "", None, "", None, False
+    for event in events:
+        match event.get("type"):
+            case "thread.started":
+                session = text_at(event, "thread_id")
+            case "item.completed" if at(event, "item", "type") == "agent_message":
+                text = text_at(event, "item", "text")
+            case "turn.completed":
+                is_over, usage = True, _usage(event, ask)
+            case "turn.failed":
+                error = text_at(event, "error", "message") or "the turn failed"
+            case "error":
+                error = error or text_at(event, "message")
+    done = is_over and bool(text)
+    return Heard(is_done=done, text=text, session=session, usage=usage, error="" if done else error)
+
+
+def _usage(event: Event, ask: Ask) -> Usage:
+    return Usage(
+        model=ask.spec.config.model,
+        input_tokens=number_at(event, "usage", "input_tokens"),
+        cached_tokens=number_at(event, "usage", "cached_input_tokens"),
+        output_tokens=number_at(event, "usage", "output_tokens"),
+    )
+
+
+def tell(event: Event) -> Iterator[Note]:
+    """Say what one event means."""
+    kind, item = event.get("type"), event.get("item")
+    match (kind, at(item, "type")):
+        case ("thread.started", _):
+            yield Note("session", text_at(event, "thread_id"))
+        case ("item.started", "command_execution"):
+            yield Note("tool_start", text_at(item, "command"))
+        case ("item.completed", "command_execution"):
+            code = at(item, "exit_code")
+            yield Note("tool_end", f"exit {code}: {text_at(item, 'command')}")
+        case ("item.completed", "file_change"):
+            paths = [text_at(change, "path") for change in items_at(item, "changes")]
+            yield Note("tool_end", f"changed {', '.join(paths)}")
+        case ("item.completed", "agent_message" | "reasoning"):
+            yield Note("text", text_at(item, "text"))
+        case ("item.completed", "error"):
+            yield Note("error", text_at(item, "message"))
+        case ("error", _):
+            yield Note("retry", text_at(event, "message"))
+        case ("turn.failed", _):
+            yield Note("error", text_at(event, "error", "message"))
+        case ("turn.completed", _):
+            used = [number_at(event, "usage", name) for name in ("input_tokens", "output_tokens")]
+            yield Note("done", f"{used[0]} tokens in, {used[1]} out")
+
+
+TOOL = Tool(
+    name="codex",
+    home=".codex",
+    state_variable="CODEX_HOME",
+    launch=launch,
+    hear=hear,
+    tell=tell,
+    variables=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION"),
+    keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    logins=("auth.json",),
+    cumulative=("tokens",),
+    log_in="codex login",
+)

@@ -1,0 +1,109 @@
+"""Drive GitHub Copilot's CLI: prompt on stdin, a stream of JSON events, usage in a file."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from treadle.agents.backend import Usage
+from treadle.agents.tool import Ask, Event, Heard, Launch, Note, Tool, at, number_at, text_at
+from treadle.contract import strictjson
+from treadle.errors import FormatError
+from treadle.files import walk
+
+
+def launch(ask: Ask) -> Launch:
+    """Return the command line; what a repository brings stays untrusted."""
+    argv = [
+        *("copilot", "--output-format", "json", "--no-auto-update", "--no-ask-user"),
+        *("--disable-builtin-mcps", "--no-custom-instructions"),
+        *("--usage-output-file", str(_usage_file(ask))),
+        *((f"--resume={ask.resume}",) if ask.resume else ("--session-id", ask.session)),
+        *("--add-dir", str(ask.step_dir), *_permissions(ask)),
+        *ask.spec.config.extra_args,
+    ]
+    env = {
+        "COPILOT_HOME": str(ask.state),
+        "XDG_CACHE_HOME": str(ask.state / "cache"),
+        **({"COPILOT_MODEL": ask.spec.config.model} if ask.spec.config.model else {}),
+    }
+    return Launch(argv=tuple(argv), cwd=ask.spec.workspace, env=env)
+
+
+def _permissions(ask: Ask) -> tuple[str, ...]:
+    if ask.is_held:
+        return ("--allow-all-tools", "--allow-all-paths")
+    return ("--allow-all-tools",)
+
+
+def _usage_file(ask: Ask) -> Path:
+    """Return where it leaves its numbers: a file of this call, where it may write."""
+    return ask.state / f"usage-{ask.session}{'-again' if ask.resume else ''}.json"
+
+
+def hear(events: Iterable[Event], ask: Ask) -> Heard:
+    """Take the last message that says something; an error in the session is no success."""
+    text, error, code, session = "", "", None, ask.resume or ask.session
+    for event in events:
+        data = event.get("data")
+        match event.get("type"):
+            case "assistant.message":
+                text = text_at(data, "content") or text
+            case "session.error":
+                error = text_at(data, "message") or "the session failed"
+            case "result":
+                code = event.get("exitCode", at(data, "exitCode"))
+                session = text_at(event, "sessionId") or session
+    return Heard(
+        is_done=code == 0 and not error, text=text, session=session, usage=_usage(ask), error=error
+    )
+
+
+def _usage(ask: Ask) -> Usage | None:
+    path = _usage_file(ask)
+    try:
+        found = strictjson.load_object(walk.read(path, max_bytes=1 << 20), source=path.name)
+    except FormatError:
+        return None
+    path.unlink(missing_ok=True)
+    models = found.get("modelMetrics")
+    if not isinstance(models, dict) or not models:
+        return None
+    used = [at(model, "usage") for model in models.values()]
+    return Usage(
+        model=next(iter(models)),
+        input_tokens=sum(number_at(item, "inputTokens") for item in used),
+        cached_tokens=sum(number_at(item, "cacheReadTokens") for item in used),
+        output_tokens=sum(number_at(item, "outputTokens") for item in used),
+    )
+
+
+def tell(event: Event) -> Iterator[Note]:
+    """Say what one event means."""
+    data = event.get("data")
+    match event.get("type"):
+        case "assistant.message" if text_at(data, "content"):
+            yield Note("text", text_at(data, "content"))
+        case "tool.execution_start":
+            given = json.dumps(at(data, "arguments"), ensure_ascii=False)
+            yield Note("tool_start", f"{text_at(data, 'toolName')} {given}")
+        case "tool.execution_complete":
+            word = "ok" if at(data, "success") else "failed"
+            yield Note("tool_end", f"{word} {text_at(data, 'error', 'message')}")
+        case "session.error":
+            yield Note("error", text_at(data, "message"))
+        case "result":
+            yield Note("done", f"exit code {event.get('exitCode', at(data, 'exitCode'))}")
+
+
+TOOL = Tool(
+    name="copilot",
+    home=".copilot",
+    state_variable="COPILOT_HOME",
+    launch=launch,
+    hear=hear,
+    tell=tell,
+    variables=("COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"),
+    keys=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
+    logins=("config.json",),
+    log_in="copilot login",
+)

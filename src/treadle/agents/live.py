@@ -1,0 +1,46 @@
+"""Tell what a tool does while it does it: one line for each of its events that says something."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from treadle.agents.lines import Tail, parse
+from treadle.agents.tool import Event, Note
+from treadle.ids import utc
+
+_LONGEST = 400
+
+
+class Live:
+    """Turns the tool's stdout into `agent_event` lines, as far as it has come."""
+
+    def __init__(self, stdout: Path, events: Path, tell: Callable[[Event], Iterator[Note]]) -> None:
+        self._tail = Tail(stdout)
+        self._events = events
+        self._tell = tell
+
+    def catch_up(self) -> None:
+        """Append what the tool has said since the last time."""
+        found = [note for line in self._tail.lines() for note in self._notes(line)]
+        if found:
+            add(self._events, found)
+
+    def _notes(self, line: bytes) -> Iterator[Note]:
+        event = parse(line)
+        if event is not None:
+            yield from self._tell(event)
+
+
+def add(path: Path, notes: list[Note]) -> None:
+    """Append notes to a step's events."""
+    now = utc(datetime.now(UTC))
+    with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+        for note in notes:
+            line = {"ts": now, "type": "agent_event", "kind": note.kind, "message": _short(note)}
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _short(note: Note) -> str:
+    text = " ".join(note.text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

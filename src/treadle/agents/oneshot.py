@@ -1,0 +1,189 @@
+"""Drive a command-line tool: prompt on stdin, events on stdout, one repair of its answer."""
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from treadle.agents import answer, child, lines, prompt, state, trouble, usage
+from treadle.agents.answer import Answer
+from treadle.agents.backend import AgentResult, AgentSpec, Usage
+from treadle.agents.live import Live
+from treadle.agents.tool import Ask, Heard, Tool
+from treadle.config.schema import AgentConfig
+from treadle.contract import verdict
+from treadle.contract.event import StepError
+from treadle.contract.request import AgentRequest
+from treadle.contract.role import Role
+from treadle.errors import FormatError
+from treadle.files import remove, walk
+
+_TAIL = 4000  # characters of stderr that may hold the reason
+_MAX_VERDICT = 8 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShot:
+    """The backend of one tool."""
+
+    tool: Tool
+
+    def run(
+        self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
+    ) -> AgentResult:
+        """Take one turn; success is the tool's own word for it and a valid answer."""
+        state.lend(self.tool, spec.environment)
+        try:
+            return _turn(self.tool, spec, request, prompt, step_dir)
+        finally:
+            state.give_back(self.tool, spec.environment)
+
+    def can_change(self, config: AgentConfig, role: Role) -> bool:
+        """Tools edit the workspace, unless they may not; an act agent can still give a patch."""
+        return role == "act" or (role == "do" and config.edits is not False)
+
+
+def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
+    """Return the first call of a turn."""
+    return Ask(
+        spec=spec,
+        role=role,
+        step_dir=step_dir,
+        state=state.folder(tool, spec.environment),
+        scratch=spec.stdout.parent,
+        edits=role in ("do", "act") and spec.config.edits is not False,
+        session=str(uuid.uuid4()),
+    )
+
+
+def _turn(
+    tool: Tool, spec: AgentSpec, request: AgentRequest, text: str, step_dir: Path
+) -> AgentResult:
+    first = ask(tool, spec, request.step.role, step_dir)
+    result, heard = _call(tool, first, text)
+    if result.error:
+        return _counted(tool, spec, result, [heard.usage])
+    found = _read(heard, request, step_dir)
+    if isinstance(found, Answer) or not heard.session:
+        return _counted(tool, spec, _answered(spec, result, found), [heard.usage])
+    keep_attempt(spec, f"the answer could not be used: {found}")
+    again, heard2 = _call(tool, replace(first, resume=heard.session), prompt.repair(found))
+    both = [heard.usage, heard2.usage]
+    again = replace(again, output_bytes=again.output_bytes + result.output_bytes)
+    if again.error:
+        return _counted(tool, spec, again, both)
+    repaired = _answered(spec, again, _read(heard2, request, step_dir))
+    return _counted(tool, spec, replace(repaired, repaired=found), both)
+
+
+def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
+    """Run the tool once and hear it out."""
+    spec, launch = asked.spec, tool.launch(asked)
+    for path, content in launch.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    stdin = asked.scratch / "prompt.md"
+    stdin.write_text(text, errors="backslashreplace")
+    live = Live(spec.stdout, asked.scratch / "events.jsonl", tool.tell)
+
+    def tick(elapsed: float) -> None:
+        live.catch_up()
+        spec.on_tick(elapsed)
+
+    prepared = replace(
+        spec,
+        workspace=launch.cwd,
+        environment={**spec.environment, **launch.env},
+        writable=(*spec.writable, asked.state),
+        on_tick=tick,
+    )
+    ended, result = child.run(prepared, launch.argv, stdin)
+    live.catch_up()
+    heard = tool.hear(lines.objects(spec.stdout), asked)
+    if ended.reason not in ("exit", "signal", "lost"):
+        return result, heard
+    if heard.is_done and ended.reason == "exit":
+        return AgentResult(message="answered", output_bytes=result.output_bytes), heard
+    return _failed(tool, spec, heard, result), heard
+
+
+def _failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
+    """Say why the tool did not finish, in its own words and with what to do."""
+    words = heard.error or _tail(spec.stderr)
+    found = trouble.classify(words, heard.status, datetime.now(UTC))
+    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in)
+    said = " ".join(words.split())[:300] or result.message
+    return replace(
+        result,
+        error=found.error,
+        message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
+        may_retry=found.error in trouble.PASSING,
+        resume_at=found.resume_at,
+    )
+
+
+def _tail(path: Path) -> str:
+    try:
+        data = path.read_bytes()[-_TAIL:]
+    except OSError:
+        return ""
+    return data.decode(errors="replace").strip()
+
+
+def _read(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
+    """Return the answer, or what is wrong with it or with the files its role must leave."""
+    try:
+        found = answer.find(heard.text, step_dir, heard.structured)
+        if isinstance(found, Answer) and found.response.status == "ok":
+            _check_files(found, request, step_dir)
+    except FormatError as error:
+        return error.message
+    return found
+
+
+def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
+    for name in found.response.files:
+        if not (step_dir / name).exists():
+            raise FormatError(f"files: {name!r} is not in {step_dir}")
+    if request.step.role == "check":
+        ids = [item.id for item in request.norma.acceptance_criteria]
+        data = walk.read(step_dir / "verdict.json", max_bytes=_MAX_VERDICT)
+        verdict.parse(data, source="verdict.json", asked=ids)
+        if not walk.read(step_dir / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
+            raise FormatError("scorecard.md is empty")
+
+
+def _answered(spec: AgentSpec, result: AgentResult, found: Answer | str) -> AgentResult:
+    if isinstance(found, str):
+        message = f"agent {spec.name}: {found}; see logs/stdout.txt"
+        return replace(result, error=StepError.PROTOCOL_ERROR, message=message)
+    return replace(
+        result,
+        error=StepError.AGENT_FAILED if found.response.status == "fail" else None,
+        message=found.response.summary,
+        response=found.response,
+        document=found.document,
+        json_source=found.source,
+    )
+
+
+def _counted(
+    tool: Tool, spec: AgentSpec, result: AgentResult, calls: list[Usage | None]
+) -> AgentResult:
+    used = usage.total(calls, tool.cumulative, spec.config.prices)
+    return replace(result, usage=used)
+
+
+def keep_attempt(spec: AgentSpec, why: str) -> Path:
+    """Put what a call left behind under `attempts/`, so that the next one starts clean."""
+    attempts = spec.stdout.parent / "attempts"
+    attempts.mkdir(exist_ok=True)
+    folder = attempts / str(len(walk.names(attempts)) + 1)
+    folder.mkdir()
+    (folder / "reason.txt").write_text(why + "\n", errors="backslashreplace")
+    for name in (spec.stdout.name, spec.stderr.name, "prompt.md"):
+        path = spec.stdout.with_name(name)
+        if path.exists():
+            remove.remove_tree(folder / name)
+            path.rename(folder / name)
+    return folder

@@ -1,0 +1,118 @@
+"""What oneshot needs to know about one command-line tool."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.agents.backend import AgentSpec, Usage
+from treadle.contract.role import Role
+
+Event = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One call of a tool: who asks, in which role, and which conversation goes on."""
+
+    spec: AgentSpec
+    role: Role
+    step_dir: Path
+    state: Path
+    scratch: Path
+    edits: bool
+    session: str
+    resume: str | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether treadle's own sandbox holds the tool, so that the tool's can be off."""
+        return self.spec.tier in ("A", "B")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How to start the tool."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a tool's events amount to; only `is_done` means that it finished its turn."""
+
+    is_done: bool = False
+    text: str = ""
+    structured: object = None
+    session: str | None = None
+    usage: Usage | None = None
+    error: str = ""
+    status: int | None = None
+
+
+class Note(NamedTuple):
+    """One event of a tool in a few words, for whoever watches."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One tool: its names for things, and the functions that know its ways.
+
+    `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
+    files in there; `variables` reach it, `keys` among them make a login needless;
+    `cumulative` names the counters that go on counting when a conversation goes on.
+    """
+
+    name: str
+    home: str
+    state_variable: str
+    launch: Callable[[Ask], Launch]
+    hear: Callable[[Iterable[Event], Ask], Heard]
+    tell: Callable[[Event], Iterator[Note]]
+    variables: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
+    cumulative: tuple[str, ...] = ()
+    log_in: str = ""
+
+
+def at(value: object, *path: str | int) -> object:
+    """Follow keys into parsed JSON; None where there is nothing."""
+    for key in path:
+        if isinstance(value, Mapping):
+            value = value.get(str(key))
+        elif isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
+            value = value[key]
+        else:
+            return None
+    return value
+
+
+def text_at(value: object, *path: str | int) -> str:
+    """Return the text at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number_at(value: object, *path: str | int) -> int:
+    """Return the whole number at a path, or 0."""
+    found = at(value, *path)
+    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else 0
+
+
+def money_at(value: object, *path: str | int) -> float:
+    """Return the amount at a path, or 0."""
+    found = at(value, *path)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else 0.0
+
+
+def items_at(value: object, *path: str | int) -> list[object]:
+    """Return the list at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []

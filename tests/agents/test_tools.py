@@ -1,0 +1,126 @@
+"""How each tool is started and understood, from streams that the real ones printed."""
+
+import json
+
+import pytest
+
+from tests.agents import fake
+from treadle.agents import lines
+from treadle.agents.table import TOOLS
+from treadle.proc.keeper import Keeper
+
+EVERY = sorted(TOOLS)
+TOKENS = {"copilot": None}
+
+
+@pytest.fixture(scope="module")
+def keeper():
+    with Keeper() as found:
+        yield found
+
+
+@pytest.fixture
+def asked(tmp_path, keeper):
+    def make(tool, role="do", *, tier="A", resume=None, **config):
+        found = fake.spec(tmp_path, keeper, tool, "/usr/bin", **config)
+        object.__setattr__(found, "tier", tier)
+        return fake.ask(found, TOOLS[tool], role, resume=resume)
+
+    return make
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_a_recorded_stream_is_understood(asked, tool):
+    heard = TOOLS[tool].hear(lines.objects(fake.RECORDED / f"{tool}.jsonl"), asked(tool))
+    answer = heard.structured or json.loads(heard.text)
+    assert (heard.is_done, answer["summary"], heard.error) == (True, "plan is done", "")
+    assert heard.session
+    if tool != "copilot":
+        assert heard.usage.input_tokens >= 2000
+        assert (heard.usage.cached_tokens, heard.usage.output_tokens) == (800, 100)
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_a_stream_without_its_last_event_is_no_success(asked, tool):
+    events = list(lines.objects(fake.RECORDED / f"{tool}.jsonl"))[:-1]
+    assert not TOOLS[tool].hear(events, asked(tool)).is_done
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_nothing_at_all_is_no_success(asked, tool):
+    assert not TOOLS[tool].hear([], asked(tool)).is_done
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_watchers_hear_of_tools_and_the_end(tool):
+    events = lines.objects(fake.RECORDED / f"{tool}.jsonl")
+    kinds = [note.kind for event in events for note in TOOLS[tool].tell(event)]
+    assert {"tool_start", "tool_end"} & set(kinds)
+    assert kinds[-1] == "done"
+
+
+def test_an_empty_turn_of_codex_is_no_success(asked):
+    events = [{"type": "turn.completed", "usage": {}}]
+    assert not TOOLS["codex"].hear(events, asked("codex")).is_done
+
+
+def test_an_api_error_of_claude_is_no_success(asked):
+    event = {"type": "result", "subtype": "success", "is_error": True, "api_error_status": 429}
+    heard = TOOLS["claude"].hear([event | {"result": "API Error: 429"}], asked("claude"))
+    assert (heard.is_done, heard.status, heard.error) == (False, 429, "API Error: 429")
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_the_tools_own_sandbox_is_off_only_inside_ours(asked, tool):
+    off = ("danger-full-access", "bypassPermissions", "--allow-all-paths", '"external_directory"')
+
+    def words(tier):
+        launch = TOOLS[tool].launch(asked(tool, "plan", tier=tier))
+        return " ".join([*launch.argv, *launch.env.values()])
+
+    if tool in ("codex", "claude", "copilot"):
+        assert any(word in words("A") for word in off)
+        assert not any(word in words("0") for word in off)
+    if tool == "opencode":
+        assert '"deny"' in words("0")
+        assert '"deny"' not in words("B")
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_model_and_further_arguments_reach_the_tool(asked, tool):
+    launch = TOOLS[tool].launch(asked(tool, model="x/y", extra_args=("--one", "2")))
+    assert "x/y" in [*launch.argv, *launch.env.values()]
+    assert ("--one", "2") in list(zip(launch.argv, launch.argv[1:], strict=False))
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_a_conversation_is_taken_up_again(asked, tool):
+    launch = TOOLS[tool].launch(asked(tool, resume="abc-1"))
+    assert any("abc-1" in word for word in launch.argv)
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_state_goes_to_the_managed_folder(asked, tool):
+    found = asked(tool)
+    launch = TOOLS[tool].launch(found)
+    assert str(found.state) in launch.env[TOOLS[tool].state_variable]
+    assert found.state.is_relative_to(found.spec.root / "home" / ".cache" / "treadle" / "agents")
+
+
+ISOLATION = {
+    "codex": ("--ignore-user-config", "project_root_markers=[]"),
+    "claude": ("--strict-mcp-config", "--setting-sources"),
+    "gemini": ("--include-directories",),
+    "opencode": ("--pure", "OPENCODE_DISABLE_PROJECT_CONFIG"),
+    "copilot": ("--disable-builtin-mcps", "--no-custom-instructions"),
+}
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_what_a_repository_brings_does_not_run(asked, tool):
+    found = asked(tool)
+    launch = TOOLS[tool].launch(found)
+    assert set(ISOLATION[tool]) <= {*launch.argv, *launch.env}
+    if tool == "gemini":
+        assert launch.cwd == found.step_dir
+    assert launch.env.get("COPILOT_ALLOW_ALL") is None

@@ -1,0 +1,137 @@
+"""What tools are told: golden texts, one per role, and what must never be missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from treadle.config.schema import AgentConfig
+from treadle.contract import request as requests
+from treadle.contract.role import ROLES
+from treadle.engine import prompts
+from treadle.errors import ConfigError
+from treadle.layout import Layout
+from treadle.store.records import StepRow
+
+GOLDEN = Path(__file__).parent / "golden"
+T = "2026-01-23T14:55:01Z"
+RUN = "20260123-145501-ab12cd"
+CODEX = AgentConfig(type="codex")
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Return a project with a failed check and a workspace with two guidance files."""
+    found = Layout(tmp_path / "project")
+    folder = found.root / "steps" / "003-check"
+    (folder / "files" / "checks").mkdir(parents=True)
+    (folder / "files" / "checks" / "observed.json").write_text("[]")
+    criteria = [{"id": "AC1", "pass": False, "evidence": "two tests fail"}]
+    verdict = {"version": 1, "verdict": "FAIL", "criteria": criteria}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "AGENTS.md").write_text("Use tabs.\n")
+    (tmp_path / "workspace" / "CLAUDE.md").write_text("Use tabs.\n")
+    (tmp_path / "workspace" / "GEMINI.md").write_text("Write short sentences.\n")
+    return found
+
+
+def steps():
+    return [
+        StepRow(RUN, 1, "plan", 1, "ok", "steps/001-plan", T, T, "Look, then\nmend."),
+        StepRow(RUN, 2, "do", 1, "ok", "steps/002-do", T, T, "Ran the tests."),
+        StepRow(RUN, 3, "check", 1, "ok", "steps/003-check", T, T, "Two tests fail."),
+    ]
+
+
+def asked(layout, role):
+    seen = requests.Observed(
+        id="AC1",
+        command="pytest -q",
+        passed=False,
+        exit_code=1,
+        seconds=0.5,
+        log="files/checks/AC1.txt",
+    )
+    return requests.AgentRequest(
+        run_id=RUN,
+        step=requests.Step(index=4, role=role, iteration=2),
+        goal="Greet people properly",
+        norma=requests.Asked(
+            acceptance_criteria=(
+                requests.AskedCriterion(id="AC1", text="The tests pass", verify="pytest -q"),
+                requests.AskedCriterion(id="AC2", text="It is documented"),
+            ),
+            budgets={"max_iterations": 5},
+            observed=(seen,) if role == "check" else (),
+        ),
+        paths=requests.Paths(
+            repo_root=str(layout.root.parent / "workspace"),
+            run_dir="/run",
+            step_dir="/run/steps/004",
+        ),
+        context=requests.Context(previous_step_dirs=(), notes="A letter from ada: be kind."),
+    )
+
+
+def build(layout, role, config=CODEX):
+    text = prompts.build(layout, steps(), asked(layout, role), config)
+    return text.replace(str(layout.root.parent), "<tmp>")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_prompt_of_each_role(layout, role):
+    assert build(layout, role) == (GOLDEN / f"{role}.md").read_text()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_workspace_is_writable_only_where_edits_are_on(layout, role):
+    told = "You may write in" in build(layout, role)
+    assert told is (role in ("do", "act"))
+    assert "You may write in" not in build(layout, role, AgentConfig(type="codex", edits=False))
+
+
+def test_act_without_edits_is_asked_for_a_patch(layout):
+    text = build(layout, "act", AgentConfig(type="claude", edits=False))
+    assert "as a unified diff" in text
+
+
+def test_an_agent_that_reads_the_request_needs_no_prompt(layout):
+    assert build(layout, "do", AgentConfig(type="exec", cmd=("x",))) == ""
+
+
+def test_a_project_can_word_a_role_itself_but_keeps_the_contract(layout):
+    layout.roles.mkdir(parents=True)
+    (layout.roles / "plan.md").write_text("Plan in verse.\n\n{{criteria}}\n")
+    text = build(layout, "plan")
+    assert text.startswith("Plan in verse.\n\n# Acceptance criteria\n\n- AC1")
+    assert "ONLY one JSON object" in text
+    assert "Your step folder is `/run/steps/004`" in text
+    assert build(layout, "do") == (GOLDEN / "do.md").read_text()
+
+
+def test_a_misspelled_part_is_named(layout):
+    layout.roles.mkdir(parents=True)
+    (layout.roles / "do.md").write_text("{{critera}}")
+    with pytest.raises(ConfigError, match=r"roles/do\.md: .*did you mean \{\{criteria\}\}"):
+        build(layout, "do")
+
+
+def test_a_prompt_stays_below_what_every_tool_takes(layout):
+    request = asked(layout, "do")
+    notes = requests.Context(previous_step_dirs=(), notes="word " * 200_000)
+    big = requests.AgentRequest(
+        **{f: getattr(request, f) for f in request.__struct_fields__} | {"context": notes}
+    )
+    text = prompts.build(layout, steps(), big, CODEX)
+    assert len(text.encode()) < 256 << 10
+    assert "input.json`, at context.notes" in text
+    assert "ONLY one JSON object" in text
+
+
+def test_a_linked_guidance_file_is_not_followed(layout, tmp_path):
+    (tmp_path / "secret").write_text("top secret")
+    guide = tmp_path / "workspace" / "AGENTS.md"
+    guide.unlink()
+    guide.symlink_to(tmp_path / "secret")
+    assert "top secret" not in build(layout, "do")
