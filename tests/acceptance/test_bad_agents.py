@@ -180,9 +180,22 @@ CASES = {
 }
 
 
+# What the sandbox does not even let an agent try.
+FREE = {
+    "removes its own folder",
+    "puts a link in place of its folder",
+    "removes the workspace",
+    "hides the workspace",
+    "edits a tracked file",
+    "deletes a tracked file",
+    "edits although exec may not",
+}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_step_fails_with_its_code_and_the_tree_stays(project, name):
     role, code, expected, words = CASES[name]
+    project.settings('sandbox = "off"\n' if name in FREE else "")
     project.good_agents()
     project.agent(role, code)
     result = project.run_json()
@@ -271,6 +284,7 @@ def test_a_patch_from_another_role_is_ignored(project):
 
 
 def test_new_files_in_the_workspace_are_set_aside(project):
+    project.settings('sandbox = "off"\n')
     project.good_agents()
     project.agent("plan", '(repo / "new.txt").write_text("x"); ok()')
     result = project.run_json()
@@ -281,6 +295,7 @@ def test_new_files_in_the_workspace_are_set_aside(project):
 
 
 def test_names_that_are_not_text_are_shown_escaped(project):
+    project.settings('sandbox = "off"\n')
     project.good_agents()
     project.agent("plan", "open(os.fsencode(repo) + b'/bad-\\xff', 'w').close(); ok()")
     result = project.run_json()

@@ -73,7 +73,7 @@ def test_bytes_that_are_no_text_are_refused(layout, data, complaint):
 
 def test_byte_order_mark_and_crlf_are_fine(layout):
     layout.config_toml.write_bytes(b'\xef\xbb\xbfsandbox = "off"\r\n')
-    assert load(layout, {}).config.sandbox == "off"
+    assert load(layout, {}).config.sandbox.mode == "off"
 
 
 def test_flags_beat_environment_beats_project_beats_user(write, private_home):

@@ -12,7 +12,7 @@ from treadle.contract.request import AgentRequest
 from treadle.contract.response import AgentResponse
 from treadle.contract.role import Role
 from treadle.proc.keeper import Keeper, Limits
-from treadle.sandbox.policy import Policy
+from treadle.sandbox.policy import READ_ONLY, Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class AgentSpec:
     keeper: Keeper
     should_stop: Callable[[], str | None]
     on_tick: Callable[[float], None]
-    policy: Policy = Policy()
+    policy: Policy = READ_ONLY
     tier: str = "0"  # what holds it in; with "0" a tool keeps its own sandbox on
     writable: tuple[Path, ...] = ()  # further folders that the backend declares
 

@@ -31,7 +31,6 @@ class EventType(StrEnum):
     PATCH_APPLIED = "patch_applied"
     PATCH_RETRIED = "patch_retried"
     IGNORED_NOT_HARVESTED = "ignored_not_harvested"
-    GIT_PROGRAMS_CHANGED = "git_programs_changed"
     NO_PATCH = "no_patch"
     RISKY_CHANGE = "risky_change"
     NO_PROGRESS = "no_progress"

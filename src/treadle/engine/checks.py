@@ -14,6 +14,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, walk
 from treadle.proc.keeper import Ended, Limits
+from treadle.sandbox import denial
 from treadle.store.records import CheckRow, Phase
 
 _MAX_LOG = 16 << 20
@@ -80,7 +81,17 @@ def execute(run: Run, criterion: AskedCriterion, log: Path) -> tuple[Observed, s
     command = "" if criterion.verify is UNSET else criterion.verify
     limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
     ended = surroundings.execute(run, ("sh", "-c", command), log, log, limits)
-    return _from_end(run, criterion.id, command, ended), _stopped(ended)
+    seen = _from_end(run, criterion.id, command, ended)
+    return _explained(run, seen, log), _stopped(ended)
+
+
+def _explained(run: Run, seen: Observed, log: Path) -> Observed:
+    """Say which denial of the sandbox a failed command met, if its log tells."""
+    if seen.passed or seen.note is not UNSET or surroundings.tier(run) == "0":
+        return seen
+    home = Path(run.tools.env.get("HOME") or "/")
+    told = denial.explain(log, surroundings.for_command(run), home)
+    return structs.replace(seen, note=told) if told else seen
 
 
 def _stopped(ended: Ended) -> str | None:

@@ -22,7 +22,7 @@ def load(tools: Tools, row: RunRow) -> Run:
         tools=tools,
         order=found.order,
         row=row,
-        timeline=Timeline(last_seq, tools.now),
+        timeline=Timeline(last_seq, tools.now, tools.mask),
         workspace=place.workspace_of(tools, found.order, row.run_id, row.base_branch),
         tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
         kv=dict(tools.store.kv(row.run_id)),

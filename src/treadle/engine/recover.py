@@ -118,7 +118,7 @@ def _adopt(run: Run, name: str) -> None:
         run, found.before, found.after
     )
     last = found.events[-1].seq if found.events else run.tools.store.last_seq(run.id)
-    run.timeline = Timeline(last, run.tools.now)
+    run.timeline = Timeline(last, run.tools.now, run.tools.mask)
     run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
     told = run.timeline.take()
     row = run.row._replace(**found.cursor._asdict())

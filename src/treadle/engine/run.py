@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from threading import Lock
 
 from msgspec import UNSET, convert
@@ -24,6 +25,7 @@ from treadle.ids import utc
 from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
+from treadle.sandbox.mask import Mask
 from treadle.store.records import Cursor, Event, RunRow
 from treadle.store.writer import Store
 
@@ -50,6 +52,11 @@ class Tools:
     def repo(self) -> Repo:
         """Return the project's repository."""
         return self.project.repo
+
+    @functools.cached_property
+    def mask(self) -> Mask:
+        """Return what takes the user's secrets out of texts and files."""
+        return Mask(self.env)
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -82,6 +89,11 @@ class Run:
     def folder(self) -> RunLayout:
         """Return the run's paths."""
         return self.tools.layout.run(self.id)
+
+    @property
+    def place(self) -> Path:
+        """Return where the run's programs work."""
+        return self.tools.layout.root if self.order.in_project else self.workspace.path
 
     @property
     def head(self) -> str:

@@ -1,7 +1,9 @@
 """Begin a run: write down what was asked, then make its branch and workspace."""
 
 import secrets
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.agents import table
 from treadle.contract.event import EventType
@@ -22,12 +24,22 @@ from treadle.store.records import RunRow
 from treadle.tasks import work
 
 
-def begin(tools: Tools, order: Order, below: RunRow | None = None) -> Run:
+class Extras(NamedTuple):
+    """What a message brings into its run's folder and timeline."""
+
+    files: Mapping[str, bytes] = {}
+    notes: Sequence[tuple[EventType, str]] = ()
+
+
+def begin(
+    tools: Tools, order: Order, below: RunRow | None = None, extras: Extras | None = None
+) -> Run:
     """Create the run's folder, row, branch and workspace; each of them survives a kill.
 
     It begins where the user's checkout stands, or on the work of the run `below`.
     """
-    check_possible(order)
+    if order.script is None:
+        check_possible(order)
     head = repo.head(tools.repo)
     if head.commit is None:
         raise ProjectError(
@@ -40,8 +52,8 @@ def begin(tools: Tools, order: Order, below: RunRow | None = None) -> Run:
         _stack(run, below, below.head_commit)
     if order.task_id:
         work.begin(tools.store, order.task_id, run.id, tools.now())
-    _note_start(run)
-    _write_folder(run)
+    _note_start(run, extras)
+    _write_folder(run, extras)
     reach("before_run_row")
     tools.store.insert_run(run.row, run.recorded, run.kv)
     reach("after_run_row")
@@ -81,11 +93,11 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         verdict=None,
         run_dir=tools.layout.relative(folder),
         task_id=order.task_id,
-        message_id=None,
-        routine="develop",
+        message_id=order.message.id if order.message else None,
+        routine=order.message.routine if order.message else "develop",
         base_commit=commit,
         base_branch=base_branch,
-        branch=order.workspace.branch.format(run_id=run_id),
+        branch=None if order.in_project else order.workspace.branch.format(run_id=run_id),
         head_commit=commit,
         claim_epoch=1,
         owner=identity.current().encode(),
@@ -95,7 +107,7 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         tools=tools,
         order=order,
         row=row,
-        timeline=Timeline(0, tools.now),
+        timeline=Timeline(0, tools.now, tools.mask),
         workspace=place.workspace_of(tools, order, run_id, base_branch),
         tree=repo.tree_of(tools.repo, commit),
         kv={"port_base": place.free_port_base(tools)},
@@ -108,7 +120,7 @@ def _stack(run: Run, below: RunRow, commit: str) -> None:
     run.kv["stacked_on"] = below.run_id
 
 
-def _note_start(run: Run) -> None:
+def _note_start(run: Run, extras: Extras | None) -> None:
     run.timeline.add(
         EventType.RUN_STARTED,
         run.order.goal,
@@ -116,17 +128,36 @@ def _note_start(run: Run) -> None:
         branch=run.row.branch,
         criteria=list(run.order.ids),
     )
+    for kind, message in extras.notes if extras else ():
+        run.timeline.add(kind, message)
+    if run.order.message:
+        run.timeline.add(
+            EventType.ROUTINE_CHOSEN,
+            f"{run.order.message.routine}: {run.order.message.reason}",
+            routine=run.order.message.routine,
+            source=run.order.message.source,
+        )
+    if not run.order.in_project:
+        _note_dirty(run)
+    run.recorded.extend(run.timeline.take())
+
+
+def _note_dirty(run: Run) -> None:
     if dirty := repo.dirty_files(run.tools.repo):
         names = name_some(dirty)
         message = f"uncommitted files are not part of this run: {names}"
         run.timeline.add(EventType.BASE_DIRTY, message, files=list(dirty[:20]), count=len(dirty))
         run.tools.watch(Progress(kind="note", run_id=run.id, message=message))
-    run.recorded.extend(run.timeline.take())
 
 
-def _write_folder(run: Run) -> None:
+def _write_folder(run: Run, extras: Extras | None) -> None:
     run.folder.steps.mkdir(parents=True)
     (run.folder.folder / "live").mkdir()
+    if extras and extras.files:
+        run.folder.message.mkdir()
+        for name, data in extras.files.items():
+            atomic.create(run.folder.message / name, data, durable=True)
+        sync.sync(run.folder.message)
     atomic.write(run.folder.readme, _readme(run).encode())
     atomic.write(run.folder.spec, run.order.text.encode() + b"\n")
     runfile.write(run.folder.run_json, run.order, run.row, run.recorded, run.kv)

@@ -46,8 +46,16 @@ def for_role(run: Run, stage: Stage) -> Policy:
     """Return what the agent of this step may reach: its folder, and with `edits` the workspace."""
     config = run.order.agent(stage.role).config
     edits = (run.workspace.path,) if table.may_edit(config, stage.role) else ()
-    extra = policy.expand(config.writable, run.tools.env)
+    extra = (*policy.expand(config.writable, run.tools.env), *_for_script(run))
     return _policy(run, (stage.folder, *edits, *extra), config.network)
+
+
+def _for_script(run: Run) -> tuple[Path, ...]:
+    """Return where a routine may leave follow-ups and results."""
+    script, paths = run.order.script, run.tools.layout
+    if script is None:
+        return ()
+    return (paths.inbox, run.folder.message, *([paths.root] if script.in_project else []))
 
 
 def for_command(run: Run) -> Policy:
@@ -77,7 +85,16 @@ def execute(
         limits=limits,
         jail=jail.build(tier(run), for_command(run).widened(writable)),
     )
-    return run.tools.keeper.run(command, should_stop=stopper(run))
+    ended = run.tools.keeper.run(command, should_stop=stopper(run))
+    for log in {stdout, stderr}:
+        run.tools.mask.file(log)
+    return ended
+
+
+def hidden(run: Run) -> tuple[Path, ...]:
+    """Return what no child may read."""
+    env = run.tools.env
+    return (*policy.expand(run.order.sandbox.hide, env), layout.state_home(env))
 
 
 def scratch(run: Run) -> Path:
@@ -93,10 +110,9 @@ def clear_scratch(run: Run) -> None:
 
 
 def _policy(run: Run, writable: tuple[Path, ...], network: Network | None) -> Policy:
-    env = run.tools.env
     return Policy(
         writable=(scratch(run), *writable),
-        hidden=(*policy.expand(run.order.sandbox.hide, env), layout.state_home(env)),
+        hidden=hidden(run),
         network=(network or run.order.network) == "full",
     )
 

@@ -5,22 +5,25 @@ from datetime import datetime
 
 from treadle.contract.event import EventType
 from treadle.ids import utc
+from treadle.sandbox.mask import Mask
 from treadle.store.records import Event
 
 
 class Timeline:
     """The events of one run that wait for the next commit."""
 
-    def __init__(self, last_seq: int, now: Callable[[], datetime]) -> None:
+    def __init__(self, last_seq: int, now: Callable[[], datetime], mask: Mask) -> None:
         self._last = last_seq
         self._now = now
+        self._mask = mask
         self._pending: list[Event] = []
 
     def add(self, type_: EventType, message: str, **data: object) -> None:
         """Note what happened."""
         self._last += 1
-        known = {key: _readable(value) for key, value in data.items()} or None
-        self._pending.append(Event(self._last, utc(self._now()), type_, readable(message), known))
+        known = {key: _readable(self._mask.value(value)) for key, value in data.items()} or None
+        text = readable(self._mask.text(message))
+        self._pending.append(Event(self._last, utc(self._now()), type_, text, known))
 
     def take(self) -> tuple[Event, ...]:
         """Hand over what waits and begin anew."""

@@ -5,17 +5,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
-
-
-class Captured(NamedTuple):
-    """What a helper said; a negative return code is the signal that ended it."""
-
-    returncode: int
-    stdout: bytes
-    stderr: bytes
+from treadle.proc.captured import Captured as Captured
 
 
 def run(

@@ -68,6 +68,8 @@ class Keeper:
         """Run a command to its end, and everything it starts with it."""
         with Files(command) as files:
             path = program.find(command.argv[0] if command.argv else "", command.env)
+            if isinstance(path, str) and command.jail and command.jail.wrapper:
+                path = program.refused(path, command.cwd) or path
             if isinstance(path, Cause):
                 return _refused(path)
             try:

@@ -16,6 +16,7 @@ from treadle.proc.shim import Shim, adopt_orphans, drain, receive, watch_childre
 
 _TICK = 1000  # milliseconds between two looks at the orchestrator's life
 _HUNT = 10  # milliseconds between two rounds against orphans
+_PROCESSES = 16_384  # of one user, threads included
 _PATIENCE = 30.0  # seconds after which processes that cannot be killed are left to the system
 
 
@@ -121,10 +122,18 @@ def _tell_lost(line: int) -> None:
         os.close(line)
 
 
+def _limit_processes() -> None:
+    """Let no storm of processes take the last ids from the user's own programs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    limit = _PROCESSES if hard == resource.RLIM_INFINITY else min(hard, _PROCESSES)
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+
 def main(requests: int) -> None:
     """Run the keeper on an inherited socket."""
     gc.disable()  # collecting would copy the pages that shims share with their parent
     os.set_inheritable(requests, False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_processes()
     adopt_orphans()
     Keeper(_socket.socket(fileno=requests)).serve()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from treadle.proc.command import Cause
 
+_BINARY = (b"\x7fELF", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _BUSY = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
@@ -29,6 +30,28 @@ def _places(name: str, env: Mapping[str, str]) -> list[Path]:
     # Relative entries would let a workspace bring its own `git`.
     folders = (env.get("PATH") or os.defpath).split(":")
     return [Path(folder) / name for folder in folders if name and folder.startswith("/")]
+
+
+def refused(program: str, folder: Path) -> Cause | None:
+    """Foresee why a program cannot start, for a wrapper that would only say that it failed."""
+    path = folder / program
+    if not _is_file(path):
+        return explain(program, folder, "program", _missing(path))
+    if not os.access(path, os.X_OK):
+        return explain(program, folder, "program", errno.EACCES)
+    first = _first_line(path)
+    if first.startswith(b"#!"):
+        interpreter = (first[2:].split() or [b""])[0]
+        return None if Path(os.fsdecode(interpreter)).exists() else _no_start(path, errno.ENOENT)
+    return None if first.startswith(_BINARY) or not first else _no_start(path, errno.ENOEXEC)
+
+
+def _missing(path: Path) -> int:
+    return errno.EACCES if _is_folder(path) else errno.ENOENT
+
+
+def _no_start(path: Path, number: int) -> Cause:
+    return explain(str(path), path.parent, "program", number)
 
 
 def explain(program: str, folder: Path, stage: str, number: int) -> Cause:

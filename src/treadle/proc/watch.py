@@ -6,12 +6,16 @@ from collections.abc import Callable
 from treadle.proc import program
 from treadle.proc.channel import Channel
 from treadle.proc.command import Cause, Command, Ended, Limits
+from treadle.proc.disk import Disk
 from treadle.proc.output import Files
+
+_AT_ONCE = ("output_limit", "disk_limit")  # every moment makes it worse
 
 ShouldStop = Callable[[], str | None]
 OnTick = Callable[[float], None]
 
 _FIRST_TICK, _LAST_TICK, _SHORTEST = 0.02, 0.25, 0.002
+_SIGNALLED, _SIGNALS = 128, 64
 _OBEY = 12.0  # seconds a shim has to obey; it may itself wait ten for what cannot be killed
 _LOST = Cause("lost", "the process that watched it was killed from outside")
 _ABANDONED = Cause("stopped", "treadle itself was interrupted")
@@ -41,6 +45,7 @@ class Watch:
         self._cause: Cause | None = None
         self._orders: list[tuple[float, Callable[[], None]]] = []
         self._given_up = False
+        self._disk = Disk(self._limits)
 
     def follow(self, should_stop: ShouldStop | None, on_tick: OnTick | None) -> Ended:
         """Wait until everything is dead and say how it ended."""
@@ -86,9 +91,10 @@ class Watch:
         self._tick = min(self._tick * 1.5, _LAST_TICK)
         if self._cause is None:
             quiet = now - self._grown_at
-            cause = breach(self._limits, now - self._begun, quiet, written) or _wish(should_stop)
+            cause = breach(self._limits, now - self._begun, quiet, written)
+            cause = cause or self._disk.breach(now) or _wish(should_stop)
             if cause:
-                grace = 0 if cause.reason == "output_limit" else self._limits.grace
+                grace = 0 if cause.reason in _AT_ONCE else self._limits.grace
                 self._stop(cause, grace)
 
     def _stop(self, cause: Cause, grace: float) -> None:
@@ -117,6 +123,9 @@ class Watch:
         if words[:1] != ["ended"]:
             return self._record(self._cause or _LOST)
         code, number, stragglers, left = map(int, words[1:5])
+        jail = self._command.jail
+        if jail and jail.wrapper and _SIGNALLED < code <= _SIGNALLED + _SIGNALS:
+            number = code - _SIGNALLED  # how a wrapper tells of it
         # An order that crossed with this message would hit the shim's next command.
         self._channel.is_reusable = self._cause is None and not left
         ended = self._record(self._cause or _own_end(number, stragglers, left))

@@ -38,6 +38,9 @@ class Policy(NamedTuple):
         return self._replace(writable=(*self.writable, *folders))
 
 
+READ_ONLY = Policy()
+
+
 def expand(paths: Iterable[str], env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the paths with `~/` filled in; relative ones name nothing."""
     home = env.get("HOME") or "/"

@@ -1,0 +1,63 @@
+"""Guess from a log which denial of the sandbox a command met, and name the key that allows it."""
+
+import os
+import re
+from pathlib import Path
+
+from treadle.sandbox.policy import Policy, settled
+
+_TAIL = 64 << 10
+_REFUSED = r"Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES|EPERM"
+_PATH = r"(?P<path>/[^\s:'\"`<>|,;]+)"
+# A path before or after the word, on one line.
+_WRITES = re.compile(
+    rf"(?:{_REFUSED})[^\n/]{{0,40}}{_PATH}|{_PATH.replace('path', 'first')}"
+    rf"[^\n/]{{0,60}}(?:{_REFUSED})"
+)
+_SOCKETS = re.compile(r"Address family not supported|EAFNOSUPPORT")
+_NETWORK = re.compile(
+    r"name resolution|Name or service not known|Network is unreachable|ENETUNREACH|EAI_AGAIN"
+    r"|Could not resolve|getaddrinfo|Temporary failure",
+    re.IGNORECASE,
+)
+
+
+def explain(log: Path, policy: Policy, home: Path) -> str | None:
+    """Return a sentence with the key to set, or None if nothing in the log speaks of a denial."""
+    text = _tail(log)
+    for match in _WRITES.finditer(text):
+        path = Path(match["path"] or match["first"])
+        if told := _path(path, policy, home):
+            return told
+    refused = _SOCKETS.search(text)
+    if not policy.network and (refused or _NETWORK.search(text)):
+        return 'the sandbox keeps it off the network; checks.network = "full" would allow it'
+    if refused and not policy.unix_sockets:
+        text = "the sandbox lets it open no Unix socket"
+        return f"{text}; checks.unix_sockets = true would allow it"
+    return None
+
+
+def _path(path: Path, policy: Policy, home: Path) -> str | None:
+    hidden = next((item for item in settled(policy.hidden) if path.is_relative_to(item)), None)
+    if hidden:
+        return f"the sandbox hides {path}; take {_short(hidden, home)} out of sandbox.hide"
+    if any(path.is_relative_to(item) for item in (*policy.writable, *settled(policy.writable))):
+        return None
+    folder = next(item for item in (path, *path.parents) if item.is_dir())
+    if not os.access(folder, os.W_OK):  # outside of the sandbox it would fail as well
+        return None
+    allowed = _short(folder, home)
+    return f'the sandbox let it not write {path}; checks.writable = ["{allowed}"] would allow it'
+
+
+def _short(path: Path, home: Path) -> str:
+    return (
+        f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
+    )
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as handle:
+        handle.seek(max(log.stat().st_size - _TAIL, 0))
+        return handle.read().decode(errors="replace")
