@@ -6,45 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle.errors import GitError
+from treadle.git import guards
 from treadle.proc import capture, sweep
 from treadle.proc.capture import Captured
 
-# Nothing a repository or a workspace brings may run a program or weaken a check here; the
-# user's own settings stay on for the rest, above all identity and content filters.
-_GUARDS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.protectHFS=true",
-    "core.protectNTFS=true",
-    "core.trustctime=true",
-    "core.checkStat=default",
-    "core.safecrlf=false",
-    "core.fsync=committed,reference",
-    "core.fsyncMethod=fsync",
-    "core.filesRefLockTimeout=1000",
-    "checkout.workers=0",
-    "core.untrackedCache=false",
-    "core.splitIndex=false",
-    "index.sparse=false",
-    "index.skipHash=false",
-    "diff.ignoreSubmodules=all",
-    "submodule.recurse=false",
-    "apply.ignoreWhitespace=no",
-    "gc.auto=0",
-    "maintenance.auto=false",
-)
-_KEPT_VARIABLES = (
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_SYSTEM",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_KEY_",
-    "GIT_CONFIG_VALUE_",
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
-    "GIT_EXEC_PATH",
-    "GIT_SSL_",
-)
 _SAYS = ("fatal: ", "error: ")
 
 
@@ -62,11 +27,10 @@ def run(
     `lock` is a lock file that only treadle takes: if it is still there when git has failed, a
     killed git left it; what is left of that git is ended and the lock cleared.
     """
-    env = {**_environment(), **place}
+    env = {**guards.environment(), **place}
     if lock:
         env[sweep.MARKER] = _marker(lock)
-    switches = [word for pair in (*_GUARDS, *config) for word in ("-c", pair)]
-    argv = ["git", *switches, *args]
+    argv = guards.command(args, config)
     done = capture.run(argv, cwd=cwd, env=env, stdin=stdin)
     if done.returncode and lock and os.path.lexists(lock):
         sweep.end(_marker(lock))
@@ -108,16 +72,6 @@ def said(done: Captured) -> str:
     lines = [line for line in lines if line]
     causes = [line for line in lines if line.startswith(_SAYS)] or lines
     return causes[-1].removeprefix(_SAYS[0]).removeprefix(_SAYS[1]) if causes else ""
-
-
-def _environment() -> dict[str, str]:
-    """Return this process's variables without those that steer git, such as GIT_DIR."""
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(_KEPT_VARIABLES)
-    }
-    return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 def _marker(lock: Path) -> str:
