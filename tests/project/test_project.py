@@ -8,7 +8,8 @@ from tests.conftest import git
 from treadle import layout
 from treadle.config.schema import Config, WorkspaceConfig
 from treadle.errors import ConfigError, ProjectError
-from treadle.project.project import open_project, open_repository, workspaces
+from treadle.project import init
+from treadle.project.project import open_project, workspaces
 
 
 def test_project_has_its_repository(project, repo):
@@ -18,11 +19,12 @@ def test_project_has_its_repository(project, repo):
 
 def test_repository_without_a_commit_is_told_what_helps(tmp_path):
     git(tmp_path, "init", "-q")
+    init.init(tmp_path, os.environ)
     with pytest.raises(ProjectError, match="no commit yet") as caught:
-        open_repository(tmp_path, os.environ)
+        open_project(tmp_path, os.environ)
     assert caught.value.code == "no_commit"
     git(tmp_path, *caught.value.fix[0].split()[1:])
-    assert open_repository(tmp_path, os.environ).layout.root == tmp_path
+    assert open_project(tmp_path, os.environ).layout.root == tmp_path
 
 
 def test_workspaces_are_in_the_cache_by_default(project):

@@ -15,7 +15,8 @@ def require_ready(project: Project) -> None:
     operation = git.operation_in_progress(project.repo)
     if operation:
         raise BlockedError(
-            f"a {operation} is in progress; end it, or leave out --commit", fix=["git status"]
+            f"a {operation} is in progress, and nothing can be committed before it is ended",
+            fix=["git status"],
         )
 
 

@@ -23,7 +23,9 @@ class Project(NamedTuple):
 
 def open_project(cwd: Path, env: Mapping[str, str]) -> Project:
     """Return the project around `cwd`, ready for runs."""
-    return _open(find_root(cwd, env), env)
+    project = _open(find_root(cwd, env), env)
+    require_commit(project)
+    return project
 
 
 def open_repository(cwd: Path, env: Mapping[str, str]) -> Project:
@@ -47,12 +49,15 @@ def workspaces(project: Project, config: Config) -> Path:
     return Path(chosen) / default.name
 
 
-def _open(root: Path, env: Mapping[str, str]) -> Project:
-    repo = git.find(root)
-    if git.head(repo).commit is None:
+def require_commit(project: Project) -> None:
+    """Stop where there is nothing yet that a run could begin from."""
+    if git.head(project.repo).commit is None:
         raise ProjectError(
-            f"{root} has no commit yet, and a run needs one to begin from",
+            f"{project.layout.root} has no commit yet, and a run needs one to begin from",
             code="no_commit",
             fix=["git commit --allow-empty -m Begin"],
         )
-    return Project(Layout(root), repo, env)
+
+
+def _open(root: Path, env: Mapping[str, str]) -> Project:
+    return Project(Layout(root), git.find(root), env)
