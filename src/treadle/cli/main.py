@@ -18,6 +18,8 @@ COMMANDS = {
     "config": "Show the configuration and where it comes from",
     "completion": "Print a completion script for a shell",
     "task": "Add, list, link and finish tasks",
+    "mission": "Create missions and take them through their gates",
+    "next": "Say what to do now, and take reports",
     "run": "Turn the wheel until the work passes or a budget stops it",
     "land": "Bring a passed run into its branch",
     "undo": "Take a landed run out again",

@@ -12,6 +12,7 @@ from treadle.engine import explain, orchestrator, work
 from treadle.engine.run import Tools
 from treadle.engine.work import Refused
 from treadle.errors import ExitCode, UsageError
+from treadle.missions import adopt
 from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
@@ -29,6 +30,7 @@ _CODES = {
 def add_arguments(parser: ArgumentParser) -> None:
     """Describe the command line."""
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="Tasks; without any, all ready")
+    parser.add_argument("--mission", metavar="SLUG", help="The mission of tasks such as WP01")
     parser.add_argument("--goal", help="Run this goal without making a task of it")
     parser.add_argument("--ac", action="append", default=[], help="Acceptance criterion of --goal")
     parser.add_argument(
@@ -74,6 +76,8 @@ def _check(args: Namespace) -> None:
         raise UsageError("--ac and --verify belong to --goal; a task has its own criteria")
     if args.goal is not None and not args.goal.strip():
         raise UsageError("--goal must say something")
+    if args.mission and not args.tasks:
+        raise UsageError("--mission needs a task of it, such as WP01")
     if args.parallel < 1:
         raise UsageError("--parallel must be 1 or more")
 
@@ -87,7 +91,11 @@ def _work(
     if args.goal is not None:
         asked = criteria.from_flags(args.goal, args.ac, args.verify)
         return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]
-    return work.run_tasks(tools, loaded.config, args.tasks, swaps, args.parallel)
+    ids = [
+        adopt.resolve(tools.layout, tools.store, word, args.mission, tools.now())
+        for word in args.tasks
+    ]
+    return work.run_tasks(tools, loaded.config, ids, swaps, args.parallel)
 
 
 def _refusal(item: Refused) -> dict[str, object]:

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from treadle.cli import output
 from treadle.errors import ExitCode
 from treadle.layout import Layout
+from treadle.missions import adopt
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store.reader import Reader
 from treadle.store.records import TaskRow
 from treadle.store.writer import Store
-from treadle.tasks import claim, criteria, lanes, move, task
+from treadle.tasks import claim, criteria, lanes, move, task, worktree
 from treadle.tasks.change import Changed
 from treadle.tasks.claim import HUMAN, Holder
 
@@ -51,18 +52,38 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Look without waiting for anyone; change in one transaction."""
     layout = Layout(find_root(here(), os.environ))
-    if args.action in _LOOKS:
+    if args.action in _LOOKS and not _is_of_mission(args):
         with Reader.open(layout) as store:
             _LOOKS[args.action](store, args)
         return ExitCode.DONE
     refuse_inside_run(os.environ)
     with Store.open(layout) as store:
-        _CHANGES[args.action](store, args, datetime.now(UTC))
+        now = datetime.now(UTC)
+        _resolve(layout, store, args, now)
+        if args.action in _LOOKS:
+            _LOOKS[args.action](store, args)
+        else:
+            _CHANGES[args.action](store, args, now)
     return ExitCode.DONE
+
+
+def _is_of_mission(args: Namespace) -> bool:
+    """Tell whether a look is at a mission's task, whose file may have to be read first."""
+    return "task" in args and adopt.is_mission_task(args.task, args.mission)
+
+
+def _resolve(layout: Layout, store: Store, args: Namespace, now: datetime) -> None:
+    """Find the task that is meant; a mission's moves only in a clean work tree."""
+    if "task" not in args:
+        return
+    args.task = adopt.resolve(layout, store, args.task, args.mission, now)
+    if args.action in _MOVES and (row := store.task(args.task)) and row.mission:
+        worktree.require_clean(layout.root)
 
 
 def _named(parser: ArgumentParser) -> ArgumentParser:
     parser.add_argument("task", metavar="TASK", help="Id of the task")
+    parser.add_argument("--mission", metavar="SLUG", help="The mission of a task such as WP01")
     return parser
 
 
@@ -160,6 +181,7 @@ def _done(store: Store, args: Namespace, now: datetime) -> None:
 
 
 _LOOKS = {"list": _list, "show": _show}
+_MOVES = ("claim", "move", "done")
 _CHANGES = {
     "add": _add,
     "link": _link,

@@ -1,10 +1,11 @@
 """Change tasks and questions inside a transaction."""
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 
 from treadle.store import codec
 from treadle.store.queries import SQL
-from treadle.store.records import MoveRow, QuestionRow, TaskRow
+from treadle.store.records import MissionStepRow, MoveRow, QuestionRow, TaskRow
 
 
 def reserve_id(tx: Connection) -> str:
@@ -20,6 +21,27 @@ def add(tx: Connection, task: TaskRow) -> TaskRow | None:
     task_id = task.task_id or reserve_id(tx)
     added = task._replace(task_id=task_id, position=_count_up(tx, "position"))
     return added if tx.execute(SQL["insert_task"], codec.values(added)).rowcount else None
+
+
+def adopt(tx: Connection, tasks: Sequence[TaskRow], links: Sequence[tuple[str, str]]) -> None:
+    """Add tasks that are not known yet, describe the others anew, and tie them together."""
+    for task in tasks:
+        if add(tx, task) is None:
+            described = {**task._asdict(), "criteria": codec.to_json(task.criteria)}
+            tx.execute(SQL["define_task"], described)
+        tx.execute(SQL["unlink_siblings"], {"task_id": task.task_id, "mission": task.mission})
+    for task_id, depends_on in links:
+        tx.execute(SQL["link_task"], {"task_id": task_id, "depends_on": depends_on})
+
+
+def report_step(tx: Connection, row: MissionStepRow) -> None:
+    """Remember that a mission's step failed or is blocked."""
+    tx.execute(SQL["report_step"], row)
+
+
+def clear_step(tx: Connection, mission: str, step: str) -> bool:
+    """Forget what was reported of a mission's step."""
+    return tx.execute(SQL["clear_step"], {"mission": mission, "step": step}).rowcount > 0
 
 
 def swap(tx: Connection, before: TaskRow, after: TaskRow, move: MoveRow | None) -> bool:

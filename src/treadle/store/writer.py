@@ -8,15 +8,17 @@ from threading import Lock
 from typing import Self, TypeVar
 
 from treadle.ids import utc
-from treadle.layout import Layout
+from treadle.layout import Layout, MailLayout
 from treadle.store import codec, migrate, run_changes, sqlite, task_changes
 from treadle.store.group import Group
+from treadle.store.inbox import InboxWrites
 from treadle.store.lock import WriteLock
 from treadle.store.reader import Reader
 from treadle.store.records import (
     CheckRow,
     Cursor,
     Event,
+    MissionStepRow,
     MoveRow,
     QuestionRow,
     RunRow,
@@ -30,7 +32,7 @@ from treadle.store.transaction import Transactions
 T = TypeVar("T")
 
 
-class Store(Reader):
+class Store(Reader, InboxWrites):
     """Read and write the store; many threads may share one."""
 
     def __init__(
@@ -39,9 +41,11 @@ class Store(Reader):
         database: Path,
         transactions: Transactions,
         journal_mode: str,
+        mail: MailLayout,
     ) -> None:
         super().__init__(connection, database)
         self.journal_mode = journal_mode
+        self.mail = mail
         self._transactions = transactions
         self._group = Group(transactions.commit)
         self._turn = Lock()
@@ -57,7 +61,7 @@ class Store(Reader):
             reading = sqlite.open_reader(database)
         except sqlite3.Error as error:
             raise sqlite.explain(error, database) from error
-        return cls(reading, database, Transactions(writing, lock, database), mode)
+        return cls(reading, database, Transactions(writing, lock, database), mode, layout.mail)
 
     def close(self) -> None:
         """Close both connections and the lock."""
@@ -135,6 +139,18 @@ class Store(Reader):
     def unlink_task(self, task_id: str, depends_on: str) -> bool:
         """Let a task wait no longer; False when it did not."""
         return self._write(lambda tx: task_changes.unlink(tx, task_id, depends_on))
+
+    def adopt_tasks(self, tasks: Sequence[TaskRow], links: Sequence[tuple[str, str]]) -> None:
+        """Make a mission's tasks be as their files describe them; lanes and claims stay."""
+        self._write(lambda tx: task_changes.adopt(tx, tasks, links))
+
+    def report_step(self, row: MissionStepRow) -> None:
+        """Remember that a mission's step failed or is blocked."""
+        self._write(lambda tx: task_changes.report_step(tx, row))
+
+    def clear_step(self, mission: str, step: str) -> bool:
+        """Forget what was reported of a mission's step; False when it was nothing."""
+        return self._write(lambda tx: task_changes.clear_step(tx, mission, step))
 
     def ask(self, question: QuestionRow) -> str:
         """Ask a human and return the question's id; an open one is not asked twice."""

@@ -36,13 +36,18 @@ _STATUS: dict[Lane, TaskStatus] = {
 
 def parse(text: str) -> Lane:
     """Return the lane a user names; `doing` is in_progress."""
-    word = text.lower().replace("-", "_")
-    for lane in LANES:
-        if word == lane or _ALIASES.get(word) == lane:
-            return lane
-    close = nearest(word, (*LANES, *_ALIASES))
+    found = known(text)
+    if found:
+        return found
+    close = nearest(text.lower(), (*LANES, *_ALIASES))
     hint = f"did you mean {close}?" if close else f"known: {', '.join(LANES)}"
     raise UsageError(f"there is no lane {text!r}; {hint}")
+
+
+def known(text: str) -> Lane | None:
+    """Return the lane a text names, if there is one."""
+    word = text.lower().replace("-", "_")
+    return next((lane for lane in LANES if lane in (word, _ALIASES.get(word))), None)
 
 
 def legal(lane: str) -> tuple[Lane, ...]:

@@ -1,0 +1,104 @@
+"""`treadle mission`: create missions, take them through their gates, see where they stand."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import main, output
+from treadle.errors import ExitCode
+from treadle.layout import Layout
+from treadle.missions import mission as missions
+from treadle.missions import status
+from treadle.missions.status import Listed, Status
+from treadle.project.root import find_root, here
+from treadle.store.reader import Reader
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    created = actions.add_parser("create", help="Begin a mission")
+    created.add_argument("slug", metavar="SLUG", help="Its name, such as add-login")
+    created.add_argument("--title", help="What it is called")
+    for name, text in {
+        "setup-plan": "Write the plan's scaffold, or commit a plan that is one",
+        "tasks": "Write task files from the plan's list",
+        "status": "Show where a mission stands",
+        "dossier": "Index a mission's files",
+    }.items():
+        named = actions.add_parser(name, help=text)
+        named.add_argument("--mission", metavar="SLUG", help="Which mission, if there are several")
+    actions.add_parser("list", help="List missions")
+
+
+def run(args: Namespace) -> int:
+    """Look here; what changes files is loaded only when it is asked for."""
+    if args.action not in _LOOKS:
+        code: int = main.load("mission_change").run(args)
+        return code
+    layout = Layout(find_root(here(), os.environ))
+    with Reader.open(layout) as store:
+        _LOOKS[args.action](layout, store, args)
+    return ExitCode.DONE
+
+
+def _status(layout: Layout, store: Reader, args: Namespace) -> None:
+    mission = missions.choose(layout, args.mission, here())
+    found = status.read(layout, store, mission, datetime.now(UTC))
+    if args.json:
+        output.print_json(_document(found))
+        return
+    print(f"{found.mission_slug}: {found.phase}")
+    for line in (found.blocked_reason, *found.missing):
+        if line:
+            print(f"  {output.clean(line)}")
+    for lane, number in found.tasks.items():
+        print(f"  {number} {lane}")
+
+
+def _list(layout: Layout, store: Reader, args: Namespace) -> None:
+    found = status.read_all(layout, store, datetime.now(UTC))
+    if args.json:
+        output.print_json({"missions": [_listed(item) for item in found]})
+    elif not found:
+        print("no missions; begin one with: treadle mission create SLUG")
+    else:
+        rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
+        output.print_table(["mission", "phase", "tasks", "title"], rows)
+
+
+_LOOKS = {"status": _status, "list": _list}
+
+
+def _document(found: Status) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "mission_slug": found.mission_slug,
+        "phase": found.phase,
+        "phase_complete": found.phase_complete,
+        "blocked_reason": found.blocked_reason,
+        "missing": list(found.missing),
+        "tasks": dict(found.tasks),
+    }
+
+
+def _listed(item: Listed) -> dict[str, object]:
+    return {
+        "mission_slug": item.mission.slug,
+        "title": item.title,
+        "feature_dir": str(item.mission.files.folder),
+        "phase": item.status.phase if item.status else None,
+        "phase_complete": item.status.phase_complete if item.status else None,
+        "tasks": dict(item.status.tasks) if item.status else {},
+        "error": item.error.message if item.error else None,
+    }
+
+
+def _phase(item: Listed) -> str:
+    if item.status is None:
+        return f"broken: {item.error.message if item.error else ''}"
+    return "complete" if item.status.phase_complete else item.status.phase
+
+
+def _tasks(found: Status | None) -> str:
+    return ", ".join(f"{n} {lane}" for lane, n in found.tasks.items()) if found else ""

@@ -1,0 +1,85 @@
+"""What `treadle mission` changes: a new mission, its plan, its tasks, its dossier."""
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.errors import ExitCode
+from treadle.missions import create, dossier, draft, plan
+from treadle.missions import mission as missions
+from treadle.missions.mission import Mission
+from treadle.project.project import Project, open_repository
+from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.store.writer import Store
+
+
+def run(args: Namespace) -> int:
+    """Change a mission's files, and say what was done."""
+    refuse_inside_run(os.environ)
+    project = open_repository(find_root(here(), os.environ), os.environ)
+    if args.action == "create":
+        return _create(project, args)
+    mission = missions.choose(project.layout, args.mission, here())
+    return _ACTIONS[args.action](project, mission, args)
+
+
+def _create(project: Project, args: Namespace) -> int:
+    done = create.create(project, args.slug, args.title, datetime.now(UTC))
+    files = done.mission.files
+    document = {
+        "mission_slug": done.mission.slug,
+        "feature_dir": str(files.folder),
+        "spec_file": str(files.spec),
+        "meta_file": str(files.meta),
+        "commit": done.commit,
+    }
+    name = done.mission.name(files.spec)
+    _answer(args, document, [f"began {done.mission.slug}; write {name}, then commit it"])
+    return ExitCode.DONE
+
+
+def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
+    done = plan.set_up(project, mission)
+    document = {
+        "mission_slug": mission.slug,
+        "phase_complete": done.phase_complete,
+        "blocked_reason": done.blocked_reason,
+        "missing": list(done.missing),
+        "plan_file": str(mission.files.plan),
+        "commit": done.commit,
+    }
+    name = mission.name(mission.files.plan)
+    good = [f"{name} is committed", f"next: treadle mission tasks --mission {mission.slug}"]
+    _answer(args, document, [done.blocked_reason, *done.missing] if done.blocked_reason else good)
+    return ExitCode.DONE if done.phase_complete else ExitCode.BLOCKED
+
+
+def _tasks(project: Project, mission: Mission, args: Namespace) -> int:
+    with Store.open(project.layout) as store:
+        done = draft.write(store, mission, datetime.now(UTC))
+    document = {"mission_slug": mission.slug, **done._asdict()}
+    lines = [*(f"wrote {name}" for name in done.wrote), *(f"kept {name}" for name in done.kept)]
+    _answer(args, document, [*lines, f"next: treadle next --mission {mission.slug}"])
+    return ExitCode.DONE
+
+
+def _dossier(project: Project, mission: Mission, args: Namespace) -> int:
+    done = dossier.save(mission, datetime.now(UTC))
+    document = {"snapshot_file": str(done.path), "written": done.is_new, **done.snapshot}
+    verb = "wrote" if done.is_new else "kept"
+    status = done.snapshot["completeness_status"]
+    _answer(args, document, [f"{verb} {mission.name(done.path)} ({status})"])
+    return ExitCode.DONE
+
+
+_ACTIONS = {"setup-plan": _setup_plan, "tasks": _tasks, "dossier": _dossier}
+
+
+def _answer(args: Namespace, document: Mapping[str, object], lines: list[str]) -> None:
+    if args.json:
+        output.print_json(document)
+        return
+    for line in lines:
+        print(output.clean(line))

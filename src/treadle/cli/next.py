@@ -1,0 +1,76 @@
+"""`treadle next`: tell a host agent what to do now, and take its reports."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.errors import ExitCode, UsageError
+from treadle.layout import Layout
+from treadle.missions import decision, next
+from treadle.missions import mission as missions
+from treadle.missions.decision import Decision, Step
+from treadle.missions.next import Report
+from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.store.reader import Reader
+from treadle.store.writer import Store
+from treadle.tasks.claim import HUMAN, owner_id
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("--mission", metavar="SLUG", help="Which mission, if there are several")
+    default = os.environ.get("TREADLE_AGENT") or HUMAN
+    parser.add_argument("--agent", default=default, metavar="NAME", help="Who asks")
+    parser.add_argument("--result", choices=next.RESULTS, help="Report how a step went")
+    parser.add_argument("--note", metavar="TEXT", help="What went wrong or is in the way")
+    parser.add_argument(
+        "--step", metavar="STEP", help="The step that is reported; by default the last one given"
+    )
+    parser.add_argument("--retry", action="store_true", help="Try again what failed or is blocked")
+    parser.add_argument("--query", action="store_true", help="Only say where the mission stands")
+
+
+def run(args: Namespace) -> int:
+    """Answer with one decision; every decision is a success."""
+    _check(args)
+    layout = Layout(find_root(here(), os.environ))
+    found = _decide(args, layout)
+    if args.json:
+        output.print_json(decision.document(found))
+    else:
+        _print(found)
+    return ExitCode.DONE
+
+
+def _check(args: Namespace) -> None:
+    if sum((args.result is not None, args.retry, args.query)) > 1:
+        raise UsageError("give --result, --retry or --query, one of them")
+    if args.result is None and (args.note is not None or args.step is not None):
+        raise UsageError("--note and --step belong to --result")
+
+
+def _decide(args: Namespace, layout: Layout) -> Decision:
+    mission = missions.choose(layout, args.mission, here())
+    agent, now = owner_id(args.agent), datetime.now(UTC)
+    if args.result is None and not args.retry:
+        with Reader.open(layout) as store:
+            ask = next.query if args.query else next.decide
+            return ask(layout, store, mission, agent, now)
+    refuse_inside_run(os.environ)
+    with Store.open(layout) as writer:
+        if args.retry:
+            return next.retry(layout, writer, mission, agent, now)
+        word = Report(args.result, args.note, args.step)
+        return next.report(layout, writer, mission, agent, now, word)
+
+
+def _print(found: Decision) -> None:
+    where = found.where
+    print(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
+    if isinstance(found, Step):
+        print(f"  {found.prompt_file}")
+        return
+    print(f"  {found.kind}: {output.clean(found.reason)}")
+    for command in found.unblock:
+        print(f"  try: {output.clean(command)}")

@@ -1,0 +1,110 @@
+"""Where a mission's tasks stand: the store knows, and for tasks it has not seen their files do."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import FormatError
+from treadle.missions import taskfile
+from treadle.missions.adopt import short_id, task_id
+from treadle.missions.mission import Mission
+from treadle.missions.taskfile import TaskFile
+from treadle.store.reader import Reader
+from treadle.store.records import LaneRow
+from treadle.tasks import lanes
+
+
+class Waiting(NamedTuple):
+    """A planned task and the unfinished tasks that it needs first."""
+
+    id: str
+    needs: tuple[str, ...]
+
+
+class Board:
+    """The tasks of one mission; files are opened only when somebody asks for them."""
+
+    def __init__(self, mission: Mission, rows: Sequence[LaneRow], now: str) -> None:
+        self.mission = mission
+        self.now = now
+        self._rows = {short_id(row.task_id): row for row in rows}
+        self._files: dict[str, TaskFile] = {}
+
+    @classmethod
+    def open(cls, store: Reader, mission: Mission, now: str) -> "Board":
+        """Read the lanes that the store knows."""
+        return cls(mission, store.mission_lanes(mission.slug), now)
+
+    @cached_property
+    def paths(self) -> Mapping[str, Path]:
+        """Return the files of the tasks by id, in order."""
+        return taskfile.names(self.mission)
+
+    def file(self, id_: str) -> TaskFile:
+        """Read one task's file."""
+        if id_ not in self._files:
+            self._files[id_] = taskfile.read(self.mission, self.paths[id_])
+        return self._files[id_]
+
+    def lane(self, id_: str) -> str:
+        """Return where a task stands."""
+        row = self._rows.get(id_)
+        return row.lane if row else self.file(id_).lane
+
+    def counts(self) -> dict[str, int]:
+        """Return how many tasks are in each lane that has any."""
+        found = [self.lane(id_) for id_ in self.paths]
+        return {lane: found.count(lane) for lane in lanes.LANES if lane in found}
+
+    def in_lane(self, *wanted: str) -> list[str]:
+        """Return the tasks in these lanes, in order."""
+        return [id_ for id_ in self.paths if self.lane(id_) in wanted]
+
+    def held_by(self, agent: str) -> str | None:
+        """Return the task this agent is working on."""
+        for id_ in self.paths:
+            row = self._rows.get(id_)
+            if row and row.lane in lanes.HELD and row.owner == agent:
+                return id_
+        return None
+
+    def first_free(self, skip: Sequence[str]) -> str | None:
+        """Return the first task that can be begun now; files behind it stay unread."""
+        for id_ in self.paths:
+            if id_ not in skip and self._is_free(id_) and not self.needs(id_):
+                return id_
+        return None
+
+    def needs(self, id_: str) -> tuple[str, ...]:
+        """Return the unfinished tasks that one depends on."""
+        file = self.file(id_)
+        for needed in file.dependencies:
+            taskfile.require_known(self.mission, file, needed, self.paths)
+        return tuple(needed for needed in file.dependencies if self.lane(needed) != "done")
+
+    def waiting(self) -> list[Waiting]:
+        """Return the planned tasks that wait for others."""
+        planned = [Waiting(id_, self.needs(id_)) for id_ in self.in_lane("planned")]
+        return [item for item in planned if item.needs]
+
+    def circle(self) -> FormatError | None:
+        """Say which tasks wait for each other, if any do."""
+        needs = {id_: self.file(id_).dependencies for id_ in self.paths}
+        found = taskfile.find_circle(needs)
+        return taskfile.cycle(self.mission, found) if found else None
+
+    def holder(self, id_: str) -> str | None:
+        """Return who holds a task."""
+        row = self._rows.get(id_)
+        return row.owner if row else None
+
+    def task_id(self, id_: str) -> str:
+        """Return a task's name outside of its mission."""
+        return task_id(self.mission, id_)
+
+    def _is_free(self, id_: str) -> bool:
+        """Tell whether nobody works on a task: planned, or left by someone whose lease is over."""
+        row = self._rows.get(id_)
+        is_held = row is not None and (row.lease_until or "") > self.now
+        return self.lane(id_) == "planned" or (self.lane(id_) in lanes.HELD and not is_held)

@@ -1,0 +1,78 @@
+"""Tell where missions stand."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from treadle.errors import FormatError
+from treadle.layout import Layout
+from treadle.missions import gates, halt, state
+from treadle.missions import mission as missions
+from treadle.missions.decision import Phase
+from treadle.missions.gates import Head
+from treadle.missions.mission import Mission
+from treadle.missions.state import GATED, State
+from treadle.store.reader import Reader
+from treadle.tasks.claim import HUMAN
+
+
+class Status(NamedTuple):
+    """A mission's phase; a reason whenever the phase is not complete."""
+
+    mission_slug: str
+    phase: Phase
+    blocked_reason: str | None
+    missing: tuple[str, ...]
+    tasks: Mapping[str, int]
+
+    @property
+    def phase_complete(self) -> bool:
+        """Tell whether nothing is left to do in this phase."""
+        return self.blocked_reason is None
+
+
+class Listed(NamedTuple):
+    """One line of the list of missions; a broken one is listed with what is wrong."""
+
+    mission: Mission
+    title: str
+    status: Status | None
+    error: FormatError | None = None
+
+
+def read(
+    layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head | None = None
+) -> Status:
+    """Return where one mission stands."""
+    found = state.read(layout, store, mission, now, head)
+    phase = state.phase(found, HUMAN)
+    reason, missing = _reason(found, phase)
+    return Status(mission.slug, phase, reason, missing, found.board.counts())
+
+
+def read_all(layout: Layout, store: Reader, now: datetime) -> list[Listed]:
+    """Return all missions, with one git process for all of them."""
+    known = missions.find_all(layout)
+    head = gates.read_head(known)
+    return [_listed(layout, store, mission, now, head) for mission in known]
+
+
+def _listed(layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head) -> Listed:
+    try:
+        title = missions.title(mission)
+        return Listed(mission, title, read(layout, store, mission, now, head))
+    except FormatError as error:
+        return Listed(mission, mission.slug, None, error)
+
+
+def _reason(found: State, phase: Phase) -> tuple[str | None, tuple[str, ...]]:
+    if phase in GATED:
+        gate = found.gate(phase)
+        return gate.reason, gate.missing
+    if phase == "tasks":
+        return halt.no_tasks(found), ()
+    if state.is_complete(found):
+        return None, ()
+    counts = found.board.counts()
+    left = sum(n for lane, n in counts.items() if lane not in ("done", "canceled"))
+    return f"{left} of {sum(counts.values())} tasks of {found.mission.slug} are not done yet.", ()

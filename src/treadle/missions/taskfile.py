@@ -1,0 +1,179 @@
+"""Read a mission's tasks: one markdown file each, `tasks/WP01-name.md`."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.contract.criterion import Criterion
+from treadle.errors import FormatError
+from treadle.frontmatter.block import Value
+from treadle.ids import nearest
+from treadle.missions import fields
+from treadle.missions.mission import Mission
+from treadle.tasks import lanes, markdown
+from treadle.tasks.lanes import Lane
+
+ID = re.compile(r"WP\d{2,}")
+_NAME = re.compile(r"(WP\d{2,})(?:[-_. ].*)?\.md")
+_MAX_BYTES = 1 << 20
+
+
+class TaskFile(NamedTuple):
+    """One task as its file describes it; `lane` counts only until the store knows the task."""
+
+    id: str
+    path: Path
+    title: str
+    dependencies: tuple[str, ...]
+    owned_files: tuple[str, ...]
+    lane: Lane
+    text: str
+    criteria: tuple[Criterion, ...]
+
+
+def names(mission: Mission) -> dict[str, Path]:
+    """Return the files of a mission's tasks by id, in order, without opening them."""
+    found: dict[str, Path] = {}
+    for name in _listing(mission.files.tasks):
+        match = _NAME.fullmatch(name)
+        if match is None:
+            continue
+        if match[1] in found:
+            both = f"{found[match[1]].name} and {name}"
+            raise _wrong(mission, mission.files.tasks, f"{both} have the same id; rename one")
+        found[match[1]] = mission.files.tasks / name
+    return {id_: found[id_] for id_ in sorted(found, key=order)}
+
+
+def order(id_: str) -> tuple[int, str]:
+    """Sort WP2 before WP10."""
+    return int(id_[2:]), id_
+
+
+def read(mission: Mission, path: Path) -> TaskFile:
+    """Read one task's file; FormatError names what is wrong in it."""
+    known, body = _parse(mission, path)
+    named = _NAME.fullmatch(path.name)
+    id_ = _text(known, "work_package_id") or (named[1] if named else "")
+    if named is None or id_ != named[1]:
+        raise _wrong(mission, path, f"work_package_id is {id_}; it must begin the file's name")
+    text = _decode(mission, path, body).strip()
+    title = _text(known, "title") or markdown.title(text) or id_
+    return TaskFile(
+        id=id_,
+        path=path,
+        title=title,
+        dependencies=_dependencies(mission, path, known),
+        owned_files=_list(known, "owned_files"),
+        lane=_lane(mission, path, known),
+        text=text or title,
+        criteria=markdown.criteria(text) or (Criterion("AC1", title),),
+    )
+
+
+def read_all(mission: Mission) -> dict[str, TaskFile]:
+    """Read every task's file; circles and unknown dependencies are errors."""
+    found = {id_: read(mission, path) for id_, path in names(mission).items()}
+    for file in found.values():
+        for needed in file.dependencies:
+            require_known(mission, file, needed, found)
+    circle = find_circle({id_: file.dependencies for id_, file in found.items()})
+    if circle:
+        raise cycle(mission, circle)
+    return found
+
+
+def require_known(mission: Mission, file: TaskFile, needed: str, known: Iterable[str]) -> None:
+    """Refuse a dependency that no file describes."""
+    if needed not in known:
+        close = nearest(needed, known)
+        hint = f"; did you mean {close}?" if close else ""
+        raise _wrong(mission, file.path, f"it depends on {needed}, which has no file{hint}")
+
+
+def find_circle(needs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Return a circle of dependencies, its first task again at its end, or nothing."""
+    safe: set[str] = set()
+    for start in needs:
+        way: list[str] = []
+        pending = [(start, 0)]
+        while pending:
+            id_, depth = pending.pop()
+            safe.update(way[depth:])
+            del way[depth:]
+            if id_ in way:
+                return (*way[way.index(id_) :], id_)
+            if id_ not in safe:
+                way.append(id_)
+                pending += [(needed, len(way)) for needed in needs.get(id_, ())]
+        safe.update(way)
+    return ()
+
+
+def cycle(mission: Mission, circle: tuple[str, ...]) -> FormatError:
+    """Say which tasks wait for each other."""
+    return FormatError(
+        f"{mission.name(mission.files.tasks)}: {' → '.join(circle)} is a circle;"
+        " take one of these dependencies out",
+        code="task_cycle",
+        fix=[f"grep -n -A3 dependencies {mission.name(mission.files.tasks)}/{circle[0]}*.md"],
+    )
+
+
+def _listing(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _parse(mission: Mission, path: Path) -> tuple[Mapping[str, Value], bytes]:
+    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        raise _wrong(mission, path, "it must be a file of at most 1 MiB")
+    try:
+        return fields.read(path.read_bytes())
+    except FormatError as error:
+        raise _wrong(mission, path, error.message) from error
+
+
+def _decode(mission: Mission, path: Path, body: bytes) -> str:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _wrong(mission, path, "it is not UTF-8") from error
+
+
+def _text(known: Mapping[str, Value], key: str) -> str:
+    value = known.get(key, "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _list(known: Mapping[str, Value], key: str) -> tuple[str, ...]:
+    value = known.get(key, [])
+    items = value if isinstance(value, list) else [value]
+    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
+
+
+def _dependencies(mission: Mission, path: Path, known: Mapping[str, Value]) -> tuple[str, ...]:
+    found = _list(known, "dependencies")
+    for id_ in found:
+        if ID.fullmatch(id_) is None:
+            raise _wrong(mission, path, f"dependencies: {id_!r} is no id such as WP01")
+    return tuple(dict.fromkeys(found))
+
+
+def _lane(mission: Mission, path: Path, known: Mapping[str, Value]) -> Lane:
+    word = _text(known, "lane")
+    if not word:
+        return "planned"
+    found = lanes.known(word)
+    if found is None:
+        raise _wrong(mission, path, f"there is no lane {word!r}; known: {', '.join(lanes.LANES)}")
+    return found
+
+
+def _wrong(mission: Mission, path: Path, what: str) -> FormatError:
+    name = mission.name(path)
+    return FormatError(f"{name}: {what}", code="task_file_invalid", fix=[f"git log -- {name}"])

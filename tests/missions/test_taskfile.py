@@ -1,0 +1,127 @@
+"""Tasks described by files: ours, and whatever people write."""
+
+import pytest
+
+from tests.missions.conftest import write_task
+from treadle.contract.criterion import Criterion
+from treadle.errors import FormatError
+from treadle.frontmatter import parse
+from treadle.missions import fields, taskfile
+
+HEAD = """work_package_id: WP01
+title: "Log in: first part"
+dependencies: [WP02, 'WP03']
+owned_files:
+- src/auth.py
+- "tests/**"
+lane: doing
+history:
+- at: 2026-01-01
+  by: someone
+"""
+
+
+def test_a_foreign_file_is_read_with_all_it_says(mission):
+    body = "# Log in\n\n## Acceptance Criteria\n\n- Tests pass: `$ pytest -q`\n"
+    found = taskfile.read(mission, write_task(mission, "WP01-log-in.md", HEAD, body))
+    assert found[2:6] == ("Log in: first part", ("WP02", "WP03"), ("src/auth.py", "tests/**"),
+                          "in_progress")  # fmt: skip
+    assert found.criteria == (Criterion("AC1", "Tests pass", "pytest -q"),)
+    assert found.text == body.strip()
+
+
+def test_a_file_without_fields_takes_its_id_from_its_name(mission):
+    found = taskfile.read(mission, write_task(mission, "WP07.md", body="# Log out\n"))
+    assert (found.id, found.title, found.lane) == ("WP07", "Log out", "planned")
+    assert found.criteria == (Criterion("AC1", "Log out"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title: b\ndependencies: [x, 'y, z']\n",
+        "title: b\nowned_files:\n- one\n- two\nother: 1:2\n",
+        "history:\n- at: 2026\n  by: me\ntitle: c\nmore: {a: b}\n",
+        "title: \"quoted: yes\"\nlane: 'single'\n",
+        "lane:\ntitle: c d  \n# comment\ndependencies: []\nowned_files:\n",
+        "title: x # comment\n",
+        "title: {b: c}\n",
+        "title: |\n  text\n",
+        "title: - b\n",
+        "title: *b\n",
+        "title: x: y\n",
+        "title: [b, [c]]\n",
+        "owned_files:\n  - one: two\n",
+        "title: ''\n",
+        "title: 'it''s'\n",
+        'title: "b\\n"\n',
+        "title: @b\n",
+        "title: null\n",
+        "title: b#c\n",
+    ],
+)
+def test_the_quick_reader_agrees_with_the_parser(text):
+    data = f"---\n{text}---\nbody".encode()
+
+    def result(reader):
+        try:
+            return reader(data)
+        except FormatError as error:
+            return error.message
+
+    def known(reader):
+        found = result(reader)
+        if isinstance(found, str):
+            return found
+        return {k: v or "" for k, v in found[0].items() if k in fields.KNOWN}, found[1]
+
+    assert known(fields.read) == known(lambda data: parse.read(data)[:2])
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "words"),
+    [
+        ("WP01-x.md", "work_package_id: WP02\n", "work_package_id is WP02"),
+        ("WP01-x.md", "lane: parked\n", "there is no lane 'parked'"),
+        ("WP01-x.md", "dependencies: [T-1]\n", "'T-1' is no id such as WP01"),
+        ("WP01-x.md", "title: b\ntitle: c\n", "given twice"),
+    ],
+)
+def test_a_bad_file_is_named_with_what_is_wrong(mission, name, head, words):
+    path = write_task(mission, name, head)
+    with pytest.raises(FormatError, match=r"missions/auth/tasks/WP01-x.md: .*") as caught:
+        taskfile.read(mission, path)
+    assert words in caught.value.message
+
+
+def test_two_files_of_one_id_are_refused(mission):
+    write_task(mission, "WP01-a.md")
+    write_task(mission, "WP01-b.md")
+    with pytest.raises(FormatError, match=r"WP01-a.md and WP01-b.md have the same id"):
+        taskfile.names(mission)
+
+
+def test_tasks_are_in_order_and_other_files_are_none(mission):
+    for name in ("WP10-b.md", "WP02-a.md", "README.md", "WP1.md", "WP100.md"):
+        write_task(mission, name)
+    assert list(taskfile.names(mission)) == ["WP02", "WP10", "WP100"]
+
+
+def test_a_circle_is_told_as_a_way(mission):
+    for number, needed in ((1, 3), (2, 1), (3, 2), (4, 1)):
+        write_task(mission, f"WP0{number}.md", f"dependencies: [WP0{needed}]\n")
+    with pytest.raises(FormatError, match="WP01 → WP03 → WP02 → WP01 is a circle") as caught:
+        taskfile.read_all(mission)
+    assert caught.value.code == "task_cycle"
+
+
+def test_an_unknown_dependency_is_told_with_the_nearest(mission):
+    write_task(mission, "WP01.md")
+    write_task(mission, "WP02.md", "dependencies: [WP10]\n")
+    with pytest.raises(FormatError, match=r"WP02.md: it depends on WP10.*did you mean WP01"):
+        taskfile.read_all(mission)
+
+
+def test_a_ladder_of_dependencies_is_no_circle():
+    rungs = {f"WP{n:02}": [f"WP{n - 1:02}", f"WP{n - 2:02}"] for n in range(2, 60)}
+    assert taskfile.find_circle(rungs) == ()
