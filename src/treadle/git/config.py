@@ -11,6 +11,7 @@ from treadle.git import call
 from treadle.git.repo import Repo
 
 _COMMANDS = ("clean", "smudge", "process")
+_TEXT_MERGE = "git merge-file --marker-size=%L %A %O %B"
 
 
 class Entry(NamedTuple):
@@ -57,6 +58,15 @@ class Config(NamedTuple):
                 found.setdefault(driver, {})[command] = entry.value
         return found
 
+    def merge_drivers(self) -> tuple[str, ...]:
+        """Return the merge drivers that the repository itself brings."""
+        keys = [entry.key for entry in self.entries if entry.is_local]
+        return tuple(
+            key[len("merge.") : -len(".driver")]
+            for key in dict.fromkeys(keys)
+            if key.startswith("merge.") and key.endswith(".driver")
+        )
+
 
 def read(repo: Repo) -> Config:
     """Read all settings in force."""
@@ -84,17 +94,29 @@ def disabled_filters(repo: Repo, trusted: Config) -> tuple[str, ...]:
     )
 
 
+def plain_merges(repo: Repo) -> tuple[str, ...]:
+    """Return the settings that put git's own text merge in place of the repository's drivers."""
+    drivers = read(repo).merge_drivers()
+    _require_plain(drivers, "merge")
+    return tuple(f"merge.{driver}.driver={_TEXT_MERGE}" for driver in drivers)
+
+
 def switches(drivers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the settings that turn content filters off for one call of git."""
+    _require_plain(drivers, "filter")
+    off = [f"filter.{driver}.{command}=" for driver in drivers for command in _COMMANDS]
+    return (*off, *(f"filter.{driver}.required=false" for driver in drivers))
+
+
+def _require_plain(drivers: tuple[str, ...], section: str) -> None:
+    """Refuse names that git's command line cannot carry."""
     for driver in drivers:
         if "=" in driver:
             raise GitError(
-                f"the content filter {driver!r} must not run here and cannot be switched off",
+                f"the {section} driver {driver!r} must not run here and cannot be switched off",
                 code="filter_refused",
-                fix=[f"git config --remove-section 'filter.{driver}'"],
+                fix=[f"git config --remove-section '{section}.{driver}'"],
             )
-    off = [f"filter.{driver}.{command}=" for driver in drivers for command in _COMMANDS]
-    return (*off, *(f"filter.{driver}.required=false" for driver in drivers))
 
 
 def _entry(scope: str, text: str) -> Entry:

@@ -4,7 +4,7 @@ import os
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from treadle.git import call, commit, objects, scratch
+from treadle.git import call, commit, config, objects, scratch
 from treadle.git.scratch import Scratch
 
 _MERGE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
@@ -41,7 +41,8 @@ def three_way(place: Scratch, base: str, ours: str, theirs: str) -> Merged | Con
 def commits(place: Scratch, ours: str, theirs: str) -> Merged | Conflict:
     """Merge two commits from where their histories part."""
     args = (*_MERGE, ours, theirs)
-    done = scratch.run(place, *args)
+    settings = (scratch.NO_SYNC, *config.plain_merges(place.repo))
+    done = call.run(args, place.place, config=settings)
     if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
         raise call.failure(args, done)
     tree, *names = os.fsdecode(done.stdout).split("\0")
