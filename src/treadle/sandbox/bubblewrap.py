@@ -24,6 +24,9 @@ BASE = (
     "/dev",
     "--proc",
     "/proc",
+    "--ro-bind",  # to root inside, the kernel's settings are still its own
+    "/proc/sys",
+    "/proc/sys",
 )
 
 

@@ -1,6 +1,5 @@
 """Write Landlock's rules for a policy: it only allows, so hiding means allowing all around."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,8 +39,16 @@ def _around(folder: Path, hidden: tuple[Path, ...]) -> Iterator[str]:
     if not any(path.is_relative_to(folder) for path in hidden):
         yield str(folder)
         return
-    with os.scandir(folder) as found:
-        for item in found:
-            # A link may lead to what is hidden; where it leads has a path of its own.
-            if not item.is_symlink():
-                yield from _around(folder / item.name, hidden)
+    for path in _children(folder, hidden):
+        # A link may lead to what is hidden; where it leads has a path of its own.
+        if not path.is_symlink():
+            yield from _around(path, hidden)
+
+
+def _children(folder: Path, known: tuple[Path, ...]) -> list[Path]:
+    """List a folder; in one that may be entered but not listed only the known names count."""
+    try:
+        return list(folder.iterdir())
+    except PermissionError:
+        below = {path.relative_to(folder).parts[0] for path in known if folder in path.parents}
+        return [folder / name for name in below]

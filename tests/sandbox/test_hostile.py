@@ -1,0 +1,80 @@
+"""A hostile child in every tier, as root and as somebody else: nothing outside changes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treadle.sandbox import probe
+
+WORLD = Path(__file__).with_name("world.py")
+NOBODY = 65534
+# Covered by an empty folder of the sandbox's own, whose rights are anybody's.
+HARMLESS = {("metadata", "chmod a key's folder")}
+
+
+def run_as(user, folder, tier, network):
+    """Return what came of it, or skip and say loudly what cannot run here."""
+    found = probe.probe(tier).tier
+    if found != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+    argv = [sys.executable, "-S"]
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("NOT ROOT HERE: the hostile child was not tried as root")
+    if user == "nobody" and os.getuid() == 0:
+        argv = as_nobody(folder)
+    argv += [str(WORLD), str(folder / "world"), tier, network]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd="/", timeout=100)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def as_nobody(folder):
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    setpriv = shutil.which("setpriv")
+    if not (python and setpriv):
+        pytest.skip("NO setpriv AND NO system python3: not tried as another user")
+    for path in (folder, *folder.parents):
+        if path.stat().st_uid == os.getuid() and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o011)
+    os.chown(folder, NOBODY, NOBODY)
+    drop = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    probed = subprocess.run(
+        [*drop, python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], cwd="/"
+    )
+    if probed.returncode:
+        pytest.skip("THE SYSTEM'S python3 IS TOO OLD: not tried as another user")
+    return [*drop, python, "-S"]
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_nothing_outside_changes(tmp_path, tier, user):
+    found = run_as(user, tmp_path, tier, "none")
+    answers = found["answers"]
+    assert answers, found["stderr"]
+    hostile = {g: a for g, a in answers.items() if g not in ("honest", "metadata")}
+    assert sum(map(len, hostile.values())) >= 60
+    assert [(g, n) for g, a in hostile.items() for n, word in a.items() if word == "done"] == []
+    assert [(n, w) for n, w in answers["honest"].items() if w != "done"] == []
+    assert found["changed"] == []
+    assert found["reported"]["content"] == []
+    assert not found["late"]
+    done = {n for n, w in answers["metadata"].items() if ("metadata", n) not in HARMLESS}
+    if tier == "A":
+        assert found["reported"]["metadata"] == []
+        assert not [n for n in done if answers["metadata"][n] == "done"]
+    else:
+        assert len(found["reported"]["metadata"]) == len(answers["metadata"])
+
+
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_with_a_network_only_the_network_opens(tmp_path, tier):
+    found = run_as("root" if os.getuid() == 0 else "nobody", tmp_path, tier, "full")
+    sockets = found["answers"]["sockets"]
+    assert {name for name, word in sockets.items() if word == "done"} == {"TCP", "UDP", "netlink"}
+    assert found["changed"] == []
