@@ -11,7 +11,9 @@ from treadle.store import migrate
 from treadle.store.reader import Reader
 from treadle.store.writer import Store
 
-SECOND = "ALTER TABLE runs ADD COLUMN mood TEXT;\n"
+NUMBERS = sorted(int(path.name[:4]) for path in migrate.FOLDER.iterdir())
+NEXT = NUMBERS[-1] + 1
+FURTHER = "ALTER TABLE runs ADD COLUMN mood TEXT;\n"
 OPEN = """
     import sys
     from pathlib import Path
@@ -23,12 +25,12 @@ OPEN = """
 
 @pytest.fixture
 def newer_treadle(tmp_path, monkeypatch):
-    """Pretend to be a treadle with a second migration."""
+    """Pretend to be a treadle with one more migration."""
     folder = tmp_path / "migrations"
     folder.mkdir()
     for path in migrate.FOLDER.iterdir():
         (folder / path.name).write_text(path.read_text())
-    (folder / "0002_mood.sql").write_text(SECOND)
+    (folder / f"{NEXT:04}_mood.sql").write_text(FURTHER)
 
     def become():
         monkeypatch.setattr(migrate, "FOLDER", folder)
@@ -43,13 +45,13 @@ def versions(layout):
 
 
 def test_a_new_database_is_at_the_latest_version(store, layout):
-    assert versions(layout) == list(range(1, migrate.latest() + 1))
+    assert versions(layout) == NUMBERS
 
 
 def test_opening_again_applies_nothing(layout):
     for _ in range(2):
         Store.open(layout).close()
-    assert versions(layout) == [1]
+    assert versions(layout) == NUMBERS
 
 
 def test_an_older_database_is_brought_up_to_date(layout, newer_treadle):
@@ -58,7 +60,7 @@ def test_an_older_database_is_brought_up_to_date(layout, newer_treadle):
     newer_treadle()
     with Store.open(layout) as store:
         assert store.run(run_row().run_id) == run_row()
-    assert versions(layout) == [1, 2]
+    assert versions(layout) == [*NUMBERS, NEXT]
 
 
 def test_reading_an_older_database_brings_it_up_to_date(layout, newer_treadle):
@@ -66,26 +68,28 @@ def test_reading_an_older_database_brings_it_up_to_date(layout, newer_treadle):
     newer_treadle()
     with Reader.open(layout) as reader:
         assert reader.runs(limit=5) == []
-    assert versions(layout) == [1, 2]
+    assert versions(layout) == [*NUMBERS, NEXT]
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(layout, newer_treadle):
     Store.open(layout).close()
-    (newer_treadle() / "0002_mood.sql").write_text(SECOND + "ALTER TABLE nothing ADD x TEXT;\n")
+    (newer_treadle() / f"{NEXT:04}_mood.sql").write_text(
+        FURTHER + "ALTER TABLE nothing ADD x TEXT;\n"
+    )
     with pytest.raises(StoreError):
         Store.open(layout)
     with closing(sqlite3.connect(layout.database)) as connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(runs)")]
     assert "mood" not in columns
-    assert versions(layout) == [1]
+    assert versions(layout) == NUMBERS
 
 
 @pytest.mark.parametrize("kind", [Reader, Store])
 def test_a_database_of_a_newer_treadle_is_refused(layout, kind):
     Store.open(layout).close()
     with closing(sqlite3.connect(layout.database, isolation_level=None)) as connection:
-        connection.execute("INSERT INTO schema_migrations VALUES (7, 'later')")
-    with pytest.raises(StoreError, match="schema 7 of a newer treadle") as caught:
+        connection.execute("INSERT INTO schema_migrations VALUES (?, 'later')", (NEXT,))
+    with pytest.raises(StoreError, match=f"schema {NEXT} of a newer treadle") as caught:
         kind.open(layout)
     assert caught.value.fix == ("pip install --upgrade treadle",)
 
@@ -93,4 +97,4 @@ def test_a_database_of_a_newer_treadle_is_refused(layout, kind):
 def test_many_processes_that_create_the_database_make_one(layout):
     for process in [child(OPEN, layout.root) for _ in range(8)]:
         output(process)
-    assert versions(layout) == [1]
+    assert versions(layout) == NUMBERS

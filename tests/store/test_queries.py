@@ -13,6 +13,7 @@ WHOLE_TABLE_IS_THE_ANSWER = {
     "task_ids": "the nearest id for an unknown one",
     "questions": "everything that ever waited for a human",
     "question_ids": "the nearest id for an unknown one",
+    "mail_folders": "every folder is compared with how it looked",
 }
 
 
@@ -37,9 +38,16 @@ def plan(schema, sql):
     return [row[3] for row in schema.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
 
-@pytest.mark.parametrize("name", [name for name in SQL if name not in WHOLE_TABLE_IS_THE_ANSWER])
+# Full-text search has a table of its own, made by the first search.
+WORDS = {name for name in SQL if "mail_words" in SQL[name]}
+
+
+@pytest.mark.parametrize("name", sorted(set(SQL) - set(WHOLE_TABLE_IS_THE_ANSWER) - WORDS))
 def test_no_query_scans_a_table(schema, name):
-    open_only = ("SCAN questions USING INDEX questions_open",)
+    open_only = (
+        "SCAN questions USING INDEX questions_open",
+        "SCAN mail_index USING INDEX mail_pending",
+    )
     scans = [line for line in plan(schema, SQL[name]) if "SCAN" in line]
     assert [line for line in scans if line not in open_only] == []
 

@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from treadle.ids import utc
 from treadle.layout import Layout
+from treadle.store import task_notes
+from treadle.store.records import TaskClaimRow
 from treadle.store.writer import Store
 from treadle.tasks import task
 from treadle.tasks.change import Note, change
@@ -33,12 +36,14 @@ def store(layout):
 
 @pytest.fixture
 def add(store, now):
-    """Add a task in any lane and return its id."""
+    """Add a task, said to be tested, in any lane and return its id."""
 
     def add_in(lane="planned", depends_on=(), **fields):
         new = NewTask("goal", from_flags("goal", (), ()), **fields)
         added = task.add(store, new, now)
         task.link(store, added.task_id, depends_on)
+        said = TaskClaimRow(added.task_id, "tests_passed", True, "qa", utc(now))
+        task_notes.claim(store, said)
         if lane != "planned":
             note = Note("test")
             change(store, added.task_id, lambda row: row._replace(lane=lane), note, now)

@@ -5,15 +5,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from treadle.cli import output
-from treadle.errors import ExitCode
+from treadle.cli import letters, output, place
+from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
+from treadle.mail import handle, sync
 from treadle.missions import adopt
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import refuse_inside_run
 from treadle.store.reader import Reader
-from treadle.store.records import TaskRow
+from treadle.store.records import ReservationRow, TaskRow
 from treadle.store.writer import Store
-from treadle.tasks import claim, criteria, lanes, move, task, worktree
+from treadle.tasks import claim, criteria, lanes, move, reserve, takeover, task, worktree
 from treadle.tasks.change import Changed
 from treadle.tasks.claim import HUMAN, Holder
 
@@ -47,11 +48,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     moved.add_argument("--reason", help="Why; needed to send work back")
     moved.add_argument("--force", action="store_true", help="Skip the rules; needs --reason")
     _holding(actions.add_parser("done", help="Finish a task"))
+    kept = _holding(actions.add_parser("reserve", help="Keep files to a task for a while"))
+    kept.add_argument("patterns", nargs="*", metavar="PATTERN", help="Such as src/auth/**")
+    kept.add_argument(
+        "--minutes", type=float, default=reserve.MINUTES, metavar="N", help="For how long"
+    )
+    kept.add_argument("--release", action="store_true", help="Let the task's files go")
 
 
 def run(args: Namespace) -> int:
     """Look without waiting for anyone; change in one transaction."""
-    layout = Layout(find_root(here(), os.environ))
+    layout = place.find(os.environ).layout
     if args.action in _LOOKS and not _is_of_mission(args):
         with Reader.open(layout) as store:
             _LOOKS[args.action](store, args)
@@ -59,6 +66,8 @@ def run(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     with Store.open(layout) as store:
         now = datetime.now(UTC)
+        if "task" in args:
+            letters.warn(takeover.take_over(store, layout.mail, args.task, now))
         _resolve(layout, store, args, now)
         if args.action in _LOOKS:
             _LOOKS[args.action](store, args)
@@ -120,6 +129,7 @@ def _show(store: Reader, args: Namespace) -> None:
             "needed_by": [row.task_id for row in found.needed_by],
             "runs": [row._asdict() for row in found.runs],
             "moves": [row._asdict() for row in found.moves],
+            "reservations": [row._asdict() for row in _reservations(store, args.task)],
         }
         output.print_json(document)
         return
@@ -129,6 +139,8 @@ def _show(store: Reader, args: Namespace) -> None:
     for item in row.criteria:
         command = f"  $ {item.verify}" if item.verify else ""
         print(f"  {item.id} {output.clean(item.text)}{output.clean(command)}")
+    for kept in _reservations(store, args.task):
+        print(f"  keeps {output.clean(kept.pattern)} for {kept.owner} until {kept.until}")
     for other in found.depends_on:
         print(f"  waits for {other.task_id} ({other.lane})")
     for past in found.runs:
@@ -173,11 +185,27 @@ def _release(store: Store, args: Namespace, now: datetime) -> None:
 def _move(store: Store, args: Namespace, now: datetime) -> None:
     lane = lanes.parse(args.to)
     found = move.move(store, args.task, lane, _holder(args), now, args.reason, args.force)
-    _tell_move(args, found)
+    _tell_move(store, args, found)
 
 
 def _done(store: Store, args: Namespace, now: datetime) -> None:
-    _tell_move(args, move.done(store, args.task, _holder(args), now))
+    _tell_move(store, args, move.done(store, args.task, _holder(args), now))
+
+
+def _reserve(store: Store, args: Namespace, now: datetime) -> None:
+    if args.release:
+        count = reserve.give_back(store, args.task, _holder(args), now)
+        _answer(args, {"task_id": args.task, "released": count}, f"{args.task}: {count} released")
+        return
+    if not args.patterns or not 0 < args.minutes <= reserve.MAX_MINUTES:
+        raise UsageError(
+            f"say which files, and for how many minutes (at most {reserve.MAX_MINUTES})",
+            fix=[f"treadle task reserve {args.task} 'src/auth/**' --minutes 60"],
+        )
+    rows = reserve.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
+    names = ", ".join(row.pattern for row in rows)
+    document = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
+    _answer(args, document, f"{names} is {rows[0].owner}'s for {args.task} until {rows[0].until}")
 
 
 _LOOKS = {"list": _list, "show": _show}
@@ -189,15 +217,23 @@ _CHANGES = {
     "release": _release,
     "move": _move,
     "done": _done,
+    "reserve": _reserve,
 }
+
+
+def _reservations(store: Reader, task_id: str) -> list[ReservationRow]:
+    return [row for row in reserve.live(store, datetime.now(UTC)) if row.task_id == task_id]
 
 
 def _holder(args: Namespace) -> Holder:
     return Holder(args.who, args.claim_id)
 
 
-def _tell_move(args: Namespace, found: Changed) -> None:
+def _tell_move(store: Store, args: Namespace, found: Changed) -> None:
     before, after = found.before, found.after
+    if after.lane == "done":
+        sync.refresh(store, store.mail, datetime.now(UTC))
+        handle.archive_task(store, store.mail, after.task_id)
     document = {"task_id": after.task_id, "from_lane": before.lane, "to_lane": after.lane}
     _answer(args, document, f"{after.task_id}: {before.lane} → {after.lane}")
 

@@ -155,6 +155,13 @@ class CommandsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     router: Router = None
 
 
+class MailConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where letters lie, and which intents they may have besides the standard ones."""
+
+    root: Text = ".treadle/mail"
+    extra_intents: Words = ()
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -171,3 +178,4 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     land: LandConfig = LandConfig()
     hooks: HooksConfig = HooksConfig()
     commands: CommandsConfig = CommandsConfig()
+    mail: MailConfig = MailConfig()

@@ -6,10 +6,16 @@ from treadle.store import codec
 from treadle.store.records import (
     CheckRow,
     Event,
+    FolderRow,
+    LetterRow,
+    MessageRow,
+    MissionStepRow,
     MoveRow,
     QuestionRow,
+    ReservationRow,
     RunRow,
     StepRow,
+    TaskClaimRow,
     TaskRow,
     UsageRow,
 )
@@ -25,6 +31,12 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "tasks": TaskRow._fields,
     "task_moves": MoveRow._fields,
     "questions": QuestionRow._fields,
+    "mission_steps": MissionStepRow._fields,
+    "messages": MessageRow._fields,
+    "mail_index": LetterRow._fields,
+    "mail_folders": FolderRow._fields,
+    "task_claims": TaskClaimRow._fields,
+    "reservations": ReservationRow._fields,
 }
 
 

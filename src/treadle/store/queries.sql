@@ -208,3 +208,195 @@ WHERE question_id = :question_id AND answered_at IS NULL
 -- name: settle_questions
 UPDATE questions SET answered_at = :now, answer = :answer, answered_by = :by
 WHERE run_id = :run_id AND answered_at IS NULL
+
+-- name: letter
+SELECT {mail_index} FROM mail_index WHERE letter_id = :letter_id
+
+-- name: letter_at
+SELECT {mail_index} FROM mail_index WHERE folder = :folder AND name = :file
+
+-- name: letters_named
+SELECT {mail_index} FROM mail_index WHERE name = :file ORDER BY copy_of IS NOT NULL, letter_id
+
+-- name: letters_with_message_id
+SELECT {mail_index} FROM mail_index WHERE message_id = :message_id
+ORDER BY copy_of IS NOT NULL, letter_id
+
+-- name: letters_in_folder
+SELECT letter_id, name FROM mail_index WHERE folder = :folder
+
+-- name: letters_in_box
+SELECT {mail_index} FROM mail_index WHERE box = :box
+    AND (created_at, letter_id) < (:created_at, :letter_id)
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_to
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
+    AND (created_at, letter_id) < (:created_at, :letter_id)
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_held
+SELECT {mail_index} FROM mail_index WHERE agent = :agent AND box = :box
+    AND (created_at, letter_id) < (:created_at, :letter_id)
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_of_task
+SELECT {mail_index} FROM mail_index WHERE task_id = :task_id ORDER BY created_at, letter_id
+
+-- name: letters_pending
+SELECT {mail_index} FROM mail_index WHERE pending = 1 ORDER BY created_at, letter_id
+
+-- name: letters_answered_by
+SELECT {mail_index} FROM mail_index WHERE question_id = :question_id
+
+-- name: copies_of
+SELECT {mail_index} FROM mail_index WHERE copy_of = :file
+
+-- name: letters_between
+SELECT {mail_index} FROM mail_index WHERE letter_id > :after ORDER BY letter_id LIMIT :limit
+
+-- name: claimable_letters
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
+    AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
+UNION ALL
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = 'all' AND sender <> :agent
+    AND intent IN (
+        'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit', 'document'
+    )
+    AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY created_at, letter_id
+
+-- name: insert_letter
+INSERT INTO mail_index ({mail_index}) VALUES ({mail_index_values})
+ON CONFLICT (folder, name) DO NOTHING
+
+-- name: place_letter
+UPDATE mail_index SET box = :box, agent = :agent, folder = :folder, name = :name,
+    claim_id = :claim_id, pending = :pending
+WHERE letter_id = :letter_id AND folder = :seen_folder AND name = :seen_name
+
+-- name: settle_letter
+UPDATE mail_index SET pending = 0, question_id = coalesce(:question_id, question_id)
+WHERE letter_id = :letter_id
+
+-- name: forget_letter
+DELETE FROM mail_index WHERE letter_id = :letter_id AND folder = :folder AND name = :name
+
+-- name: mail_folders
+SELECT {mail_folders} FROM mail_folders
+
+-- name: mark_folder
+INSERT INTO mail_folders ({mail_folders}) VALUES ({mail_folders_values})
+ON CONFLICT (folder) DO UPDATE SET {mail_folders_updates}
+
+-- name: forget_folder
+DELETE FROM mail_folders WHERE folder = :folder
+
+-- name: task_claims
+SELECT {task_claims} FROM task_claims WHERE task_id = :task_id
+
+-- name: claim_check
+INSERT INTO task_claims ({task_claims}) VALUES ({task_claims_values})
+ON CONFLICT (task_id, name) DO UPDATE SET {task_claims_updates}
+
+-- name: words_of_letters
+CREATE VIRTUAL TABLE IF NOT EXISTS mail_words USING fts5(words)
+
+-- name: forget_words
+DROP TABLE IF EXISTS mail_words
+
+-- name: last_letter_with_words
+SELECT max(rowid) FROM mail_words
+
+-- name: insert_words
+INSERT INTO mail_words (rowid, words) VALUES (:letter_id, :words)
+
+-- name: letters_with_words
+SELECT rowid FROM mail_words WHERE mail_words MATCH :match ORDER BY rowid DESC LIMIT :limit
+
+-- name: reservations
+SELECT {reservations} FROM reservations WHERE until > :now ORDER BY until, task_id, pattern
+
+-- name: reserve_files
+INSERT INTO reservations ({reservations}) VALUES ({reservations_values})
+ON CONFLICT (task_id, pattern) DO UPDATE SET {reservations_updates}
+
+-- name: unreserve_files
+DELETE FROM reservations WHERE task_id = :task_id
+
+-- name: tasks_to_renew
+SELECT {tasks} FROM tasks WHERE lane IN ('claimed', 'in_progress') AND owner = :owner
+    AND lease_until > :now AND lease_until < :soon
+
+-- name: message
+SELECT {messages} FROM messages WHERE message_id = :message_id
+
+-- name: messages_with_status
+SELECT {messages} FROM messages WHERE status = :status AND status <> 'done' ORDER BY created_at
+
+-- name: message_of_spec
+SELECT {messages} FROM messages WHERE spec = :spec ORDER BY created_at DESC, message_id DESC LIMIT 1
+
+-- name: messages_of_chain
+SELECT {messages} FROM messages WHERE chain = :chain ORDER BY seq
+
+-- name: last_message_seq
+SELECT max(seq) FROM messages WHERE chain = :chain
+
+-- name: upsert_message
+INSERT INTO messages ({messages}) VALUES ({messages_values})
+ON CONFLICT (message_id) DO UPDATE SET {messages_updates}
+
+-- name: chain
+SELECT chain FROM chains WHERE chain = :chain
+
+-- name: insert_chain
+INSERT INTO chains (chain, status, created_at) VALUES (:chain, 'open', :at)
+ON CONFLICT (chain) DO NOTHING
+
+-- name: close_chain
+UPDATE chains SET status = :status WHERE chain = :chain
+
+-- name: run_of_message
+SELECT {runs} FROM runs WHERE message_id = :message_id ORDER BY run_id DESC LIMIT 1
+
+-- name: runs_of_chain
+SELECT {runs} FROM runs
+WHERE message_id IN (SELECT message_id FROM messages WHERE chain = :chain) ORDER BY run_id DESC
+
+-- name: counter
+SELECT value FROM counters WHERE name = :name
+
+-- name: set_counter
+INSERT INTO counters (name, value) VALUES (:name, :value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: last_fire
+SELECT last_fire FROM cron WHERE name = :job
+
+-- name: set_fire
+INSERT INTO cron (name, last_fire) VALUES (:name, :last_fire)
+ON CONFLICT (name) DO UPDATE SET last_fire = excluded.last_fire
+
+-- name: mission_lanes
+SELECT task_id, lane, owner, claim_id, lease_until FROM tasks
+WHERE mission = :mission ORDER BY task_id
+
+-- name: mission_steps
+SELECT {mission_steps} FROM mission_steps WHERE mission = :mission
+
+-- name: report_step
+INSERT INTO mission_steps ({mission_steps}) VALUES ({mission_steps_values})
+ON CONFLICT (mission, step) DO UPDATE SET {mission_steps_updates}
+
+-- name: clear_step
+DELETE FROM mission_steps WHERE mission = :mission AND step = :step
+
+-- name: define_task
+UPDATE tasks SET goal = :goal, text = :text, criteria_json = :criteria, source = :source
+WHERE task_id = :task_id
+
+-- name: unlink_siblings
+DELETE FROM task_deps WHERE task_id = :task_id AND depends_on IN (
+    SELECT tasks.task_id FROM tasks WHERE mission = :mission
+)

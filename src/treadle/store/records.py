@@ -149,3 +149,95 @@ class QuestionRow(NamedTuple):
     answered_at: str | None = None
     answer: str | None = None
     answered_by: str | None = None
+
+
+class LetterRow(NamedTuple):
+    """Where one letter lies and what its headers say; `pending` while its effect is not made."""
+
+    letter_id: int | None
+    box: str
+    agent: str | None
+    folder: str
+    name: str
+    sender: str
+    recipient: str
+    intent: str
+    task_id: str | None
+    status: str
+    created_at: str
+    message_id: str | None
+    in_reply_to: str | None
+    expires_at: str | None
+    summary: str
+    claim_id: str | None = None
+    copy_of: str | None = None
+    question_id: str | None = None
+    pending: bool = False
+
+
+class FolderRow(NamedTuple):
+    """How a folder of letters looked when it was last read."""
+
+    folder: str
+    mtime_ns: int
+    seen_ns: int
+
+
+class TaskClaimRow(NamedTuple):
+    """What a letter says about a task's checks."""
+
+    task_id: str
+    name: str
+    value: bool
+    claimed_by: str
+    claimed_at: str
+
+
+class ReservationRow(NamedTuple):
+    """Files that an owner keeps to one task for a while."""
+
+    task_id: str
+    owner: str
+    pattern: str
+    until: str
+
+
+class MessageRow(NamedTuple):
+    """One message: its place in its chain, how far it got, and the runs that tried it."""
+
+    message_id: str
+    chain: str
+    seq: int
+    status: str
+    routine: str | None
+    spec: str | None
+    spec_digest: str | None
+    digest: str | None
+    parent: str | None
+    depth: int
+    run_ids: tuple[str, ...]
+    reason: str | None
+    created_at: str
+    updated_at: str
+
+
+class LaneRow(NamedTuple):
+    """Where one task of a mission stands."""
+
+    task_id: str
+    lane: str
+    owner: str | None
+    claim_id: str | None
+    lease_until: str | None
+
+
+class MissionStepRow(NamedTuple):
+    """What was reported of a mission's step that is not done: failures, or what blocks it."""
+
+    mission: str
+    step: str
+    failures: int
+    is_blocked: bool
+    note: str | None
+    who: str
+    at: str

@@ -8,7 +8,10 @@ from treadle.ids import utc
 from treadle.store.reader import Reader
 from treadle.store.records import MoveRow, TaskRow
 from treadle.store.writer import Store
-from treadle.tasks import refusal
+from treadle.tasks import checks, refusal, views
+
+HUMAN = "human"
+TREADLE = "treadle"
 
 
 class Note(NamedTuple):
@@ -35,8 +38,10 @@ def change(
         after = decide(before)
         if after == before:
             return Changed(before, before)
+        _check_tested(store, before, after, note)
         after = after._replace(updated_at=utc(now))
-        if store.swap_task(before, after, _move(before, after, note)):
+        if store.swap_task(before, after, moved(before, after, note)):
+            views.write(store, store.mail, task_id)
             return Changed(before, after)
 
 
@@ -48,7 +53,15 @@ def find(store: Reader, task_id: str) -> TaskRow:
     return task
 
 
-def _move(before: TaskRow, after: TaskRow, note: Note) -> MoveRow | None:
+def _check_tested(store: Reader, before: TaskRow, after: TaskRow, note: Note) -> None:
+    """Refuse to complete untested work; a mission's tasks have their reviews instead."""
+    if after.lane != "done" or after.mission or note.forced or note.who == TREADLE:
+        return
+    checks.require(store, before, person=note.who == HUMAN)
+
+
+def moved(before: TaskRow, after: TaskRow, note: Note) -> MoveRow | None:
+    """Return the record of a change of lane or holder, or None when it is neither."""
     if before.lane == after.lane and before.claim_id == after.claim_id:
         return None
     return MoveRow(

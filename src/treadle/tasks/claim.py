@@ -1,20 +1,23 @@
 """Hold a task: a claim lasts as long as its lease, and an expired one can be taken over."""
 
+import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from treadle.errors import UsageError
-from treadle.ids import utc
+from treadle.ids import is_run_id, utc
+from treadle.store import task_notes
 from treadle.store.reader import Reader
 from treadle.store.records import TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import lanes, refusal
+from treadle.tasks.change import HUMAN as HUMAN
+from treadle.tasks.change import TREADLE as TREADLE
 from treadle.tasks.change import Note, change
 
 LEASE = timedelta(minutes=30)
-HUMAN = "human"
-TREADLE = "treadle"
 
 _OWNER = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 
@@ -31,6 +34,14 @@ def claim(
 ) -> TaskRow:
     """Take a task that nobody holds; of many who try at once, one gets it."""
     owner = owner_id(owner)
+    take = taking(store, owner, now, lease)
+    return change(store, task_id, take, Note(owner), now).after
+
+
+def taking(
+    store: Reader, owner: str, now: datetime, lease: timedelta = LEASE
+) -> Callable[[TaskRow], TaskRow]:
+    """Return what turns a task that nobody holds into the owner's, or raises why not."""
 
     def take(task: TaskRow) -> TaskRow:
         if task.lane not in ("planned", *lanes.HELD):
@@ -40,7 +51,7 @@ def claim(
         check_dependencies(store, task)
         return given(task, "claimed", new_claim(owner, now), now, lease)
 
-    return change(store, task_id, take, Note(owner), now).after
+    return take
 
 
 def release(store: Store, task_id: str, by: Holder, now: datetime) -> TaskRow:
@@ -68,6 +79,18 @@ def renew(
             return True
         if store.swap_task(task, task._replace(lease_until=utc(now + lease))):
             return True
+
+
+def renew_all(store: Store, owner: str, now: datetime, lease: timedelta = LEASE) -> None:
+    """Prolong all claims of an owner that shows signs of life; a run renews its own."""
+    for task in due(store, owner, now, lease):
+        renew(store, task.task_id, task.claim_id or "", now, lease)
+
+
+def due(store: Reader, owner: str, now: datetime, lease: timedelta = LEASE) -> list[TaskRow]:
+    """Return the tasks of which an owner has used half the lease."""
+    found = task_notes.to_renew(store, owner, utc(now), utc(now + lease / 2))
+    return [task for task in found if not is_run_id(task.claim_id or "")]
 
 
 def is_held(task: TaskRow, now: datetime) -> bool:
@@ -100,8 +123,8 @@ def check_dependencies(store: Reader, task: TaskRow) -> None:
 
 
 def new_claim(owner: str, now: datetime) -> Holder:
-    """Return a claim that no earlier one of this owner equals."""
-    return Holder(owner, f"{owner}-{now.astimezone(UTC):%Y%m%d%H%M%S%f}")
+    """Return a claim that no earlier one of this owner equals, even if the clock went back."""
+    return Holder(owner, f"{owner}-{now.astimezone(UTC):%Y%m%d%H%M%S%f}-{os.urandom(3).hex()}")
 
 
 def given(

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from treadle.errors import UsageError
+from treadle.store import mail as index
 from treadle.store.records import TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import lanes, refusal
@@ -54,7 +55,9 @@ def done(store: Store, task_id: str, by: Holder, now: datetime) -> Changed:
             raise refusal.wrong_lane(task, "done")
         if task.mission and task.lane != "approved":
             raise refusal.not_approved(task)
-        check_holder(task, by, now)
+        # Whoever asked for the work may say that it is done; the tests have to agree.
+        if index.asker(store, task_id) != by.owner:
+            check_holder(task, by, now)
         _check_ready(store, task, "claimed")
         return freed(task, "done")._replace(owner=task.owner or by.owner)
 

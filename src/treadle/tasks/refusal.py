@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.errors import BlockedError, NotFoundError
 from treadle.ids import is_run_id, nearest
-from treadle.store.records import TaskRow
+from treadle.store.records import ReservationRow, TaskRow
 from treadle.tasks import lanes
 
 
@@ -74,6 +74,16 @@ def not_approved(task: TaskRow) -> BlockedError:
         f"it must be approved before it is done",
         "task_not_approved",
         [_way(task, lanes.legal(task.lane)[0])],
+    )
+
+
+def reserved(path: str, by: ReservationRow) -> BlockedError:
+    """Somebody keeps it to a task."""
+    return BlockedError(
+        f"{path} is reserved by {by.owner} for {by.task_id} until {by.until}",
+        code="reserved",
+        fix=[f"treadle task show {by.task_id}"],
+        details={"task_id": by.task_id, "owner": by.owner, "pattern": by.pattern},
     )
 
 

@@ -10,6 +10,7 @@ from treadle.ids import is_task_id, utc
 from treadle.store.reader import Reader
 from treadle.store.records import MoveRow, RunRow, TaskRow
 from treadle.store.writer import Store
+from treadle.tasks import views
 from treadle.tasks.change import find
 
 
@@ -44,6 +45,8 @@ def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
             code="task_exists",
             fix=[f"treadle task show {new.task_id}"],
         )
+    views.define(store.mail, added)
+    views.write(store, store.mail, added.task_id)
     return added
 
 

@@ -1,0 +1,55 @@
+"""`treadle answer`: answer what waits on the desk."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output, place
+from treadle.desk.answer import Answered, answer
+from treadle.errors import ExitCode
+from treadle.mail import sync
+from treadle.project.root import refuse_inside_run
+from treadle.store.writer import Store
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("item", metavar="ITEM", help="Id of the item on the desk")
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="The answer in your words")
+    parser.add_argument("--option", type=int, metavar="N", help="The answer by its number")
+
+
+def run(args: Namespace) -> int:
+    """Write the answer down, tell who asked, name the commands that are yours to start."""
+    refuse_inside_run(os.environ)
+    found, now = place.find(os.environ), datetime.now(UTC)
+    with Store.open(found.layout) as store:
+        sync.refresh(store, found.layout.mail, now)
+        given = answer(store, found.layout.mail, args.item, args.text, args.option, now)
+    if args.json:
+        output.print_json(_document(given))
+    else:
+        _show(given)
+    return ExitCode.DONE
+
+
+def _document(given: Answered) -> dict[str, object]:
+    return {
+        "item_id": given.question.question_id,
+        "kind": given.question.kind,
+        "answer": given.question.answer,
+        "letter": given.letter,
+        "task_id": given.question.task_id,
+        "lane": given.task.lane if given.task else None,
+        "fix": list(given.question.fix),
+    }
+
+
+def _show(given: Answered) -> None:
+    print(output.clean(f"{given.question.question_id} is answered: {given.question.answer}"))
+    if given.letter:
+        print(f"  told in {given.letter}")
+    if given.task:
+        print(f"  {given.task.task_id} is {given.task.lane} again")
+    for command in () if given.letter else given.question.fix:
+        print(f"  {output.clean(command)}")

@@ -1,0 +1,43 @@
+"""`treadle desk`: list everything that waits for a human."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output, place
+from treadle.desk import desk
+from treadle.errors import ExitCode
+from treadle.mail import look
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line, which has no options of its own."""
+
+
+def run(args: Namespace) -> int:
+    """List what is open, oldest first, each with its commands."""
+    found = place.find(os.environ)
+    inside = bool(os.environ.get("TREADLE_RUN"))
+    store, said = look.fresh(found.layout, datetime.now(UTC), writable=not inside)
+    with store:
+        items = desk.items(store)
+    for sentence in said:
+        output.warn(sentence)
+    if args.json:
+        output.print_json({"items": [item._asdict() for item in items]})
+        return ExitCode.DONE
+    if not items:
+        print("nothing waits for you")
+    for item in items:
+        _show(item)
+    return ExitCode.DONE
+
+
+def _show(item: desk.Item) -> None:
+    about = "  ".join(word for word in (item.task_id, item.run_id) if word)
+    print(output.paint(f"{item.item_id}  {item.kind}  {item.created_at[:19]}Z  {about}", "bold"))
+    print(f"  {output.clean(item.summary)}")
+    for number, option in enumerate(item.options, 1):
+        print(f"  {number}. {output.clean(option)}")
+    for command in item.fix:
+        print(f"    {output.clean(command)}")

@@ -1,0 +1,91 @@
+"""Take a human's answer: write it down, tell who asked, let the work go on."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from treadle.errors import UsageError
+from treadle.layout import MailLayout
+from treadle.mail import address, effect, handle, send, sync
+from treadle.mail.letter import Letter, time
+from treadle.store import mail as index
+from treadle.store.records import LetterRow, QuestionRow, TaskRow
+from treadle.store.writer import Store
+from treadle.tasks import questions
+
+
+class Answered(NamedTuple):
+    """What an answer did: the letter that told of it, and the task that goes on."""
+
+    question: QuestionRow
+    letter: str | None
+    task: TaskRow | None
+
+
+def answer(
+    store: Store,
+    mail: MailLayout,
+    item_id: str,
+    text: str | None,
+    option: int | None,
+    now: datetime,
+) -> Answered:
+    """Answer an item once; what only a person should start is named, never started."""
+    question = questions.find(store, item_id)
+    words = _words(question, text, option)
+    closed = questions.answer(store, question.question_id, words, address.HUMAN, now)
+    asked = index.of_question(store, question.question_id)
+    if not asked:
+        return Answered(closed, None, None)
+    task = effect.unblock(store, asked[0], now)
+    letter = _letter(asked[0], words, now)
+    sent = send.post(mail, letter)
+    sync.see(store, mail, sent.name, letter, now)
+    _put_away(store, mail, asked[0])
+    return Answered(closed, sent.name, task)
+
+
+def _words(question: QuestionRow, text: str | None, option: int | None) -> str:
+    if (text is None) == (option is None):
+        raise UsageError(
+            f'answer {question.question_id} with "text" or with --option N',
+            fix=["treadle desk"],
+        )
+    if text is not None:
+        if not text.strip():
+            raise UsageError("an answer must say something")
+        return text.strip()
+    if option is None or not 1 <= option <= len(question.options):
+        known = "; ".join(f"{n}: {item}" for n, item in enumerate(question.options, 1))
+        raise UsageError(
+            f"{question.question_id} has no option {option}; {known or 'it has none, write text'}",
+            fix=["treadle desk"],
+        )
+    return question.options[option - 1]
+
+
+def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
+    """Return the letter that brings the answer to whoever asked."""
+    refused = asked.intent == "approval_request" and not words.lower().startswith("approve")
+    references = send.references(asked, None)
+    return Letter(
+        sender=address.HUMAN,
+        to=asked.sender,
+        intent="answer",
+        status="failed" if refused else "completed",
+        created_at=time(now),
+        task_id=asked.task_id,
+        extra=(
+            ("message_id", send.new_id(now)),
+            *((key, value) for key, value in references if value),
+        ),
+        body=f"## Summary\n{words}\n",
+    )
+
+
+def _put_away(store: Store, mail: MailLayout, asked: LetterRow) -> None:
+    """Archive what was asked, and the human's copy of it."""
+    rows = (*index.named(store, asked.name), *index.copies(store, asked.name))
+    for row in {row.letter_id: row for row in rows}.values():
+        theirs = row.agent == address.HUMAN or row.recipient == address.HUMAN
+        if row.box in ("new", "inbox") and theirs:
+            handle.archive(store, mail, row)

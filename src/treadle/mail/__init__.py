@@ -1,0 +1,1 @@
+"""Letters: markdown files from one agent to another."""

@@ -1,0 +1,128 @@
+"""Claim letters: one claimant each, and its task with it."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from treadle.errors import BlockedError, NotFoundError, TreadleError
+from treadle.ids import utc
+from treadle.layout import MailLayout
+from treadle.mail import address, intent, look, place, sync
+from treadle.mail.letter import time
+from treadle.mail.name import numbered
+from treadle.store import mail as index
+from treadle.store.mail import TaskTaken, Wanted
+from treadle.store.records import LetterRow, TaskRow
+from treadle.store.writer import Store
+from treadle.tasks import claim as tasks
+from treadle.tasks import views
+from treadle.tasks.change import Note, moved
+
+# Work on a task that somebody else may be busy with; it has an owner of its own.
+_ON_OTHERS = ("test", "review_code", "audit", "document")
+
+
+class Claimed(NamedTuple):
+    """A letter that is the claimant's now, and the task that came with it."""
+
+    row: LetterRow
+    task: TaskRow | None
+
+
+def claim(store: Store, mail: MailLayout, agent: str, text: str, now: datetime) -> Claimed:
+    """Claim one letter, or say why it cannot be had."""
+    row = look.find(store, text, agent)
+    _check(row, agent)
+    found = _take(store, mail, agent, now, Wanted(*_who(agent, now), row.letter_id))
+    if found is None:
+        raise place.gone(row.name)
+    return found
+
+
+def claim_next(
+    store: Store, mail: MailLayout, agent: str, now: datetime, task_id: str | None = None
+) -> Claimed | None:
+    """Claim the oldest letter that can be had; None when there is none."""
+    wanted = Wanted(*_who(agent, now), None, task_id)
+    looked = not sync.is_recent(store)
+    if looked:
+        sync.refresh(store, mail, now)
+    while True:
+        try:
+            found = _take(store, mail, agent, now, wanted)
+        except NotFoundError:  # another program was faster; there may be more
+            continue
+        if found or looked:
+            return found
+        sync.refresh(store, mail, now)
+        looked = True
+
+
+def _who(agent: str, now: datetime) -> tuple[str, index.Place, str]:
+    return agent, place.inbox(agent), time(now)
+
+
+def _take(
+    store: Store, mail: MailLayout, agent: str, now: datetime, wanted: Wanted
+) -> Claimed | None:
+    take = _taking(store, agent, now, strict=wanted.letter_id is not None)
+    found = index.claim(store, wanted, numbered, take)
+    if found is None:
+        return None
+    try:
+        row = place.follow(store, mail, found.before, found.after)
+    except NotFoundError:
+        if found.task:
+            _give_back(store, found.task, agent, now)
+        raise
+    if found.task:
+        views.write(store, mail, found.task.task_id)
+    return Claimed(row, found.task)
+
+
+def _taking(
+    store: Store, agent: str, now: datetime, *, strict: bool
+) -> Callable[[LetterRow, TaskRow | None], TaskTaken | None]:
+    """Return what decides about a letter's task; `strict` raises why it cannot be had."""
+    take = tasks.taking(store, agent, now)
+
+    def decide(row: LetterRow, task: TaskRow | None) -> TaskTaken | None:
+        if task is None or row.intent not in intent.WORK:
+            return TaskTaken()
+        if row.intent in _ON_OTHERS and (task.lane != "planned" or task.owner):
+            return TaskTaken()
+        if tasks.is_held(task, now) and task.owner == agent:
+            return TaskTaken(task, None)
+        try:
+            after = take(task)._replace(updated_at=utc(now))
+        except TreadleError:
+            if strict:
+                raise
+            return None
+        return TaskTaken(after, moved(task, after, Note(agent, f"letter {row.name}")))
+
+    return decide
+
+
+def _give_back(store: Store, task: TaskRow, agent: str, now: datetime) -> None:
+    tasks.release(store, task.task_id, tasks.Holder(agent, task.claim_id), now)
+
+
+def _check(row: LetterRow, agent: str) -> None:
+    """Refuse what is somebody else's, or nobody's to claim any more."""
+    if row.recipient == address.ALL and row.intent not in intent.WORK:
+        raise _refused(row, f"{row.name} is for everybody; acknowledge your copy instead", "ack")
+    if row.recipient not in (agent, address.ALL):
+        raise _refused(row, f"{row.name} is addressed to {row.recipient}, not to {agent}", "read")
+    if row.box != "new":
+        holder = f"claimed by {row.agent}" if row.box != "logs" else "archived"
+        raise _refused(row, f"{row.name} is {holder}", "read")
+
+
+def _refused(row: LetterRow, message: str, verb: str) -> BlockedError:
+    return BlockedError(
+        message,
+        code="letter_not_yours",
+        fix=[f"treadle mail {verb} {row.name}"],
+        details={"file": f"{row.folder}/{row.name}", "to": row.recipient, "holder": row.agent},
+    )

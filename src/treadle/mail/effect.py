@@ -1,0 +1,250 @@
+"""What a letter brings about: tasks, claims, checks, questions to a human, copies."""
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+
+from treadle.contract.criterion import Criterion
+from treadle.errors import FormatError, TreadleError
+from treadle.files import deliver
+from treadle.layout import MailLayout
+from treadle.mail import address, intent, place
+from treadle.mail.letter import Letter, time, write
+from treadle.mail.name import Label, build, numbered
+from treadle.mail.read import read, row, summary
+from treadle.store import mail as index
+from treadle.store import task_notes
+from treadle.store.records import LetterRow, TaskClaimRow, TaskRow
+from treadle.store.writer import Store
+from treadle.tasks import checks, claim, lanes, markdown, move, questions, views
+from treadle.tasks.change import TREADLE, Note, change, find
+from treadle.tasks.questions import Question
+from treadle.tasks.task import NewTask, add
+
+APPROVE = ("approve", "reject")
+# A letter about a run's end: the run itself has had its effects.
+RUN_HEADER = "run_id"
+
+
+def is_needed(letter: Letter) -> bool:
+    """Tell whether a letter does more than lie there to be read."""
+    if letter.header(RUN_HEADER):
+        return False
+    asks = letter.to == address.HUMAN and letter.intent in intent.ASKING
+    works = letter.intent in intent.WORK and letter.task_id is not None
+    return asks or works or letter.intent in _EFFECTS or is_broadcast(letter)
+
+
+def is_broadcast(letter: Letter) -> bool:
+    """Tell whether everybody gets a copy: letters to all, unless they ask for work."""
+    return letter.to == address.ALL and letter.intent not in intent.WORK
+
+
+def is_work(known: LetterRow) -> bool:
+    """Tell whether a letter asks for work."""
+    return known.intent in intent.WORK
+
+
+def make(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
+    """Make a letter's effect; a kill repeats it, so all of it bears being made twice."""
+    question_id, said = None, []
+    with contextlib.suppress(FileNotFoundError, FormatError):
+        letter = read(place.path(mail, known))
+        try:
+            question_id = _make(store, mail, known, letter, now)
+        except TreadleError as error:
+            said.append(f"{known.name}: {error.message}")
+            tell(mail, letter, error.message, now)
+    index.settle(store, known.letter_id or 0, question_id)
+    return said
+
+
+def try_out(store: Store, letter: Letter, now: datetime) -> None:
+    """Claim or release a letter's task, so that a refusal is the sender's to see."""
+    find(store, letter.task_id or "")
+    if letter.intent == "claim_task":
+        _claim_task(store, letter, now)
+    else:
+        claim.release(store, letter.task_id or "", claim.Holder(letter.sender), now)
+
+
+def tell(mail: MailLayout, letter: Letter, text: str, now: datetime) -> None:
+    """Write back to a sender whose letter could not have its effect."""
+    back = Letter(
+        sender=TREADLE,
+        to=letter.sender,
+        intent="inform",
+        status="failed",
+        created_at=time(now),
+        task_id=letter.task_id,
+        extra=(("in_reply_to", letter.message_id),) if letter.message_id else (),
+        body=f"## Summary\n{text}\n",
+    )
+    label = Label(now, back.sender, back.to, back.intent, back.task_id)
+    mail.new.mkdir(parents=True, exist_ok=True)
+    deliver.deliver(mail.new, build(label), write(back).encode())
+
+
+def ensure_task(store: Store, letter: Letter, now: datetime) -> None:
+    """Add the task that a work letter is about, unless it is known.
+
+    Commands come only from people, so what a letter's criteria would run stays text.
+    """
+    if letter.task_id is None or store.task(letter.task_id):
+        return
+    goal = summary(letter) or letter.task_id
+    asked = tuple(_without_command(item) for item in markdown.criteria(letter.body))
+    new = NewTask(goal, asked or (Criterion("AC1", goal),), letter.task_id, source="letter")
+    with contextlib.suppress(TreadleError):  # somebody else has just added it
+        add(store, new, now)
+
+
+def _make(
+    store: Store, mail: MailLayout, known: LetterRow, letter: Letter, now: datetime
+) -> str | None:
+    if letter.intent in intent.WORK:
+        _work(store, known, letter, now)
+    elif found := _EFFECTS.get(letter.intent):
+        found(store, letter, now)
+    if is_broadcast(letter):
+        _copy_to_all(store, mail, known, letter)
+    if letter.intent == "escalate":
+        _copy(store, mail, known, letter, address.HUMAN)
+    if letter.intent == "escalate" or letter.to == address.HUMAN:
+        return known.question_id or _ask(store, known, letter, now)
+    return None
+
+
+def _work(store: Store, known: LetterRow, letter: Letter, now: datetime) -> None:
+    """Add the task; a letter that lies in an INBOX has been claimed, and its task with it."""
+    ensure_task(store, letter, now)
+    task = store.task(letter.task_id or "")
+    if task and known.box == "inbox" and known.agent and task.lane == "planned":
+        with contextlib.suppress(TreadleError):
+            claim.claim(store, task.task_id, known.agent, now)
+
+
+def _claim_task(store: Store, letter: Letter, now: datetime) -> None:
+    task = store.task(letter.task_id or "")
+    if task and task.owner == letter.sender and claim.is_held(task, now):
+        return
+    claim.claim(store, letter.task_id or "", letter.sender, now)
+
+
+def _release_task(store: Store, letter: Letter, now: datetime) -> None:
+    task = store.task(letter.task_id or "")
+    if task and task.lane in lanes.HELD and task.owner == letter.sender:
+        claim.release(store, task.task_id, claim.Holder(letter.sender), now)
+
+
+def _test_results(store: Store, letter: Letter, now: datetime) -> None:
+    """Take a tester's word, unless it is the owner's own."""
+    task = store.task(letter.task_id or "")
+    if task and letter.sender != task.owner and letter.status in ("completed", "failed"):
+        _say(store, task, checks.TESTS_PASSED, letter, now)
+
+
+def _answer(store: Store, letter: Letter, now: datetime) -> None:
+    """Count an approval; let a human's answer settle what was asked."""
+    asked = _original(store, letter)
+    if asked is None:
+        return
+    task = store.task(asked.task_id or "")
+    reviews = asked.intent in ("review_code", "approval_request")
+    decided = letter.status in ("completed", "failed", "blocked")
+    if task and reviews and decided and letter.sender != task.owner:
+        _say(store, task, checks.PEER_REVIEWED, letter, now)
+    question = store.question(asked.question_id or "")
+    if question and question.answered_at is None and letter.sender == address.HUMAN:
+        questions.answer(store, question.question_id, summary(letter), letter.sender, now)
+        unblock(store, asked, now)
+
+
+def _escalate(store: Store, letter: Letter, now: datetime) -> None:
+    task = store.task(letter.task_id or "")
+    if task and "blocked" in lanes.legal(task.lane):
+        blocked = claim.freed(task, "blocked")
+        note = Note(letter.sender, "escalated")
+        change(store, task.task_id, lambda _: blocked, note, now)
+
+
+_EFFECTS: dict[str, Callable[[Store, Letter, datetime], None]] = {
+    "claim_task": _claim_task,
+    "release_task": _release_task,
+    "test_results": _test_results,
+    "answer": _answer,
+    "escalate": _escalate,
+}
+
+
+def unblock(store: Store, asked: LetterRow, now: datetime) -> TaskRow | None:
+    """Let work on an escalated task go on: its owner's again, or anybody's."""
+    task = store.task(asked.task_id or "")
+    if task is None or task.lane != "blocked" or asked.intent != "escalate":
+        return None
+    lane: lanes.Lane = "in_progress" if task.owner else "planned"
+    by = claim.Holder(task.owner or TREADLE)
+    return move.move(store, task.task_id, lane, by, now, "answered", force=True).after
+
+
+def _say(store: Store, task: TaskRow, name: str, letter: Letter, now: datetime) -> None:
+    value = letter.status == "completed"
+    said = TaskClaimRow(task.task_id, name, value, letter.sender, letter.created_at)
+    task_notes.claim(store, said)
+    views.write(store, store.mail, task.task_id)
+
+
+def _original(store: Store, letter: Letter) -> LetterRow | None:
+    reference = letter.header("in_reply_to")
+    if not reference:
+        return None
+    found = index.with_message_id(store, reference) or index.named(store, reference)
+    return found[0] if found else None
+
+
+def _ask(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str | None:
+    if letter.intent not in intent.ASKING:
+        return None
+    approval = letter.intent == "approval_request"
+    return questions.ask(
+        store,
+        Question(
+            kind="approval" if approval else "question",
+            summary=f"{letter.sender}: {summary(letter)}",
+            options=APPROVE if approval else options(letter),
+            fix=(f"treadle mail read {known.name}",),
+            task_id=letter.task_id,
+        ),
+        now,
+    )
+
+
+def options(letter: Letter) -> tuple[str, ...]:
+    """Return the answers that a letter's *Options* offer."""
+    listed = markdown.section(letter.body, "Options")
+    if listed is None:
+        return ()
+    items = markdown.criteria(f"# {markdown.CRITERIA_HEADING}\n{listed}")
+    names = ("" if item.id == f"AC{n}" else f"{item.id}: " for n, item in enumerate(items, 1))
+    pairs = zip(names, items, strict=True)
+    return tuple(f"{name}{item.text}".replace("**", "") for name, item in pairs)
+
+
+def _copy_to_all(store: Store, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
+    for agent in place.registered(mail):
+        if agent != letter.sender:
+            _copy(store, mail, known, letter, agent)
+
+
+def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> None:
+    """Put a copy into an agent's INBOX, unless it has had one."""
+    if any(copy.agent == agent for copy in index.copies(store, known.name)):
+        return
+    place.register(mail, agent)
+    name = deliver.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
+    copy = row(letter, place.inbox(agent), name, pending=False)
+    index.insert(store, [copy._replace(copy_of=known.name)])
+
+
+def _without_command(item: Criterion) -> Criterion:
+    return Criterion(item.id, f"{item.text}: {item.verify}") if item.verify else item

@@ -1,0 +1,64 @@
+"""What a letter is for: the standard intents, and what each of them needs."""
+
+from collections.abc import Sequence
+
+from treadle.errors import UsageError
+from treadle.ids import nearest
+
+WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
+INTENTS = (
+    *WORK,
+    "status_update",
+    "request_help",
+    "claim_task",
+    "release_task",
+    "coordinate",
+    "question",
+    "answer",
+    "escalate",
+    "inform",
+    "test_results",
+    "audit_report",
+    "approval_request",
+)
+NEED_TASK = frozenset((*WORK, "claim_task", "release_task", "test_results", "approval_request"))
+# What a person is asked with; addressed to `human` they reach the desk.
+ASKING = frozenset(("question", "request_help", "escalate", "approval_request"))
+STATUSES = ("new", "in_progress", "completed", "blocked", "failed")
+
+_REPLIES = {
+    "test": "test_results",
+    "audit": "audit_report",
+    "question": "answer",
+    "request_help": "answer",
+    "review_code": "answer",
+    "approval_request": "answer",
+    "escalate": "answer",
+}
+
+
+def known(text: str, extra: Sequence[str] = ()) -> str:
+    """Return an intent as headers spell it, or raise UsageError with the nearest one."""
+    word = text.strip().lower().replace("-", "_")
+    intents = (*INTENTS, *(item.replace("-", "_") for item in extra))
+    if word in intents:
+        return word
+    close = nearest(word[:64], intents)
+    hint = f"did you mean {close}?" if close else f"known: {', '.join(intents)}"
+    raise UsageError(f"there is no intent {text[:64]!r}; {hint}", code="intent_unknown")
+
+
+def status(text: str) -> str:
+    """Return a letter's status; `done` is read as completed."""
+    word = text.strip().lower().replace("-", "_")
+    word = "completed" if word == "done" else word
+    if word in STATUSES:
+        return word
+    close = nearest(word[:64], STATUSES)
+    hint = f"did you mean {close}?" if close else f"known: {', '.join(STATUSES)}"
+    raise UsageError(f"there is no status {text[:64]!r}; {hint}")
+
+
+def reply(intent: str) -> str:
+    """Return the intent with which a letter is usually answered."""
+    return _REPLIES.get(intent, "inform")

@@ -1,0 +1,88 @@
+"""Where letters lie, and how they move: the store says where, then the file follows."""
+
+from pathlib import Path
+
+from treadle.errors import NotFoundError
+from treadle.files import deliver
+from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
+from treadle.mail.name import numbered
+from treadle.store import mail as index
+from treadle.store.mail import Place
+from treadle.store.records import LetterRow
+from treadle.store.writer import Store
+
+NEW = Place("new", None, NEW_MESSAGES)
+
+
+def inbox(agent: str) -> Place:
+    """Return an agent's INBOX."""
+    return Place("inbox", agent, inbox_name(agent))
+
+
+def workspace(agent: str) -> Place:
+    """Return an agent's WORKSPACE."""
+    return Place("workspace", agent, workspace_name(agent))
+
+
+def logs(agent: str | None, month: str | None = None) -> Place:
+    """Return the LOGS, or one month of them; `agent` is whose the letter was."""
+    return Place("logs", agent, f"{LOGS}/{month}" if month else LOGS)
+
+
+def of_folder(folder: str) -> Place:
+    """Return the place that a folder's name stands for."""
+    match folder.split("/"):
+        case [first] if first == NEW_MESSAGES:
+            return NEW
+        case [_, agent, "INBOX"]:
+            return inbox(agent)
+        case [_, agent, "WORKSPACE"]:
+            return workspace(agent)
+    return Place("logs", None, folder)
+
+
+def register(mail: MailLayout, agent: str) -> None:
+    """Give an agent its folders; from then on it gets letters to all."""
+    for folder in (mail.inbox(agent), mail.workspace(agent)):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def registered(mail: MailLayout) -> list[str]:
+    """Return the agents that have folders."""
+    if not mail.agents.is_dir():
+        return []
+    return sorted(path.name for path in mail.agents.iterdir() if path.is_dir())
+
+
+def path(mail: MailLayout, row: LetterRow) -> Path:
+    """Return a letter's file."""
+    return mail.root / row.folder / row.name
+
+
+def move(store: Store, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
+    """Move a letter; a kill in between leaves a file that the next look puts in its place."""
+    moved = index.place(store, row, to, numbered(row.name))
+    if moved is None:
+        raise gone(row.name)
+    return follow(store, mail, row, moved)
+
+
+def follow(store: Store, mail: MailLayout, before: LetterRow, after: LetterRow) -> LetterRow:
+    """Rename a letter's file to where the store says it is now."""
+    folder = mail.root / after.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        name = deliver.move(path(mail, before), folder, numbered(after.name))
+    except FileNotFoundError as error:
+        index.forget(store, [after])
+        raise gone(before.name) from error
+    if name != after.name:
+        index.place(store, after, of_folder(after.folder), numbered(name))
+    return after._replace(name=name)
+
+
+def gone(name: str) -> NotFoundError:
+    """Say that a letter is not there any more."""
+    return NotFoundError(
+        f"letter {name} is gone: somebody moved or claimed it", fix=["treadle mail list"]
+    )

@@ -1,0 +1,80 @@
+"""Read a letter's file without ever waiting, following a link or taking in too much."""
+
+import os
+import stat
+from pathlib import Path
+
+from treadle.errors import FormatError, UsageError
+from treadle.mail.letter import MAX_BYTES, Letter, parse, parse_time, time
+from treadle.mail.name import split
+from treadle.store.mail import Place
+from treadle.store.records import LetterRow
+from treadle.tasks import markdown
+
+
+def read(path: Path) -> Letter:
+    """Read a letter, or raise FormatError that says what is wrong with it."""
+    return parse(text(path), split(path.name))
+
+
+def text(path: Path, limit: int = MAX_BYTES) -> str:
+    """Return a file's text; FormatError unless it is a plain file of moderate size in UTF-8."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FormatError(f"{path.name} is no plain file ({error.strerror})") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise FormatError(f"{path.name} is no plain file")
+        if found.st_size > limit:
+            raise FormatError(f"{path.name} has {found.st_size} bytes; at most {limit} are read")
+        data = b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
+    finally:
+        os.close(descriptor)
+    return decode(data[:limit], path.name)
+
+
+def decode(data: bytes, name: str) -> str:
+    """Return bytes as text, or raise FormatError."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{name} is not UTF-8 (byte {error.start})") from error
+
+
+def summary(letter: Letter) -> str:
+    """Return what a letter is about, in one line."""
+    return markdown.title(markdown.section(letter.body, "Summary") or letter.body)
+
+
+def row(letter: Letter, place: Place, name: str, *, pending: bool) -> LetterRow:
+    """Return what the index says about a letter."""
+    return LetterRow(
+        letter_id=None,
+        box=place.box,
+        agent=place.agent,
+        folder=place.folder,
+        name=name,
+        sender=letter.sender,
+        recipient=letter.to,
+        intent=letter.intent,
+        task_id=letter.task_id,
+        status=letter.status,
+        created_at=letter.created_at,
+        message_id=letter.message_id,
+        in_reply_to=letter.header("in_reply_to"),
+        expires_at=_expiry(letter),
+        summary=summary(letter),
+        pending=pending,
+    )
+
+
+def _expiry(letter: Letter) -> str | None:
+    value = letter.header("expires_at")
+    try:
+        return time(parse_time(value)) if value else None
+    except UsageError:
+        return None

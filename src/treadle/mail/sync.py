@@ -1,0 +1,215 @@
+"""Bring the index up to what lies in the folders: files that others wrote, moved or removed."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import FormatError
+from treadle.files import deliver
+from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
+from treadle.mail import effect, place
+from treadle.mail.letter import Letter
+from treadle.mail.name import numbered
+from treadle.mail.read import read, row
+from treadle.store import mail as index
+from treadle.store.reader import Reader
+from treadle.store.records import FolderRow, LetterRow
+from treadle.store.writer import Store
+from treadle.tasks import takeover
+
+# A folder's time moves in steps of some milliseconds: what happens within one of them after a
+# look cannot be seen by the next one, so a folder that young is read again.
+_GRAIN = 50_000_000
+# A file that is no letter yet may still be being written.
+_YOUNG = 2_000_000_000
+_BATCH = 1000
+_TASKS = "TASKS"
+
+
+class _Found(NamedTuple):
+    """What a look into a folder gave."""
+
+    seen: FolderRow
+    new: list[str]
+    gone: list[LetterRow]
+
+
+def is_stale(store: Reader, mail: MailLayout) -> bool:
+    """Tell whether any folder has changed since the index was made."""
+    marks = index.folders(store)
+    return any(_changed(mail, folder, marks) for folder in _folders(mail))
+
+
+def is_recent(store: Reader) -> bool:
+    """Tell whether new letters were looked for within the last second."""
+    mark = index.folders(store).get(NEW_MESSAGES)
+    return mark is not None and 0 <= time.time_ns() - mark.seen_ns < 1_000_000_000
+
+
+def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Take in what changed, and make the effects of letters; return what went wrong."""
+    marks = index.folders(store)
+    stale = [folder for folder in _folders(mail) if _changed(mail, folder, marks)]
+    said = _tasks(store, mail, now) if _TASKS in stale else []
+    found = [_look(store, mail, folder) for folder in stale if folder != _TASKS]
+    for look in found:
+        said += _take_in(store, mail, look)
+    # Only now: what vanished here may have been moved there.
+    index.forget(store, [gone for look in found for gone in _still_gone(store, mail, look)])
+    index.mark(store, [look.seen for look in found], sorted(set(marks) - set(_folders(mail))))
+    return said + settle(store, mail, now)
+
+
+def rebuild(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Read every folder again, whatever its time says."""
+    index.mark(store, [], list(index.folders(store)))
+    return refresh(store, mail, now)
+
+
+def settle(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Make the effects that letters still wait for."""
+    said = []
+    for pending in index.pending(store):
+        said += effect.make(store, mail, pending, now)
+    return said
+
+
+def letters(mail: MailLayout) -> Iterator[str]:
+    """Yield every letter's path below the mail's root."""
+    for folder in _folders(mail):
+        if folder != _TASKS:
+            yield from (f"{folder}/{name}" for name in _letters(mail.root / folder))
+
+
+def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
+    """Take in one letter that was just delivered, with its effect."""
+    new = row(letter, place.NEW, name, pending=effect.is_needed(letter))
+    index.insert(store, [new])
+    known = index.at(store, NEW_MESSAGES, name)
+    return effect.make(store, mail, known, now) if known and known.pending else []
+
+
+def _folders(mail: MailLayout) -> Iterator[str]:
+    """Yield every folder that holds letters, and the one of the tasks."""
+    yield NEW_MESSAGES
+    for agent in place.registered(mail):
+        yield inbox_name(agent)
+        yield workspace_name(agent)
+    yield LOGS
+    if mail.logs.is_dir():
+        for path in mail.logs.iterdir():
+            if path.is_dir() and path != mail.quarantine:
+                yield f"{LOGS}/{path.name}"
+    yield _TASKS
+
+
+def _changed(mail: MailLayout, folder: str, marks: dict[str, FolderRow]) -> bool:
+    dated, mark = _dated(mail.root / folder), marks.get(folder)
+    if mark is None:
+        return dated != 0
+    return dated != mark.mtime_ns or mark.seen_ns - dated < _GRAIN
+
+
+def _dated(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _tasks(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Take in what others wrote about tasks; writing it down again changes the folder too."""
+    said = takeover.take_over_all(store, mail, now)
+    index.mark(store, [FolderRow(_TASKS, _dated(mail.tasks), time.time_ns())])
+    return said
+
+
+def _look(store: Store, mail: MailLayout, folder: str) -> _Found:
+    seen = FolderRow(folder, _dated(mail.root / folder), time.time_ns())
+    known = index.names_in(store, folder)
+    there = set(_letters(mail.root / folder))
+    gone = [
+        found for name in known if name not in there if (found := index.at(store, folder, name))
+    ]
+    return _Found(seen, sorted(there - known.keys()), gone)
+
+
+def _letters(folder: Path) -> Iterator[str]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".md") and not entry.name.startswith("."):
+                yield entry.name
+
+
+def _take_in(store: Store, mail: MailLayout, look: _Found) -> list[str]:
+    said: list[str] = []
+    rows: list[LetterRow] = []
+    for name in look.new:
+        if not _moved(store, mail, look.seen.folder, name):
+            rows += _first_sight(mail, look.seen.folder, name, said)
+        if len(rows) >= _BATCH:
+            index.insert(store, rows)
+            rows = []
+    if rows:
+        index.insert(store, rows)
+    return said
+
+
+def _moved(store: Store, mail: MailLayout, folder: str, name: str) -> bool:
+    """Recognise a letter that is known from elsewhere and has left there."""
+    for known in index.named(store, name):
+        if place.path(mail, known).exists() or known.folder == folder:
+            continue
+        if folder == NEW_MESSAGES and known.box != "new":
+            # Claimed, and the claimant was cut off before the file followed.
+            place.follow(store, mail, known._replace(folder=folder), known)
+        else:
+            to = place.of_folder(folder)
+            again = to.box == "inbox" and effect.is_work(known)
+            index.place(store, known._replace(pending=again), to, iter((name,)))
+        return True
+    return False
+
+
+def _first_sight(mail: MailLayout, folder: str, name: str, said: list[str]) -> list[LetterRow]:
+    path, where = mail.root / folder / name, place.of_folder(folder)
+    try:
+        letter = read(path)
+    except FileNotFoundError:
+        return []
+    except FormatError as error:
+        if where.box in ("new", "inbox") and not _is_young(path):
+            said.append(_set_aside(mail, path, error.message))
+        return []
+    live = where.box in ("new", "inbox")
+    found = row(letter, where, name, pending=live and effect.is_needed(letter))
+    is_copy = where.box == "inbox" and effect.is_broadcast(letter)
+    return [found._replace(copy_of=name, pending=False) if is_copy else found]
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return abs(time.time_ns() - path.lstat().st_mtime_ns) < _YOUNG
+    except OSError:
+        return True
+
+
+def _set_aside(mail: MailLayout, path: Path, reason: str) -> str:
+    mail.quarantine.mkdir(parents=True, exist_ok=True)
+    name = deliver.move(path, mail.quarantine, numbered(path.name))
+    document = {"file": f"{path.parent.relative_to(mail.root)}/{path.name}", "reason": reason}
+    aside = mail.quarantine / f"{name}.reason.json"
+    aside.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    return f"{path.name} was set aside in LOGS/quarantine: {reason}"
+
+
+def _still_gone(store: Store, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
+    for known in look.gone:
+        now_at = index.at(store, known.folder, known.name)
+        if now_at and not place.path(mail, now_at).exists():
+            yield now_at

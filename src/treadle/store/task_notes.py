@@ -1,0 +1,43 @@
+"""What letters say about a task's checks, and the files that are kept to one task."""
+
+from collections.abc import Sequence
+
+from treadle.store import codec
+from treadle.store.queries import SQL
+from treadle.store.reader import Reader
+from treadle.store.records import ReservationRow, TaskClaimRow, TaskRow
+from treadle.store.writer import Store
+
+
+def claims(store: Reader, task_id: str) -> dict[str, TaskClaimRow]:
+    """Return what letters say, by the name of the check."""
+    rows = [TaskClaimRow._make(row) for row in store._all("task_claims", task_id=task_id)]
+    return {row.name: row._replace(value=bool(row.value)) for row in rows}
+
+
+def claim(store: Store, row: TaskClaimRow) -> None:
+    """Write down what a letter says; the latest word counts."""
+    store._write(lambda tx: tx.execute(SQL["claim_check"], row))
+
+
+def reservations(store: Reader, now: str) -> list[ReservationRow]:
+    """Return the reservations that still hold."""
+    return [ReservationRow._make(row) for row in store._all("reservations", now=now)]
+
+
+def reserve(store: Store, rows: Sequence[ReservationRow]) -> None:
+    """Keep files to a task."""
+    store._write(lambda tx: tx.executemany(SQL["reserve_files"], rows))
+
+
+def unreserve(store: Store, task_id: str) -> int:
+    """Let a task's files go; return how many patterns there were."""
+    values = {"task_id": task_id}
+    return store._write(lambda tx: tx.execute(SQL["unreserve_files"], values).rowcount)
+
+
+def to_renew(store: Reader, owner: str, now: str, soon: str) -> list[TaskRow]:
+    """Return an owner's tasks whose lease ends soon."""
+    return [
+        codec.task(row) for row in store._all("tasks_to_renew", owner=owner, now=now, soon=soon)
+    ]
