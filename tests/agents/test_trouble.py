@@ -20,6 +20,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         ("You exceeded your current quota, please check your plan", 429, "usage_limit"),
         ("exceeded retry limit, last status: 429 Too Many Requests", None, "rate_limit"),
         ("API Error: 429 scripted failure", 429, "rate_limit"),
+        ("Please wait and try again later. To increase your limits, …", None, "rate_limit"),
         ("unexpected status 401 Unauthorized: Missing bearer", None, "auth_failed"),
         ("Invalid API key · Please run /login", None, "auth_failed"),
         ("Invalid auth method selected.", None, "auth_failed"),

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
@@ -69,7 +69,6 @@ class Fail:
 
     status: int
     message: str = "scripted failure"
-    headers: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.model.script(turn)
         if isinstance(reply, Fail):
             error = {"message": reply.message, "type": "error", "code": reply.status}
-            self._json(reply.status, {"type": "error", "error": error}, reply.headers)
+            self._json(reply.status, {"type": "error", "error": error})
         elif isinstance(reply, Hang):
             self._hang(reply, speak, turn)
         else:
@@ -165,13 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return data
 
-    def _json(self, status, document, headers=None):
+    def _json(self, status, document):
         data = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 

@@ -43,9 +43,12 @@ _WORDS: tuple[tuple[StepError, str], ...] = (
         StepError.AUTH_FAILED,
         r"unauthori[sz]ed|invalid (x-)?api[- _]?key|incorrect api key|api key not valid|authenticat"
         r"|not logged in|please (run|log ?in)|log in again|/login|token (has )?expired"
-        r"|auth method|missing (environment variable|.{0,20}api key)|permission_denied",
+        r"|invalid auth method|missing (environment variable|.{0,20}api key)|permission_denied",
     ),
-    (StepError.RATE_LIMIT, r"rate[ _-]?limit|too many requests|resource_exhausted|throttl"),
+    (
+        StepError.RATE_LIMIT,
+        r"rate[ _-]?limit|too many requests|resource_exhausted|throttl|increase your limits",
+    ),
     (
         StepError.NETWORK,
         r"econnrefused|enotfound|econnreset|etimedout|eai_again"

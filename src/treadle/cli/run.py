@@ -22,6 +22,7 @@ from treadle.tasks import criteria
 _CODES = {
     "budget_exceeded": ExitCode.BUDGET,
     "no_progress": ExitCode.BUDGET,
+    "usage_limit": ExitCode.BUDGET,
     "SIGINT": ExitCode.INTERRUPTED,
     "interrupted": ExitCode.TERMINATED,
 }

@@ -80,6 +80,7 @@ def _show(layout: Layout, store: Reader, args: Namespace) -> None:
                 "undone": whereabouts.commit(kv, "undone"),
                 "reason": kv.get("reason"),
                 "reason_code": kv.get("reason_code"),
+                "resume_at": kv.get("resume_at"),
                 "steps": [step._asdict() for step in steps],
                 "criteria": [view._asdict() for view in views],
                 "usage": _usage(store, row, kv),
@@ -115,6 +116,8 @@ def _print_head(row: RunRow, kv: dict[str, object]) -> None:
     print(f"goal       {output.clean(row.goal)}")
     if kv.get("reason"):
         print(f"because    {output.clean(str(kv['reason']))}")
+    if kv.get("resume_at"):
+        print(f"goes on    {str(kv['resume_at'])[:19]}Z or later")
     print(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
     print(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
     for word in whereabouts.words(kv):
