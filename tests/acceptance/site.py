@@ -1,6 +1,6 @@
 """A project whose runs change files by one shell command, and land under supervision."""
 
-from tests.acceptance.untouched import untouched
+from tests.acceptance.untouched import lived_in, untouched
 from tests.conftest import git
 
 WORK = "mkdir -p src; echo done > done.txt; echo new > src/new.txt; echo run > shared.txt"
@@ -37,11 +37,11 @@ class Site:
 
     def land(self, run_id, *options):
         """Land while watching over what belongs to the user."""
-        with untouched(self.root):
+        with lived_in(self.root), untouched(self.root):
             return self.project.treadle("land", run_id, *options, "--json")
 
     def undo(self, run_id):
-        with untouched(self.root):
+        with lived_in(self.root), untouched(self.root):
             return self.project.treadle("undo", run_id, "--json")
 
     def refused(self, run_id, code, *options):

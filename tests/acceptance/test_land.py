@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tests.acceptance.site import Site
+from tests.acceptance.untouched import lived_in, untouched
 from tests.conftest import git
 
 
@@ -338,6 +339,17 @@ def test_a_branch_named_treadle_can_be_landed_on_when_runs_are_called_otherwise(
     assert "done.txt" in site.files("treadle")
 
 
+def test_a_branch_named_treadle_stands_in_the_way_of_a_runs_own(site):
+    git(site.root, "branch", "treadle")
+    site.project.settings('[agents.do]\ntype = "builtin"\nrun = ["true"]\n')
+    with lived_in(site.root), untouched(site.root):
+        result = site.project.treadle("run", "--goal", "x", "--verify", "AC1=true", "--json")
+    error = result.json["error"]
+    assert (result.code, error["code"]) == (1, "branch_in_the_way")
+    assert error["fix"] == ["git branch -m treadle treadle-old"]
+    assert site.project.treadle("runs", "list", "--json").json["runs"] == []
+
+
 @pytest.mark.parametrize("name", ["index", "HEAD", "refs/heads/main"])
 def test_a_lock_of_another_git_is_respected(site, name):
     run_id = site.passed()
@@ -409,6 +421,15 @@ def test_without_an_identity_treadle_signs_with_its_own_name(site, private_home)
     assert git(site.root, "log", "-1", "--format=%an <%ae>") == "treadle <treadle@localhost>\n"
 
 
+def test_a_whole_run_without_an_identity(site, private_home):
+    (private_home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
+    setting = '[agents.do]\ntype = "builtin"\nrun = ["touch", "done.txt"]\n'
+    site.project.settings(setting)
+    done = site.project.treadle("run", "--goal", "x", "--verify", "AC1=test -f done.txt", "--json")
+    name = git(site.root, "log", "-1", "--format=%an <%ae>", done.json["branch"])
+    assert name == "treadle <treadle@localhost>\n"
+
+
 def test_odd_names_land_and_are_refused_by_name(site):
     names = ["with space.txt", "ünïcode.txt", "quo'te.txt"]
     work = "; ".join(f"echo x > {shlex.quote(name)}" for name in names)
@@ -446,6 +467,26 @@ def test_a_file_of_the_user_with_a_line_break_in_its_name(site):
     git(site.root, "commit", "-q", "-m", "Remove it")
     assert site.land(run_id).code == 0
     assert name not in git(site.root, "ls-files", "-z").split("\0")
+
+
+def test_a_new_name_with_a_line_break_fails_its_step(site):
+    setting = '[agents.do]\ntype = "builtin"\nrun = ["touch", "a\\nb", "done.txt"]\n'
+    site.project.settings(setting)
+    with untouched(site.root):
+        done = site.project.treadle("run", "--goal", "x", "--verify", "AC1=true", "--json")
+    assert (done.code, done.json["reason_code"]) == (1, "patch_refused")
+    assert "name_control: a\\nb" in done.json["reason"]
+
+
+def test_a_project_whose_path_has_a_line_break(site, tmp_path):
+    moved = tmp_path / "line\nbreak"
+    site.root.rename(moved)
+    site.project.root = site.root = moved
+    site.project.treadle("trust")
+    run_id = site.passed()
+    site.commit("mine.txt", "mine\n")
+    assert site.land(run_id).json["merged"]
+    assert site.undo(run_id).json["exact"]
 
 
 def test_a_project_with_spaces_and_other_letters_in_its_path(site, tmp_path):
@@ -506,6 +547,24 @@ def test_a_content_filter_of_the_user_is_used_in_the_checkout(site):
     assert (site.root / "x.big").read_text() == "SMUDGED\n"
 
 
+def test_large_files_without_the_program_for_them_stay_pointers(site):
+    site.commit(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    site.commit("old.bin", "version https://git-lfs.github.com/spec/v1\nsize 1\n")
+    run_id = site.passed("echo raw > new.bin; echo > done.txt")
+    site.write("old.bin", "mine\n")
+    assert site.land(run_id).code == 0
+    assert (site.root / "new.bin").read_text() == "raw\n"
+    assert site.undo(run_id).json["exact"]
+
+
+def test_a_file_outside_a_sparse_checkout_that_the_user_made_is_refused(site):
+    site.commit("far/away.txt", "1\n")
+    run_id = site.passed("echo 2 > far/new.txt; echo > done.txt")
+    git(site.root, "sparse-checkout", "set", "src", ".treadle")
+    site.write("far/new.txt", "mine\n")
+    assert site.refused(run_id, "file_in_the_way")["files"] == ["far/new.txt"]
+
+
 def test_a_sparse_checkout_stays_sparse(site):
     site.commit("far/away.txt", "1\n")
     run_id = site.passed("echo 2 > far/away.txt; echo > done.txt")
@@ -517,8 +576,16 @@ def test_a_sparse_checkout_stays_sparse(site):
 
 def test_a_bare_repository_is_told_apart(site, tmp_path):
     git(tmp_path, "clone", "-q", "--bare", str(site.root), str(tmp_path / "bare.git"))
-    result = site.project.treadle("land", "x", "--json", cwd=tmp_path / "bare.git")
-    assert result.json["error"]["code"] in ("bare_repository", "no_repository")
+    for command in (
+        ("land", "x"),
+        ("undo", "x"),
+        ("run", "--goal", "x"),
+        ("runs", "list"),
+        ("init",),
+    ):
+        result = site.project.treadle(*command, "--json", cwd=tmp_path / "bare.git")
+        assert (result.code, result.json["error"]["code"]) == (1, "bare_repository")
+        assert result.json["error"]["fix"][0].startswith("git clone ")
 
 
 def test_a_bare_repository_with_work_trees_can_be_landed_on(site, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.conftest import git
 
 OWN = {".git", ".treadle"}
+_MINE = ("my-staged.txt", "my-notes.txt", "my-ignored.txt")
 
 
 @contextlib.contextmanager
@@ -20,6 +21,40 @@ def untouched(root: Path):
     after = belongings(root)
     assert after == before
     git(root, "fsck", "--strict", "--no-dangling")
+
+
+@contextlib.contextmanager
+def lived_in(root: Path):
+    """Let a checkout have uncommitted, staged, stashed, unknown and ignored files for a while."""
+    exclude, readme = (
+        Path(git(root, "rev-parse", "--git-path", "info/exclude").strip()),
+        "README.md",
+    )
+    exclude = root / exclude
+    rules = exclude.read_bytes() if exclude.exists() else b""
+    tracked = (root / readme).read_bytes()
+    exclude.write_bytes(rules + b"\nmy-ignored.txt\n")
+    for name in (*_MINE, readme):
+        (root / name).write_text(f"{name} is mine\n")
+    # A lock or an unfinished merge may keep the user from staging and stashing.
+    quiet = ("-c", "core.hooksPath=/dev/null")
+    stash = git(root, *quiet, "stash", "create", check=False).strip()
+    has_stash = stash.isalnum()
+    if has_stash:
+        git(root, *quiet, "stash", "store", "-q", stash)
+    blob = git(root, "hash-object", "-w", _MINE[0]).strip()
+    entry = f"100644,{blob},{_MINE[0]}"
+    git(root, *quiet, "update-index", "--add", "--cacheinfo", entry, check=False)
+    try:
+        yield
+    finally:
+        git(root, *quiet, "update-index", "--force-remove", _MINE[0], check=False)
+        if has_stash:
+            git(root, *quiet, "stash", "drop", "-q")
+        for name in _MINE:
+            (root / name).unlink()
+        (root / readme).write_bytes(tracked)
+        exclude.write_bytes(rules)
 
 
 def belongings(root: Path) -> dict[str, object]:

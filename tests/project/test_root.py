@@ -81,3 +81,13 @@ def test_finding_the_root_loads_nothing_heavy():
     code = "import sys, treadle.project.root; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_bare_repository_is_told_how_to_get_a_work_tree(tmp_path):
+    bare = tmp_path / "it's bare.git"
+    git(tmp_path, "init", "-q", "--bare", str(bare))
+    with pytest.raises(ProjectError, match="bare repository") as caught:
+        find_top(bare / "refs", {})
+    assert caught.value.code == "bare_repository"
+    subprocess.run(caught.value.fix[0], shell=True, check=True, capture_output=True)
+    assert find_top(tmp_path / "it's bare-work", {}) == tmp_path / "it's bare-work"

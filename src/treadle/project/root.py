@@ -24,6 +24,13 @@ def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
     for folder in (start, *start.parents):
         if _has_git(folder):
             return folder
+    bare = next((folder for folder in (start, *start.parents) if _is_bare(folder)), None)
+    if bare:
+        raise ProjectError(
+            f"{bare} is a bare repository; treadle needs one with a work tree",
+            code="bare_repository",
+            fix=[_clone(bare)],
+        )
     raise ProjectError(
         f"{start} is not inside a git repository",
         code="no_repository",
@@ -54,3 +61,14 @@ def _has_git(folder: Path) -> bool:
     """Accept what git would: a real git folder, or the file that points to one."""
     dot_git = folder / ".git"
     return dot_git.is_file() or (dot_git / "HEAD").is_file()
+
+
+def _is_bare(folder: Path) -> bool:
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+
+
+def _clone(bare: Path) -> str:
+    """Return how to get a work tree beside a bare repository."""
+    beside = bare.with_name(f"{bare.name.removesuffix('.git')}-work")
+    words = [str(path).replace("'", "'\\''") for path in (bare, beside)]
+    return f"git clone '{words[0]}' '{words[1]}'"
