@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from treadle.cli import output
 from treadle.errors import ExitCode
 from treadle.project import init
+from treadle.project.init import Extras
 from treadle.project.root import here
 
 
@@ -17,11 +18,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--commit", action="store_true", help="Commit the written files, and nothing else"
     )
+    parser.add_argument(
+        "--agents-md", action="store_true", help="Tell agents about treadle in AGENTS.md"
+    )
+    parser.add_argument(
+        "--skills", action="store_true", help="Write Agent Skills to .agents/skills"
+    )
 
 
 def run(args: Namespace) -> int:
     """Write what is missing and name every file."""
-    done = init.init(here(), os.environ, dry_run=args.dry_run, commit=args.commit)
+    extras = Extras(agents_md=args.agents_md, skills=args.skills)
+    done = init.init(here(), os.environ, dry_run=args.dry_run, commit=args.commit, extras=extras)
     if args.json:
         output.print_json(
             {

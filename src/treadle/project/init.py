@@ -10,13 +10,17 @@ from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
 from treadle.layout import Layout
-from treadle.project import gitignore, template, trust
+from treadle.project import agents_md, gitignore, template, trust
 from treadle.project.commit import commit_only, committed, require_ready
 from treadle.project.project import Project, open_repository
 from treadle.project.root import refuse_inside_run
+from treadle.project.skills import SKILLS
 
 FOLDER = "folder"
 LINE = "line"
+BLOCK = "block"
+
+_TAKE_OUT = {LINE: gitignore.remove, BLOCK: agents_md.remove}
 
 
 class Item(NamedTuple):
@@ -31,7 +35,16 @@ class Item(NamedTuple):
         """Return what the record keeps, to know the item again when it is removed."""
         if self.content is None:
             return FOLDER
-        return LINE if gitignore.has_line(self.content) else digest(self.content)
+        if gitignore.has_line(self.content):
+            return LINE
+        return BLOCK if agents_md.has_block(self.content) else digest(self.content)
+
+
+class Extras(NamedTuple):
+    """What init writes only on request."""
+
+    agents_md: bool = False
+    skills: bool = False
 
 
 class Initialised(NamedTuple):
@@ -49,7 +62,12 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def items(layout: Layout) -> Iterator[Item]:
+def take_out(mark: str, data: bytes) -> bytes | None:
+    """Return a file without what init added to it; None if that was all of it."""
+    return _TAKE_OUT[mark](data)
+
+
+def items(layout: Layout, extras: Extras) -> Iterator[Item]:
     """Yield everything init wants to be there, with whether it already is."""
     yield _file(layout.config_toml, template.CONFIG, is_there=bool(layout.config_files()))
     yield _file(layout.home_gitignore, template.HOME_GITIGNORE)
@@ -60,18 +78,36 @@ def items(layout: Layout) -> Iterator[Item]:
     yield Item(layout.specs, None, layout.specs.is_dir())
     lines = _read(layout.root_gitignore)
     yield Item(layout.root_gitignore, gitignore.add(lines), gitignore.has_line(lines))
+    if extras.agents_md:
+        text = _read(layout.agents_md)
+        yield Item(layout.agents_md, agents_md.add(text), agents_md.has_block(text))
+    if extras.skills:
+        yield from _skills(layout)
+
+
+def _skills(layout: Layout) -> Iterator[Item]:
+    folders = [layout.skills.parent, layout.skills, *(layout.skills / name for name in SKILLS)]
+    for folder in folders:
+        yield Item(folder, None, folder.is_dir())
+    for name, text in SKILLS.items():
+        yield _file(layout.skills / name / "SKILL.md", text)
 
 
 def init(
-    cwd: Path, env: Mapping[str, str], *, dry_run: bool = False, commit: bool = False
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    dry_run: bool = False,
+    commit: bool = False,
+    extras: Extras = Extras(),  # noqa: B008  # a frozen record
 ) -> Initialised:
     """Write what is missing, trust the repository, and with `commit` commit just those files."""
     refuse_inside_run(env)
     project = open_repository(cwd, env)
-    refuse_links(project.layout)
+    refuse_links(project.layout, extras)
     trust.refuse_tracked(project)
     commands = trust.commands(load(project.layout, env))
-    wanted = list(items(project.layout))
+    wanted = list(items(project.layout, extras))
     missing = [item for item in wanted if not item.is_there]
     if commit:
         require_ready(project)
@@ -87,9 +123,12 @@ def init(
     )
 
 
-def refuse_links(layout: Layout) -> None:
+def refuse_links(layout: Layout, extras: Extras = Extras()) -> None:  # noqa: B008  # frozen
     """Never write or remove through a link that a repository may have brought."""
-    for path in (layout.home, layout.routines, layout.home_gitignore, layout.root_gitignore):
+    paths = [layout.home, layout.routines, layout.home_gitignore, layout.root_gitignore]
+    paths += [layout.agents_md] if extras.agents_md else []
+    paths += [layout.skills.parent, layout.skills] if extras.skills else []
+    for path in paths:
         if path.is_symlink():
             raise ProjectError(f"{path} is a link; replace it by a file or folder of its own")
     for path in (layout.home, layout.routines, layout.specs):
@@ -131,14 +170,14 @@ def _commit(project: Project, wanted: list[Item]) -> str | None:
 
 
 def _is_fresh(project: Project, item: Item, known: set[str]) -> bool:
-    if item.mark == LINE:
+    if item.mark in _TAKE_OUT:
         return _is_all_new(project, item)
     return project.layout.relative(item.path) not in known
 
 
 def _refuse_mixing(project: Project, missing: list[Item]) -> None:
     for item in missing:
-        if item.mark == LINE and not _is_all_new(project, item):
+        if item.mark in _TAKE_OUT and not _is_all_new(project, item):
             name = project.layout.relative(item.path)
             raise BlockedError(
                 f"{name} has changes of yours that --commit would take along; commit them first",
@@ -147,7 +186,7 @@ def _refuse_mixing(project: Project, missing: list[Item]) -> None:
 
 
 def _is_all_new(project: Project, item: Item) -> bool:
-    """Tell whether the line is the only difference to the last commit."""
+    """Tell whether the line or block is the only difference to the last commit."""
     content = item.path.read_bytes() if item.is_there else item.content or b""
     before = committed(project, project.layout.relative(item.path))
-    return not gitignore.has_line(before) and gitignore.remove(content) == before
+    return before != content and take_out(item.mark, content) == before

@@ -10,7 +10,7 @@ from treadle.config.load import load
 from treadle.errors import ConfigError
 from treadle.files import atomic, remove
 from treadle.layout import Layout
-from treadle.project import gitignore, init, trust
+from treadle.project import init, trust
 from treadle.project.project import Project, open_repository, workspaces
 from treadle.project.root import refuse_inside_run
 
@@ -37,7 +37,7 @@ class _Plan(NamedTuple):
     trees: list[Path]
     files: list[Path]
     folders: list[Path]
-    line: bool
+    edits: list[tuple[Path, str]]
     kept: list[Kept]
 
 
@@ -57,7 +57,7 @@ def uninstall(
 
 def _plan(project: Project, purge: bool) -> _Plan:
     layout = project.layout
-    plan = _Plan([], [], [], False, [])
+    plan = _Plan([], [], [], [], [])
     data = run_data(layout)
     plan.trees.extend(path for path in _workspaces(project) if path.exists())
     if layout.locks.exists():
@@ -73,15 +73,15 @@ def _plan(project: Project, purge: bool) -> _Plan:
 
 def _plan_items(project: Project, plan: _Plan, *, keeps_data: bool) -> _Plan:
     layout, record = project.layout, trust.entry(project)
-    for item in init.items(layout):
+    for item in init.items(layout, init.Extras(agents_md=True, skills=True)):
         name = layout.relative(item.path)
         mark = record.wrote.get(name) if record and record.wrote else item.mark
         if mark is None or not item.path.exists():
             continue
         if item.content is None:
             plan.folders.append(item.path)
-        elif mark == init.LINE:
-            plan = plan._replace(line=item.is_there)
+        elif mark in (init.LINE, init.BLOCK):
+            plan.edits.extend([(item.path, mark)] if item.is_there else [])
         elif item.path == layout.home_gitignore and keeps_data:
             plan.kept.append(Kept(name, "keeps the data of runs out of git"))
         elif init.digest(item.path.read_bytes()) in (mark, item.mark):
@@ -111,8 +111,9 @@ def _names(project: Project, plan: _Plan) -> Iterator[str]:
     for path in (*plan.trees, *plan.files):
         inside = path.is_relative_to(project.layout.root)
         yield project.layout.relative(path) if inside else str(path)
-    if plan.line:
-        yield f"{project.layout.relative(project.layout.root_gitignore)} (one line)"
+    for path, mark in plan.edits:
+        what = "one line" if mark == init.LINE else "treadle's block"
+        yield f"{project.layout.relative(path)} ({what})"
     if trust.entry(project) is not None:
         yield f"{user_paths.trust_file(project.env)} (the record of this repository)"
 
@@ -123,17 +124,18 @@ def _carry_out(project: Project, plan: _Plan) -> Iterator[str]:
         remove.remove_tree(tree)
     for file in plan.files:
         file.unlink()
-    if plan.line:
-        _remove_line(project.layout.root_gitignore)
-    for folder in (*plan.folders, project.layout.home):
+    for path, mark in plan.edits:
+        _take_out(path, mark)
+    folders = sorted(plan.folders, key=lambda path: -len(path.parts))
+    for folder in (*folders, project.layout.home):
         with contextlib.suppress(OSError):  # somebody else's things are in it
             folder.rmdir()
             yield project.layout.relative(folder) + "/"
     trust.revoke(project)
 
 
-def _remove_line(path: Path) -> None:
-    before = gitignore.remove(path.read_bytes())
+def _take_out(path: Path, mark: str) -> None:
+    before = init.take_out(mark, path.read_bytes())
     if before is None:
         path.unlink()
     else:
