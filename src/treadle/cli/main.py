@@ -16,6 +16,7 @@ COMMANDS = {
     "trust": "Let the commands of this repository run",
     "doctor": "Check everything treadle needs",
     "config": "Show the configuration and where it comes from",
+    "describe": "Tell programs every command and its arguments",
     "completion": "Print a completion script for a shell",
     "task": "Add, list, link and finish tasks",
     "mission": "Create missions and take them through their gates",
