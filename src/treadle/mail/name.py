@@ -53,7 +53,7 @@ def split(name: str) -> Label | None:
 def _moment(text: str) -> datetime | None:
     # Not strptime, which loads locales and calendars first.
     day, _, hour = text.partition("_")
-    if len(day) != 8 or len(hour) != 6 or not (day + hour).isdecimal():
+    if len(day) != 8 or len(hour) != 6 or not (text.isascii() and (day + hour).isdigit()):
         return None
     parts = (day[:4], day[4:6], day[6:], hour[:2], hour[2:4], hour[4:])
     try:

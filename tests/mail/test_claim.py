@@ -1,0 +1,86 @@
+"""A letter has one claimant, and a work letter's task goes with it."""
+
+from datetime import timedelta
+
+import pytest
+
+from treadle.errors import BlockedError, NotFoundError
+from treadle.mail.claim import claim, claim_next
+
+WORK = "20251121_170000_boss-all_fix-bug_B-1.md"
+
+
+@pytest.fixture
+def work(post):
+    return post("boss", "all", "fix_bug", "Mend it", task_id="B-1")
+
+
+def test_claiming_moves_the_letter_and_takes_the_task(store, mail, work, now, tree):
+    taken = claim_next(store, mail, "ada", now)
+    assert tree() == [f"AGENTS/ada/INBOX/{WORK}"]
+    assert (taken.task.owner, taken.task.lane) == ("ada", "claimed")
+    assert taken.row.claim_id == store.task("B-1").claim_id
+    assert "status: claimed" in mail.task("B-1", "status").read_text()
+    assert "owner: ada" in mail.task("B-1", "owner").read_text()
+    assert claim_next(store, mail, "bob", now) is None
+
+
+def test_a_lost_task_leaves_the_letter(store, mail, work, post, now, tree):
+    post("boss", "ada", "claim_task", task_id="B-1", at=now)
+    post("ada", "boss", "inform", task_id="B-1")
+    assert claim_next(store, mail, "bob", now) is None
+    with pytest.raises(BlockedError, match="held by boss"):
+        claim(store, mail, "bob", work, now)
+    assert f"NEW_MESSAGES/{WORK}" in tree()
+
+
+def test_letters_come_oldest_first_and_only_to_the_addressee(store, mail, post, now):
+    later = post("a", "ada", "inform", "second", at=now + timedelta(seconds=5))
+    first = post("a", "ada", "inform", "first")
+    other = post("a", "bob", "inform", "not hers")
+    assert [claim_next(store, mail, "ada", now).row.name for _ in range(2)] == [first, later]
+    assert claim_next(store, mail, "ada", now) is None
+    with pytest.raises(BlockedError, match="addressed to bob, not to ada"):
+        claim(store, mail, "ada", other, now)
+
+
+def test_a_claimed_letter_names_its_holder(store, mail, work, now):
+    claim_next(store, mail, "ada", now)
+    with pytest.raises(BlockedError, match="claimed by ada"):
+        claim(store, mail, "bob", work, now)
+
+
+def test_expired_letters_are_not_handed_out(store, mail, post, now):
+    ended = (("expires_at", "2025-11-21T16:00:00Z"),)
+    post("a", "ada", "inform", headers=ended)
+    assert claim_next(store, mail, "ada", now) is None
+
+
+def test_a_letter_that_another_program_takes_meanwhile_is_passed_over(store, mail, post, now):
+    gone, there = post("a", "ada", "inform", "1"), post("a", "ada", "inform", "2")
+    (mail.new / gone).unlink()
+    assert claim_next(store, mail, "ada", now).row.name == there
+    with pytest.raises(NotFoundError):
+        claim(store, mail, "ada", gone, now)
+
+
+def test_a_task_is_given_back_when_its_letter_is_gone(store, mail, work, now):
+    (mail.new / work).unlink()
+    with pytest.raises(NotFoundError):
+        claim(store, mail, "ada", work, now)
+    assert store.task("B-1").lane == "planned"
+
+
+def test_testing_somebody_elses_task_leaves_it_theirs(store, mail, work, post, now):
+    claim_next(store, mail, "ada", now)
+    post("ada", "qa", "test", task_id="B-1")
+    taken = claim_next(store, mail, "qa", now)
+    assert (taken.row.intent, taken.task) == ("test", None)
+    assert store.task("B-1").owner == "ada"
+
+
+def test_a_claim_cut_off_before_the_file_moved_is_finished(store, mail, work, now, tree):
+    claim_next(store, mail, "ada", now)
+    (mail.inbox("ada") / WORK).rename(mail.new / WORK)
+    assert claim_next(store, mail, "bob", now) is None
+    assert tree() == [f"AGENTS/ada/INBOX/{WORK}"]

@@ -1,0 +1,84 @@
+"""What letters bring about."""
+
+import pytest
+
+from treadle.errors import BlockedError
+from treadle.mail import look, sync
+from treadle.mail.claim import claim_next
+from treadle.tasks import checks, move
+from treadle.tasks.claim import Holder
+
+ESCALATION = """## Summary
+Need human decision on security trade-off
+
+## Options
+1. **RS256 (current)**: Slower, more secure
+2. **HS256**: Faster, shared secret
+"""
+
+
+@pytest.fixture
+def claimed(post, store, mail, now):
+    post("boss", "all", "fix_bug", "Mend it", task_id="B-1")
+    claim_next(store, mail, "ada", now)
+
+
+def test_escalating_blocks_the_task_and_asks_the_human(claimed, post, store, mail):
+    name = post("ada", "boss", "escalate", ESCALATION, task_id="B-1")
+    assert store.task("B-1").lane == "blocked"
+    (question,) = store.questions()
+    assert (question.kind, question.task_id) == ("question", "B-1")
+    assert question.summary == "ada: Need human decision on security trade-off"
+    assert question.options == (
+        "RS256 (current): Slower, more secure",
+        "HS256: Faster, shared secret",
+    )
+    assert (mail.inbox("human") / name).exists()
+
+
+def test_an_answer_by_letter_settles_the_question_and_unblocks(claimed, post, store):
+    name = post("ada", "human", "escalate", ESCALATION, task_id="B-1")
+    message_id = look.find(store, name).message_id
+    post("human", "ada", "answer", "Take RS256", headers=(("in_reply_to", message_id),))
+    assert store.questions() == []
+    assert (store.task("B-1").lane, store.task("B-1").owner) == ("in_progress", "ada")
+
+
+def test_results_count_unless_they_are_the_owners_own(claimed, post, store, mail):
+    post("ada", "boss", "test_results", task_id="B-1", status="completed")
+    assert not checks.standing(store, store.task("B-1")).tests_passed
+    post("qa", "ada", "test_results", task_id="B-1", status="completed")
+    assert "tests_passed: true" in mail.task("B-1", "checks").read_text()
+    post("qa", "ada", "test_results", task_id="B-1", status="failed")
+    assert "tests_passed: false" in mail.task("B-1", "checks").read_text()
+
+
+def test_completing_is_refused_until_the_tests_pass(claimed, post, store, now):
+    with pytest.raises(BlockedError, match="while tests_passed is false"):
+        move.done(store, "B-1", Holder("ada"), now)
+    post("qa", "ada", "test_results", task_id="B-1", status="completed")
+    assert move.done(store, "B-1", Holder("ada"), now).after.lane == "done"
+
+
+def test_an_approving_answer_is_a_review(claimed, post, store):
+    name = post("ada", "bob", "review_code", task_id="B-1")
+    reference = (("in_reply_to", look.find(store, name).message_id),)
+    post("bob", "ada", "answer", "Fine", status="completed", task_id="B-1", headers=reference)
+    assert checks.standing(store, store.task("B-1")).peer_reviewed
+
+
+def test_questions_to_a_human_reach_the_desk_and_those_to_others_do_not(post, store):
+    post("ada", "bob", "question", "Which?")
+    assert store.questions() == []
+    post("ada", "human", "question", "Which?")
+    post("ada", "human", "approval_request", "Merge?", task_id="B-1")
+    assert [item.kind for item in store.questions()] == ["question", "approval"]
+
+
+def test_a_claim_by_file_that_is_refused_is_answered(claimed, drop, store, mail, now):
+    said = drop("20251121_180000_bob-boss_claim-task_B-1.md", "mine")
+    assert "held by ada" in said[0]
+    sync.refresh(store, mail, now)
+    (told,) = [row for row in look.letters(store, look.Asked("bob")) if row.sender == "treadle"]
+    assert (told.intent, told.status, "held by ada" in told.summary) == ("inform", "failed", True)
+    assert store.task("B-1").owner == "ada"

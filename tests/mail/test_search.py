@@ -1,0 +1,29 @@
+"""Letters are found by their words."""
+
+from treadle.mail import handle, look, search
+from treadle.store import mail_words
+
+
+def names(rows):
+    return [row.name for row in rows]
+
+
+def test_every_word_must_be_there_wherever_the_letter_lies(store, mail, post):
+    both = post("a", "b", "inform", "The token refresh times out")
+    post("a", "c", "inform", "The token is fine")
+    assert names(search.search(store, mail, ["refresh token"], 10)) == [both]
+    handle.archive(store, mail, look.find(store, both))
+    later = post("a", "d", "inform", "refresh every token")
+    assert set(names(search.search(store, mail, ["token", "REFRESH"], 10))) == {both, later}
+
+
+def test_signs_in_words_are_words_too(store, mail, post):
+    post("a", "b", "inform", 'say "hello" AND (go)')
+    assert len(search.search(store, mail, ['"hello"', "AND", "(go)"], 10)) == 1
+    assert search.search(store, mail, ['x" OR "a'], 10) == []
+
+
+def test_without_full_text_search_files_are_read(store, mail, post, monkeypatch):
+    name = post("a", "b", "inform", "Some Words here")
+    monkeypatch.setattr(mail_words, "catch_up", lambda store, text: False)
+    assert names(search.search(store, mail, ["words", "here"], 10)) == [name]
