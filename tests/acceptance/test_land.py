@@ -347,7 +347,8 @@ def test_a_branch_named_treadle_stands_in_the_way_of_a_runs_own(site):
     error = result.json["error"]
     assert (result.code, error["code"]) == (1, "branch_in_the_way")
     assert error["fix"] == ["git branch -m treadle treadle-old"]
-    assert site.project.treadle("runs", "list", "--json").json["runs"] == []
+    run = site.project.show(site.project.only_run()["run_id"])
+    assert (run["status"], run["reason_code"]) == ("failed", "branch_in_the_way")
 
 
 @pytest.mark.parametrize("name", ["index", "HEAD", "refs/heads/main"])

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from treadle.agents import table
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
-from treadle.engine import place, runfile
+from treadle.engine import aftermath, place, runfile
 from treadle.engine.boundary import reach
 from treadle.engine.edits import name_some
 from treadle.engine.order import Order
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools, has_commands
 from treadle.engine.timeline import Timeline
-from treadle.errors import BlockedError, ProjectError
+from treadle.errors import BlockedError, GitError, ProjectError
 from treadle.files import atomic, sync
 from treadle.git import repo
 from treadle.ids import new_run_id, utc
@@ -58,8 +58,18 @@ def begin(
     tools.store.insert_run(run.row, run.recorded, run.kv)
     reach("after_run_row")
     tools.watch(Progress(kind="run", run_id=run.id, message=order.goal))
-    place.prepare(run)
+    _prepare(run)
     return run
+
+
+def _prepare(run: Run) -> None:
+    """Make branch and workspace; what git cannot make ends the run, and is the answer."""
+    try:
+        place.prepare(run)
+    except GitError as error:
+        run.end("failed", error.code, error.message)
+        aftermath.settle(run)
+        raise
 
 
 def check_possible(order: Order) -> None:
