@@ -17,6 +17,7 @@ COMMANDS = {
     "doctor": "Check everything treadle needs",
     "config": "Show the configuration and where it comes from",
     "describe": "Tell programs every command and its arguments",
+    "agent": "Show how an agent is run, and try it",
     "completion": "Print a completion script for a shell",
     "task": "Add, list, link and finish tasks",
     "mission": "Create missions and take them through their gates",

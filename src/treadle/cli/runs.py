@@ -22,6 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     listed.add_argument("--limit", type=int, default=50, metavar="N", help="At most N of them")
     listed.add_argument("--before", metavar="RUN", help="Only runs older than this one")
     listed.add_argument("--status", choices=_STATUSES, help="Only runs with this status")
+    listed.add_argument("--chain", metavar="CHAIN", help="Only runs of this chain of messages")
     shown = actions.add_parser("show", help="Show one run with steps, criteria and usage")
     shown.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
     events = actions.add_parser("events", help="Show the timeline of a run")
@@ -45,7 +46,7 @@ def run(args: Namespace) -> int:
 
 
 def _list(layout: Layout, store: Reader, args: Namespace) -> None:
-    rows = store.runs(max(args.limit, 0), args.before, args.status)
+    rows = _rows(store, args)
     if not rows and not layout.database.exists() and layout.runs.exists():
         output.warn("the store is missing; rebuild it with: treadle doctor --repair")
     storms = weather.storms(store, rows)
@@ -65,6 +66,18 @@ def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     )
     for storm in storms:
         output.warn(storm.sentence)
+
+
+def _rows(store: Reader, args: Namespace) -> list[RunRow]:
+    limit = max(args.limit, 0)
+    if args.chain is None:
+        return store.runs(limit, args.before, args.status)
+    rows = [
+        row
+        for row in store.chain_runs(args.chain)
+        if args.status in (None, row.status) and (args.before is None or row.run_id < args.before)
+    ]
+    return rows[:limit]
 
 
 def _show(layout: Layout, store: Reader, args: Namespace) -> None:

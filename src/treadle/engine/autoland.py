@@ -13,9 +13,14 @@ from treadle.tasks.questions import Question
 def settle(tools: Tools, config: Config, row: RunRow) -> RunRow:
     """Land a passed run; a refusal goes to the desk and holds up nothing."""
     if config.land.run == "auto" and row.status == "passed":
-        with tools.landing:
-            _land(tools, row)
+        bring(tools, row)
     return row
+
+
+def bring(tools: Tools, row: RunRow) -> str | None:
+    """Land a passed run; a refusal goes to the desk and is returned."""
+    with tools.landing:
+        return _land(tools, row)
 
 
 def waits(tools: Tools, row: RunRow) -> bool:
@@ -24,15 +29,18 @@ def waits(tools: Tools, row: RunRow) -> bool:
     return row.status == "passed" and not whereabouts.now(kv) and "land_refused" in kv
 
 
-def _land(tools: Tools, row: RunRow) -> None:
+def _land(tools: Tools, row: RunRow) -> str | None:
+    if whereabouts.now(tools.store.kv(row.run_id)):
+        return None
     try:
         found = land.land(tools, row)
     except (BlockedError, GitError) as error:
         _show(tools, row, f"not landed: {error.message}")
         questions.ask(tools.store, _question(row, error), tools.now())
-    else:
-        if found.commit:
-            _show(tools, row, f"landed as {found.commit[:12]} on {found.branch}")
+        return error.message
+    if found.commit:
+        _show(tools, row, f"landed as {found.commit[:12]} on {found.branch}")
+    return None
 
 
 def _question(row: RunRow, error: TreadleError) -> Question:

@@ -16,6 +16,7 @@ _TELLING = frozenset(
         "check_before",
         "claim_refuted",
         "step_failed",
+        "routine_chosen",
         "patch_applied",
         "no_patch",
         "risky_change",

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.engine import intent, load, message, obstruct, recheck, whereabouts
+from treadle.engine import intent, load, message, obstruct, recheck, tracker, whereabouts
 from treadle.engine.intent import Done, Move
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
@@ -38,6 +38,7 @@ class Built(NamedTuple):
 
     commit: str
     tree: str
+    is_merged: bool = False
 
 
 def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
@@ -68,11 +69,10 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
         scratch.keep(place)
     finally:
         scratch.drop(place)
-    merged = built.tree != run.tree
-    if merged:
+    if built.is_merged:
         recheck.require(run, built.commit)
     intent.make(run, Move(what="land", branch=name, old=tip, commit=built.commit))
-    return Landed(run.id, name, built.commit, merged)
+    return Landed(run.id, name, built.commit, built.is_merged)
 
 
 def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
@@ -80,16 +80,20 @@ def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
     settings, is_base = run.tools.git_settings, tip == run.row.base_commit
     sign = signed.signs(settings)
     built = Built(tip, repo.tree_of(run.tools.repo, tip))
-    if keep_steps and is_base and not sign:
+    if keep_steps and is_base and not sign and not run.order.message:
         return Built(run.head, run.tree)
     who = signed.identity(settings, run.tools.env)
-    for part in _parts(run, keep_steps):
+    parts = tuple(_parts(run, keep_steps))
+    for part in parts:
         tree = combine(place, part.base, built.tree, part.tree, _by_hand(run))
+        is_merged = tree != run.tree
+        if part is parts[-1]:
+            tree = tracker.listed(run, place, tip, tree)
         if tree != built.tree:
             new = signed.write(
                 place, tree, built.commit, part.message, when=run.tools.now(), who=who, sign=sign
             )
-            built = Built(new, tree)
+            built = Built(new, tree, is_merged)
     return built
 
 
@@ -123,6 +127,8 @@ def _parts(run: Run, keep_steps: bool) -> Iterator[Part]:
         if step.tree and step.tree != base:
             yield Part(base, step.tree, message.step(run.order, run.id, step))
             base = step.tree
+    if run.order.message:
+        yield Part(base, base, message.landing(run.order, run.id))
 
 
 def _require_passed(row: RunRow) -> None:

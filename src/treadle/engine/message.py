@@ -32,6 +32,8 @@ def _trailers(order: Order, run_id: str) -> str:
     lines = [f"Treadle-Run: {run_id}"]
     if order.task_id:
         lines.append(f"Treadle-Task: {order.task_id}")
+    if order.message and order.message.spec:
+        lines.append(f"Treadle-Spec: {order.message.spec}")
     return "\n".join(lines)
 
 

@@ -18,8 +18,7 @@ from treadle.contract.criterion import Criterion
 from treadle.contract.request import AskedCriterion
 from treadle.contract.role import ROLES, Role
 from treadle.tasks import criteria as criteria_flags
-
-GOAL_LENGTH = 200
+from treadle.tasks import markdown
 
 
 class NamedAgent(Struct, frozen=True, kw_only=True):
@@ -27,6 +26,32 @@ class NamedAgent(Struct, frozen=True, kw_only=True):
 
     name: str
     config: AgentConfig
+
+
+class MessageOrder(Struct, frozen=True, kw_only=True):
+    """The message that a run carries out, and how its routine was chosen."""
+
+    id: str
+    chain: str
+    seq: int
+    type: str
+    routine: str
+    source: str
+    reason: str
+    input_file: str | None = None
+    spec: str | None = None
+    spec_digest: str | None = None
+    digest: str | None = None
+    parent: str | None = None
+    depth: int = 0
+
+
+class Script(Struct, frozen=True, kw_only=True):
+    """A routine of the project's own: what to execute, where, and with which fields."""
+
+    argv: tuple[str, ...]
+    in_project: bool = False
+    env: dict[str, str] = {}
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -42,10 +67,17 @@ class Order(Struct, frozen=True, kw_only=True):
     sandbox: SandboxConfig = SandboxConfig()
     network: Network = "full"
     task_id: str | None = None
+    message: MessageOrder | None = None
+    script: Script | None = None
 
     def agent(self, role: Role) -> NamedAgent:
         """Return who has this role."""
         return self.agents[role]
+
+    @property
+    def in_project(self) -> bool:
+        """Tell whether the run works in the user's own checkout instead of a workspace."""
+        return self.script is not None and self.script.in_project
 
     @property
     def commands(self) -> tuple[AskedCriterion, ...]:
@@ -87,10 +119,7 @@ def freeze(
 
 def short_goal(text: str) -> str:
     """Return the first heading or line, at most 200 characters."""
-    for line in text.splitlines():
-        if words := line.strip().lstrip("#").strip():
-            return words if len(words) <= GOAL_LENGTH else words[: GOAL_LENGTH - 1] + "…"
-    return text.strip()[:GOAL_LENGTH]
+    return markdown.title(text) or text.strip()[: markdown.MAX_TITLE]
 
 
 def _named(config: Config, role: Role, swaps: Mapping[str, str]) -> NamedAgent:

@@ -32,6 +32,8 @@ def workspace_of(tools: Tools, order: Order, run_id: str, base_branch: str | Non
 
 def prepare(run: Run) -> None:
     """Bring branch and workspace to the run's head; a setup that fails ends the run."""
+    if run.order.in_project:
+        return
     failed = reopen(run)
     if failed and failed.reason == "stopped":
         run.end("stopped", "interrupted", failed.detail)

@@ -9,14 +9,14 @@ from treadle.contract.criterion import Criterion
 from treadle.contract.event import EventType
 from treadle.engine import manifest, runfile
 from treadle.engine.manifest import Manifest
-from treadle.engine.order import Order
+from treadle.engine.order import MessageOrder, Order
 from treadle.engine.progress import Progress, Watch
 from treadle.engine.runfile import RunFile
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import is_run_id, utc
 from treadle.layout import Layout, RunLayout
-from treadle.store.records import Event, RunRow
+from treadle.store.records import Event, MessageRow, RunRow
 from treadle.store.run_changes import History
 from treadle.store.writer import Store
 from treadle.tasks import task, work
@@ -55,6 +55,8 @@ def _restore(store: Store, folder: RunLayout, now: Callable[[], datetime]) -> No
     )
     store.restore(row, history)
     _restore_task(store, found.order, row, now())
+    if found.order.message:
+        store.restore_message(_message_row(found.order.message, row, "land_refused" in kv))
 
 
 def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> None:
@@ -69,6 +71,26 @@ def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> Non
     task.add(store, NewTask(order.goal, criteria, order.task_id, text), now)
     work.begin(store, order.task_id, row.run_id, now)
     work.finish(store, order.task_id, row.run_id, row.status, now)
+
+
+def _message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRow:
+    """Return the message that a run carried out, as far as the run knows."""
+    return MessageRow(
+        message_id=message.id,
+        chain=message.chain,
+        seq=message.seq,
+        status="running" if row.status != "passed" else "refused" if refused else "done",
+        routine=message.routine,
+        spec=message.spec,
+        spec_digest=message.spec_digest,
+        digest=message.digest,
+        parent=message.parent,
+        depth=message.depth,
+        run_ids=(row.run_id,),
+        reason=None,
+        created_at=row.created_at,
+        updated_at=row.created_at,
+    )
 
 
 def _manifests(folder: RunLayout) -> list[tuple[Manifest, str]]:

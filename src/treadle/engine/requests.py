@@ -22,7 +22,7 @@ def build(run: Run, stage: Stage, observed: Sequence[Observed]) -> AgentRequest:
             observed=tuple(observed) if observed else UNSET,
         ),
         paths=Paths(
-            repo_root=str(run.workspace.path),
+            repo_root=str(run.place),
             run_dir=str(run.folder.folder),
             step_dir=str(stage.folder),
         ),

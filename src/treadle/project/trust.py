@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -49,10 +49,10 @@ def commands(loaded: Loaded) -> tuple[Command, ...]:
     return tuple(found for found, is_theirs in _commands(loaded) if is_theirs)
 
 
-def require(project: Project, loaded: Loaded) -> None:
-    """Stop unless the user trusts what this repository brings."""
+def require(project: Project, loaded: Loaded, more: Sequence[Command] = ()) -> None:
+    """Stop unless the user trusts what this repository brings; `more` is what its files add."""
     refuse_tracked(project)
-    found = commands(loaded)
+    found = (*commands(loaded), *more)
     if not found or entry(project) is not None:
         return
     listed = "; ".join(f"{item.command} ({item.key})" for item in found)
@@ -117,8 +117,19 @@ def _commands(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
             if words := getattr(agent, key):
                 found, theirs = _command(loaded, ("agents", name, key), shlex.join(words))
                 yield found, theirs or agents.is_in_project(words[0])
+        if agent.extra_args:
+            line = shlex.join([agent.type, "...", *agent.extra_args])
+            yield _command(loaded, ("agents", name, "extra_args"), line)
     if setup := loaded.config.workspace.setup:
         yield _command(loaded, ("workspace", "setup"), shlex.join(setup))
+    for hook in ("beforeAll", "afterAll", "beforeEach", "afterEach"):
+        if words := getattr(loaded.config.hooks, hook):
+            found, theirs = _command(loaded, ("hooks", hook), shlex.join(words))
+            yield found, theirs or agents.is_in_project(words[0])
+    if router := loaded.config.commands.router:
+        line = router if isinstance(router, str) else shlex.join(router)
+        found, theirs = _command(loaded, ("commands", "router"), line)
+        yield found, theirs or agents.is_in_project(line.split()[0])
     for text, command in loaded.config.verify.items():
         yield _command(loaded, ("verify", text), command)
 

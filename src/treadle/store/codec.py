@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle.contract.criterion import Criterion
-from treadle.store.records import CheckRow, Event, MoveRow, QuestionRow, TaskRow
+from treadle.store.records import CheckRow, Event, MessageRow, MoveRow, QuestionRow, TaskRow
 
 Row = Sequence[Any]
 
-_AS_JSON = frozenset({"criteria", "options", "fix", "data"})
+_AS_JSON = frozenset({"criteria", "options", "fix", "data", "run_ids"})
 
 # Compact, with readable text; made once because making one costs more than using it.
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -62,3 +62,10 @@ def question(row: Row) -> QuestionRow:
     found = QuestionRow._make(row)
     options, fix = (row[QuestionRow._fields.index(name)] for name in ("options", "fix"))
     return found._replace(options=tuple(json.loads(options)), fix=tuple(json.loads(fix)))
+
+
+def message(row: Row) -> MessageRow:
+    """Read a message."""
+    found = MessageRow._make(row)
+    run_ids = json.loads(row[MessageRow._fields.index("run_ids")])
+    return found._replace(run_ids=tuple(run_ids))

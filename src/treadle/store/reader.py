@@ -9,10 +9,13 @@ from typing import Self
 from treadle.contract.role import RunStatus
 from treadle.layout import Layout, step_name
 from treadle.store import codec, migrate, sqlite
+from treadle.store.inbox import InboxReads
 from treadle.store.queries import SQL
 from treadle.store.records import (
     CheckRow,
     Event,
+    LaneRow,
+    MissionStepRow,
     MoveRow,
     QuestionRow,
     RunRow,
@@ -26,7 +29,7 @@ _ALL = 1 << 62
 _END = "~"
 
 
-class Reader:
+class Reader(InboxReads):
     """Answer questions about runs, tasks and the desk; never wait for a writer, never write."""
 
     def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
@@ -168,6 +171,15 @@ class Reader:
     def task_moves(self, task_id: str) -> list[MoveRow]:
         """Return how a task went from lane to lane."""
         return [codec.move(row) for row in self._all("task_moves", task_id=task_id)]
+
+    def mission_lanes(self, mission: str) -> list[LaneRow]:
+        """Return where the tasks of a mission stand."""
+        return [LaneRow._make(row) for row in self._all("mission_lanes", mission=mission)]
+
+    def mission_steps(self, mission: str) -> list[MissionStepRow]:
+        """Return what was reported of a mission's steps that are not done."""
+        rows = [MissionStepRow._make(row) for row in self._all("mission_steps", mission=mission)]
+        return [row._replace(is_blocked=bool(row.is_blocked)) for row in rows]
 
     def question(self, question_id: str) -> QuestionRow | None:
         """Return one question."""

@@ -1,0 +1,74 @@
+"""`treadle dead`: list, show and retry dead letters."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.errors import ExitCode
+from treadle.inbox import dead
+from treadle.inbox.dead import Letter
+from treadle.layout import Layout
+from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.store.writer import Store
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    commands.add_parser("list", help="List dead letters")
+    for name, text in (("show", "Show one and why it died"), ("retry", "Put one back")):
+        inner = commands.add_parser(name, help=text)
+        inner.add_argument("letter", metavar="LETTER", help="Its file, message id or spec")
+
+
+def run(args: Namespace) -> int:
+    """Do what was asked."""
+    layout = Layout(find_root(here(), os.environ))
+    if args.action == "list":
+        return _list(args, layout)
+    if args.action == "show":
+        return _show(args, layout, dead.find(layout, args.letter))
+    refuse_inside_run(os.environ)
+    return _retry(args, layout, dead.find(layout, args.letter))
+
+
+def _list(args: Namespace, layout: Layout) -> int:
+    found = dead.letters(layout)
+    if args.json:
+        output.print_json({"letters": [{"name": item.name, **item.reason} for item in found]})
+        return ExitCode.DONE
+    for item in found:
+        print(output.clean(f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}"))
+    if not found:
+        print("no dead letters")
+    return ExitCode.DONE
+
+
+def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
+    text = dead.text_of(layout, letter)
+    if args.json:
+        output.print_json({"name": letter.name, **letter.reason, "text": text})
+        return ExitCode.DONE
+    print(output.paint(output.clean(letter.name), "bold"))
+    print(f"because: {output.clean(str(letter.reason.get('message')))}")
+    fix = letter.reason.get("fix")
+    for command in fix if isinstance(fix, list) else []:
+        print(f"next: {output.clean(str(command))}")
+    print()
+    print("\n".join(map(output.clean, text.splitlines())))
+    return ExitCode.DONE
+
+
+def _retry(args: Namespace, layout: Layout, letter: Letter) -> int:
+    store = Store.open(layout)
+    try:
+        name = dead.retry(layout, store, letter, datetime.now(UTC))
+    finally:
+        store.close()
+    if args.json:
+        output.print_json({"file": name})
+    else:
+        print(f"{name} is back in the inbox")
+        print("  next: treadle process")
+    return ExitCode.DONE

@@ -1,0 +1,100 @@
+"""`treadle process`: carry out every waiting message and every unprocessed spec, once."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.cli.progress import watcher
+from treadle.config.load import Loaded, load
+from treadle.engine import orchestrator, work
+from treadle.errors import ExitCode
+from treadle.inbox import plan, process
+from treadle.inbox.outcome import Outcome, Summary
+from treadle.inbox.plan import Planned
+from treadle.project import trust
+from treadle.project.project import Project, open_project
+from treadle.project.root import here, refuse_inside_run
+from treadle.store.reader import Reader
+
+_COLOURS: dict[str, output.Colour] = {"done": "green", "duplicate": "dim", "dead": "red"}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("--dry-run", action="store_true", help="Say what would be done")
+    parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failure")
+    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+
+
+def run(args: Namespace) -> int:
+    """Open the project, go through the inbox, say what came of it."""
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    loaded = load(project.layout, project.env)
+    if args.dry_run:
+        return _dry_run(args, project, loaded)
+    trust.require(project, loaded, tuple(plan.commands(project.layout)))
+    work.require_sandbox(loaded.config)
+    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        found = process.process(tools, loaded.config, fail_fast=args.fail_fast)
+    if args.json:
+        output.print_json(document(found))
+    else:
+        _print(found)
+    return found.exit_code
+
+
+def document(found: Summary) -> dict[str, object]:
+    """Return a pass as JSON."""
+    return {
+        "processed": [item.name for item in found.outcomes if item.status == "done"],
+        "failed": [
+            item.name for item in found.outcomes if item.status not in ("done", "duplicate")
+        ],
+        "dead": [item.name for item in found.outcomes if item.status == "dead"],
+        "messages": [_message(item) for item in found.outcomes],
+        "interrupted": found.interrupted,
+        "failed_hook": found.failed_hook,
+    }
+
+
+def _message(item: Outcome) -> dict[str, object]:
+    return {
+        "id": item.message_id,
+        "name": item.name,
+        "routine": item.routine,
+        "status": item.status,
+        "run_id": item.run_id,
+        "run_ids": list(item.run_ids),
+        "reason": item.reason or None,
+    }
+
+
+def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
+    with Reader.open(project.layout) as store:
+        found = plan.plan(project.layout, loaded.config, store)
+    if args.json:
+        output.print_json({"planned": [item._asdict() for item in found]})
+        return ExitCode.DONE
+    for item in found:
+        print(output.clean(_line(item)))
+    if not found:
+        print("nothing to do")
+    return ExitCode.DONE
+
+
+def _line(item: Planned) -> str:
+    if item.would == "run":
+        return f"{item.name}: {item.routine} ({item.reason})"
+    return f"{item.name}: {item.would} ({item.reason})"
+
+
+def _print(found: Summary) -> None:
+    for item in found.outcomes:
+        word = output.paint(item.status.upper(), _COLOURS.get(item.status, "yellow"))
+        tail = f": {item.reason}" if item.reason else ""
+        print(f"{word} {output.clean(item.name)} {item.run_id or ''}{output.clean(tail)}")
+    if found.failed_hook:
+        print(f"{output.paint('FAILED', 'red')} {output.clean(found.failed_hook)}")
+    done = sum(item.status == "done" for item in found.outcomes)
+    print(f"{done} done, {len(found.outcomes) - done} not" if found.outcomes else "nothing to do")

@@ -1,0 +1,87 @@
+"""`treadle routine`: list, show and check routines."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.cli import output
+from treadle.config.load import load
+from treadle.errors import ExitCode
+from treadle.inbox import plan, precheck, routines
+from treadle.inbox.routines import Routine
+from treadle.project import trust
+from treadle.project.project import Project, open_project
+from treadle.project.root import here
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    commands.add_parser("list", help="List routines")
+    show = commands.add_parser("show", help="Show what a routine says about itself")
+    show.add_argument("name", metavar="NAME", help="The routine")
+    check = commands.add_parser("check", help="Check one routine or all of them")
+    check.add_argument("name", metavar="NAME", nargs="?", help="The routine; all without it")
+
+
+def run(args: Namespace) -> int:
+    """Do what was asked."""
+    project = open_project(here(), os.environ)
+    loaded = load(project.layout, project.env)
+    notebooks = loaded.config.notebook_support
+    if args.action == "list":
+        return _list(args, project, notebooks)
+    if args.action == "show":
+        return _show(args, project, routines.find(project.layout, args.name, notebooks))
+    trust.require(project, loaded, tuple(plan.commands(project.layout)))
+    if args.name:
+        found = [routines.find(project.layout, args.name, notebooks)]
+    else:
+        found = list(routines.discover(project.layout, notebooks).values())
+    return _check(args, project, found)
+
+
+def _list(args: Namespace, project: Project, notebooks: bool) -> int:
+    found = routines.discover(project.layout, notebooks).values()
+    if args.json:
+        output.print_json({"routines": [_document(project, item) for item in found]})
+        return ExitCode.DONE
+    for item in found:
+        print(output.clean(f"{item.name}  {item.summary}"))
+    return ExitCode.DONE
+
+
+def _show(args: Namespace, project: Project, found: Routine) -> int:
+    document = _document(project, found)
+    if args.json:
+        output.print_json(document)
+        return ExitCode.DONE
+    for key, value in document.items():
+        text = ", ".join(value) if isinstance(value, list) else str(value)
+        if value:
+            print(f"{key}: {'; '.join(map(output.clean, text.splitlines()))}")
+    return ExitCode.DONE
+
+
+def _check(args: Namespace, project: Project, found: list[Routine]) -> int:
+    layout, env = project.layout, project.env
+    results = {item.name: list(precheck.problems(layout, env, item)) for item in found}
+    if args.json:
+        rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
+        output.print_json({"routines": rows})
+    else:
+        for name, bad in results.items():
+            print(f"{name}: {'; '.join(map(output.clean, bad)) if bad else 'ok'}")
+    return ExitCode.FAILED if any(results.values()) else ExitCode.DONE
+
+
+def _document(project: Project, found: Routine) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "file": project.layout.relative(found.path) if found.path else None,
+        "description": found.description,
+        "when": found.when,
+        "workspace": "project" if found.in_project else "own",
+        "parameters": list(found.parameters),
+        "pre_check": found.pre_check,
+    }

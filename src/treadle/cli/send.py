@@ -1,0 +1,48 @@
+"""`treadle send`: put a message into the inbox."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.errors import ExitCode
+from treadle.inbox import send
+from treadle.inbox.send import Sent
+from treadle.layout import Layout
+from treadle.project.root import find_root, here
+from treadle.store.writer import Store
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("text", metavar="TEXT", help="What is to be done; - reads it from stdin")
+    parser.add_argument("--routine", metavar="NAME", help="The routine that carries it out")
+    parser.add_argument("--chain", metavar="CHAIN", help="The chain it belongs to")
+    parser.add_argument(
+        "--field", action="append", default=[], metavar="KEY=VALUE", help="A field of its own"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Write the message and say where it is."""
+    fields = send.parse_fields(args.field)
+    text = sys.stdin.read() if args.text == "-" else args.text
+    message = send.draft(text, args.routine, args.chain, fields)
+    found = _send(message)
+    if args.json:
+        output.print_json({"file": found.file, "message_id": found.message_id})
+    else:
+        print(f"sent {found.message_id or output.clean(found.file)}")
+    return ExitCode.DONE
+
+
+def _send(message: send.Draft) -> Sent:
+    if os.environ.get("TREADLE_RUN"):
+        return send.send_from_run(os.environ, message)
+    layout = Layout(find_root(here(), os.environ))
+    store = Store.open(layout)
+    try:
+        return send.send(layout, store, message, datetime.now(UTC))
+    finally:
+        store.close()

@@ -1,0 +1,1 @@
+"""Specs and messages in, finished work out."""

@@ -1,0 +1,107 @@
+"""The inbox on disk: list it, read from it without being led astray, move files on."""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from treadle.errors import FormatError
+from treadle.files import atomic, sync, walk
+from treadle.layout import Layout
+
+MAX_BYTES = 1 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_MAX_NAME = 150
+
+
+def names(layout: Layout) -> list[str]:
+    """Return the names that may be messages, in order; what is being written is not there yet."""
+    return sorted(filter(is_candidate, walk.names(layout.inbox)))
+
+
+def is_candidate(name: str) -> bool:
+    """Tell whether a name in the inbox is one of a message."""
+    return name.endswith(".md") and not name.startswith(".")
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether this is a folder itself, not a link to one."""
+    return stat.S_ISDIR(path.lstat().st_mode)
+
+
+def read(path: Path) -> bytes:
+    """Return a message's bytes; FormatError unless it is a plain, small file of UTF-8 text."""
+    state = path.lstat()
+    if not stat.S_ISREG(state.st_mode):
+        raise _odd(path, "is not a plain file")
+    if state.st_nlink > 1:
+        raise _odd(path, "is a hard link")
+    if state.st_size > MAX_BYTES:
+        raise _odd(path, f"is larger than {MAX_BYTES >> 20} MiB")
+    data = walk.read(path, max_bytes=MAX_BYTES)
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise _odd(path, f"is not UTF-8 text (byte {error.start})") from error
+    return data
+
+
+def _odd(path: Path, what: str) -> FormatError:
+    return FormatError(f"{show(path.name)} {what}", code="message_unreadable")
+
+
+def replace(path: Path, old: bytes, new: bytes) -> None:
+    """Write a message back; one that is as it should be is not touched."""
+    if new != old:
+        atomic.write(path, new)
+
+
+def put(folder: Path, name: str, data: bytes) -> Path:
+    """Put a new message down under a name that must be free: whole, or not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = folder / f".{name}.tmp"
+    staged.unlink(missing_ok=True)
+    atomic.create(staged, data, durable=True)
+    atomic.rename_new(staged, folder / name)
+    sync.sync(folder)
+    return folder / name
+
+
+def rename(path: Path, name: str) -> Path:
+    """Give a message its own name; FileExistsError if another file has it."""
+    if path.name == name:
+        return path
+    target = path.with_name(name)
+    atomic.rename_new(path, target)
+    return target
+
+
+def move(path: Path, folder: Path) -> Path:
+    """Move a file, whatever it is, under a safe name that nothing there has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = safe_name(path.name)
+    for number in range(1, 1_000_000):
+        target = folder / (base if number == 1 else _numbered(base, number))
+        try:
+            atomic.rename_new(path, target)
+        except FileExistsError:
+            continue
+        sync.sync(folder)
+        return target
+    raise FileExistsError(path)
+
+
+def safe_name(name: str) -> str:
+    """Return a name that is nothing but a name."""
+    clean = _UNSAFE.sub("_", os.fsencode(name).decode(errors="replace")).lstrip("._-")
+    stem = clean.removesuffix(".md")[:_MAX_NAME]
+    return f"{stem or 'message'}.md"
+
+
+def show(name: str) -> str:
+    """Return a name as it may be shown: what is no plain text is escaped."""
+    return name if name.isprintable() else repr(name)
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name.removesuffix('.md')}~{number:03d}.md"

@@ -1,0 +1,276 @@
+"""Carry one message out: take it in, try its routine, land it, put its file where it belongs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.config.schema import Config
+from treadle.contract.event import EventType
+from treadle.engine import autoland, load
+from treadle.engine.progress import Progress
+from treadle.engine.run import Tools
+from treadle.errors import (
+    BlockedError,
+    FormatError,
+    GitError,
+    NotFoundError,
+    ProjectError,
+    TreadleError,
+)
+from treadle.ids import utc
+from treadle.inbox import attempt, box, dead, followups, hooks, normalize, precheck, select, specs
+from treadle.inbox.attempt import Job
+from treadle.inbox.followups import FollowUp
+from treadle.inbox.outcome import Outcome, Status
+from treadle.inbox.register import Duplicate, Known, register
+from treadle.inbox.router import External
+from treadle.store.records import MessageRow, RunRow
+from treadle.tasks import questions
+
+MAX_DEPTH = 10
+_REFUSALS = (BlockedError, GitError, ProjectError)
+
+
+@dataclass
+class Pass:
+    """One pass over the inbox; `below` is the work that the next run builds on."""
+
+    tools: Tools
+    config: Config
+    below: RunRow | None = None
+
+    @property
+    def external(self) -> External | None:
+        """Return the user's own router, if there is one."""
+        command = self.config.commands.router
+        if command is None:
+            return None
+        return External(command, self.tools.layout.root, self.tools.env, self.tools.keeper)
+
+    def tell(self, message: str) -> None:
+        """Say something to whoever watches."""
+        self.tools.watch(Progress(kind="note", run_id="", message=message))
+
+
+class Carried(NamedTuple):
+    """How a message ended, and what came of it."""
+
+    outcome: Outcome
+    followups: Sequence[FollowUp] = ()
+    row: MessageRow | None = None
+
+
+def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carried:
+    """Carry the message of one file out; every way it can end is a value."""
+    try:
+        known = register(work.tools, path, parent)
+    except FormatError as error:
+        return _bury(work, path, error, None)
+    if isinstance(known, Duplicate):
+        return _duplicate(work, known)
+    if known.row.status in ("refused", "stopped", "held") and not _has_moved_on(work, known.row):
+        return _waits(work, known.row)
+    try:
+        job = _prepare(work, known)
+    except (FormatError, NotFoundError) as error:
+        return _bury(work, path, error, known.row)
+    return _work(work, job)
+
+
+def _has_moved_on(work: Pass, row: MessageRow) -> bool:
+    """Tell whether a message that waited for a human can go on."""
+    last = _last_run(work, row)
+    if last is None or row.status == "held":
+        return True
+    if row.status == "refused":
+        return not autoland.waits(work.tools, last)
+    return last.status != "stopped"
+
+
+def _waits(work: Pass, row: MessageRow) -> Carried:
+    reason = row.reason or ""
+    status: Status = "refused" if row.status == "refused" else "stopped"
+    if row.status == "refused":
+        work.below = _last_run(work, row)
+    return Carried(_outcome(row, status, reason), row=row)
+
+
+def _prepare(work: Pass, known: Known) -> Job:
+    """Find spec and routine, and complete the file before anything is executed."""
+    message, layout = known.message, work.tools.layout
+    if known.row.depth >= MAX_DEPTH:
+        raise FormatError(
+            f"message {message.id} is a follow-up of follow-ups, {known.row.depth} deep",
+            code="too_deep",
+        )
+    spec = specs.read(layout, message.input_file) if message.type == "spec" else None
+    found = select.select(layout, work.config, message, spec, work.external)
+    data = normalize.complete(known.data, message, found.choice.routine)
+    box.replace(known.path, known.data, data)
+    path = box.rename(known.path, message.place.name)
+    row = known.row._replace(
+        routine=found.routine.name,
+        spec=spec.name if spec and message.input_file == specs.path_of(spec.name) else None,
+        spec_digest=spec.digest if spec else None,
+    )
+    return Job(known._replace(path=path, data=data, row=row), spec, found)
+
+
+def _work(work: Pass, job: Job) -> Carried:
+    row = job.known.row
+    env = {"message_id": row.message_id, "message_file": str(job.known.path)}
+    before = set(box.names(work.tools.layout))
+    try:
+        hooks.run(work.tools, work.config, "beforeEach", env)
+        precheck.require(work.tools.layout, work.tools.env, job.selected.routine)
+        row, last = _attempts(work, job)
+        hooks.run(work.tools, work.config, "afterEach", env)
+    except _REFUSALS as error:
+        row = _save(work, _known(work, row), "held", error.message)
+        work.tell(f"{_name(row)}: {error.message}")
+        return Carried(_outcome(row, "held", error.message), row=row)
+    except TreadleError as error:
+        if error.code != "hook_failed":
+            raise
+        return _bury(work, job.known.path, error, _known(work, row))
+    return _settle(work, job, row, last, before)
+
+
+def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:
+    """Run the routine until it passes, stops, or has failed as often as it may."""
+    tools, row = work.tools, job.known.row
+    last = _last_run(work, row)
+    if last and last.run_id not in row.run_ids:
+        row = row._replace(run_ids=(*row.run_ids, last.run_id))
+    if last and last.status == "stopped" and _was_cut_off(work, last):
+        last = attempt.go_on(tools, work.config, last)
+    failed = [run for run in map(tools.store.run, row.run_ids) if run and run.status == "failed"]
+    while (last is None or last.status == "failed") and len(failed) < work.config.max_retries:
+        is_last = failed and len(failed) == work.config.max_retries - 1
+        context = attempt.failure_context(tools, failed) if is_last else None
+        run = attempt.begin(tools, work.config, job, work.below, context)
+        row = _save(work, row._replace(run_ids=(*row.run_ids, run.id)), "running", None)
+        for earlier in failed:
+            questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
+        last = attempt.drive(run)
+        if last.status == "failed":
+            failed.append(last)
+    if last is None or tools.store.run(last.run_id) is None:
+        raise BlockedError(f"message {row.message_id} has no run", code="no_run")
+    return row, last
+
+
+def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
+    if last.status == "passed":
+        return _passed(work, job, row, last, before)
+    reason = str(work.tools.store.kv_value(last.run_id, "reason") or last.status)
+    if last.status == "stopped":
+        if work.tools.interrupted() or _was_cut_off(work, last):
+            return Carried(_outcome(row, "interrupted", reason), row=row)
+        row = _save(work, row, "stopped", reason)
+        return Carried(_outcome(row, "stopped", reason), row=row)
+    questions.settle(work.tools.store, last.run_id, "dead letter", work.tools.now())
+    tries = f" after {len(row.run_ids)} attempts" if len(row.run_ids) > 1 else ""
+    error = TreadleError(
+        f"routine {row.routine} failed{tries}: {reason}",
+        code="routine_failed",
+        fix=[f"treadle why {last.run_id}"],
+    )
+    return _bury(work, job.known.path, error, row)
+
+
+def _passed(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
+    tools = work.tools
+    refusal = _land(work, last)
+    children = [*followups.deliver(tools, row, last), *followups.dropped(tools, row, before)]
+    if refusal:
+        row = _save(work, row, "refused", refusal)
+        work.below = last
+        return Carried(_outcome(row, "refused", refusal), _unique(children), row)
+    row = _save(work, row, "done", None)
+    box.move(job.known.path, tools.layout.inbox_done)
+    if row.spec:
+        specs.mark_processed(tools.layout, row.spec)
+    work.tell(f"{_name(row)}: done")
+    return Carried(_outcome(row, "done", ""), _unique(children), row)
+
+
+def _land(work: Pass, last: RunRow) -> str | None:
+    """Land the run where that is automatic; return why it could not."""
+    if last.branch is None:
+        return None
+    if work.config.land.process == "manual":
+        work.below = last
+        return None
+    refusal = autoland.bring(work.tools, last)
+    if refusal is None:
+        work.below = None
+    return refusal
+
+
+def _bury(work: Pass, path: Path, error: TreadleError, row: MessageRow | None) -> Carried:
+    name = dead.bury(work.tools, path, error, row)
+    work.tell(f"{name}: dead letter: {error.message}")
+    if row is None:
+        return Carried(Outcome(name, "dead", error.message))
+    row = row._replace(status="dead", reason=error.code)
+    return Carried(_outcome(row, "dead", error.message), row=row)
+
+
+def _duplicate(work: Pass, found: Duplicate) -> Carried:
+    """Put a second delivery beside the first, and say so in the timeline of what it asked for."""
+    tools, row = work.tools, found.row
+    folder = tools.layout.inbox_dead if row.status == "dead" else tools.layout.inbox_done
+    target = box.move(found.path, folder)
+    if last := _last_run(work, row):
+        run = load.take_over(tools, last)
+        text = f"{row.message_id} was delivered again; it is kept as {target.name}"
+        run.timeline.add(EventType.DUPLICATE_MESSAGE, text)
+        run.record(run.cursor())
+        tools.store.release(run.id, run.row.claim_epoch)
+    return Carried(_outcome(row, "duplicate", "it was delivered before"), row=row)
+
+
+def _last_run(work: Pass, row: MessageRow) -> RunRow | None:
+    """Return the newest run of this message; one that a kill kept out of its row counts too."""
+    newest = work.tools.store.message_run(row.message_id)
+    if newest and (newest.run_id in row.run_ids or newest.created_at >= row.updated_at):
+        return newest
+    return None
+
+
+def _was_cut_off(work: Pass, run: RunRow) -> bool:
+    return work.tools.store.kv_value(run.run_id, "reason_code") == "interrupted"
+
+
+def _known(work: Pass, row: MessageRow) -> MessageRow:
+    """Return the row with the runs that it has had meanwhile."""
+    found = work.tools.store.message(row.message_id)
+    return row._replace(run_ids=found.run_ids) if found else row
+
+
+def _save(work: Pass, row: MessageRow, status: str, reason: str | None) -> MessageRow:
+    row = row._replace(status=status, reason=reason, updated_at=utc(work.tools.now()))
+    work.tools.store.save_message(row)
+    return row
+
+
+def _outcome(row: MessageRow, status: Status, reason: str) -> Outcome:
+    return Outcome(_name(row), status, reason, row.message_id, row.routine, row.run_ids)
+
+
+def _name(row: MessageRow) -> str:
+    return row.spec or row.message_id
+
+
+def _unique(found: Sequence[FollowUp]) -> Sequence[FollowUp]:
+    return list(_without_repeats(found))
+
+
+def _without_repeats(found: Sequence[FollowUp]) -> Iterator[FollowUp]:
+    seen: set[Path] = set()
+    for item in found:
+        if item.path not in seen:
+            seen.add(item.path)
+            yield item

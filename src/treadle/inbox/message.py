@@ -1,0 +1,99 @@
+"""What a message says: its place in a chain, its type, its routine, its own fields, its text."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from treadle.errors import FormatError
+from treadle.frontmatter.block import Value
+
+FIELDS = ("id", "chain", "seq", "type", "input_file", "routine")
+MessageType = Literal["spec", "task"]
+
+_CHAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SEQ = re.compile(r"[0-9]{1,9}")
+_NAME = re.compile(r"(?P<chain>[A-Za-z0-9][A-Za-z0-9._-]{0,127})-(?P<seq>[0-9]{1,9})\.md")
+_GIVEN = re.compile(r"[0-9]{14,16}")
+
+
+class Place(NamedTuple):
+    """A chain and a number in it."""
+
+    chain: str
+    seq: int
+
+    @property
+    def id(self) -> str:
+        """Return the message's id."""
+        return f"{self.chain}-{self.seq}"
+
+    @property
+    def name(self) -> str:
+        """Return the name of the message's file."""
+        return f"{self.id}.md"
+
+
+class Message(NamedTuple):
+    """A message with everything that is needed to carry it out but its routine."""
+
+    place: Place
+    type: MessageType
+    input_file: str | None
+    routine: str | None
+    fields: Mapping[str, Value]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        """Return the message's id."""
+        return self.place.id
+
+    @property
+    def text(self) -> str:
+        """Return the body as text."""
+        return self.body.decode(errors="replace")
+
+
+def place_in_name(name: str, is_known: Callable[[str], bool]) -> Place | None:
+    """Read chain and seq from `<chain>-<seq>.md`, if the chain is a date or a known one."""
+    found = _NAME.fullmatch(name)
+    if not found or not is_chain(found["chain"]):
+        return None
+    if not _GIVEN.fullmatch(found["chain"]) and not is_known(found["chain"]):
+        return None
+    return Place(found["chain"], int(found["seq"]))
+
+
+def is_chain(text: str) -> bool:
+    """Tell whether a chain may become part of a file's name."""
+    return _CHAIN.fullmatch(text) is not None and ".." not in text
+
+
+def read_chain(value: Value | None) -> str | None:
+    """Return an explicit chain; FormatError if it must not reach the file system."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not is_chain(value):
+        raise FormatError(
+            f"chain: {str(value)[:80]!r} is no safe id; use letters, digits and . _ -,"
+            " at most 128 of them",
+            code="unsafe_id",
+        )
+    return value
+
+
+def read_seq(value: Value | None) -> int | None:
+    """Return a number in a chain, or None if this is none."""
+    return int(value) if isinstance(value, str) and _SEQ.fullmatch(value) else None
+
+
+def read_type(value: Value | None) -> MessageType | None:
+    """Return the type, or None if this is none."""
+    if value == "spec":
+        return "spec"
+    return "task" if value == "task" else None
+
+
+def read_text(value: Value | None) -> str | None:
+    """Return a field that must be one line of text, or None."""
+    return value.strip() or None if isinstance(value, str) else None

@@ -1,0 +1,188 @@
+"""Go through the inbox and the specs once, each chain to its end before the next."""
+
+import contextlib
+import hashlib
+import os
+
+from treadle.config.schema import Config
+from treadle.engine import autoland, tracker
+from treadle.engine.run import Tools
+from treadle.errors import FormatError, TreadleError
+from treadle.frontmatter import rewrite
+from treadle.ids import utc
+from treadle.inbox import box, carry, hooks, specs
+from treadle.inbox.carry import Pass
+from treadle.inbox.followups import FollowUp
+from treadle.inbox.message import FIELDS, Place
+from treadle.inbox.outcome import Outcome, Summary
+from treadle.inbox.register import OPEN
+from treadle.store.records import MessageRow
+
+_STOPS = ("dead", "stopped", "refused", "held")
+
+
+def process(tools: Tools, config: Config, *, fail_fast: bool = False) -> Summary:
+    """Carry out every waiting message, then every unprocessed spec."""
+    work = Pass(tools=tools, config=config, below=None)
+    hooks.run(tools, config, "beforeAll", {})
+    outcomes = _Round(work, fail_fast).go()
+    failed_hook = None
+    try:
+        hooks.run(tools, config, "afterAll", {})
+    except TreadleError as error:
+        failed_hook = error.message
+    return Summary(tuple(outcomes), tools.interrupted(), failed_hook)
+
+
+class _Round:
+    """What one pass has seen and what came of it."""
+
+    def __init__(self, work: Pass, fail_fast: bool) -> None:
+        self._work = work
+        self._tools = work.tools
+        self._fail_fast = fail_fast
+        self._seen: set[str] = set()
+        self._outcomes: list[Outcome] = []
+
+    def go(self) -> list[Outcome]:
+        """Do all there is to do now, and what that brings about."""
+        self._stack_on_refused()
+        self._warn()
+        while not self._is_over() and (self._messages() or self._next_spec()):
+            pass
+        return self._outcomes
+
+    def _is_over(self) -> bool:
+        if self._tools.interrupted():
+            return True
+        return self._fail_fast and any(item.status in _STOPS for item in self._outcomes)
+
+    def _messages(self) -> bool:
+        """Carry out what lies in the inbox now, by name; tell whether there was anything new."""
+        new = [name for name in box.names(self._tools.layout) if name not in self._seen]
+        for name in new:
+            path = self._tools.layout.inbox / name
+            self._seen.add(name)
+            if self._is_over():
+                return False
+            if os.path.lexists(path) and not box.is_folder(path):
+                self._drain(name)
+        return bool(new)
+
+    def _next_spec(self) -> bool:
+        """Make a message of the next spec and carry it out; tell whether there was one."""
+        for name in specs.unprocessed(self._tools.layout):
+            if name in self._seen:
+                continue
+            self._seen.add(name)
+            if message := self._message_for(name):
+                self._drain(message)
+            return True
+        return False
+
+    def _drain(self, name: str) -> None:
+        """Carry out one message and all that follows from it, depth first."""
+        stack = [FollowUp(self._tools.layout.inbox / name, None)]
+        rows: list[MessageRow] = []
+        while stack and not self._is_over():
+            item = stack.pop()
+            self._seen.add(item.path.name)
+            if not os.path.lexists(item.path):
+                continue
+            carried = carry.carry_out(self._work, item.path, item.parent)
+            self._outcomes.append(carried.outcome)
+            if carried.row:
+                rows.append(carried.row)
+                self._seen.add(f"{carried.row.message_id}.md")
+            stack.extend(reversed(carried.followups))
+        self._close(rows)
+
+    def _close(self, rows: list[MessageRow]) -> None:
+        """Write down how the chain ended: a dead follow-up makes it partial."""
+        if not rows or any(row.status in OPEN for row in rows):
+            return
+        has_dead = any(row.status == "dead" for row in rows)
+        status = "done" if not has_dead else "failed" if rows[0].status == "dead" else "partial"
+        self._tools.store.close_chain(rows[0].chain, status)
+
+    def _message_for(self, name: str) -> str | None:
+        """Return the file of a spec's message, made or found; None if there is nothing to do."""
+        layout, store = self._tools.layout, self._tools.store
+        row = store.spec_message(name)
+        digest = self._digest(name)
+        if row and row.status == "done":
+            specs.mark_processed(layout, name)
+            return None
+        if row and row.status == "dead" and row.spec_digest == digest:
+            reason = f"it is a dead letter; treadle dead retry {row.message_id}"
+            item = Outcome(name, "dead", reason, row.message_id, row.routine, row.run_ids)
+            self._outcomes.append(item)
+            return None
+        if row is None or row.status == "dead":
+            row = self._new_row(name, digest)
+        path = layout.inbox / f"{row.message_id}.md"
+        if not path.exists():
+            box.put(path.parent, path.name, _message_text(row, self._routine(name)))
+        return path.name
+
+    def _new_row(self, name: str, digest: str | None) -> MessageRow:
+        now = self._tools.now()
+        place = Place(self._tools.store.reserve_chain(now), 0)
+        row = MessageRow(
+            message_id=place.id,
+            chain=place.chain,
+            seq=0,
+            status="waiting",
+            routine=None,
+            spec=name,
+            spec_digest=digest,
+            digest=None,
+            parent=None,
+            depth=0,
+            run_ids=(),
+            reason=None,
+            created_at=utc(now),
+            updated_at=utc(now),
+        )
+        return self._tools.store.add_message(row)
+
+    def _routine(self, name: str) -> str | None:
+        with contextlib.suppress(FormatError):
+            return specs.read(self._tools.layout, specs.path_of(name)).routine
+        return None
+
+    def _digest(self, name: str) -> str | None:
+        with contextlib.suppress(FormatError, OSError):
+            return hashlib.sha256(box.read(self._tools.layout.specs / name)).hexdigest()
+        return None
+
+    def _stack_on_refused(self) -> None:
+        """Build on what passed in an earlier pass and could not land."""
+        for row in self._tools.store.messages("refused"):
+            last = self._tools.store.run(row.run_ids[-1]) if row.run_ids else None
+            if last and autoland.waits(self._tools, last):
+                self._work.below = last
+
+    def _warn(self) -> None:
+        layout = self._tools.layout
+        names = specs.names(layout)
+        if pair := specs.out_of_order(names):
+            self._work.tell(f"{pair[0]} comes before {pair[1]}: names count, not numbers")
+        done = tracker.names(tracker.read(layout))
+        for name in names:
+            row = self._tools.store.spec_message(name) if name in done else None
+            if row and row.status == "done" and row.spec_digest != self._digest(name):
+                self._work.tell(f"{name} was edited after it was processed; it is not run again")
+
+
+def _message_text(row: MessageRow, routine: str | None) -> bytes:
+    fields = {
+        "id": row.message_id,
+        "chain": row.chain,
+        "seq": str(row.seq),
+        "type": "spec",
+        "input_file": specs.path_of(row.spec or ""),
+    }
+    if routine:
+        fields["routine"] = routine
+    return rewrite.set_fields(b"", fields, FIELDS)

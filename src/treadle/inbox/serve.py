@@ -1,0 +1,146 @@
+"""Keep going: look at inbox, specs and schedule whenever something there changes."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import watchfiles
+
+from treadle.config.load import load
+from treadle.engine import orchestrator
+from treadle.engine.progress import Progress, Watch
+from treadle.errors import FormatError, LockedError
+from treadle.inbox import box, cron, process, send
+from treadle.inbox.outcome import Summary
+from treadle.layout import Layout
+from treadle.project.project import Project
+from treadle.store.writer import Store
+
+_STILL = 0.2  # seconds that nothing may change before a file counts as written
+_WAKE = 1000  # milliseconds between looks at the clock
+_AGAIN = 1.0  # seconds to leave a project alone that somebody else works in
+
+Stop = Callable[[], str | None]
+Signature = tuple[tuple[str, int, int], ...]
+
+
+class Server(NamedTuple):
+    """What a serving process works with."""
+
+    project: Project
+    watch: Watch
+    stop: Stop
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+def serve(server: Server) -> Iterator[Summary]:
+    """Make a pass whenever there is something new, until told to stop; yield what came of each."""
+    layout = server.project.layout
+    for folder in (layout.inbox, layout.specs):
+        folder.mkdir(parents=True, exist_ok=True)
+    done: Signature | None = None
+    for _ in _wakes(server, layout):
+        _fire(server, layout)
+        seen = signature(layout)
+        if seen == done or not _is_still(server, layout, seen):
+            continue
+        summary = _pass(server)
+        if summary is None:
+            continue
+        done = signature(layout)
+        if summary.outcomes or summary.failed_hook:
+            yield summary
+        if summary.interrupted:
+            return
+
+
+def signature(layout: Layout) -> Signature:
+    """Return names, sizes and times of everything that could be work."""
+    paths = [layout.inbox / name for name in box.names(layout)]
+    paths += sorted(layout.specs.glob("*.spec.md"))
+    paths += [path for path in (layout.config_toml, layout.tracker) if path.exists()]
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = path.lstat()
+            found.append((str(path), state.st_size, state.st_mtime_ns))
+    return tuple(found)
+
+
+def _is_still(server: Server, layout: Layout, seen: Signature) -> bool:
+    deadline = time.monotonic() + _STILL
+    while time.monotonic() < deadline and not server.stop():
+        time.sleep(_STILL / 4)
+    return signature(layout) == seen and not server.stop()
+
+
+def _pass(server: Server) -> Summary | None:
+    """Make one pass; None while somebody else works in the project."""
+    loaded = load(server.project.layout, server.project.env)
+    try:
+        with orchestrator.opened(server.project, watch=server.watch, now=server.now) as tools:
+            return process.process(tools, loaded.config)
+    except LockedError:
+        time.sleep(_AGAIN)
+        return None
+
+
+def _fire(server: Server, layout: Layout) -> None:
+    """Send what the schedule says for this minute."""
+    if not layout.cron.is_dir():
+        return
+    now = server.now()
+    store = Store.open(layout)
+    try:
+        for job in cron.jobs(layout):
+            if isinstance(job, FormatError):
+                continue
+            last = store.last_fire(job.name)
+            if cron.is_due(job, now, datetime.fromisoformat(last) if last else None):
+                store.fired(job.name, now)
+                sent = send.send(layout, store, job.draft, now)
+                text = f"{job.name}: sent {sent.message_id}"
+                server.watch(Progress(kind="note", run_id="", message=text))
+    finally:
+        store.close()
+
+
+class _Stopped:
+    """The stop function as the watcher wants it."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def is_set(self) -> bool:
+        return self._stop() is not None
+
+
+def _wakes(server: Server, layout: Layout) -> Iterator[None]:
+    """Come back at once, on every change, and at least every second; poll where watching fails."""
+    yield None
+    paths: list[Path] = [layout.inbox, layout.specs]
+    for polling in (False, True):
+        try:
+            for _ in watchfiles.watch(
+                *paths,
+                watch_filter=None,
+                debounce=200,
+                step=50,
+                stop_event=_Stopped(server.stop),
+                rust_timeout=_WAKE,
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                force_polling=polling,
+                recursive=False,
+            ):
+                yield None
+            return
+        except (OSError, RuntimeError) as error:
+            text = f"files cannot be watched ({error}); looking every second instead"
+            server.watch(Progress(kind="note", run_id="", message=text))
+    while not server.stop():
+        time.sleep(_WAKE / 1000)
+        yield None

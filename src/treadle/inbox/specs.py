@@ -1,0 +1,86 @@
+"""Specs: which ones there are, which are finished, what one says."""
+
+import hashlib
+import itertools
+import re
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from treadle.engine import tracker
+from treadle.errors import FormatError
+from treadle.files import atomic, walk
+from treadle.frontmatter import parse
+from treadle.inbox import box
+from treadle.inbox.message import read_text
+from treadle.layout import Layout
+
+SUFFIX = ".spec.md"
+_NUMBER = re.compile(r"\d+")
+
+
+class Spec(NamedTuple):
+    """One spec: its file's name and bytes, its text without fields, the routine it names."""
+
+    name: str
+    digest: str
+    text: str
+    routine: str | None
+
+
+def names(layout: Layout) -> list[str]:
+    """Return every spec's file name, in the order they are worked on."""
+    found = walk.names(layout.specs)
+    return sorted(name for name in found if name.endswith(SUFFIX) and not name.startswith("."))
+
+
+def unprocessed(layout: Layout) -> list[str]:
+    """Return the specs that the tracker does not list."""
+    done = tracker.names(tracker.read(layout))
+    return [name for name in names(layout) if name not in done]
+
+
+def mark_processed(layout: Layout, name: str) -> None:
+    """List a spec, once."""
+    content = tracker.read(layout)
+    if name not in tracker.names(content):
+        layout.specs.mkdir(exist_ok=True)
+        atomic.write(layout.tracker, tracker.add(content, name))
+
+
+def path_of(name: str) -> str:
+    """Return what a message for this spec has as its `input_file`."""
+    return f"specs/{name}"
+
+
+def read(layout: Layout, input_file: str | None) -> Spec:
+    """Return a spec by its path in the project; FormatError if it is not there or no text."""
+    path = PurePosixPath(input_file or "")
+    if input_file is None or path.is_absolute() or ".." in path.parts or "\0" in input_file:
+        raise _missing(input_file)
+    target = layout.root / path
+    try:
+        inside = target.resolve().is_relative_to(layout.root.resolve())
+        data = box.read(target) if inside else None
+    except OSError as error:
+        raise _missing(input_file) from error
+    if data is None:
+        raise _missing(input_file)
+    document = parse.read(data)
+    return Spec(
+        name=path.name,
+        digest=hashlib.sha256(data).hexdigest(),
+        text=document.body.decode(),
+        routine=read_text(document.fields.get("routine")),
+    )
+
+
+def _missing(input_file: str | None) -> FormatError:
+    what = f"{input_file[:200]!r} is no file of this project" if input_file else "there is none"
+    return FormatError(f"input_file: {what}; name a spec in it", code="spec_not_found")
+
+
+def out_of_order(found: list[str]) -> tuple[str, str] | None:
+    """Return two specs whose numbers say another order than their names."""
+    numbered = [(int(number[0]), name) for name in found if (number := _NUMBER.match(name))]
+    pairs = itertools.pairwise(numbered)
+    return next(((one[1], two[1]) for one, two in pairs if one[0] > two[0]), None)

@@ -1,0 +1,137 @@
+"""Keep what the inbox must not forget: ids that were given, messages, when cron last fired."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from sqlite3 import Connection
+from typing import TypeVar
+
+from treadle.ids import utc
+from treadle.store import codec
+from treadle.store.queries import SQL
+from treadle.store.records import MessageRow, RunRow
+
+T = TypeVar("T")
+
+_STAMP = "%Y%m%d%H%M%S"
+_CHAINS_A_SECOND = 100
+
+
+class InboxReads:
+    """What a reader of the store can say about messages."""
+
+    def message(self, message_id: str) -> MessageRow | None:
+        """Return one message."""
+        row = self._one("message", message_id=message_id)
+        return codec.message(row) if row else None
+
+    def messages(self, status: str) -> list[MessageRow]:
+        """Return the messages with this status, oldest first."""
+        return [codec.message(row) for row in self._all("messages_with_status", status=status)]
+
+    def spec_message(self, spec: str) -> MessageRow | None:
+        """Return the newest message that was made for a spec."""
+        row = self._one("message_of_spec", spec=spec)
+        return codec.message(row) if row else None
+
+    def chain_messages(self, chain: str) -> list[MessageRow]:
+        """Return a chain's messages in order."""
+        return [codec.message(row) for row in self._all("messages_of_chain", chain=chain)]
+
+    def has_chain(self, chain: str) -> bool:
+        """Tell whether a chain was ever begun."""
+        return self._one("chain", chain=chain) is not None
+
+    def chain_runs(self, chain: str) -> list[RunRow]:
+        """Return the runs of a chain's messages, newest first."""
+        return [RunRow._make(row) for row in self._all("runs_of_chain", chain=chain)]
+
+    def message_run(self, message_id: str) -> RunRow | None:
+        """Return the newest run of a message."""
+        row = self._one("run_of_message", message_id=message_id)
+        return RunRow._make(row) if row else None
+
+    def last_fire(self, name: str) -> str | None:
+        """Return when a scheduled message was sent last."""
+        row = self._one("last_fire", job=name)
+        return row[0] if row else None
+
+    def _one(self, name: str, **values: object) -> codec.Row | None:
+        raise NotImplementedError
+
+    def _all(self, name: str, **values: object) -> list[codec.Row]:
+        raise NotImplementedError
+
+
+class InboxWrites:
+    """What the store can be told about messages."""
+
+    def reserve_chain(self, now: datetime) -> str:
+        """Return a chain id that nobody else will get."""
+        return self._write(lambda tx: _reserve_chain(tx, now))
+
+    def add_message(self, row: MessageRow) -> MessageRow:
+        """Add a message; if its id is taken it gets the chain's next number."""
+        return self._write(lambda tx: _add_message(tx, row))
+
+    def save_message(self, row: MessageRow) -> None:
+        """Write down where a message stands."""
+        self._write(lambda tx: tx.execute(SQL["upsert_message"], codec.values(row)) and None)
+
+    def close_chain(self, chain: str, status: str) -> None:
+        """Write down how a chain ended."""
+        values = {"chain": chain, "status": status}
+        self._write(lambda tx: tx.execute(SQL["close_chain"], values) and None)
+
+    def restore_message(self, row: MessageRow) -> None:
+        """Bring a message back that only its run's folder remembers."""
+        self._write(lambda tx: _restore_message(tx, row))
+
+    def fired(self, name: str, at: datetime) -> None:
+        """Remember when a scheduled message was sent."""
+        values = {"name": name, "last_fire": utc(at)}
+        self._write(lambda tx: tx.execute(SQL["set_fire"], values) and None)
+
+    def _write(self, apply: Callable[[Connection], T]) -> T:
+        raise NotImplementedError
+
+
+def _reserve_chain(tx: Connection, now: datetime) -> str:
+    """Count upwards within a second, and on into the next one when a hundred are taken."""
+    row = tx.execute(SQL["counter"], {"name": "chain"}).fetchone()
+    found = max(int(now.strftime(_STAMP)) * _CHAINS_A_SECOND, _after(row[0]) if row else 0)
+    while tx.execute(SQL["chain"], {"chain": str(found)}).fetchone():
+        found = _after(found)
+    tx.execute(SQL["set_counter"], {"name": "chain", "value": found})
+    _begin_chain(tx, str(found), utc(now))
+    return str(found)
+
+
+def _after(last: int) -> int:
+    if (last + 1) % _CHAINS_A_SECOND:
+        return last + 1
+    moment = datetime.strptime(str(last // _CHAINS_A_SECOND), _STAMP) + timedelta(seconds=1)
+    return int(moment.strftime(_STAMP)) * _CHAINS_A_SECOND
+
+
+def _begin_chain(tx: Connection, chain: str, at: str) -> None:
+    tx.execute(SQL["insert_chain"], {"chain": chain, "at": at})
+
+
+def _add_message(tx: Connection, row: MessageRow) -> MessageRow:
+    _begin_chain(tx, row.chain, row.created_at)
+    if tx.execute(SQL["message"], {"message_id": row.message_id}).fetchone():
+        last = tx.execute(SQL["last_message_seq"], {"chain": row.chain}).fetchone()[0]
+        row = row._replace(seq=last + 1, message_id=f"{row.chain}-{last + 1}")
+    tx.execute(SQL["upsert_message"], codec.values(row))
+    return row
+
+
+def _restore_message(tx: Connection, row: MessageRow) -> None:
+    """Add the run to what is known; a message that only this run remembers begins with it."""
+    _begin_chain(tx, row.chain, row.created_at)
+    found = tx.execute(SQL["message"], {"message_id": row.message_id}).fetchone()
+    known = codec.message(found) if found else row
+    ids = tuple(sorted({*known.run_ids, *row.run_ids}))
+    # Runs are restored in their order, and a message ends with its last one.
+    merged = row._replace(run_ids=ids, created_at=known.created_at)
+    tx.execute(SQL["upsert_message"], codec.values(merged))
