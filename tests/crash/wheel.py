@@ -42,7 +42,9 @@ class Wheel:
         (world / "home" / ".gitconfig").write_text(identity)
         cmd = json.dumps(["sh", str(world / "agent.sh")])
         roles = [f'[agents.{role}]\ntype = "exec"\ncmd = {cmd}\n' for role in set(_STEPS)]
-        (settings / "config.toml").write_text("\n".join(sorted(roles)))
+        # The instruments follow processes by number, and tier A numbers them anew.
+        tier = '[sandbox]\ntier = "B"\n'
+        (settings / "config.toml").write_text("\n".join([tier, *sorted(roles)]))
         (root / "README.md").write_text("# Project\n")
         self._git(world, "init", "-q", "-b", "main")
         self._git(world, "add", ".")
