@@ -120,6 +120,7 @@ class RunLayout:
         self.workspace_link = folder / "workspace"
         self.index = folder / "index"
         self.live = folder / "live"
+        self.live_events = self.live / "events.jsonl"
         self.steps = folder / "steps"
         self.interrupted = folder / "interrupted"
         self.landing = folder / "landing"

@@ -5,9 +5,11 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from treadle.cli import output
-from treadle.engine import lock, orchestrator, repair
+from treadle.config.backends import TOOLS
+from treadle.config.load import load
+from treadle.engine import lock, orchestrator, rehearse, repair
 from treadle.engine.progress import nobody
-from treadle.errors import ExitCode, ProjectError
+from treadle.errors import ExitCode, ProjectError, TreadleError
 from treadle.layout import Layout
 from treadle.project import doctor
 from treadle.project.doctor import Check
@@ -25,7 +27,7 @@ def run(args: Namespace) -> int:
     """Mend if asked to, then look, say what was found, and how to help."""
     mended = _repair() if args.repair else []
     found = doctor.run(here(), os.environ)
-    checks = (*found.checks, *_lock(here()))
+    checks = (*found.checks, *_tools(here()), *_lock(here()))
     if args.json:
         output.print_json(
             {
@@ -47,6 +49,27 @@ def _repair() -> list[str]:
     project = open_project(here(), os.environ)
     with orchestrator.opened(project, watch=nobody) as tools:
         return repair.repair(tools)
+
+
+def _tools(cwd: Path) -> list[Check]:
+    """Say of every agent tool in the configuration which version it is and how it would log in."""
+    try:
+        project = open_project(cwd, os.environ)
+        config = load(project.layout, project.env).config
+    except TreadleError:
+        return []  # said already
+    names = [name for name, agent in config.agents.items() if agent.type in TOOLS]
+    shown = [rehearse.preview(project, config, name, "do") for name in names]
+    return [
+        Check(
+            f"agent {item.name} login",
+            True,
+            f"{item.version or 'no version'}; {item.login or 'NO LOGIN SEEN: log in with it'};"
+            f" runs: {rehearse.line(item)}",
+        )
+        for item in shown
+        if item.program
+    ]
 
 
 def _lock(cwd: Path) -> list[Check]:

@@ -39,6 +39,7 @@ def run(args: Namespace) -> int:
                 "kept": done.kept,
                 "commit": done.commit,
                 "commands": [command._asdict() for command in done.commands],
+                "roles": dict(done.roles),
             }
         )
     else:
@@ -51,6 +52,8 @@ def _print(done: init.Initialised, *, dry_run: bool) -> None:
         print(f"{'would write' if dry_run else 'wrote'} {name}")
     for name in done.kept:
         print(f"kept {name}")
+    for role, tool in done.roles.items():
+        print(f"{role} is done by {tool}")
     if done.commit:
         print(f"committed as {done.commit[:12]}")
     if dry_run:

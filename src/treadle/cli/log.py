@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
+from treadle.cli.live import LiveEvents
 from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
@@ -30,7 +31,9 @@ def run(args: Namespace) -> int:
     with Reader.open(layout) as store:
         run_id = find(store, args.run).run_id
         seq = _print_after(store, run_id, 0, args.json)
+        live = LiveEvents(layout.run(run_id).live_events)
         while args.follow and _is_running(store, run_id):
+            live.show(args.json)
             time.sleep(_PAUSE)
             seq = _print_after(store, run_id, seq, args.json)
         _print_after(store, run_id, seq, args.json)

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
-from treadle.engine import review, weather, whereabouts
+from treadle.engine import review, spending, weather, whereabouts
 from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
@@ -96,11 +96,13 @@ def _show(layout: Layout, store: Reader, args: Namespace) -> None:
                 "resume_at": kv.get("resume_at"),
                 "steps": [step._asdict() for step in steps],
                 "criteria": [view._asdict() for view in views],
-                "usage": _usage(store, row, kv),
+                "usage": spending.total(store.usage(row.run_id)) | {"spent": kv.get("spent")},
             }
         )
         return
     _print_head(row, kv)
+    if used := spending.words(store.usage(row.run_id)):
+        print(f"used       {used}\n")
     output.print_table(
         ["criterion", "claimed", "observed", "text"],
         [(view.id, _yes(view.claimed), _yes(view.observed), view.text) for view in views],
@@ -142,16 +144,6 @@ def _print_head(row: RunRow, kv: dict[str, object]) -> None:
 def _line(step: StepRow) -> tuple[object, ...]:
     status = f"{step.status} ({step.error_code})" if step.error_code else step.status
     return step.step_index, step.role, status, step.agent, step.sandbox_tier, step.summary
-
-
-def _usage(store: Reader, row: RunRow, kv: dict[str, object]) -> dict[str, object]:
-    rows = store.usage(row.run_id)
-    return {
-        "input_tokens": sum(item.input_tokens or 0 for item in rows),
-        "output_tokens": sum(item.output_tokens or 0 for item in rows),
-        "cost_usd": sum(item.cost_usd or 0.0 for item in rows),
-        "spent": kv.get("spent"),
-    }
 
 
 def _yes(value: bool | None) -> str:

@@ -44,6 +44,8 @@ def _print(found: Explanation) -> None:
         print(f"  {view.id} {output.clean(view.text)}: {seen} ({view.evidence or 'no evidence'})")
     for line in found.events:
         print(f"  {output.clean(line)}")
+    if found.usage:
+        print(f"used: {found.usage}")
     for line in found.weather:
         print(f"weather: {output.clean(line)}")
     for path in found.look:

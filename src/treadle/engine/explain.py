@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from treadle.engine import review, weather, whereabouts
+from treadle.engine import review, spending, weather, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.layout import Layout
 from treadle.store.reader import Reader
@@ -16,6 +16,8 @@ _TELLING = frozenset(
         "check_before",
         "claim_refuted",
         "step_failed",
+        "attempt_failed",
+        "answer_repaired",
         "routine_chosen",
         "patch_applied",
         "no_patch",
@@ -47,6 +49,7 @@ class Explanation(NamedTuple):
     look: tuple[str, ...]
     next: tuple[str, ...]
     weather: tuple[str, ...] = ()
+    usage: str | None = None
 
 
 def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
@@ -67,6 +70,7 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
         look=_look(layout, steps),
         next=next_commands(row, kv),
         weather=_weather(store, row),
+        usage=spending.words(store.usage(row.run_id)),
     )
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import treadle
 from treadle.config import agents
+from treadle.config.backends import TOOLS
 from treadle.config.load import Loaded, load
 from treadle.config.schema import AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
@@ -169,7 +170,7 @@ def _trust(project: Project, loaded: Loaded) -> str:
 def _agent(project: Project, agent: AgentConfig) -> str:
     if agent.type == "replay":
         return _recording(project.layout.root / str(agent.recording))
-    words = agents.argv(project.layout.root, agent)
+    words = (agent.type,) if agent.type in TOOLS else agents.argv(project.layout.root, agent)
     if not words:
         return f"{agent.type}, nothing to start"
     program = words[0]

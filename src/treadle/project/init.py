@@ -10,7 +10,7 @@ from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
 from treadle.layout import Layout
-from treadle.project import agents_md, gitignore, template, trust
+from treadle.project import agents_md, found, gitignore, template, trust
 from treadle.project.commit import commit_only, committed, require_ready
 from treadle.project.project import Project, open_repository
 from treadle.project.root import refuse_inside_run
@@ -41,10 +41,11 @@ class Item(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What init writes only on request."""
+    """What init writes only on request, or where it finds something."""
 
     agents_md: bool = False
     skills: bool = False
+    tools: tuple[str, ...] = ()  # agent tools to give roles to
 
 
 class Initialised(NamedTuple):
@@ -55,6 +56,7 @@ class Initialised(NamedTuple):
     kept: tuple[str, ...]
     commit: str | None
     commands: tuple[trust.Command, ...]
+    roles: Mapping[str, str] = {}
 
 
 def digest(content: bytes) -> str:
@@ -69,7 +71,8 @@ def take_out(mark: str, data: bytes) -> bytes | None:
 
 def items(layout: Layout, extras: Extras) -> Iterator[Item]:
     """Yield everything init wants to be there, with whether it already is."""
-    yield _file(layout.config_toml, template.CONFIG, is_there=bool(layout.config_files()))
+    config = found.config(template.CONFIG, extras.tools)
+    yield _file(layout.config_toml, config, is_there=bool(layout.config_files()))
     yield _file(layout.home_gitignore, template.HOME_GITIGNORE)
     has_routines = layout.routines.is_dir()
     yield Item(layout.routines, None, has_routines)
@@ -107,8 +110,10 @@ def init(
     refuse_links(project.layout, extras)
     trust.refuse_tracked(project)
     commands = trust.commands(load(project.layout, env))
+    extras = extras._replace(tools=found.tools(env))
     wanted = list(items(project.layout, extras))
     missing = [item for item in wanted if not item.is_there]
+    fresh = {item.path for item in missing}
     if commit:
         require_ready(project)
         _refuse_mixing(project, missing)
@@ -120,6 +125,7 @@ def init(
         kept=_names(project, [item for item in wanted if item.is_there]),
         commit=_commit(project, wanted) if commit and not dry_run else None,
         commands=commands,
+        roles={} if project.layout.config_toml not in fresh else found.roles(extras.tools),
     )
 
 

@@ -1,0 +1,68 @@
+"""`treadle agent`: show how an agent is run, and try it."""
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from treadle.agents.backend import AgentResult
+from treadle.cli import output
+from treadle.config.load import load
+from treadle.contract.role import ROLES, Role
+from treadle.engine import rehearse
+from treadle.engine.rehearse import Preview
+from treadle.errors import ExitCode
+from treadle.project import trust
+from treadle.project.project import open_project
+from treadle.project.root import here, refuse_inside_run
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Describe the command line."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    shown = actions.add_parser("show", help="Show the exact command an agent would run")
+    shown.add_argument("name", metavar="NAME", help="Name of an agent, or a role")
+    shown.add_argument("--role", choices=ROLES, help="The role it would play")
+    tried = actions.add_parser("try", help="Ask an agent something harmless")
+    tried.add_argument("name", metavar="NAME", help="Name of an agent, or a role")
+
+
+def run(args: Namespace) -> int:
+    """Open the project, look or try, say what came back."""
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    loaded = load(project.layout, project.env)
+    if args.action == "show":
+        named: Role | None = next((role for role in ROLES if role == args.name), None)
+        role: Role = args.role or named or "do"
+        _show(rehearse.preview(project, loaded.config, args.name, role), args.json)
+        return ExitCode.DONE
+    trust.require(project, loaded)
+    result = rehearse.attempt(project, loaded.config, args.name)
+    _tell(result, args.json)
+    return ExitCode.FAILED if result.error else ExitCode.DONE
+
+
+def _show(found: Preview, as_json: bool) -> None:
+    if as_json:
+        output.print_json(found._asdict() | {"command": rehearse.line(found)})
+        return
+    print(f"agent      {found.name} ({found.type}) as {found.role}")
+    print(f"program    {found.program or 'NOT FOUND on PATH'}")
+    if found.version:
+        print(f"version    {found.version}")
+    print(f"login      {found.login or 'none seen'}")
+    print(f"sandbox    tier {found.tier}")
+    print(f"folder     {found.cwd}")
+    print(f"command    {output.clean(rehearse.line(found))}")
+
+
+def _tell(result: AgentResult, as_json: bool) -> None:
+    if as_json:
+        output.print_json(rehearse.document(result))
+        return
+    word = output.paint("FAILED", "red") if result.error else output.paint("ok", "green")
+    code = f" ({result.error})" if result.error else ""
+    print(f"{word}{code}: {output.clean(result.message)}")
+    if result.json_source:
+        print(f"found in   {result.json_source}")
+    if used := result.usage:
+        print(f"used       {used.input_tokens} tokens in, {used.output_tokens} out")

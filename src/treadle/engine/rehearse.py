@@ -1,0 +1,194 @@
+"""Show how an agent would be asked, and ask it something harmless."""
+
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.agents import oneshot, prompt, state, table
+from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.agents.tool import Tool
+from treadle.config import agents
+from treadle.config.schema import AgentConfig, Config
+from treadle.contract import request as requests
+from treadle.contract.request import AgentRequest, Asked, Context, Paths, Step
+from treadle.contract.role import ROLES, Role
+from treadle.errors import NotFoundError, TreadleError
+from treadle.files import remove
+from treadle.ids import nearest
+from treadle.proc import capture, environment
+from treadle.proc.keeper import Keeper, Limits
+from treadle.project.project import Project
+from treadle.sandbox import policy, probe
+
+_VERSION_TIME = 20.0
+_TRY = (
+    "This is a test of the connection. Read nothing, run nothing, change nothing."
+    ' Put "I am here" into the summary.\n\n'
+)
+
+
+class Preview(NamedTuple):
+    """What an agent would run, and what is known about it."""
+
+    name: str
+    type: str
+    role: Role
+    program: str | None
+    version: str | None
+    login: str | None
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    tier: str
+
+
+def find(config: Config, name: str) -> tuple[str, AgentConfig]:
+    """Return the agent of this name or role."""
+    known = [*config.agents, agents.BUILTIN]
+    if name not in known and name not in ROLES:
+        close = nearest(name, known)
+        hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(known)}"
+        raise NotFoundError(f"no agent is called {name!r}{hint}", fix=["treadle config show"])
+    found = config.agents.get(name, AgentConfig())
+    return (found.use, config.agents[found.use]) if found.use in config.agents else (name, found)
+
+
+def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
+    """Return the exact command line, with STEP and WORKSPACE for folders that a run makes."""
+    called, agent = find(config, name)
+    spec = _spec(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
+    spec = replace(spec, stdout=Path("/LIVE/stdout.txt"))
+    tool = table.TOOLS.get(agent.type)
+    argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
+    if tool:
+        launch = tool.launch(oneshot.ask(tool, spec, role, Path("/STEP")))
+        argv, cwd, env = launch.argv, launch.cwd, dict(launch.env)
+    program = shutil.which(argv[0], path=project.env.get("PATH")) if argv else None
+    return Preview(
+        name=called,
+        type=agent.type,
+        role=role,
+        program=program,
+        version=version(program, spec.environment) if tool and program else None,
+        login=login(tool, spec.environment) if tool else None,
+        argv=argv,
+        cwd=str(cwd),
+        env=env,
+        tier=spec.tier,
+    )
+
+
+def version(program: str, env: Mapping[str, str]) -> str | None:
+    """Ask a tool for its version."""
+    try:
+        done = capture.run([program, "--version"], env=env, timeout=_VERSION_TIME)
+    except TreadleError:
+        return None
+    words = done.stdout.decode(errors="replace").strip().splitlines()
+    return words[0] if words and done.returncode == 0 else None
+
+
+def login(tool: Tool, env: Mapping[str, str]) -> str | None:
+    """Say how a tool would log in, as far as that can be seen from outside."""
+    if key := next((name for name in tool.keys if env.get(name)), None):
+        return f"key in {key}"
+    found = state.login(tool, env)
+    return str(found) if found else None
+
+
+def attempt(project: Project, config: Config, name: str) -> AgentResult:
+    """Let an agent say that it is there, in an empty folder."""
+    called, agent = find(config, name)
+    folder = Path(tempfile.mkdtemp(prefix="treadle-try-")).resolve()
+    try:
+        with Keeper() as keeper:
+            return _ask(project, config, called, agent, folder, keeper)
+    finally:
+        remove.remove_tree(folder)
+
+
+def _ask(
+    project: Project, config: Config, name: str, agent: AgentConfig, folder: Path, keeper: Keeper
+) -> AgentResult:
+    step, workspace, live = (folder / part for part in ("step", "workspace", "live"))
+    for place in (step, workspace, live, folder / "tmp"):
+        place.mkdir()
+    spec = _spec(project, config, name, agent, step, workspace, keeper)
+    asked = _request(step, workspace)
+    (step / "input.json").write_bytes(requests.encode(asked))
+    result = table.backend(agent).run(spec, asked, _TRY + prompt.ANSWER, step)
+    if result.error and spec.stderr.exists():
+        words = spec.stderr.read_text(errors="replace").strip().splitlines()[-3:]
+        return replace(result, message=" / ".join([result.message, *words]))
+    return result
+
+
+def _spec(
+    project: Project,
+    config: Config,
+    name: str,
+    agent: AgentConfig,
+    step: Path,
+    workspace: Path,
+    keeper: Keeper,
+) -> AgentSpec:
+    folder, asked = step.parent, config.sandbox
+    env = environment.allowed(project.env, table.variables(agent))
+    limit = agent.timeout
+    return AgentSpec(
+        name=name,
+        config=agent,
+        root=project.layout.root,
+        workspace=workspace,
+        environment=env | {"TMPDIR": str(folder / "tmp"), "TREADLE_STEP": f"try-{os.getpid()}"},
+        stdout=folder / "live" / "stdout.txt",
+        stderr=folder / "live" / "stderr.txt",
+        limits=Limits(wall=limit, idle=table.idle_limit(agent), output_bytes=16 << 20),
+        keeper=keeper,
+        should_stop=lambda: None,
+        on_tick=lambda elapsed: None,
+        policy=policy.Policy(
+            writable=(folder,), hidden=policy.expand(asked.hide, project.env), network=True
+        ),
+        tier="0" if asked.mode == "off" else probe.probe(asked.tier).tier,
+    )
+
+
+def _request(step: Path, workspace: Path) -> AgentRequest:
+    return AgentRequest(
+        run_id="try",
+        step=Step(index=1, role="plan", iteration=1),
+        goal="Say that you are there",
+        norma=Asked(acceptance_criteria=(), budgets={"max_iterations": 1}),
+        paths=Paths(repo_root=str(workspace), run_dir=str(step.parent), step_dir=str(step)),
+        context=Context(previous_step_dirs=(), notes=""),
+    )
+
+
+def line(found: Preview) -> str:
+    """Return the command as a user would type it."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in found.env.items()]
+    return " ".join([*words, shlex.join(found.argv)])
+
+
+def document(result: AgentResult) -> dict[str, object]:
+    """Return a try's outcome for programs."""
+    usage = result.usage
+    return {
+        "ok": result.error is None,
+        "error_code": result.error and str(result.error),
+        "message": result.message,
+        "json_source": result.json_source,
+        "response": json.loads(json.dumps(dict(result.document or {}), default=str)),
+        "usage": {
+            "input_tokens": usage.input_tokens if usage else 0,
+            "output_tokens": usage.output_tokens if usage else 0,
+            "cost_usd": usage.cost_usd if usage else 0.0,
+        },
+    }

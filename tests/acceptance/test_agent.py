@@ -1,0 +1,147 @@
+"""Agents that are tools: found by init, shown, tried, and asked again when they stumble."""
+
+import json
+
+import pytest
+
+from tests.acceptance.conftest import Project, wait_for
+from tests.agents import fake
+from tests.conftest import git
+
+GOOD = '{"version": 1, "status": "ok", "summary": "I am here"}'
+
+
+def codex(project, script):
+    """Let a few lines of shell be codex, for every role."""
+    path = fake.program(project.folder, "codex", script)
+    for role in ("plan", "do", "check", "act"):
+        project.config[role] = 'type = "codex"\nretry_wait = 0.05'
+    project.save()
+    return {"PATH": path}
+
+
+def events(text, ok=True):
+    item = {"type": "item.completed", "item": {"type": "agent_message", "text": text}}
+    last = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 5}}
+    found = [{"type": "thread.started", "thread_id": "t-1"}, item, last]
+    lines = [json.dumps(event) for event in (found if ok else found[:1])]
+    return "\n".join(f"cat <<'EOF'\n{line}\nEOF" for line in lines)
+
+
+@pytest.fixture
+def bare(repo, tmp_path):
+    (tmp_path / "agents").mkdir()
+    return Project(repo, tmp_path / "agents")
+
+
+def test_init_gives_roles_to_the_tools_it_finds(bare):
+    fake.program(bare.folder, "gemini")
+    path = fake.program(bare.folder, "claude")
+    done = bare.treadle("init", "--json", env={"PATH": path}).json
+    assert done["roles"] == {"plan": "claude", "do": "claude", "check": "gemini", "act": "claude"}
+    shown = bare.treadle("config", "show", "--json").json
+    assert shown["roles"]["check"] == {"agent": "gemini", "type": "gemini"}
+    again = bare.treadle("init", "--json", env={"PATH": path}).json
+    assert again["roles"] == {}
+
+
+def test_init_without_tools_writes_no_agents(project):
+    assert "\n[agents" not in (project.root / ".treadle" / "config.toml").read_text()
+
+
+def test_the_exact_command_is_shown(project):
+    env = codex(project, "echo codex-cli 1.2.3")
+    shown = project.treadle("agent", "show", "check", "--json", env=env).json
+    assert (shown["role"], shown["version"]) == ("check", "codex-cli 1.2.3")
+    assert shown["argv"][:2] == ["codex", "exec"]
+    assert shown["login"] is None
+    keyed = project.treadle("agent", "show", "do", env=env | {"CODEX_API_KEY": "k" * 20})
+    assert "key in CODEX_API_KEY" in keyed.out
+    assert "k" * 20 not in keyed.out
+
+
+def test_doctor_tells_version_login_and_command(project):
+    env = codex(project, "echo codex-cli 1.2.3")
+    checks = project.treadle("doctor", "--json", env=env).json["checks"]
+    told = {check["name"]: check["detail"] for check in checks}
+    assert "codex-cli 1.2.3; NO LOGIN SEEN" in told["agent do login"]
+    assert "codex exec" in told["agent do login"]
+
+
+def test_an_unknown_agent_is_named(project):
+    done = project.treadle("agent", "show", "nobody", "--json")
+    assert (done.code, done.json["error"]["code"]) == (1, "not_found")
+
+
+def test_a_try_shows_what_came_back(project):
+    env = codex(project, f"cat > /dev/null\n{events(GOOD)}")
+    tried = project.treadle("agent", "try", "do", "--json", env=env)
+    assert tried.code == 0
+    assert tried.json["message"] == "I am here"
+    assert tried.json["usage"]["output_tokens"] == 5
+
+
+def test_a_try_that_fails_says_why(project):
+    env = codex(project, "echo 'not logged in' >&2; exit 1")
+    tried = project.treadle("agent", "try", "do", "--json", env=env)
+    assert (tried.code, tried.json["error_code"]) == (1, "auth_failed")
+
+
+def test_a_try_that_may_pass_is_made_again_from_a_reset_workspace(project):
+    count = project.folder / "count"
+    script = f"""cat > /dev/null
+dir=$(pwd); n=$(cat {count} 2>/dev/null || echo 0); n=$((n + 1)); echo $n > {count}
+if [ $n -lt 3 ]; then echo trash > README.md; echo 'ECONNRESET' >&2; {events("", ok=False)}
+exit 1; fi
+{events(GOOD)}
+"""
+    env = codex(project, script)
+    project.config["plan"] = 'type = "builtin"'
+    project.config["check"] = 'type = "builtin"'
+    project.settings('sandbox = "off"\n')
+    run = project.run_json("--verify", "AC1=true", env=env)
+    assert run["status"] == "passed"
+    types = project.event_types(run["run_id"])
+    assert types.count("attempt_failed") == 2
+    step = project.step_dir(run["run_id"], "002-do")
+    assert "ECONNRESET" in (step / "attempts" / "1" / "stderr.txt").read_text()
+    assert "trash" in (step / "attempts" / "2" / "workspace.diff").read_text()
+    assert git(project.root, "show", f"{run['branch']}:README.md") == "# Project\n"
+
+
+def test_a_usage_limit_stops_the_run_and_says_until_when(project):
+    failed = {"type": "turn.failed", "error": {"message": "usage limit; try again in 2 hours"}}
+    script = f"cat > /dev/null; echo '{json.dumps(failed)}'; exit 1"
+    env = codex(project, script)
+    run = project.run_json(env=env)
+    shown = project.show(run["run_id"])
+    assert (run["status"], run["code"]) == ("stopped", 4)
+    assert (shown["reason_code"], bool(shown["resume_at"])) == ("usage_limit", True)
+    assert "goes on" in project.treadle("runs", "show", run["run_id"]).out
+
+
+def test_usage_is_summed_in_show_and_why(project):
+    env = codex(project, f"cat > /dev/null\n{events(GOOD)}")
+    project.config["check"] = 'type = "builtin"'
+    project.save()
+    run = project.run_json("--verify", "AC1=true", env=env)
+    assert project.show(run["run_id"])["usage"]["input_tokens"] == 20
+    assert "20 tokens in, 10 out" in project.treadle("why", run["run_id"]).out
+    assert "20 tokens in, 10 out" in project.treadle("runs", "show", run["run_id"]).out
+
+
+def test_a_follower_hears_what_the_agent_does_while_it_works(project):
+    go = project.folder / "go"
+    script = f"cat > /dev/null\n{events(GOOD)}\nuntil [ -e {go} ]; do sleep 0.05; done"
+    env = codex(project, script)
+    worker = project.start("run", "--goal", "g", "--ac", "AC1: x", "--json", env=env)
+    wait_for(lambda: list(project.root.glob(".treadle/runs/*/live/events.jsonl")))
+    run_id = project.only_run()["run_id"]
+    follower = project.start("log", "-f", run_id, "--json")
+    lines = iter(follower.stdout.readline, "")
+    heard = next(line for line in map(json.loads, lines) if line["type"] == "agent_event")
+    assert heard["kind"] == "session"
+    go.touch()
+    rest = [json.loads(line) for line in follower.communicate(timeout=30)[0].splitlines()]
+    worker.communicate(timeout=30)
+    assert [line["kind"] for line in rest if line["type"] == "agent_event"][:2] == ["text", "done"]
