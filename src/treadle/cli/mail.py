@@ -118,7 +118,7 @@ def _deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
 
 def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
     """Inside a run: leave the letter in the step's outbox, from where it is delivered."""
-    outbox = os.environ.get("TREADLE_OUTBOX")
+    outbox = os.environ.get("TREADLE_LETTERS")
     if not outbox:
         refuse_inside_run(os.environ)
     letter = send.compose(draft, now, found.extra_intents)

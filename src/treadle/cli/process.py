@@ -12,7 +12,7 @@ from treadle.inbox import plan, process
 from treadle.inbox.outcome import Outcome, Summary
 from treadle.inbox.plan import Planned
 from treadle.project import trust
-from treadle.project.project import Project, open_project
+from treadle.project.project import Project, open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.reader import Reader
 
@@ -31,6 +31,7 @@ def run(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
     loaded = load(project.layout, project.env)
+    place_mail(project, loaded.config)
     if args.dry_run:
         return _dry_run(args, project, loaded)
     trust.require(project, loaded, tuple(plan.commands(project.layout)))

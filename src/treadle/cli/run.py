@@ -14,7 +14,7 @@ from treadle.engine.work import Refused
 from treadle.errors import ExitCode, UsageError
 from treadle.missions import adopt
 from treadle.project import trust
-from treadle.project.project import open_project
+from treadle.project.project import open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.records import RunRow
 from treadle.tasks import criteria
@@ -55,6 +55,7 @@ def run(args: Namespace) -> int:
     project = open_project(here(), os.environ)
     budgets = budget.parse(args.budget)
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
+    place_mail(project, loaded.config)
     trust.require(project, loaded)
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:

@@ -18,6 +18,7 @@ class EventType(StrEnum):
     STEP_COMMITTED = "step_committed"
     STEP_FAILED = "step_failed"
     RECONCILED_STEP = "reconciled_step"
+    LETTER_REFUSED = "letter_refused"
     ROW_MISMATCH = "row_mismatch"
     STORE_REBUILT = "store_rebuilt"
     BRANCH_MOVED = "branch_moved"

@@ -2,7 +2,7 @@
 
 import time
 
-from treadle.engine import budget
+from treadle.engine import budget, letters
 from treadle.engine.explain import next_commands
 from treadle.engine.run import Run
 from treadle.tasks import questions, work
@@ -22,6 +22,7 @@ def settle(run: Run) -> None:
         work.finish(store, run.order.task_id, run.id, run.row.status, now)
     if question := _question(run):
         questions.ask(store, question, now)
+    letters.tell_end(run)
     store.release(run.id, run.row.claim_epoch)
 
 

@@ -21,6 +21,8 @@ from treadle.files import atomic, walk
 from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Excess, Judged, Limits
+from treadle.tasks import refusal, reserve
+from treadle.tasks.change import HUMAN
 
 MAX_PATCH = 64 << 20
 
@@ -165,6 +167,8 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
     if judged.refusals:
         rules = "; ".join(f"{item.rule}: {item.message}" for item in judged.refusals[:5])
         return Refused(StepError.PATCH_REFUSED, f"the change is refused ({rules})")
+    if taken := _reserved(run, judged):
+        return taken
     if judged.risky:
         files = [f"{item.path} ({item.reason})" for item in judged.risky]
         text = f"risky files: {_risky_names(judged)}"
@@ -172,6 +176,19 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
     if judged.exceeded:
         return _over_budget(run, stage, judged, judged.exceeded[0])
     return _commit(run, stage, built, judged)
+
+
+def _reserved(run: Run, judged: Judged) -> Refused | None:
+    """Refuse a change of files that somebody else keeps to another task."""
+    rows = reserve.live(run.tools.store, run.tools.now())
+    task = run.tools.store.task(run.order.task_id or "") if rows else None
+    owner = task.owner if task else HUMAN
+    paths = [item.path for item in judged.files] if rows else []
+    found = reserve.conflicts(rows, paths, run.order.task_id, owner)
+    if not found:
+        return None
+    named = "; ".join(refusal.reserved(path, row).message for path, row in found[:5])
+    return Refused(StepError.PATCH_REFUSED, f"the change is refused ({named})")
 
 
 def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> Refused:

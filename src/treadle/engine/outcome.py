@@ -182,6 +182,8 @@ def _kv(run: Run, finding: Finding, spent: Spent, decision: Decision) -> dict[st
         kv["failing"] = list(finding.failing)
         kv["refuted"] = list(finding.refuted)
         kv["last_check"] = {"tree": run.tree, "failing": list(finding.failing)}
+    if run.given and not finding.error:
+        kv["letters_given"] = run.given
     if decision.reason:
         kv["reason_code"] = decision.reason
         kv["reason"] = decision.message

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from treadle.contract import strictjson
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
-from treadle.engine import commit, intent, load, manifest, rebuild, runfile
+from treadle.engine import aftermath, commit, intent, letters, load, manifest, rebuild, runfile
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
@@ -57,8 +57,21 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
             tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
     if dead is not None:
         intent.settle_all(tools)
+        _settle_ended(tools, dead)
     work.reconcile(tools.store, tools.now())
     return Recovered(tuple(sorted(rows)), tuple(steps))
+
+
+def _settle_ended(tools: Tools, dead: str) -> None:
+    """Tell the world of runs that ended in the very moment in which their process was killed."""
+    for row in tools.store.unsettled():
+        if is_abandoned(row, dead):
+            try:
+                run = load.take_over(tools, row)
+            except (FormatError, GitError):
+                continue
+            letters.catch_up(run)
+            aftermath.settle(run)
 
 
 def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
@@ -93,6 +106,7 @@ def _recover_run(tools: Tools, row: RunRow) -> list[str]:
     steps = _unknown_steps(run)
     for name in steps:
         _adopt(run, name)
+    letters.catch_up(run)
     if run.row.status == "running":
         _stop(run)
     tools.store.release(run.id, run.row.claim_epoch)

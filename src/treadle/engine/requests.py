@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from treadle.contract.request import AgentRequest, Asked, Context, Observed, Paths, Step
-from treadle.engine import budget
+from treadle.engine import budget, letters
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 
@@ -28,7 +28,7 @@ def build(run: Run, stage: Stage, observed: Sequence[Observed]) -> AgentRequest:
         ),
         context=Context(
             previous_step_dirs=tuple(run.step_dirs),
-            notes=_notes(run),
+            notes="\n\n".join(part for part in (_notes(run), letters.unread(run, stage)) if part),
         ),
     )
 

@@ -79,6 +79,7 @@ class Run:
     step_dirs: list[str] = field(default_factory=list)
     ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
     claimed_at: float = field(default_factory=time.monotonic)
+    given: dict[str, int] = field(default_factory=dict)  # the last letter each role was given
 
     @property
     def id(self) -> str:

@@ -17,6 +17,7 @@ from treadle.engine import (
     checks,
     commit,
     edits,
+    letters,
     outcome,
     outside,
     prompts,
@@ -121,7 +122,8 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
         root=run.tools.layout.root,
         workspace=run.place / (agent.config.path or ""),
         environment=surroundings.for_agent(run, table.variables(agent.config))
-        | routine.environment(run, stage),
+        | routine.environment(run, stage)
+        | letters.environment(stage),
         stdout=stage.stdout,
         stderr=stage.stderr,
         limits=_limits(run, stage),
@@ -170,6 +172,7 @@ def _commit(run: Run, turn: Turn) -> None:
         after=turn.change.after,
     )
     commit.commit(run, turn.stage, entries, found, turn.change.built_in)
+    letters.deliver(run, run.folder.step(turn.stage.index, turn.stage.role), turn.stage.role)
 
 
 def _output(result: AgentResult) -> bytes | None:

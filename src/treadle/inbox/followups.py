@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.engine import letters
 from treadle.engine.routine import OUTBOX
 from treadle.engine.run import Tools
 from treadle.errors import FormatError
@@ -66,6 +67,7 @@ def _sent(tools: Tools, run: RunRow) -> Iterator[Path]:
     for step in tools.store.steps(run.run_id):
         folder = tools.layout.root / step.step_dir / OUTBOX
         paths = [folder / name for name in walk.names(folder) if box.is_candidate(name)]
+        paths = [path for path in paths if not letters.is_letter(path)]
         yield from sorted(paths, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
 

@@ -55,12 +55,15 @@ def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what changed, and make the effects of letters; return what went wrong."""
     marks = index.folders(store)
     stale = [folder for folder in _folders(mail) if _changed(mail, folder, marks)]
+    if not stale:
+        return settle(store, mail, now)
     said = _tasks(store, mail, now) if _TASKS in stale else []
     found = [_look(store, mail, folder) for folder in stale if folder != _TASKS]
     for look in found:
         said += _take_in(store, mail, look)
     # Only now: what vanished here may have been moved there.
-    index.forget(store, [gone for look in found for gone in _still_gone(store, mail, look)])
+    if gone := [row for look in found for row in _still_gone(store, mail, look)]:
+        index.forget(store, gone)
     index.mark(store, [look.seen for look in found], sorted(set(marks) - set(_folders(mail))))
     return said + settle(store, mail, now)
 

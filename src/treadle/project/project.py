@@ -9,7 +9,7 @@ from treadle.config.schema import Config
 from treadle.errors import ConfigError, ProjectError
 from treadle.git import repo as git
 from treadle.git.repo import Repo
-from treadle.layout import Layout
+from treadle.layout import Layout, MailLayout
 from treadle.project.root import find_root, find_top
 
 
@@ -31,6 +31,11 @@ def open_project(cwd: Path, env: Mapping[str, str]) -> Project:
 def open_repository(cwd: Path, env: Mapping[str, str]) -> Project:
     """Return the repository around `cwd` as a project, set up for treadle or not."""
     return _open(find_top(cwd, env), env)
+
+
+def place_mail(project: Project, config: Config) -> None:
+    """Let the project's letters lie where its configuration says."""
+    project.layout.mail = MailLayout(project.layout.root / config.mail.root)
 
 
 def workspaces(project: Project, config: Config) -> Path:

@@ -14,6 +14,9 @@ ORDER BY run_id DESC LIMIT :limit
 -- name: runs_with_status
 SELECT {runs} FROM runs WHERE status = :status ORDER BY run_id
 
+-- name: runs_unsettled
+SELECT {runs} FROM runs WHERE owner IS NOT NULL AND status <> 'running' ORDER BY run_id
+
 -- name: runs_with_prefix
 SELECT {runs} FROM runs WHERE run_id >= :prefix AND run_id < :bound
 ORDER BY run_id DESC LIMIT :limit

@@ -76,6 +76,10 @@ class Reader(InboxReads):
         """Return the runs that are under way, or were when their process died."""
         return [RunRow._make(row) for row in self._all("runs_with_status", status="running")]
 
+    def unsettled(self) -> list[RunRow]:
+        """Return the runs that have ended while a process still says it drives them."""
+        return [RunRow._make(row) for row in self._all("runs_unsettled")]
+
     def find_runs(self, prefix: str, limit: int) -> list[RunRow]:
         """Return the runs whose id begins with `prefix`, newest first."""
         rows = self._all("runs_with_prefix", prefix=prefix, bound=prefix + _END, limit=limit)

@@ -53,3 +53,5 @@ CREATE TABLE reservations (
     PRIMARY KEY (task_id, pattern)
 );
 CREATE INDEX reservations_by_end ON reservations (until, task_id, pattern);
+
+CREATE INDEX runs_owned ON runs (run_id) WHERE owner IS NOT NULL;

@@ -1,0 +1,261 @@
+"""Letters through the real command: the message flow, bad input, broadcasts, a run's letters."""
+
+import json
+
+import pytest
+
+from tests.acceptance.conftest import wait_for
+
+FLOW = "20251121_170000_coordinator-all_implement-feature_AUTH-012.md"
+TEST = "20251121_183000_engineer-qa_test_AUTH-012.md"
+LETTER = """# MESSAGE
+from: coordinator
+to: all
+intent: implement_feature
+task_id: AUTH-012
+status: new
+created_at: 2025-11-21T17:00:00Z
+
+## Summary
+Implement JWT-based authentication for API endpoints
+
+## Acceptance Criteria
+- JWT token generation and validation
+- Unit tests with 90%+ coverage
+"""
+
+
+@pytest.fixture
+def mail(project):
+    """Return what mail commands say, and where files lie."""
+
+    class Mail:
+        root = project.root / ".treadle" / "mail"
+
+        def __call__(self, *words, code=0, **options):
+            done = project.treadle("mail", *words, "--json", **options)
+            assert done.code == code, done
+            return done.json
+
+        def send(self, sender, to, intent, *words, **options):
+            return self("send", "--from", sender, "--to", to, "--intent", intent, *words, **options)
+
+        def task(self, ending):
+            return (self.root / "TASKS" / f"AUTH-012.{ending}").read_text()
+
+        def tree(self):
+            files = [path for path in self.root.rglob("*.md") if path.parent.name != "TASKS"]
+            return sorted(str(path.relative_to(self.root)) for path in files)
+
+    return Mail()
+
+
+def test_the_message_flow_example(project, mail):
+    new = mail.root / "NEW_MESSAGES"
+    new.mkdir(parents=True)
+    (new / FLOW).write_text(LETTER)  # 1. the coordinator creates the task
+
+    claimed = mail("claim", "--as", "engineer")  # 2. the engineer claims it
+    assert claimed["file"] == f".treadle/mail/AGENTS/engineer/INBOX/{FLOW}"
+    assert claimed["claim_id"]
+    assert "task_id: AUTH-012\nstatus: claimed\nowner: engineer\n" in mail.task("status")
+    assert mail.task("owner").startswith("owner: engineer\nclaimed_at: ")
+
+    mail("ack", FLOW, "--as", "engineer")  # 3. and works on it
+    assert (mail.root / "AGENTS/engineer/WORKSPACE" / FLOW).read_text() == LETTER
+    project.treadle("task", "move", "AUTH-012", "--to", "in_progress", "--as", "engineer")
+    assert "status: in_progress" in mail.task("status")
+    mail.send("engineer", "coordinator", "status_update", "--task", "AUTH-012")
+
+    at = ("--task", "AUTH-012", "--created-at", "2025-11-21T18:30:00Z")
+    sent = mail.send("engineer", "qa", "test", *at)  # 4. the engineer is through
+    assert sent["file"] == f".treadle/mail/NEW_MESSAGES/{TEST}"
+
+    assert mail("claim", "--as", "qa")["file"].endswith(f"AGENTS/qa/INBOX/{TEST}")  # 5. QA tests
+    early = project.treadle("task", "done", "AUTH-012", "--as", "coordinator", "--json")
+    assert (early.code, early.json["error"]["code"]) == (3, "tests_not_passed")
+    mail("reply", TEST, "--as", "qa", "--status", "completed", "--summary", "47/47 passed")
+    assert mail.task("checks").startswith("tests_passed: true\ncoverage_threshold_met: true\n")
+
+    done = project.treadle("task", "done", "AUTH-012", "--as", "coordinator", "--json")  # 6.
+    assert (done.code, done.json["to_lane"]) == (0, "done")
+    assert "status: completed" in mail.task("status")
+    assert {path.partition("/")[0] for path in mail.tree()} == {"LOGS"}
+    assert f"LOGS/{FLOW}" in mail.tree()
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_escalation_reaches_the_desk_and_the_answer_comes_back(project, mail):
+    mail.send("boss", "ada", "fix_bug", "--task", "B-1", "--summary", "Mend it")
+    mail("claim", "--as", "ada")
+    body = project.root.parent / "body.md"
+    body.write_text("## Summary\nWhich?\n\n## Options\n1. Red\n2. Blue\n")
+    sent = mail.send("ada", "human", "escalate", "--task", "B-1", "--body", str(body))
+    assert project.treadle("task", "show", "B-1", "--json").json["lane"] == "blocked"
+    (item,) = project.treadle("desk", "--json").json["items"]
+    assert (item["kind"], item["task_id"], item["options"]) == ("question", "B-1", ["Red", "Blue"])
+    assert f"treadle answer {item['item_id']} --option 2" in item["fix"]
+    wrong = project.treadle("answer", item["item_id"], "--option", "3", "--json")
+    assert (wrong.code, "2: Blue" in wrong.json["error"]["message"]) == (2, True)
+    answered = project.treadle("answer", item["item_id"], "--option", "2", "--json").json
+    assert (answered["answer"], answered["lane"]) == ("Blue", "in_progress")
+    assert project.treadle("desk", "--json").json == {"items": []}
+    twice = project.treadle("answer", item["item_id"], "again", "--json")
+    assert twice.json["error"]["code"] == "question_answered"
+    (letter,) = mail("list", "--as", "ada", "--box", "new")["letters"]
+    assert (letter["from"], letter["intent"], letter["summary"]) == ("human", "answer", "Blue")
+    assert mail("read", letter["file"])["headers"]["in_reply_to"] == sent["message_id"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("send", "--to", "b", "--intent", "implement_featur"), 2, "intent_unknown"),
+        (("send", "--to", "b", "--intent", "fix_bug"), 2, "task_id_missing"),
+        (("send", "--to", "../b", "--intent", "inform"), 2, "agent_id_invalid"),
+        (("send", "--to", "b", "--intent", "inform", "--reply-to", "x.md"), 1, "not_found"),
+        (("send", "--to", "b", "--intent", "inform", "--body", "/nowhere"), 2, "usage"),
+        (("reply", "gone.md"), 1, "not_found"),
+        (("claim", "gone.md", "--as", "a"), 1, "not_found"),
+        (("ack", "gone.md", "--as", "all"), 2, "agent_id_invalid"),
+        (("archive",), 2, "usage"),
+        (("list", "--limit", "0"), 2, "usage"),
+    ],
+)
+def test_bad_input_is_refused_in_one_document(mail, words, code, error):
+    assert mail(*words, code=code)["error"]["code"] == error
+    assert mail("list")["letters"] == []
+
+
+def test_a_wrong_claimant_is_told_whose_the_letter_is(mail):
+    sent = mail.send("a", "bob", "inform")
+    error = mail("claim", sent["file"], "--as", "ada", code=3)["error"]
+    assert (error["code"], "addressed to bob" in error["message"]) == ("letter_not_yours", True)
+
+
+def test_a_letter_wakes_who_watches(project, mail):
+    watching = project.start("mail", "watch", "--as", "qa", "--timeout", "30", "--json")
+    mail.send("ada", "qa", "inform", "--summary", "Look")
+    out, _ = watching.communicate(timeout=60)
+    assert (watching.returncode, json.loads(out)["letters"][0]["summary"]) == (0, "Look")
+    assert mail("watch", "--as", "ada", "--timeout", "0", code=1) == {"letters": []}
+
+
+def test_searching_reading_and_archiving(mail):
+    sent = mail.send("ada", "bob", "inform", "--summary", "Tokens time out under load")
+    assert mail("search", "tokens", "LOAD")["letters"][0]["message_id"] == sent["message_id"]
+    mail("archive", sent["file"])
+    assert mail("list")["letters"] == []
+    (found,) = mail("list", "--all")["letters"]
+    assert found["file"].startswith(".treadle/mail/LOGS/")
+    assert mail("reindex") == {"letters": 1, "set_aside": []}
+    assert len(mail("search", "tokens")["letters"]) == 1
+
+
+def test_letters_may_lie_in_a_tree_of_ones_own(project, mail):
+    project.settings('[mail]\nroot = "circe"\nextra_intents = ["dance"]\n')
+    sent = mail.send("a", "b", "dance")
+    assert sent["file"].startswith("circe/NEW_MESSAGES/")
+    project.treadle("task", "add", "Goal", "--id", "X-1")
+    assert (project.root / "circe/TASKS/X-1.status").read_text().startswith("task_id: X-1\n")
+
+
+def test_inside_a_run_letters_are_left_and_reads_work(project, mail, tmp_path):
+    sent = mail.send("a", "b", "inform")
+    mail("list")
+    env = {
+        "TREADLE_RUN": "20260101-000000-000000",
+        "TREADLE_PROJECT": str(project.root),
+        "TREADLE_LETTERS": str(tmp_path / "outbox"),
+    }
+    assert len(mail("list", env=env)["letters"]) == 1
+    left = mail.send("a", "b", "inform", env=env)
+    assert left["file"].startswith(str(tmp_path / "outbox"))
+    refused = mail("archive", sent["file"], env=env, code=3)
+    assert refused["error"]["code"] == "inside_run"
+    assert len(mail.tree()) == 1
+
+
+@pytest.fixture
+def tasked(project, mail):
+    """A task by letter, and agents that make it pass in the second iteration."""
+    mail.send("boss", "human", "fix_bug", "--task", "B-1", "--ac", "done.txt is there")
+    project.good_agents()
+    return project
+
+
+def test_agents_read_letters_write_letters_and_the_asker_hears_of_the_end(tasked, mail):
+    tasked.agent(
+        "do",
+        'write("outbox/note.md", "# MESSAGE\\nfrom: human\\nto: boss\\nintent: inform\\n'
+        'status: new\\ncreated_at: 2026-01-01T00:00:00Z\\n\\nHello from do")\n'
+        'write("outbox/bad.md", "# MESSAGE\\nfrom: a\\n\\n"); ok()',
+    )
+    mail.send("ada", "all", "inform", "--task", "B-1", "--summary", "Mind the gap")
+    run = tasked.treadle("run", "B-1", "--json").json
+    assert run["status"] == "passed"
+    asked = tasked.step_dir(run["run_id"], "001-plan") / "input.json"
+    notes = json.loads(asked.read_text())["context"]["notes"]
+    assert "From ada to all, inform" in notes
+    assert "Mind the gap" in notes
+    again = tasked.step_dir(run["run_id"], "005-plan") / "input.json"
+    assert "Mind the gap" not in json.loads(again.read_text())["context"]["notes"]
+    letters = mail("list", "--as", "boss")["letters"]
+    assert [
+        (row["from"], row["intent"], row["status"]) for row in letters if row["box"] == "new"
+    ] == [
+        ("check", "test_results", "completed"),
+        ("do", "inform", "new"),
+        ("do", "inform", "new"),
+    ]
+    assert "letter_refused" in tasked.event_types(run["run_id"])
+    assert "tests_passed: true" in (mail.root / "TASKS/B-1.checks").read_text()
+
+
+def test_a_run_that_stops_asks_for_help_once(tasked, mail):
+    tasked.agent("act", "ok()")
+    run = tasked.treadle("run", "B-1", "--budget", "max_iterations=1", "--json").json
+    assert run["status"] == "stopped"
+    (letter,) = mail("list", "--as", "boss", "--box", "new")["letters"]
+    assert (letter["intent"], letter["status"]) == ("escalate", "blocked")
+    (item,) = tasked.treadle("desk", "--json").json["items"]
+    assert item["kind"] == "budget"
+    answered = tasked.treadle("answer", item["item_id"], "--option", "1", "--json").json
+    assert answered["fix"][0].startswith(f"treadle run --resume {run['run_id']}")
+    assert tasked.show(run["run_id"])["status"] == "stopped"
+
+
+def test_a_patch_keeps_off_what_others_reserved(tasked, mail):
+    tasked.treadle("task", "add", "Other", "--id", "WP01")
+    tasked.treadle("task", "claim", "WP01", "--as", "engineer")
+    kept = tasked.treadle(
+        "task", "reserve", "WP01", "done.*", "src/auth/**", "--as", "engineer", "--json"
+    ).json
+    assert [row["pattern"] for row in kept["reservations"]] == ["done.*", "src/auth/**"]
+    shown = tasked.treadle("task", "show", "WP01", "--json").json
+    assert len(shown["reservations"]) == 2
+    other = tasked.treadle("task", "reserve", "WP01", "x", "--as", "bob", "--json")
+    assert other.json["error"]["code"] == "task_held"
+    run = tasked.treadle("run", "B-1", "--json").json
+    assert run["status"] == "failed"
+    assert "done.txt is reserved by engineer for WP01" in run["reason"]
+    tasked.treadle("task", "reserve", "WP01", "--release", "--as", "engineer")
+    assert tasked.treadle("run", "B-1", "--json").json["status"] == "passed"
+
+
+def test_a_letter_left_before_a_kill_is_delivered_once(tasked, mail):
+    tasked.agent(
+        "plan",
+        'write("outbox/20260101_000000_plan-boss_inform_B-1.md", "Plan is made"); ok()',
+    )
+    tasked.agent("do", "time.sleep(60); ok()")
+    working = tasked.start("run", "B-1")
+    told = wait_for(lambda: [path for path in mail.tree() if "plan-boss" in path])
+    working.kill()
+    working.communicate()
+    path = mail.root / told[0]
+    tasked.good_agents()
+    assert tasked.treadle("run", "--resume", tasked.only_run()["run_id"]).code == 0
+    found = mail("list", "--all", "--task", "B-1", "--intent", "inform")["letters"]
+    assert len([row for row in found if row["from"] == "plan"]) == 1
+    assert path.name == found[-1]["file"].rpartition("/")[2]
