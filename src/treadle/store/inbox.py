@@ -41,6 +41,11 @@ class InboxReads:
         """Tell whether a chain was ever begun."""
         return self._one("chain", chain=chain) is not None
 
+    def chain_status(self, chain: str) -> str | None:
+        """Return how a chain ended: `open`, `done`, `partial` or `failed`."""
+        row = self._one("chain", chain=chain)
+        return row[1] if row else None
+
     def chain_runs(self, chain: str) -> list[RunRow]:
         """Return the runs of a chain's messages, newest first."""
         return [RunRow._make(row) for row in self._all("runs_of_chain", chain=chain)]

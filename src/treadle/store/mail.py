@@ -139,8 +139,14 @@ def folders(store: Reader) -> dict[str, FolderRow]:
 
 def insert(store: Store, rows: Sequence[LetterRow]) -> None:
     """Add letters that were found; one that is known already stays as it is."""
-    values = [codec.values(row) for row in rows]
-    store._write(lambda tx: tx.executemany(SQL["insert_letter"], values))
+
+    def apply(tx: sqlite3.Connection) -> None:
+        # A number of its own for each, never given again: the words of a letter hang on it.
+        for row in rows:
+            number = tx.execute(SQL["count_up"], {"name": "letter"}).fetchone()[0]
+            tx.execute(SQL["insert_letter"], codec.values(row._replace(letter_id=number)))
+
+    store._write(apply)
 
 
 def forget(store: Store, gone: Sequence[LetterRow]) -> None:

@@ -351,7 +351,7 @@ INSERT INTO messages ({messages}) VALUES ({messages_values})
 ON CONFLICT (message_id) DO UPDATE SET {messages_updates}
 
 -- name: chain
-SELECT chain FROM chains WHERE chain = :chain
+SELECT chain, status FROM chains WHERE chain = :chain
 
 -- name: insert_chain
 INSERT INTO chains (chain, status, created_at) VALUES (:chain, 'open', :at)

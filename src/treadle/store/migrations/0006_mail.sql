@@ -1,5 +1,5 @@
 CREATE TABLE mail_index (
-    letter_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    letter_id INTEGER PRIMARY KEY,
     box TEXT NOT NULL,
     agent TEXT NULL,
     folder TEXT NOT NULL,
