@@ -27,7 +27,9 @@ class Mission:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self.project.git("add", str(path))
-        self.project.git("commit", "-q", "--allow-empty", "-m", f"Write {path.name}", "--", str(path))
+        self.project.git(
+            "commit", "-q", "--allow-empty", "-m", f"Write {path.name}", "--", str(path)
+        )
 
     def specified(self):
         self.commit(self.spec, REAL_SPEC)

@@ -23,7 +23,7 @@ history:
 
 def test_a_foreign_file_is_read_with_all_it_says(mission):
     body = "# Log in\n\n## Acceptance Criteria\n\n- Tests pass: `$ pytest -q`\n"
-    found = taskfile.read(mission, write_task(mission, "WP01-log-in.md", HEAD, body))
+    found = taskfile.read(mission, write_task(mission, "WP01-log-in.md", HEAD, body).name)
     assert found[2:6] == ("Log in: first part", ("WP02", "WP03"), ("src/auth.py", "tests/**"),
                           "in_progress")  # fmt: skip
     assert found.criteria == (Criterion("AC1", "Tests pass", "pytest -q"),)
@@ -31,7 +31,7 @@ def test_a_foreign_file_is_read_with_all_it_says(mission):
 
 
 def test_a_file_without_fields_takes_its_id_from_its_name(mission):
-    found = taskfile.read(mission, write_task(mission, "WP07.md", body="# Log out\n"))
+    found = taskfile.read(mission, write_task(mission, "WP07.md", body="# Log out\n").name)
     assert (found.id, found.title, found.lane) == ("WP07", "Log out", "planned")
     assert found.criteria == (Criterion("AC1", "Log out"),)
 
@@ -90,7 +90,7 @@ def test_the_quick_reader_agrees_with_the_parser(text):
 def test_a_bad_file_is_named_with_what_is_wrong(mission, name, head, words):
     path = write_task(mission, name, head)
     with pytest.raises(FormatError, match=r"missions/auth/tasks/WP01-x.md: .*") as caught:
-        taskfile.read(mission, path)
+        taskfile.read(mission, path.name)
     assert words in caught.value.message
 
 

@@ -4,17 +4,15 @@ import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output
+from treadle.cli import main, output
 from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
 from treadle.missions import decision, next
 from treadle.missions import mission as missions
 from treadle.missions.decision import Decision, Step
-from treadle.missions.next import Report
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
-from treadle.store.writer import Store
-from treadle.tasks.claim import HUMAN, owner_id
+from treadle.tasks.owner import HUMAN, owner_id
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--mission", metavar="SLUG", help="Which mission, if there are several")
     default = os.environ.get("TREADLE_AGENT") or HUMAN
     parser.add_argument("--agent", default=default, metavar="NAME", help="Who asks")
-    parser.add_argument("--result", choices=next.RESULTS, help="Report how a step went")
+    parser.add_argument("--result", choices=decision.RESULTS, help="Report how a step went")
     parser.add_argument("--note", metavar="TEXT", help="What went wrong or is in the way")
     parser.add_argument(
         "--step", metavar="STEP", help="The step that is reported; by default the last one given"
@@ -57,12 +55,8 @@ def _decide(args: Namespace, layout: Layout) -> Decision:
         with Reader.open(layout) as store:
             ask = next.query if args.query else next.decide
             return ask(layout, store, mission, agent, now)
-    refuse_inside_run(os.environ)
-    with Store.open(layout) as writer:
-        if args.retry:
-            return next.retry(layout, writer, mission, agent, now)
-        word = Report(args.result, args.note, args.step)
-        return next.report(layout, writer, mission, agent, now, word)
+    reported: Decision = main.load("next_report").report(args, layout, mission, agent, now)
+    return reported
 
 
 def _print(found: Decision) -> None:

@@ -19,16 +19,6 @@ _SHORT = re.compile(r"WP\d{2,}", re.IGNORECASE)
 _LONG = re.compile(r"(.+)\.(WP\d{2,})")
 
 
-def task_id(mission: Mission, id_: str) -> str:
-    """Return the name under which the store keeps a mission's task."""
-    return f"{mission.slug}.{id_}"
-
-
-def short_id(full: str) -> str:
-    """Return the name a task has inside its mission."""
-    return full.rpartition(".")[2]
-
-
 def is_mission_task(word: str, slug: str | None) -> bool:
     """Tell whether a word on the command line means a mission's task."""
     return slug is not None or bool(_SHORT.fullmatch(word) or _LONG.fullmatch(word))
@@ -40,7 +30,7 @@ def resolve(layout: Layout, store: Store, word: str, slug: str | None, now: date
         return word
     mission, id_ = _find(layout, word, slug)
     adopt(store, mission, [id_], now)
-    return task_id(mission, id_)
+    return mission.task_id(id_)
 
 
 def adopt(store: Store, mission: Mission, ids: Iterable[str], now: datetime) -> None:
@@ -48,7 +38,7 @@ def adopt(store: Store, mission: Mission, ids: Iterable[str], now: datetime) -> 
     files = closure(mission, ids)
     rows = [_row(mission, file, utc(now)) for file in files.values()]
     links = [
-        (task_id(mission, file.id), task_id(mission, needed))
+        (mission.task_id(file.id), mission.task_id(needed))
         for file in files.values()
         for needed in file.dependencies
     ]
@@ -57,15 +47,15 @@ def adopt(store: Store, mission: Mission, ids: Iterable[str], now: datetime) -> 
 
 def closure(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:
     """Read the files of these tasks and of all they depend on; circles are errors."""
-    paths = taskfile.names(mission)
+    names = taskfile.names(mission)
     found: dict[str, TaskFile] = {}
     pending = list(ids)
     while pending:
         id_ = pending.pop()
         if id_ not in found:
-            found[id_] = file = taskfile.read(mission, paths[id_])
+            found[id_] = file = taskfile.read(mission, names[id_])
             for needed in file.dependencies:
-                taskfile.require_known(mission, file, needed, paths)
+                taskfile.require_known(mission, file, needed, names)
             pending += file.dependencies
     circle = taskfile.find_circle({id_: file.dependencies for id_, file in found.items()})
     if circle:
@@ -82,7 +72,7 @@ def _find(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
         mission = missions.find(layout, slug)
         known = taskfile.names(mission)
         if id_ not in known:
-            raise refusal.unknown(f"{slug}.{id_}", [task_id(mission, name) for name in known])
+            raise refusal.unknown(f"{slug}.{id_}", [mission.task_id(name) for name in known])
         return mission, id_
     found = [m for m in missions.find_all(layout) if id_ in taskfile.names(m)]
     if len(found) == 1:
@@ -95,13 +85,13 @@ def _find(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
     raise UsageError(
         f"{id_} is a task of several missions ({names}); say which with --mission",
         code="mission_ambiguous",
-        fix=[f"treadle task show {task_id(mission, id_)}" for mission in found],
+        fix=[f"treadle task show {mission.task_id(id_)}" for mission in found],
     )
 
 
 def _row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
     return TaskRow(
-        task_id=task_id(mission, file.id),
+        task_id=mission.task_id(file.id),
         goal=file.title,
         text=file.text,
         criteria=file.criteria,

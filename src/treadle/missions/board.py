@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.missions import taskfile
-from treadle.missions.adopt import short_id, task_id
 from treadle.missions.mission import Mission
 from treadle.missions.taskfile import TaskFile
 from treadle.store.reader import Reader
@@ -28,7 +26,7 @@ class Board:
     def __init__(self, mission: Mission, rows: Sequence[LaneRow], now: str) -> None:
         self.mission = mission
         self.now = now
-        self._rows = {short_id(row.task_id): row for row in rows}
+        self._rows = {row.task_id.rpartition(".")[2]: row for row in rows}
         self._files: dict[str, TaskFile] = {}
 
     @classmethod
@@ -37,14 +35,14 @@ class Board:
         return cls(mission, store.mission_lanes(mission.slug), now)
 
     @cached_property
-    def paths(self) -> Mapping[str, Path]:
+    def names(self) -> Mapping[str, str]:
         """Return the files of the tasks by id, in order."""
         return taskfile.names(self.mission)
 
     def file(self, id_: str) -> TaskFile:
         """Read one task's file."""
         if id_ not in self._files:
-            self._files[id_] = taskfile.read(self.mission, self.paths[id_])
+            self._files[id_] = taskfile.read(self.mission, self.names[id_])
         return self._files[id_]
 
     def lane(self, id_: str) -> str:
@@ -54,16 +52,16 @@ class Board:
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks are in each lane that has any."""
-        found = [self.lane(id_) for id_ in self.paths]
+        found = [self.lane(id_) for id_ in self.names]
         return {lane: found.count(lane) for lane in lanes.LANES if lane in found}
 
     def in_lane(self, *wanted: str) -> list[str]:
         """Return the tasks in these lanes, in order."""
-        return [id_ for id_ in self.paths if self.lane(id_) in wanted]
+        return [id_ for id_ in self.names if self.lane(id_) in wanted]
 
     def held_by(self, agent: str) -> str | None:
         """Return the task this agent is working on."""
-        for id_ in self.paths:
+        for id_ in self.names:
             row = self._rows.get(id_)
             if row and row.lane in lanes.HELD and row.owner == agent:
                 return id_
@@ -71,7 +69,7 @@ class Board:
 
     def first_free(self, skip: Sequence[str]) -> str | None:
         """Return the first task that can be begun now; files behind it stay unread."""
-        for id_ in self.paths:
+        for id_ in self.names:
             if id_ not in skip and self._is_free(id_) and not self.needs(id_):
                 return id_
         return None
@@ -80,7 +78,7 @@ class Board:
         """Return the unfinished tasks that one depends on."""
         file = self.file(id_)
         for needed in file.dependencies:
-            taskfile.require_known(self.mission, file, needed, self.paths)
+            taskfile.require_known(self.mission, file, needed, self.names)
         return tuple(needed for needed in file.dependencies if self.lane(needed) != "done")
 
     def waiting(self) -> list[Waiting]:
@@ -90,7 +88,7 @@ class Board:
 
     def circle(self) -> FormatError | None:
         """Say which tasks wait for each other, if any do."""
-        needs = {id_: self.file(id_).dependencies for id_ in self.paths}
+        needs = {id_: self.file(id_).dependencies for id_ in self.names}
         found = taskfile.find_circle(needs)
         return taskfile.cycle(self.mission, found) if found else None
 
@@ -101,7 +99,7 @@ class Board:
 
     def task_id(self, id_: str) -> str:
         """Return a task's name outside of its mission."""
-        return task_id(self.mission, id_)
+        return self.mission.task_id(id_)
 
     def _is_free(self, id_: str) -> bool:
         """Tell whether nobody works on a task: planned, or left by someone whose lease is over."""

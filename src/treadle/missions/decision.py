@@ -11,6 +11,8 @@ NOT_RESOLVABLE = "prompt_file_not_resolvable"
 Phase = Literal["specify", "plan", "tasks", "implement", "review", "accept"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 TASK_PHASES: tuple[Phase, ...] = ("implement", "review")
+Result = Literal["success", "failed", "blocked"]
+RESULTS: tuple[Result, ...] = get_args(Result)
 HaltKind = Literal["blocked", "complete", "decision_required", "query"]
 
 

@@ -89,13 +89,13 @@ def _completeness(artifacts: list[Artifact], missing: list[str]) -> str:
 
 def _artifacts(mission: Mission) -> Iterator[Artifact]:
     folder = mission.files.folder
-    tasks = set(taskfile.names(mission).values())
+    tasks = {f"tasks/{name}" for name in taskfile.names(mission).values()}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not path.is_file() or name.split("/")[0] == _OWN:
             continue
         data = path.read_bytes()
-        is_required = name in _REQUIRED or path in tasks
+        is_required = name in _REQUIRED or name in tasks
         yield Artifact(name, hashlib.sha256(data).hexdigest(), len(data), is_required)
 
 

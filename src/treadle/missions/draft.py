@@ -57,8 +57,8 @@ def write(store: Store, mission: Mission, now: datetime) -> Written:
     adopt.adopt(store, mission, found, now)
     return Written(
         wrote=tuple(mission.name(found[draft.id].path) for draft in drafts),
-        kept=tuple(mission.name(path) for path in kept.values()),
-        tasks=tuple(adopt.task_id(mission, id_) for id_ in found),
+        kept=tuple(mission.name(mission.files.tasks / name) for name in kept.values()),
+        tasks=tuple(mission.task_id(id_) for id_ in found),
     )
 
 

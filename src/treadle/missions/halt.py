@@ -11,7 +11,7 @@ from treadle.tasks import lanes
 
 def where(mission: Mission, at: At) -> Where:
     """Name a step."""
-    return Where(mission.slug, at.phase, f"{mission.slug}.{at.id}" if at.id else None)
+    return Where(mission.slug, at.phase, mission.task_id(at.id) if at.id else None)
 
 
 def nothing_to_do(found: State, store: Reader, at: At | None) -> Halt:
@@ -21,7 +21,7 @@ def nothing_to_do(found: State, store: Reader, at: At | None) -> Halt:
     if state.is_complete(found):
         reason = f"all tasks of {found.mission.slug} are done"
         return Halt("complete", Where(found.mission.slug, "accept"), reason, "mission_complete")
-    reported = [id_ for id_ in found.board.paths if found.is_stuck(id_)]
+    reported = [id_ for id_ in found.board.names if found.is_stuck(id_)]
     if reported:
         in_review = found.board.lane(reported[0]) in lanes.REVIEW
         return stuck(found, At("review" if in_review else "implement", reported[0]))
@@ -53,7 +53,7 @@ def gate(found: State, at: At) -> Halt | None:
         if shut.reason is None:
             return None
         return Halt("blocked", place, shut.reason, f"{shut.kind}_not_ready", _opens(found, at))
-    if at.phase == "tasks" and not found.board.paths:
+    if at.phase == "tasks" and not found.board.names:
         folder = mission.name(mission.files.tasks)
         command = f"treadle mission tasks --mission {mission.slug}"
         return Halt("blocked", place, no_tasks(found), "no_tasks", (command, f"ls {folder}"))

@@ -25,6 +25,10 @@ class Mission(NamedTuple):
         """Spell one of its paths relative to the repository."""
         return path.relative_to(self.root).as_posix()
 
+    def task_id(self, id_: str) -> str:
+        """Return the name one of its tasks has everywhere else."""
+        return f"{self.slug}.{id_}"
+
 
 def find_all(layout: Layout) -> list[Mission]:
     """Return all missions by name; ours hide spec-kitty's of the same name."""

@@ -1,44 +1,14 @@
-"""Tell a host agent what to do now, and take its word on what it did."""
+"""Tell a host agent what to do now."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
 
-from treadle.errors import BlockedError, FormatError, UsageError
-from treadle.ids import utc
+from treadle.errors import FormatError
 from treadle.layout import Layout
-from treadle.missions import adopt, halt, prompt, state
+from treadle.missions import halt, prompt, state
 from treadle.missions.decision import NOT_RESOLVABLE, Decision, Step
 from treadle.missions.mission import Mission
 from treadle.missions.state import At, State
 from treadle.store.reader import Reader
-from treadle.store.records import MissionStepRow
-from treadle.store.writer import Store
-from treadle.tasks import move, worktree
-from treadle.tasks.claim import Holder, release
-from treadle.tasks.lanes import HELD, Lane
-
-Result = Literal["success", "failed", "blocked"]
-RESULTS: tuple[Result, ...] = ("success", "failed", "blocked")
-
-_ONWARD: dict[str, tuple[Lane, ...]] = {
-    "planned": ("claimed", "in_progress", "for_review"),
-    "claimed": ("in_progress", "for_review"),
-    "in_progress": ("for_review",),
-    "blocked": ("in_progress", "for_review"),
-    "for_review": ("in_review", "approved"),
-    "in_review": ("approved",),
-    "approved": ("done",),
-}
-_LANES = {"implement": ("planned", *HELD, "blocked"), "review": ("for_review", "in_review")}
-
-
-class Report(NamedTuple):
-    """What an agent says of a step; without a name, of the one it was given last."""
-
-    result: Result
-    note: str | None = None
-    step: str | None = None
 
 
 def decide(layout: Layout, store: Reader, mission: Mission, agent: str, now: datetime) -> Decision:
@@ -61,36 +31,6 @@ def query(layout: Layout, store: Reader, mission: Mission, agent: str, now: date
         return halt.unreadable(mission, error)
 
 
-def report(
-    layout: Layout, store: Store, mission: Mission, agent: str, now: datetime, word: Report
-) -> Decision:
-    """Take a report on a step, then say what to do now; nothing in the work tree changes."""
-    found = state.read(layout, store, mission, now)
-    at = _reported(found, agent, word)
-    shut = halt.gate(found, at) if word.result == "success" else None
-    if shut:
-        return shut
-    worktree.require_clean(layout.root, _own_files(found, at))
-    if word.result == "success":
-        _succeed(found, store, at, agent, now)
-    else:
-        _fall_short(found, store, at, agent, now, word)
-    return _answer(layout, store, mission, agent, now, at)
-
-
-def retry(layout: Layout, store: Store, mission: Mission, agent: str, now: datetime) -> Decision:
-    """Let everything that failed or was blocked be tried again."""
-    found = state.read(layout, store, mission, now)
-    for step in found.reports:
-        store.clear_step(mission.slug, step)
-    for id_ in found.board.in_lane("blocked") if found.board.paths else ():
-        adopt.adopt(store, mission, [id_], now)
-        task_id, by = found.board.task_id(id_), Holder(agent)
-        move.move(store, task_id, "in_progress", by, now, "retry")
-        release(store, task_id, by, now)
-    return decide(layout, store, mission, agent, now)
-
-
 def _step(found: State, at: At, agent: str) -> Decision:
     where = halt.where(found.mission, at)
     try:
@@ -101,103 +41,3 @@ def _step(found: State, at: At, agent: str) -> Decision:
         if error.code != NOT_RESOLVABLE:
             raise
         return halt.no_prompt(found, where)
-
-
-def _answer(
-    layout: Layout, store: Store, mission: Mission, agent: str, now: datetime, at: At
-) -> Decision:
-    """Answer a report: a step that has become stuck first, then whatever else can be done."""
-    found = state.read(layout, store, mission, now)
-    if found.is_stuck(at.key):
-        return halt.stuck(found, at)
-    return decide(layout, store, mission, agent, now)
-
-
-def _reported(found: State, agent: str, word: Report) -> At:
-    """Return the step a report is about, and refuse one that cannot be."""
-    if word.step is not None:
-        at = prompt.parse(word.step)
-        if at is None or (at.id and at.id not in found.board.paths):
-            raise UsageError(
-                f"--step {word.step!r}: mission {found.mission.slug} has no such step; steps are"
-                " specify, plan, tasks, implement:WP01, review:WP01 and accept"
-            )
-        return at
-    issued = prompt.last_issued(found.layout, found.mission, agent)
-    if issued and (issued.id is None or issued.id in found.board.paths):
-        return issued
-    current = state.current(found, agent)
-    if current is None:
-        raise BlockedError(
-            f"mission {found.mission.slug} has no step to report on now",
-            code="no_step",
-            fix=[f"treadle next --json --mission {found.mission.slug}"],
-        )
-    return current
-
-
-def _succeed(found: State, store: Store, at: At, agent: str, now: datetime) -> None:
-    """Move what was reported onward; repeating a report changes nothing."""
-    board = found.board
-    if at.phase == "accept":
-        for id_ in board.in_lane("approved"):
-            _walk(found, store, id_, "done", agent, now)
-    elif at.id and board.lane(at.id) in _LANES[at.phase]:
-        goal: Lane = "for_review" if at.phase == "implement" else "approved"
-        _walk(found, store, at.id, goal, agent, now)
-    store.clear_step(found.mission.slug, at.key)
-
-
-def _fall_short(
-    found: State, store: Store, at: At, agent: str, now: datetime, word: Report
-) -> None:
-    if at.id and found.board.lane(at.id) not in _LANES[at.phase]:
-        raise _over(found, at)
-    before = found.reports.get(at.key)
-    failures = (before.failures if before else 0) + (word.result == "failed")
-    is_blocked = word.result == "blocked"
-    row = MissionStepRow(
-        found.mission.slug, at.key, failures, is_blocked, word.note, agent, utc(now)
-    )
-    _move_aside(found, store, at, agent, now, word)
-    store.report_step(row)
-
-
-def _move_aside(
-    found: State, store: Store, at: At, agent: str, now: datetime, word: Report
-) -> None:
-    """Let the lane say it too: a blocked task, or one that a review sends back."""
-    if at.id is None:
-        return
-    task_id, lane = found.board.task_id(at.id), found.board.lane(at.id)
-    reason = word.note or f"reported as {word.result}"
-    adopt.adopt(store, found.mission, [at.id], now)
-    if at.phase == "review" and word.result == "failed":
-        move.move(store, task_id, "planned", Holder(agent), now, reason)
-    elif at.phase == "implement" and word.result == "blocked" and lane != "blocked":
-        move.move(store, task_id, "blocked", Holder(agent), now, reason)
-
-
-def _walk(found: State, store: Store, id_: str, goal: Lane, agent: str, now: datetime) -> None:
-    """Take a task through every lane up to `goal`, each move by the rules."""
-    adopt.adopt(store, found.mission, [id_], now)
-    for lane in _ONWARD[found.board.lane(id_)]:
-        move.move(store, found.board.task_id(id_), lane, Holder(agent), now)
-        if lane == goal:
-            return
-
-
-def _own_files(found: State, at: At) -> Sequence[str]:
-    """Return what a phase is about: its gate judges it, so it may be uncommitted meanwhile."""
-    mission, files = found.mission, found.mission.files
-    own = {"specify": files.spec, "plan": files.plan, "tasks": files.tasks}
-    return [mission.name(own[at.phase])] if at.phase in own else []
-
-
-def _over(found: State, at: At) -> BlockedError:
-    task_id = found.board.task_id(at.id or "")
-    return BlockedError(
-        f"{task_id} is {found.board.lane(at.id or '')}; the step {at.name} is over",
-        code="step_over",
-        fix=[f"treadle next --json --mission {found.mission.slug}"],
-    )

@@ -1,23 +1,18 @@
 """Write the prompt of a step, so that somebody who knows nothing else can do it."""
 
 import binascii
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from treadle.contract.criterion import Criterion
 from treadle.files import quick
-from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import template
 from treadle.missions.decision import PHASES, TASK_PHASES
 from treadle.missions.gates import Gate
-from treadle.missions.mission import Mission
 from treadle.missions.state import At, State
 from treadle.missions.taskfile import TaskFile
-from treadle.tasks.claim import HUMAN
-
-_NAME = re.compile(r"(?P<step>[a-z]+(?:\.WP\d+)?)@(?P<agent>[^@]+)-[0-9a-f]{8}\.md")
+from treadle.tasks.owner import HUMAN
 
 
 def write(state: State, at: At, agent: str) -> Path:
@@ -28,17 +23,6 @@ def write(state: State, at: At, agent: str) -> Path:
     path = state.layout.prompts / name
     quick.put(path, data)
     return path
-
-
-def last_issued(layout: Layout, mission: Mission, agent: str) -> At | None:
-    """Return the step whose prompt this agent was given last."""
-    found = [
-        (path.stat().st_mtime_ns, match["step"])
-        for path in layout.prompts.glob(f"{mission.slug}@*.md")
-        if (match := _NAME.fullmatch(path.name.removeprefix(f"{mission.slug}@")))
-        and match["agent"] == agent
-    ]
-    return parse(max(found)[1].replace(".", ":")) if found else None
 
 
 def parse(step: str) -> At | None:

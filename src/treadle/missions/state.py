@@ -92,7 +92,7 @@ def first_shut(state: State) -> Phase | None:
     for phase in GATED:
         if not state.gate(phase).is_open:
             return phase
-    return None if state.board.paths else "tasks"
+    return None if state.board.names else "tasks"
 
 
 def phase(state: State, agent: str) -> Phase:

@@ -13,7 +13,7 @@ from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, State
 from treadle.store.reader import Reader
-from treadle.tasks.claim import HUMAN
+from treadle.tasks.owner import HUMAN
 
 
 class Status(NamedTuple):

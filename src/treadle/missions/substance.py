@@ -25,12 +25,13 @@ _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _REQUIREMENT = re.compile(r"\W*FR-\d{3,}\b[\s*_`:.)—–-]*(.*)")
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
 _CELLS = re.compile(r"(?<!\\)\|")
-_SPAN = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
-_PLACEHOLDER = re.compile(r"\[\s*(?:needs clarification|e\.g\.)|.*\be\.g\.,?", re.I | re.S)
-_OPEN = re.compile(r"\W*(?:TODO|TBD)\b|\s*\?\?\?|\W*(?:todo|tbd|needs clarification)\W*$", re.I)
+# Compiled when a bracket is met, because most texts have none and `next` is in a hurry.
+_SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
+_PLACEHOLDER = r"(?is)\[\s*(?:needs clarification|e\.g\.)|.*\be\.g\.,?"
+_OPEN = re.compile(r"\W*(?:todo|tbd|needs clarification)\W*", re.I)
 _LATER = re.compile(r"\W*(?:TODO|TBD|\?\?\?|NEEDS CLARIFICATION)")
 # What is left of a template's sentence when its placeholder is taken out says nothing.
-_HOLLOW = re.compile(r"\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or)\b", re.I)
+_HOLLOW = r"(?i)\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or)\b"
 # A priority or a state is no description.
 _LABEL = re.compile(
     r"\W*(?:high|medium|low|p\d|must|should|could|won't|open|new|draft|proposed|approved|done"
@@ -86,16 +87,18 @@ def _missing_plan(lines: list[Line]) -> list[tuple[int, str]]:
 
 def is_real(text: str) -> bool:
     """Tell whether something is left of a text when placeholders are taken out."""
-    rest = _SPAN.sub(lambda span: "" if _is_placeholder(span[0]) else span[0], text)
+    rest = text
+    if "[" in text:
+        rest = re.sub(_SPAN, lambda span: "" if _is_placeholder(span[0]) else span[0], text)
     if _LATER.match(rest) or _OPEN.fullmatch(rest):
         return False
     if rest != text:
-        rest = _HOLLOW.sub("", rest)
-    return re.search(r"\w", rest) is not None
+        rest = re.sub(_HOLLOW, "", rest)
+    return any(char.isalnum() for char in rest)
 
 
 def _is_placeholder(span: str) -> bool:
-    return span in template.SPANS or _PLACEHOLDER.match(span) is not None
+    return span in template.spans() or re.match(_PLACEHOLDER, span) is not None
 
 
 def _visible(text: str) -> Iterator[Line]:

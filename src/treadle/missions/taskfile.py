@@ -33,17 +33,17 @@ class TaskFile(NamedTuple):
     criteria: tuple[Criterion, ...]
 
 
-def names(mission: Mission) -> dict[str, Path]:
-    """Return the files of a mission's tasks by id, in order, without opening them."""
-    found: dict[str, Path] = {}
+def names(mission: Mission) -> dict[str, str]:
+    """Return the names of a mission's task files by id, in order, without opening them."""
+    found: dict[str, str] = {}
     for name in _listing(mission.files.tasks):
         match = _NAME.fullmatch(name)
         if match is None:
             continue
         if match[1] in found:
-            both = f"{found[match[1]].name} and {name}"
+            both = f"{found[match[1]]} and {name}"
             raise _wrong(mission, mission.files.tasks, f"{both} have the same id; rename one")
-        found[match[1]] = mission.files.tasks / name
+        found[match[1]] = name
     return {id_: found[id_] for id_ in sorted(found, key=order)}
 
 
@@ -52,8 +52,9 @@ def order(id_: str) -> tuple[int, str]:
     return int(id_[2:]), id_
 
 
-def read(mission: Mission, path: Path) -> TaskFile:
+def read(mission: Mission, name: str) -> TaskFile:
     """Read one task's file; FormatError names what is wrong in it."""
+    path = mission.files.tasks / name
     known, body = _parse(mission, path)
     named = _NAME.fullmatch(path.name)
     id_ = _text(known, "work_package_id") or (named[1] if named else "")
@@ -75,7 +76,7 @@ def read(mission: Mission, path: Path) -> TaskFile:
 
 def read_all(mission: Mission) -> dict[str, TaskFile]:
     """Read every task's file; circles and unknown dependencies are errors."""
-    found = {id_: read(mission, path) for id_, path in names(mission).items()}
+    found = {id_: read(mission, name) for id_, name in names(mission).items()}
     for file in found.values():
         for needed in file.dependencies:
             require_known(mission, file, needed, found)

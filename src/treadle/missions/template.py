@@ -1,5 +1,6 @@
 """The scaffolds of a mission's files; whatever stands in brackets is to be replaced."""
 
+import functools
 import re
 
 SPEC = """\
@@ -90,8 +91,12 @@ owned_files: [{files}]
 {criteria}
 """
 
-# Nobody's own words: a span that is still there has not been replaced.
-SPANS = frozenset(re.findall(r"\[[^\[\]]+\]", SPEC + PLAN))
+
+@functools.cache
+def spans() -> frozenset[str]:
+    """Return what stands in brackets here: a span that is still there was not replaced."""
+    return frozenset(re.findall(r"\[[^\[\]]+\]", SPEC + PLAN))
+
 
 COMMIT_BOUNDARY = {
     name: text[text.index("## Commit Boundary") :]

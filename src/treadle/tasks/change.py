@@ -9,9 +9,8 @@ from treadle.store.reader import Reader
 from treadle.store.records import MoveRow, TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import checks, refusal, views
-
-HUMAN = "human"
-TREADLE = "treadle"
+from treadle.tasks.owner import HUMAN as HUMAN
+from treadle.tasks.owner import TREADLE as TREADLE
 
 
 class Note(NamedTuple):

@@ -1,25 +1,22 @@
 """Hold a task: a claim lasts as long as its lease, and an expired one can be taken over."""
 
 import os
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from treadle.errors import UsageError
 from treadle.ids import is_run_id, utc
 from treadle.store import task_notes
 from treadle.store.reader import Reader
 from treadle.store.records import TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import lanes, refusal
-from treadle.tasks.change import HUMAN as HUMAN
-from treadle.tasks.change import TREADLE as TREADLE
 from treadle.tasks.change import Note, change
+from treadle.tasks.owner import HUMAN as HUMAN
+from treadle.tasks.owner import TREADLE as TREADLE
+from treadle.tasks.owner import owner_id as owner_id
 
 LEASE = timedelta(minutes=30)
-
-_OWNER = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 
 
 class Holder(NamedTuple):
@@ -144,11 +141,3 @@ def freed(task: TaskRow, lane: str) -> TaskRow:
 def acting(by: Holder) -> Holder:
     """Return the holder with its name as addresses are written."""
     return by._replace(owner=owner_id(by.owner))
-
-
-def owner_id(text: str) -> str:
-    """Return an owner's name as addresses are written, or raise UsageError."""
-    name = text.lower()
-    if len(name) > 64 or _OWNER.fullmatch(name) is None:
-        raise UsageError(f"{text!r} cannot name an owner; use letters and digits joined by . _ -")
-    return name

@@ -1,0 +1,316 @@
+"""`next` says what to do now, takes reports, and touches nothing else."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.mission import REAL_PLAN, REAL_SPEC, Mission
+from tests.acceptance.test_gates import PLAN_SENTENCE, SPEC_SENTENCE
+
+
+@pytest.fixture
+def mission(project) -> Mission:
+    return Mission(project).create()
+
+
+def prompt(decision) -> str:
+    """Return a step's prompt, read as any consumer does."""
+    assert decision["kind"] == "step", decision
+    found = decision.get("prompt_file") or decision.get("prompt_path")
+    assert found is not None
+    assert found != ""
+    assert Path(found).is_file()
+    assert Path(found).is_absolute()
+    return Path(found).read_text()
+
+
+def report_of(text: str, result: str) -> list[str]:
+    """Return the words of the command a prompt gives for a result."""
+    (line,) = re.findall(rf"^ +treadle (next .*--result {result})", text, re.MULTILINE)
+    return line.split()
+
+
+def state_of(project) -> tuple[str, str, str, set[Path]]:
+    own = {path for path in (project.root / ".treadle").rglob("*") if path.is_file()}
+    return (
+        project.git("status", "--porcelain", "-uall"),
+        project.git("rev-parse", "HEAD"),
+        project.git("for-each-ref"),
+        {path for path in own if ".treadle/prompts" not in str(path)},
+    )
+
+
+def test_a_mission_from_its_spec_to_its_end(mission):
+    """Every prompt holds what is needed to do the step and to report it."""
+    phases = []
+    decision = mission.next()
+    while decision["kind"] == "step":
+        text, phase = prompt(decision), decision["phase"]
+        phases.append((phase, decision["task_id"]))
+        if phase == "specify":
+            assert "missions/auth/spec.md" in text
+            assert "## Commit Boundary" in text
+            mission.specified()
+        elif phase == "plan":
+            assert "## Commit Boundary" in text
+            plan = "\n## Tasks\n\n- WP01: Store (files: src/)\n  - It is there: `$ true`\n- Page (depends on: WP01)\n"
+            mission.plan.write_text(REAL_PLAN + plan)
+            assert mission.setup_plan().code == 0
+        elif phase == "tasks":
+            assert mission.project.treadle("mission", "tasks").code == 0
+            mission.commit(mission.folder / "tasks")
+        elif phase == "implement":
+            assert "## Criteria" in text
+        assert "Report back" in text
+        words = report_of(text, "success")
+        decision = mission.project.treadle(*words).json
+    assert phases == [
+        ("specify", None),
+        ("plan", None),
+        ("tasks", None),
+        ("implement", "auth.WP01"),
+        ("review", "auth.WP01"),
+        ("accept", None),
+        ("implement", "auth.WP02"),
+        ("review", "auth.WP02"),
+        ("accept", None),
+    ]
+    assert (decision["kind"], decision["reason_code"]) == ("complete", "mission_complete")
+    assert mission.project.git("status", "--porcelain") == ""
+    status = mission.project.treadle("mission", "status", "--json").json
+    assert (status["phase"], status["phase_complete"]) == ("accept", True)
+    assert (status["blocked_reason"], status["tasks"]) == (None, {"done": 2})
+
+
+def test_asking_writes_nothing_but_the_prompt(mission):
+    before = state_of(mission.project)
+    first, second = mission.next(), mission.next()
+    assert first == second
+    assert state_of(mission.project) == before
+    (only,) = (mission.project.root / ".treadle" / "prompts").iterdir()
+    assert str(only) == first["prompt_file"]
+
+
+def test_query_tells_without_a_prompt(mission):
+    mission.with_tasks("", "dependencies: [WP01]\n")
+    found = mission.next("--query")
+    assert (found["kind"], found["prompt_file"], found["phase"]) == ("query", None, "implement")
+    assert found["reason"] == "auth: implement:WP01; tasks: 2 planned"
+    assert found["unblock"] == ["treadle next --json --mission auth"]
+    assert not (mission.project.root / ".treadle" / "prompts").exists()
+
+
+def test_success_before_the_gate_is_open_advances_nothing(mission):
+    mission.next()
+    blocked = mission.next("--result", "success")
+    assert (blocked["kind"], blocked["reason"]) == ("blocked", SPEC_SENTENCE)
+    assert (blocked["phase"], blocked["prompt_file"]) == ("specify", None)
+    assert 'git commit -m "Specify auth" -- missions/auth/spec.md' in blocked["unblock"]
+    assert mission.next()["phase"] == "specify"
+    mission.specified()
+    assert mission.next("--result", "success")["phase"] == "plan"
+    blocked = mission.next("--result", "success")
+    assert (blocked["kind"], blocked["reason"]) == ("blocked", PLAN_SENTENCE)
+    mission.plan.write_text(REAL_PLAN)
+    mission.setup_plan()
+    assert mission.next("--result", "success")["phase"] == "tasks"
+    assert mission.next("--result", "success")["reason_code"] == "no_tasks"
+
+
+def test_a_report_changes_the_lane_and_no_file(mission):
+    mission.with_tasks("")
+    before = state_of(mission.project)[:3]
+    assert mission.next()["task_id"] == "auth.WP01"
+    answer = mission.next("--result", "success", "--note", "done")
+    assert (answer["phase"], answer["task_id"]) == ("review", "auth.WP01")
+    assert mission.lane("WP01") == "for_review"
+    assert state_of(mission.project)[:3] == before
+
+
+def test_repeating_a_report_changes_nothing(mission):
+    mission.with_tasks("")
+    words = ("--step", "implement:WP01", "--result")
+    first = mission.next(*words, "success")
+    assert mission.next(*words, "success") == first
+    assert mission.lane("WP01") == "for_review"
+    late = mission.project.treadle("next", *words, "failed", "--json")
+    assert (late.code, late.json["error"]["code"]) == (3, "step_over")
+
+
+def test_three_failures_need_a_decision_and_retry_clears_them(mission):
+    mission.with_tasks("")
+    mission.next()
+    for note in ("first", "second"):
+        again = mission.next("--result", "failed", "--note", note)
+        assert (again["kind"], again["task_id"]) == ("step", "auth.WP01")
+    assert "failed 2 times" in prompt(again)
+    assert "second" in prompt(again)
+    third = mission.next("--result", "failed", "--note", "third")
+    assert (third["kind"], third["reason_code"]) == ("decision_required", "failed_too_often")
+    assert "third" in third["reason"]
+    assert mission.next() == third
+    retry = third["unblock"][0].split()[1:]
+    assert mission.project.treadle(*retry).json["kind"] == "step"
+    assert "failed" not in prompt(mission.next()).split("## Report back")[0]
+
+
+def test_the_phases_before_tasks_count_failures_too(mission):
+    mission.next()
+    kinds = [mission.next("--result", "failed")["kind"] for _ in range(3)]
+    assert kinds == ["step", "step", "decision_required"]
+    mission.specified()
+    assert mission.next()["phase"] == "plan"
+
+
+@pytest.mark.parametrize("clears", [("--retry",), ("--result", "success")], ids=lambda x: x[0])
+def test_a_block_is_never_permanent(mission, clears):
+    mission.with_tasks("")
+    mission.next()
+    blocked = mission.next("--result", "blocked", "--note", "no password")
+    assert (blocked["kind"], blocked["reason_code"]) == ("blocked", "reported_blocked")
+    assert "no password" in blocked["reason"]
+    assert (mission.lane("WP01"), mission.next()["kind"]) == ("blocked", "blocked")
+    assert mission.next(*clears)["kind"] == "step"
+    assert mission.lane("WP01") == ("planned" if clears == ("--retry",) else "for_review")
+
+
+def test_a_blocked_phase_clears_as_well(mission):
+    mission.next()
+    assert mission.next("--result", "blocked", "--note", "ask Ann")["kind"] == "blocked"
+    assert mission.next()["kind"] == "blocked"
+    assert mission.next("--retry")["kind"] == "step"
+
+
+def test_other_work_goes_on_beside_a_block(mission):
+    mission.with_tasks("", "")
+    mission.next()
+    assert mission.next("--result", "blocked")["kind"] == "blocked"
+    assert mission.next()["task_id"] == "auth.WP02"
+
+
+def test_a_review_sends_work_back_with_its_reason(mission):
+    mission.with_tasks("")
+    mission.next()
+    mission.next("--result", "success")
+    back = mission.next("--result", "failed", "--note", "no tests")
+    assert (back["phase"], back["task_id"], mission.lane("WP01")) == (
+        "implement",
+        "auth.WP01",
+        "planned",
+    )
+    assert "no tests" in prompt(back)
+
+
+def test_agents_get_different_tasks_once_they_claim(mission):
+    mission.with_tasks("", "", "dependencies: [WP01, WP02]\n")
+    treadle = mission.project.treadle
+    assert treadle("task", "claim", "WP01", "--as", "ann").code == 0
+    assert mission.next("--agent", "bob")["task_id"] == "auth.WP02"
+    assert mission.next("--agent", "ann")["task_id"] == "auth.WP01"
+    assert treadle("task", "claim", "WP02", "--as", "bob").code == 0
+    waiting = mission.next("--agent", "cyd")
+    assert (waiting["kind"], waiting["reason_code"]) == ("blocked", "waiting")
+    assert "held by ann" in waiting["reason"]
+    stolen = treadle("next", "--agent", "cyd", "--step", "implement:WP01", "--result", "success")
+    assert stolen.code == 3
+    assert mission.lane("WP01") == "claimed"
+
+
+def test_a_failed_run_and_a_question_are_told(mission):
+    mission.with_tasks("")
+    mission.move("WP01", "blocked", "--reason", "run 1 failed")
+    found = mission.next()
+    assert (found["kind"], found["reason"]) == ("blocked", "auth.WP01 is blocked: run 1 failed")
+    assert found["unblock"][0].endswith("--retry")
+
+
+def test_dirty_files_stop_reports_but_not_questions(mission):
+    mission.with_tasks("")
+    (mission.project.root / "README.md").write_text("mine")
+    assert mission.next()["kind"] == "step"
+    refused = mission.project.treadle("next", "--result", "success", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (3, "dirty_worktree")
+    assert refused.json["error"]["files"] == ["README.md"]
+    assert mission.lane("WP01") == "planned"
+
+
+def test_a_circle_is_a_reason_to_wait(mission):
+    mission.with_tasks("dependencies: [WP02]\n", "dependencies: [WP01]\n", "")
+    assert mission.next()["task_id"] == "auth.WP03"
+    mission.move("WP03", "canceled")
+    found = mission.next()
+    assert (found["kind"], found["reason_code"]) == ("blocked", "task_cycle")
+    assert "WP01 → WP02 → WP01" in found["reason"]
+    for words in (("task", "claim", "WP01"), ("mission", "tasks")):
+        refused = mission.project.treadle(*words, "--json")
+        assert (refused.code, refused.json["error"]["code"]) == (1, "task_cycle")
+
+
+@pytest.mark.parametrize("obstacle", ["file", "read-only"])
+def test_a_prompt_that_cannot_be_written_is_no_step(mission, obstacle):
+    prompts = mission.project.root / ".treadle" / "prompts"
+    if obstacle == "file":
+        prompts.write_text("in the way")
+    else:
+        prompts.symlink_to("/proc/self/nothing")
+    found = mission.next()
+    assert (found["kind"], found["prompt_file"]) == ("blocked", None)
+    assert found["reason"] == found["reason_code"] == "prompt_file_not_resolvable"
+    assert found["unblock"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--result", "success", "--retry"),
+        ("--query", "--retry"),
+        ("--note", "x"),
+        ("--step", "plan"),
+        ("--result", "done"),
+        ("--result", "success", "--step", "dance"),
+        ("--result", "success", "--step", "implement:WP77"),
+        ("--agent", "not a name"),
+    ],
+)
+def test_senseless_words_are_refused(mission, words):
+    result = mission.project.treadle("next", *words, "--json")
+    assert (result.code, json.loads(result.out)["error"]["code"]) == (2, "usage")
+
+
+def test_spec_kittys_missions_are_answered_as_they_are(project):
+    folder = project.root / "kitty-specs" / "001-log-in"
+    (folder / "tasks").mkdir(parents=True)
+    (folder / "meta.json").write_text('{"mission_number": "001", "friendly_name": "Log in"}')
+    (folder / "spec.md").write_text(REAL_SPEC)
+    (folder / "plan.md").write_text(REAL_PLAN)
+    head = 'work_package_id: "WP0{}"\ntitle: "Part"\nlane: "{}"\ndependencies: {}\nhistory:\n- at: "x"\n  by: "y"\n'
+    for number, lane, needs in ((1, "done", "[]"), (2, "planned", '["WP01"]')):
+        text = f"---\n{head.format(number, lane, needs)}---\n# Part {number}\n"
+        (folder / "tasks" / f"WP0{number}-part.md").write_text(text)
+    project.git("add", ".")
+    project.git("commit", "-q", "-m", "From spec-kitty")
+    (listed,) = project.treadle("mission", "list", "--json").json["missions"]
+    assert (listed["mission_slug"], listed["title"]) == ("001-log-in", "Log in")
+    assert (listed["phase"], listed["tasks"]) == ("implement", {"planned": 1, "done": 1})
+    mission = Mission(project, "001-log-in", "kitty-specs")
+    assert mission.setup_plan().json["phase_complete"]
+    assert mission.next()["task_id"] == "001-log-in.WP02"
+    assert mission.next("--result", "success")["phase"] == "review"
+    assert mission.lane("WP02") == "for_review"
+    made = project.treadle("mission", "create", "second", "--json").json
+    assert made["feature_dir"] == str(project.root / "kitty-specs" / "second")
+    assert project.git("status", "--porcelain").split() == ["??", "kitty-specs/second/spec.md"]
+
+
+def test_a_mission_task_runs_like_any_other(mission):
+    mission.with_tasks("")
+    text = (
+        mission.task(1).read_text() + "\n## Acceptance Criteria\n\n- It works: `$ test -f done`\n"
+    )
+    mission.commit(mission.task(1), text)
+    mission.project.settings('[agents.do]\ntype = "builtin"\nrun = ["touch", "done"]\n')
+    result = mission.project.treadle("run", "WP01", "--mission", "auth", "--json")
+    assert (result.code, result.json["task_id"]) == (0, "auth.WP01"), result
+    assert (result.json["verdict"], mission.lane("auth.WP01")) == ("PASS", "for_review")

@@ -1,0 +1,93 @@
+"""A plan's list of tasks becomes files."""
+
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
+from tests.conftest import git
+from treadle.errors import BlockedError
+from treadle.layout import Layout
+from treadle.missions import draft, taskfile, template
+from treadle.missions.draft import Draft
+from treadle.project import init
+from treadle.store.writer import Store
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TASKS = """
+## Tasks
+
+- **WP01**: Keep tokens (files: src/auth.py, `tests/`)
+  - Tests pass: `$ pytest -q`
+  - It's documented
+- [ ] Reject old: tokens (depends on: WP01; files: src/x.py)
+* WP07 - Show a page
+- [WP01: Title of the first task]
+
+## Notes
+
+- nothing
+"""
+
+
+@pytest.fixture
+def store(mission):
+    init.init(mission.root, os.environ)
+    with Store.open(Layout(mission.root)) as store:
+        yield store
+
+
+def write_plan(mission, text):
+    mission.files.spec.write_text(REAL_SPEC)
+    mission.files.plan.write_text(text)
+    git(mission.root, "add", ".")
+    git(mission.root, "commit", "-q", "-m", "Plan")
+
+
+def test_the_list_is_read_with_ids_files_and_criteria():
+    assert draft.read(TASKS) == [
+        Draft(
+            "WP01",
+            "Keep tokens",
+            (),
+            ("src/auth.py", "tests/"),
+            ("Tests pass: `$ pytest -q`", "It's documented"),
+        ),
+        Draft("WP02", "Reject old: tokens", ("WP01",), ("src/x.py",)),
+        Draft("WP07", "Show a page"),
+    ]
+
+
+def test_our_own_scaffold_lists_nothing():
+    assert draft.read(template.PLAN) == []
+
+
+def test_written_files_read_back_and_hand_written_ones_stay(store, mission):
+    write_plan(mission, REAL_PLAN + TASKS)
+    mission.files.tasks.mkdir()
+    (mission.files.tasks / "WP07-mine.md").write_text("# Mine\n")
+    done = draft.write(store, mission, NOW)
+    assert done.wrote == (
+        "missions/auth/tasks/WP01-keep-tokens.md",
+        "missions/auth/tasks/WP02-reject-old-tokens.md",
+    )
+    assert done.kept == ("missions/auth/tasks/WP07-mine.md",)
+    found = taskfile.read_all(mission)
+    assert found["WP02"].title == "Reject old: tokens"
+    assert (found["WP02"].dependencies, found["WP02"].owned_files) == (("WP01",), ("src/x.py",))
+    assert [item.verify for item in found["WP01"].criteria] == ["pytest -q", None]
+    assert found["WP07"].title == "Mine"
+    assert [row.task_id for row in store.tasks()] == ["auth.WP01", "auth.WP02", "auth.WP07"]
+    assert draft.write(store, mission, NOW).wrote == ()
+
+
+def test_without_a_list_or_a_plan_nothing_is_written(store, mission):
+    write_plan(mission, REAL_PLAN)
+    with pytest.raises(BlockedError) as caught:
+        draft.write(store, mission, NOW)
+    assert caught.value.code == "no_tasks"
+    write_plan(mission, "# Nothing\n")
+    with pytest.raises(BlockedError, match="plan.md content is not substantive yet") as caught:
+        draft.write(store, mission, NOW)
+    assert caught.value.code == "plan_not_ready"
