@@ -9,13 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import commits, parallel, recovery, start, step, stream, workspace
+from bench import commits, next, parallel, recovery, spawn, start, step, stream, workspace
 from bench.harness import Race, race
 from bench.lab import Lab, open_lab
 
 WORKLOADS = {
     "start": start,
+    "next": next,
     "step": step,
+    "spawn": spawn,
     "parallel": parallel,
     "commits": commits,
     "recovery": recovery,
