@@ -233,11 +233,13 @@ def _duplicate(work: Pass, found: Duplicate) -> Carried:
 
 
 def _last_run(work: Pass, row: MessageRow) -> RunRow | None:
-    """Return the newest run of this message; one that a kill kept out of its row counts too."""
+    """Return the newest run of this message; one that a kill kept out of its row counts too.
+
+    After a retry the row's reason names the last run that counts no more.
+    """
     newest = work.tools.store.message_run(row.message_id)
-    if newest and (newest.run_id in row.run_ids or newest.created_at >= row.updated_at):
-        return newest
-    return None
+    is_forgotten = newest and not row.run_ids and newest.run_id <= (row.reason or "")
+    return None if is_forgotten else newest
 
 
 def _was_cut_off(work: Pass, run: RunRow) -> bool:

@@ -1,7 +1,7 @@
 """Scheduled messages: files that say when they are to be sent, and are never used up."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -18,8 +18,8 @@ from treadle.inbox.send import Draft
 from treadle.layout import Layout
 
 _FIELDS = 5
-# A job that fired this long ago is counted on from there, so that a repeated hour counts once.
-_RECENT = timedelta(hours=3)
+# Counted on from before any change of clocks, an hour that comes twice or not at all counts once.
+_LOOK_BACK = timedelta(hours=3)
 
 
 class Job(NamedTuple):
@@ -44,19 +44,12 @@ def jobs(layout: Layout) -> Iterator[Job | FormatError]:
 
 def is_due(job: Job, now: datetime, last: datetime | None) -> bool:
     """Tell whether the job is to be sent in exactly this minute, and was not yet."""
-    minute = _local(job, now).replace(second=0, microsecond=0)
-    if last is None or _local(job, now) - _local(job, last) > _RECENT:
-        start = _local(job, minute - timedelta(minutes=1))
-    else:
-        start = _local(job, last)
-    for moment in CronSim(job.expression, start):
+    minute = now.astimezone(UTC).replace(second=0, microsecond=0)
+    start = max(minute - _LOOK_BACK, last.astimezone(UTC) if last else minute - _LOOK_BACK)
+    for moment in CronSim(job.expression, start.astimezone(job.zone)):
         if moment.timestamp() >= minute.timestamp():
             return moment.timestamp() == minute.timestamp()
     return False
-
-
-def _local(job: Job, moment: datetime) -> datetime:
-    return moment.astimezone(job.zone)
 
 
 def _read(path: Path) -> Job:

@@ -92,7 +92,8 @@ def retry(layout: Layout, store: Store, letter: Letter, now: datetime) -> str:
     row = store.message(str(letter.reason.get("message_id")))
     name = f"{row.message_id}.md" if row else letter.name
     if row:
-        fresh = row._replace(status="waiting", run_ids=(), reason=None, updated_at=utc(now))
+        last = row.run_ids[-1] if row.run_ids else None
+        fresh = row._replace(status="waiting", run_ids=(), reason=last, updated_at=utc(now))
         store.save_message(fresh)
     try:
         atomic.rename_new(path, layout.inbox / name)

@@ -93,7 +93,7 @@ class _Round:
             self._outcomes.append(carried.outcome)
             if carried.row:
                 rows.append(carried.row)
-                self._seen.add(f"{carried.row.message_id}.md")
+                self._seen |= {f"{carried.row.message_id}.md", carried.row.spec or ""}
             stack.extend(reversed(carried.followups))
         self._close(rows)
 
@@ -121,6 +121,8 @@ class _Round:
         if row is None or row.status == "dead":
             row = self._new_row(name, digest)
         path = layout.inbox / f"{row.message_id}.md"
+        if path.name in self._seen:
+            return None
         if not path.exists():
             box.put(path.parent, path.name, _message_text(row, self._routine(name)))
         return path.name

@@ -1,0 +1,121 @@
+"""Routines that fail: attempts, what the last one is told, dead letters, another try."""
+
+import pytest
+
+from treadle.inbox import dead
+from treadle.store.writer import Store
+
+
+def bad(inbox, *lines, tries=3):
+    inbox.routine("bad", *lines)
+    inbox.settings(f"max_retries = {tries}\n")
+    inbox.spec("01-a.spec.md", "---\nroutine: bad\n---\n# A\n")
+
+
+def test_the_last_of_three_attempts_is_told_what_failed(inbox):
+    bad(inbox, "echo broken-pump >&2", 'cp "$message_dir/failure-context.md" kept.md || exit 7')
+    (found,) = inbox.process().outcomes
+    assert (found.status, len(found.run_ids)) == ("done", 3)
+    assert "broken-pump" in inbox.read("kept.md")
+    assert inbox.tracker() == ["01-a.spec.md"]
+
+
+def test_a_spec_that_fails_is_never_listed_and_the_next_goes_on(inbox):
+    bad(inbox, "exit 7")
+    inbox.spec("02-b.spec.md", "---\nroutine: log\n---\n")
+    found = inbox.process()
+    assert [item.status for item in found.outcomes] == ["dead", "done"]
+    assert (found.exit_code, inbox.tracker()) == (1, ["02-b.spec.md"])
+    (reason,) = inbox.reasons().values()
+    assert reason["code"] == "routine_failed"
+    assert "exited with 7" in reason["message"]
+    assert len(reason["run_ids"]) == 3
+
+
+def test_a_dead_spec_waits_until_it_is_retried_or_changed(inbox):
+    bad(inbox, "exit 7", tries=1)
+    inbox.process()
+    found = inbox.process()
+    assert (found.exit_code, len(inbox.runs())) == (1, 1)
+    assert "treadle dead retry" in found.outcomes[0].reason
+    inbox.spec("01-a.spec.md", "---\nroutine: log\n---\n# Changed\n")
+    assert inbox.statuses() == [("01-a.spec.md", "done")]
+
+
+def test_a_retried_letter_has_all_its_attempts_again(inbox, now):
+    bad(inbox, 'test -e "$HOME/ok"', tries=1)
+    (found,) = inbox.process().outcomes
+    store = Store.open(inbox.layout)
+    letter = dead.find(inbox.layout, "01-a.spec.md")
+    dead.retry(inbox.layout, store, letter, now)
+    assert [item.kind for item in store.questions()] == []
+    store.close()
+    inbox.routine("bad", "exit 0")
+    (again,) = inbox.process().outcomes
+    assert (again.status, again.message_id) == ("done", found.message_id)
+    assert dead.letters(inbox.layout) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("exit 7", "exited with 7"), ("kill -9 $$", "killed by signal 9")],
+)
+def test_every_bad_end_is_told(inbox, line, words):
+    bad(inbox, line, tries=1)
+    assert words in inbox.process().outcomes[0].reason
+
+
+def test_a_daemon_does_not_outlive_its_routine(inbox):
+    lines = ("setsid sh -c 'sleep 1000' &", "echo $! > pid.txt", "exit 0")
+    bad(inbox, *lines)
+    (found,) = inbox.process().outcomes
+    assert found.status == "done"
+    assert not _is_alive(int(inbox.read("pid.txt")))
+
+
+def _is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as handle:
+            return b"sleep" in handle.read()
+    except FileNotFoundError:
+        return False
+
+
+def test_hooks_run_around_the_pass_and_each_message(inbox):
+    for hook in ("beforeAll", "beforeEach", "afterEach", "afterAll"):
+        path = inbox.root.parent / hook
+        path.write_text(
+            f'#!/bin/sh\necho "$TREADLE_HOOK $message_id" >> {inbox.root.parent}/hooks\n'
+        )
+        path.chmod(0o755)
+    table = "".join(
+        f'{hook} = ["{inbox.root.parent / hook}"]\n'
+        for hook in ("beforeAll", "afterAll", "beforeEach", "afterEach")
+    )
+    inbox.settings(f'default_routine = "log"\n[hooks]\n{table}')
+    inbox.drop("2025022514320000-0.md", "x\n")
+    inbox.process()
+    assert (inbox.root.parent / "hooks").read_text().splitlines() == [
+        "beforeAll ",
+        "beforeEach 2025022514320000-0",
+        "afterEach 2025022514320000-0",
+        "afterAll ",
+    ]
+
+
+def test_a_hook_that_fails_before_a_message_kills_it(inbox):
+    inbox.settings('default_routine = "log"\n[hooks]\nbeforeEach = ["false"]\n')
+    inbox.drop("a.md", "x\n")
+    (found,) = inbox.process().outcomes
+    assert (found.status, inbox.reasons().popitem()[1]["code"]) == ("dead", "hook_failed")
+    assert inbox.runs() == []
+
+
+def test_a_routine_that_cannot_work_here_keeps_its_message_waiting(inbox):
+    inbox.routine("picky", "exit 0", about="Picky\n# pre-check: echo no pump; exit 1")
+    inbox.drop("a.md", "---\nroutine: picky\n---\nx\n")
+    found = inbox.process()
+    assert (found.outcomes[0].status, found.exit_code) == ("held", 3)
+    assert "no pump" in found.outcomes[0].reason
+    inbox.routine("picky", "exit 0")
+    assert [status for _, status in inbox.statuses()] == ["done"]

@@ -1,0 +1,93 @@
+"""Which routine a text gets, and what decides when a router is of no use."""
+
+import sys
+
+import pytest
+
+from treadle.inbox import routines
+from treadle.inbox.router import External, Fallback, choose
+from treadle.layout import Layout
+from treadle.proc.keeper import Keeper
+
+
+@pytest.fixture
+def known(tmp_path):
+    layout = Layout(tmp_path)
+    layout.routines.mkdir(parents=True)
+    (layout.routines / "fix.sh").write_text("#!/bin/sh\n# Fix\n# when: crash|error|regression\n")
+    (layout.routines / "docs.sh").write_text("# Write\n# when: manual, guide\nexit 0\n")
+    return routines.discover(layout, notebooks=False)
+
+
+def picked(known, text, *, spec=None, config="develop", external=None):
+    found = choose(text, known, Fallback(spec, config), external)
+    return found.routine, found.source
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It CRASHES with errors", ("fix", "router")),
+        ("write a guide for the manual", ("docs", "router")),
+        ("an error in the guide", ("develop", "config")),
+        ("two errors, one crash, one guide", ("fix", "router")),
+        ("nothing known", ("develop", "config")),
+        ("", ("develop", "config")),
+        ("terror", ("develop", "config")),
+    ],
+)
+def test_the_embedded_router_takes_the_unique_best_match(known, text, expected):
+    assert picked(known, text) == expected
+
+
+def test_what_nobody_decides_falls_to_spec_then_config_then_develop(known):
+    assert picked(known, "x", spec="docs", config="fix") == ("docs", "spec")
+    assert picked(known, "x", spec="gone", config="fix") == ("fix", "config")
+    assert picked(known, "x", spec="gone", config="gone") == ("develop", "built-in")
+
+
+def test_a_single_routine_needs_no_router(known):
+    only = {"develop": known["develop"]}
+    assert picked(only, "x", external=External(["never-run"], None, {}, None)) == (
+        "develop",
+        "config",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "reason"),
+    [
+        ("print('docs')", "docs", "answered 'docs'"),
+        ("print(' \"`fix`.\" ')", "fix", "answered 'fix'"),
+        ("print('I would take fix')", "develop", "is no routine"),
+        ("print('fix\\ndocs')", "develop", "is no routine"),
+        ("print('unknown')", "develop", "is no routine"),
+        ("", "develop", "is no routine"),
+        ("print('fix'); sys.exit(1)", "develop", "exited with 1"),
+        ("import time; time.sleep(1000)", "develop", "did not answer"),
+        ("while True: print('x' * 10000)", "develop", "did not answer"),
+        ("print('fix' if 'Mend it' in sys.stdin.read() else '?')", "fix", "answered"),
+    ],
+)
+def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code, expected, reason):
+    with Keeper() as keeper:
+        argv = [sys.executable, "-S", "-E", "-c", f"import sys\n{code}"]
+        external = External(argv, tmp_path, {}, keeper, timeout=2.0)
+        found = choose("Mend it", known, Fallback(None, "develop"), external)
+    assert found.routine == expected
+    assert reason in found.reason
+    assert "## Task\nMend it\n" in found.transcript
+
+
+@pytest.mark.parametrize("command", [["echo", "{prompt}"], "echo {prompt}"])
+def test_a_router_may_take_the_prompt_as_an_argument(known, tmp_path, command):
+    with Keeper() as keeper:
+        external = External(command, tmp_path, {"PATH": "/usr/bin:/bin"}, keeper)
+        found = choose("Mend it", known, Fallback(None, "develop"), external)
+    assert "Select the most appropriate routine" in found.reason
+
+
+def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
+    with Keeper() as keeper:
+        external = External(["./no-such-router"], tmp_path, {}, keeper)
+        assert picked(known, "x", external=external) == ("develop", "config")
