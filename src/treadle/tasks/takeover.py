@@ -7,7 +7,7 @@ from pathlib import Path
 from treadle.contract.criterion import Criterion
 from treadle.errors import TreadleError
 from treadle.ids import is_task_id
-from treadle.layout import MailLayout
+from treadle.layout import HOME_NAME, MailLayout
 from treadle.store.records import MoveRow, TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import claim, lanes, markdown, move, views
@@ -63,14 +63,17 @@ def _create(store: Store, mail: MailLayout, task_id: str, now: datetime) -> bool
         return False
     owner = _pairs(_read(mail.task(task_id, "owner")) or status or "").get("owner")
     lane = _LANES.get(_pairs(status or "").get("status", "new"), "planned")
-    add(store, _new(task_id, text or ""), now)
+    add(store, _new(task_id, text or "", trusted=mail.root.parent.name == HOME_NAME), now)
     _begin(store, task_id, owner, lane, now)
     return True
 
 
-def _new(task_id: str, text: str) -> NewTask:
+def _new(task_id: str, text: str, *, trusted: bool) -> NewTask:
+    """Read a task; a tree outside treadle's own folder may be anyone's and brings no command."""
     goal = markdown.title(text) or task_id
     asked = markdown.criteria(text) or (Criterion("AC1", goal),)
+    if not trusted:
+        asked = tuple(item._replace(verify=None) for item in asked)
     return NewTask(goal, asked, task_id, source="TASKS")
 
 

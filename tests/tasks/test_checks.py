@@ -1,0 +1,65 @@
+"""Whether work is tested, reviewed and ready."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.store.rows import RUN, check_row, cursor, run_row, step_row
+from treadle.contract.criterion import Criterion
+from treadle.errors import BlockedError
+from treadle.tasks import checks, move, task
+from treadle.tasks.change import HUMAN
+from treadle.tasks.claim import Holder
+from treadle.tasks.task import NewTask
+
+ASKED = (Criterion("AC1", "Tests pass", "pytest"), Criterion("AC2", "95% coverage", "cov"))
+
+
+@pytest.fixture
+def tested(store, now):
+    """Add a task with commands, and a run in which they gave these results."""
+    added = task.add(store, NewTask("goal", ASKED, "T-9"), now)
+
+    def observe(*passed):
+        store.insert_run(run_row(task_id="T-9"), (), {})
+        rows = [
+            check_row(criterion_id=item.id, passed=value)
+            for item, value in zip(ASKED, passed, strict=False)
+        ]
+        store.commit_step(step_row(run_id=RUN), (), cursor(), {}, None, rows, 1)
+        return checks.standing(store, store.task(added.task_id))
+
+    return observe
+
+
+@pytest.mark.parametrize(
+    ("passed", "expected"),
+    [
+        ((True, True), (True, True, False, False)),
+        ((True, False), (False, False, False, False)),
+        ((False, True), (False, True, False, False)),
+        ((True,), (False, False, False, False)),
+    ],
+)
+def test_checks_come_from_what_was_observed(tested, passed, expected):
+    assert tuple(tested(*passed)) == expected
+
+
+def test_failed_tests_stop_even_a_person(tested, store, now):
+    tested(True, False)
+    with pytest.raises(BlockedError, match="its tests do not pass"):
+        move.done(store, "T-9", Holder(HUMAN), now)
+    forced = move.move(store, "T-9", "done", Holder(HUMAN), now, "it is fine", force=True)
+    assert forced.after.lane == "done"
+
+
+def test_a_person_may_complete_what_nobody_has_tested_and_an_agent_may_not(store, now):
+    task.add(store, NewTask("goal", ASKED, "T-9"), now)
+    with pytest.raises(BlockedError, match="nobody has seen its tests pass"):
+        move.done(store, "T-9", Holder("ada"), now)
+    assert move.done(store, "T-9", Holder(HUMAN), now + timedelta(1)).after.lane == "done"
+
+
+def test_an_approved_task_is_reviewed(store, add):
+    found = checks.standing(store, store.task(add("approved")))
+    assert found == (True, True, True, True)
