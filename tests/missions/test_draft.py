@@ -90,4 +90,4 @@ def test_without_a_list_or_a_plan_nothing_is_written(store, mission):
     write_plan(mission, "# Nothing\n")
     with pytest.raises(BlockedError, match="plan.md content is not substantive yet") as caught:
         draft.write(store, mission, NOW)
-    assert caught.value.code == "plan_not_ready"
+    assert caught.value.code == "gate_shut"

@@ -121,7 +121,7 @@ def _require_plan(mission: Mission) -> None:
         if gate.reason:
             raise BlockedError(
                 gate.reason,
-                code=f"{kind}_not_ready",
+                code="gate_shut",
                 fix=[f"treadle mission setup-plan --mission {mission.slug}"],
                 details={"missing": list(gate.missing)},
             )
