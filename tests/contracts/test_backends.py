@@ -15,6 +15,7 @@ from treadle.contract.event import StepError
 from treadle.contract.role import ROLES
 from treadle.proc.keeper import Keeper, Limits
 
+ACP = Path(fake.__file__).with_name("acp_agent.py")
 AGENT = 'import sys; sys.stdin.read(); print(\'{"version": 1, "status": "ok", "summary": "done"}\')'
 
 
@@ -37,6 +38,8 @@ def configured(type_: str, place: Path) -> AgentConfig:
         return AgentConfig(type="exec", cmd=(sys.executable, "-c", AGENT))
     if type_ == "builtin":
         return AgentConfig(type="builtin", run=("true",))
+    if type_ == "acp":
+        return AgentConfig(type="acp", cmd=(sys.executable, str(ACP), "plain", str(place)))
     if type_ in TOOLS:
         fake.program(place, type_)
         return AgentConfig(type=type_)

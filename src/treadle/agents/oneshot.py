@@ -63,16 +63,16 @@ def _turn(
     result, heard = _call(tool, first, text)
     if result.error:
         return _counted(tool, spec, result, [heard.usage])
-    found = _read(heard, request, step_dir)
+    found = read_answer(heard, request, step_dir)
     if isinstance(found, Answer) or not heard.session:
-        return _counted(tool, spec, _answered(spec, result, found), [heard.usage])
+        return _counted(tool, spec, answered(spec, result, found), [heard.usage])
     keep_attempt(spec, f"the answer could not be used: {found}")
     again, heard2 = _call(tool, replace(first, resume=heard.session), prompt.repair(found))
     both = [heard.usage, heard2.usage]
     again = replace(again, output_bytes=again.output_bytes + result.output_bytes)
     if again.error:
         return _counted(tool, spec, again, both)
-    repaired = _answered(spec, again, _read(heard2, request, step_dir))
+    repaired = answered(spec, again, read_answer(heard2, request, step_dir))
     return _counted(tool, spec, replace(repaired, repaired=found), both)
 
 
@@ -104,19 +104,19 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
         return result, heard
     if heard.is_done and ended.reason == "exit":
         return AgentResult(message="answered", output_bytes=result.output_bytes), heard
-    return _failed(tool, spec, heard, result), heard
+    return failed(tool.name, spec, heard, result), heard
 
 
-def _failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
+def failed(what: str, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
     """Say why the tool did not finish, in its own words and with what to do."""
     words = heard.error or _tail(spec.stderr)
     found = trouble.classify(words, heard.status, datetime.now(UTC))
-    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in)
+    advice = trouble.ADVICE[found.error].format(name=spec.name)
     said = " ".join(words.split())[:300] or result.message
     return replace(
         result,
         error=found.error,
-        message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
+        message=f"agent {spec.name} ({what}): {said}; {advice}",
         may_retry=found.error in trouble.PASSING,
         resume_at=found.resume_at,
     )
@@ -130,7 +130,7 @@ def _tail(path: Path) -> str:
     return data.decode(errors="replace").strip()
 
 
-def _read(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
+def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
     """Return the answer, or what is wrong with it or with the files its role must leave."""
     try:
         found = answer.find(heard.text, step_dir, heard.structured)
@@ -153,7 +153,7 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
             raise FormatError("scorecard.md is empty")
 
 
-def _answered(spec: AgentSpec, result: AgentResult, found: Answer | str) -> AgentResult:
+def answered(spec: AgentSpec, result: AgentResult, found: Answer | str) -> AgentResult:
     if isinstance(found, str):
         message = f"agent {spec.name}: {found}; see logs/stdout.txt"
         return replace(result, error=StepError.PROTOCOL_ERROR, message=message)

@@ -1,9 +1,22 @@
 """Find the backend for a type of agent."""
 
-from treadle.agents import builtin, claude, codex, copilot, exec, gemini, opencode, replay
-from treadle.agents.backend import Backend
+from pathlib import Path
+
+from treadle.agents import (
+    acp,
+    builtin,
+    claude,
+    codex,
+    copilot,
+    exec,
+    gemini,
+    oneshot,
+    opencode,
+    replay,
+)
+from treadle.agents.backend import AgentSpec, Backend
 from treadle.agents.oneshot import OneShot
-from treadle.agents.tool import Tool
+from treadle.agents.tool import Launch, Tool
 from treadle.config.schema import AgentConfig
 from treadle.contract.role import Role
 
@@ -16,6 +29,7 @@ BACKENDS: dict[str, Backend] = {
     "builtin": builtin,
     "replay": replay,
     **{name: OneShot(tool=tool) for name, tool in TOOLS.items()},
+    "acp": acp,
 }
 
 # A model may think, and a tool may test, for a while without a word.
@@ -38,13 +52,21 @@ def may_edit(config: AgentConfig, role: Role) -> bool:
 
 def is_prompted(config: AgentConfig) -> bool:
     """Tell whether the agent is asked in words."""
-    return config.type in TOOLS
+    return config.type in TOOLS or config.type == "acp"
+
+
+def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
+    """Return how a tool or server would be started."""
+    if spec.config.type == "acp":
+        return acp.launch(acp.first(spec, role, step_dir), spec.root)
+    tool = TOOLS.get(spec.config.type)
+    return tool.launch(oneshot.ask(tool, spec, role, step_dir)) if tool else None
 
 
 def variables(config: AgentConfig) -> tuple[str, ...]:
     """Return the variables that reach the agent besides the usual ones."""
     tool = TOOLS.get(config.type)
-    return (*(tool.variables if tool else ()), *config.env_allow)
+    return (*(tool.variables if tool else acp.variables(config)), *config.env_allow)
 
 
 def idle_limit(config: AgentConfig) -> float | None:

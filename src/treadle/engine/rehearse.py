@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.agents import oneshot, prompt, state, table
+from treadle.agents import prompt, state, table
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.tool import Tool
 from treadle.config import agents
@@ -66,8 +66,7 @@ def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
     spec = replace(spec, stdout=Path("/LIVE/stdout.txt"))
     tool = table.TOOLS.get(agent.type)
     argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
-    if tool:
-        launch = tool.launch(oneshot.ask(tool, spec, role, Path("/STEP")))
+    if launch := table.launch(spec, role, Path("/STEP")):
         argv, cwd, env = launch.argv, launch.cwd, dict(launch.env)
     program = shutil.which(argv[0], path=project.env.get("PATH")) if argv else None
     return Preview(

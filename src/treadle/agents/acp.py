@@ -1,0 +1,235 @@
+"""Drive any server of the Agent Client Protocol over stdio."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.agents import (
+    claude,
+    codex,
+    conversation,
+    copilot,
+    gemini,
+    live,
+    oneshot,
+    opencode,
+    state,
+    usage,
+)
+from treadle.agents import prompt as prompts
+from treadle.agents.answer import Answer
+from treadle.agents.backend import AgentResult, AgentSpec, Usage
+from treadle.agents.child import run as run_child
+from treadle.agents.conversation import Conversation
+from treadle.agents.tool import Ask, Heard, Launch, Note, Tool, at, items_at, number_at, text_at
+from treadle.config import agents
+from treadle.config.schema import AgentConfig
+from treadle.contract.event import StepError
+from treadle.contract.request import AgentRequest
+from treadle.contract.role import Role
+from treadle.errors import FormatError
+
+_PARTING = 3.0  # seconds between the end of a conversation and the end of the server
+_CHANGES = ("edit", "delete", "move")
+
+
+class Preset(NamedTuple):
+    """A known server: its command, and the tool whose state and isolation it shares."""
+
+    argv: tuple[str, ...]
+    tool: Tool
+    cumulative: tuple[str, ...] = ()
+
+
+PRESETS = {
+    "gemini": Preset(("gemini", "--acp"), gemini.TOOL),
+    "opencode": Preset(("opencode", "acp", "--pure"), opencode.TOOL),
+    "copilot": Preset(("copilot", "--acp"), copilot.TOOL, ("tokens",)),
+    "codex": Preset(("codex-acp",), codex.TOOL),
+    "claude": Preset(("claude-agent-acp",), claude.TOOL),
+}
+
+
+def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
+    """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
+    preset = PRESETS.get(spec.config.preset or "")
+    if preset is None:
+        return _converse(spec, request, prompt, step_dir, None)
+    state.lend(preset.tool, spec.environment)
+    try:
+        return _converse(spec, request, prompt, step_dir, preset)
+    finally:
+        state.give_back(preset.tool, spec.environment)
+
+
+def can_change(config: AgentConfig, role: Role) -> bool:
+    """Like the tools: edits in do and act unless they are off, a patch in act all the same."""
+    return role == "act" or (role == "do" and config.edits is not False)
+
+
+def variables(config: AgentConfig) -> tuple[str, ...]:
+    """Return what a preset's tool wants to see of the environment."""
+    preset = PRESETS.get(config.preset or "")
+    return preset.tool.variables if preset else ()
+
+
+def first(spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
+    """Return what a server is asked; one that is no preset has no state folder of ours."""
+    preset = PRESETS.get(spec.config.preset or "")
+    return oneshot.ask(preset.tool if preset else codex.TOOL, spec, role, step_dir)
+
+
+def launch(ask: Ask, root: Path) -> Launch:
+    """Return how to start the server; presets work in the step's folder, away from settings."""
+    config, preset = ask.spec.config, PRESETS.get(ask.spec.config.preset or "")
+    if preset is None:
+        return Launch(argv=agents.argv(root, config), cwd=ask.spec.workspace)
+    shared = preset.tool.launch(ask)
+    return Launch(
+        argv=(*preset.argv, *config.extra_args),
+        cwd=ask.step_dir,
+        env=shared.env,
+        files=shared.files,
+    )
+
+
+class _Talk:
+    """A conversation in a thread of its own, while the server runs."""
+
+    def __init__(self, ask: Ask, request: AgentRequest, prompt: str, cwd: Path) -> None:
+        self._ask, self._request, self._prompt, self._cwd = ask, request, prompt, cwd
+        self.line = Conversation(ask.scratch, ask.spec.stdout, self._decide, self._note)
+        self._ended_at: float | None = None
+        self._cancelled_at: float | None = None
+        self.found: Answer | str | None = None
+        self.repaired: str | None = None
+        self.error = ""
+        self.breach: StepError | None = None
+        self.calls: list[Usage | None] = []
+        self._thread = threading.Thread(target=self._hold, name="acp")
+
+    def start(self) -> None:
+        """Begin to talk; the server may come up meanwhile."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the thread after the server's end."""
+        self.line.hang_up()
+        self._thread.join()
+        self.line.close()
+
+    def should_stop(self) -> str | None:
+        """Cancel politely before a stop, and end a server that outstays its conversation."""
+        reason, now = self._ask.spec.should_stop(), time.monotonic()
+        if reason and self._cancelled_at is None:
+            self._cancelled_at = now
+            self.line.cancel()
+        if reason and (self._ended_at or now - (self._cancelled_at or now) > _PARTING):
+            return reason
+        if self._ended_at and now - self._ended_at > _PARTING:
+            return "the conversation is over"
+        return self._breach(now)
+
+    def _breach(self, now: float) -> str | None:
+        """Hold the limits that the keeper cannot see, because the output is a pipe."""
+        limits = self._ask.spec.limits
+        if limits.idle is not None and now - self.line.heard_at > limits.idle:
+            self.breach = StepError.IDLE_TIMEOUT
+            return f"silent for {limits.idle:g} s; raise agents.{self._ask.spec.name}.idle_timeout"
+        if limits.output_bytes is not None and self.line.bytes > limits.output_bytes:
+            self.breach = StepError.OUTPUT_LIMIT
+            return f"printed more than {limits.output_bytes} bytes"
+        return None
+
+    def _hold(self) -> None:
+        try:
+            self.line.open(self._cwd)
+            self._note(Note("session", self.line.session or ""))
+            self.found = self._turn(self._prompt)
+            if isinstance(self.found, str):
+                self.repaired = self.found
+                self.found = self._turn(prompts.repair(self.found))
+        except FormatError as error:
+            self.error = error.message
+        self._ended_at = time.monotonic()
+        self.line.hang_up()
+
+    def _turn(self, prompt: str) -> Answer | str:
+        text, ended = self.line.prompt(prompt)
+        self.calls.append(_usage(ended, self.line.cost))
+        reason = text_at(ended, "stopReason")
+        self._note(Note("text", text))
+        self._note(Note("done", reason))
+        if reason not in ("end_turn", "max_tokens", "max_turn_requests"):
+            raise FormatError(f"the turn ended with {reason or 'nothing'}")
+        return oneshot.read_answer(Heard(text=text), self._request, self._ask.step_dir)
+
+    def _decide(self, params: object) -> str | None:
+        """Allow what the sandbox holds in anyway; without one, only changes in the right place."""
+        kind = text_at(params, "toolCall", "kind")
+        if self._ask.is_held or kind not in _CHANGES:
+            return conversation.allow(params)
+        places = [text_at(item, "path") for item in items_at(params, "toolCall", "locations")]
+        roots = [self._ask.step_dir, *([self._ask.spec.workspace] if self._ask.edits else [])]
+        inside = places and all(any(Path(p).is_relative_to(r) for r in roots) for p in places)
+        return conversation.allow(params) if inside else None
+
+    def _note(self, note: Note) -> None:
+        live.add(self._ask.scratch / "events.jsonl", [note])
+
+
+def _converse(
+    spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path, preset: Preset | None
+) -> AgentResult:
+    ask = first(spec, request.step.role, step_dir)
+    start = launch(ask, spec.root)
+    for path, content in start.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    (ask.scratch / "prompt.md").write_text(prompt, errors="backslashreplace")
+    talk = _Talk(ask, request, prompt, start.cwd)
+    prepared = replace(
+        spec,
+        workspace=start.cwd,
+        environment={**spec.environment, **start.env},
+        writable=(*spec.writable, *([ask.state] if preset else [])),
+        stdout=talk.line.stdout,
+        limits=spec.limits._replace(idle=None),
+        should_stop=talk.should_stop,
+    )
+    talk.start()
+    try:
+        ended, result = run_child(prepared, start.argv, talk.line.stdin)
+    finally:
+        talk.close()
+    result = replace(result, output_bytes=result.output_bytes + talk.line.bytes)
+    used = usage.total(talk.calls, preset.cumulative if preset else (), spec.config.prices)
+    return replace(_settled(spec, talk, ended.reason, result), usage=used)
+
+
+def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> AgentResult:
+    """A finished conversation counts, however the server then left."""
+    if talk.found is not None:
+        clean = AgentResult(message="answered", output_bytes=result.output_bytes)
+        answered = oneshot.answered(spec, clean, talk.found)
+        return replace(answered, repaired=talk.repaired)
+    if talk.breach:
+        return replace(result, error=talk.breach)
+    by_itself = reason in ("exit", "signal", "lost")
+    if not by_itself and (reason != "stopped" or spec.should_stop()):
+        return result
+    return oneshot.failed("acp", spec, Heard(error=talk.error), result)
+
+
+def _usage(ended: object, cost: float) -> Usage | None:
+    used, quota = at(ended, "usage"), at(ended, "_meta", "quota", "token_count")
+    if used is None and quota is None:
+        return None
+    return Usage(
+        input_tokens=number_at(used, "inputTokens") or number_at(quota, "input_tokens"),
+        cached_tokens=number_at(used, "cachedReadTokens"),
+        output_tokens=number_at(used, "outputTokens") or number_at(quota, "output_tokens"),
+        cost_usd=cost,
+    )

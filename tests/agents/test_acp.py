@@ -1,0 +1,108 @@
+"""Our client against an agent written with an independent implementation of the protocol."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agents import fake
+from tests.agents.test_oneshot import request
+from treadle.agents import acp
+from treadle.agents.table import TOOLS
+from treadle.contract.event import StepError
+from treadle.proc.keeper import Keeper, Limits
+from treadle.sandbox import probe
+from treadle.sandbox.policy import Policy
+
+AGENT = Path(__file__).parent / "acp_agent.py"
+
+
+@pytest.fixture(scope="module")
+def keeper():
+    with Keeper() as found:
+        yield found
+
+
+def turn(tmp_path, keeper, *words, role="do", **changes):
+    cmd = words if words[0] != "scenario" else (sys.executable, AGENT, words[1], tmp_path)
+    spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin:/bin", cmd=tuple(map(str, cmd)))
+    for name, value in changes.items():
+        object.__setattr__(spec, name, value)
+    return acp.run(spec, request(role), "please", tmp_path / "step")
+
+
+def kinds(tmp_path):
+    lines = (tmp_path / "live" / "events.jsonl").read_text().splitlines()
+    return [json.loads(line)["kind"] for line in lines]
+
+
+@pytest.mark.parametrize("scenario", ["plain", "stray"])
+def test_a_conversation_ends_with_an_answer(tmp_path, keeper, scenario):
+    result = turn(tmp_path, keeper, "scenario", scenario)
+    assert (result.error, result.message, result.json_source) == (None, "spoken", "whole")
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (100, 10)
+    assert kinds(tmp_path) == ["session", "tool_start", "text", "done"]
+
+
+def test_an_answer_that_cannot_be_used_is_asked_for_again(tmp_path, keeper):
+    result = turn(tmp_path, keeper, "scenario", "prose")
+    assert (result.error, result.message) == (None, "spoken")
+    assert result.repaired
+    assert result.usage.input_tokens == 200
+
+
+@pytest.mark.parametrize(("tier", "answer"), [("A", "yes"), ("0", "no")])
+def test_permission_is_given_where_the_sandbox_holds(tmp_path, keeper, tier, answer):
+    place = Policy(writable=(tmp_path,))
+    if tier != "0" and probe.probe().tier == "0":
+        pytest.skip("there is no sandbox here")
+    held = probe.probe().tier if tier == "A" else "0"
+    assert not turn(tmp_path, keeper, "scenario", "permission", tier=held, policy=place).error
+    assert (tmp_path / "answer").read_text() == answer
+    assert "permission" in kinds(tmp_path)
+
+
+def test_a_stop_is_first_a_polite_cancel(tmp_path, keeper):
+    waiting = tmp_path / "waiting"
+    result = turn(
+        tmp_path,
+        keeper,
+        *("scenario", "cancel"),
+        should_stop=lambda: "stopped by SIGTERM" if waiting.exists() else None,
+    )
+    assert result.error == StepError.INTERRUPTED
+    assert (tmp_path / "cancelled").exists()
+
+
+def test_a_server_that_says_nothing_is_ended(tmp_path, keeper):
+    limits = Limits(wall=0.5, idle=None, output_bytes=1 << 20, grace=0.2)
+    result = turn(tmp_path, keeper, "sleep", "30", limits=limits)
+    assert result.error == StepError.TIMEOUT
+
+
+def test_a_server_that_falls_silent_is_ended(tmp_path, keeper):
+    limits = Limits(wall=20, idle=0.3, output_bytes=1 << 20, grace=0.2)
+    result = turn(tmp_path, keeper, "sh", "-c", "read line; echo '{}'; sleep 30", limits=limits)
+    assert result.error == StepError.IDLE_TIMEOUT
+
+
+def test_a_server_that_breaks_off_is_a_crash(tmp_path, keeper):
+    result = turn(tmp_path, keeper, "sh", "-c", "read line; exit 3")
+    assert (result.error, result.may_retry) == (StepError.AGENT_EXIT, True)
+
+
+def test_an_error_of_the_server_is_told_apart(tmp_path, keeper):
+    error = '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Authentication required"}}'
+    result = turn(tmp_path, keeper, "sh", "-c", f"read line; echo '{error}'; cat")
+    assert result.error == StepError.AUTH_FAILED
+
+
+@pytest.mark.parametrize("preset", sorted(acp.PRESETS))
+def test_presets_share_state_and_isolation_with_their_tool(tmp_path, keeper, preset):
+    spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin", preset=preset)
+    tool = TOOLS[preset]
+    asked = fake.ask(spec, tool)
+    launch = acp.launch(asked, tmp_path)
+    assert str(asked.state) in launch.env[tool.state_variable]
+    assert launch.cwd == asked.step_dir
