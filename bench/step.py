@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from tests.crash import counts
@@ -14,16 +15,23 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.engine import start
 from treadle.engine import step as steps
+from treadle.sandbox import probe
 
 _COUNTED = 20
+_SANDBOXES = {
+    "off": 'sandbox = "off"\n',
+    "B": 'sandbox.tier = "B"\n',
+    "A": "",
+}
 
 
 def benches(lab: Lab) -> list[Bench]:
     """Return the sequential steps; syncs, barriers and programs are counted once, apart."""
     number = lab.size(200, 20)
 
-    def candidate(folder: Path) -> Command:
-        return lab.part("step", "candidate", wheel.make_project(lab, folder), number)
+    def candidate(folder: Path, sandbox: str = "off") -> Command:
+        root = wheel.make_project(lab, folder, extra=_SANDBOXES[sandbox])
+        return lab.part("step", "candidate", root, number)
 
     def floor(folder: Path) -> Command:
         wheel.make_repository(lab, folder / "project", 100)
@@ -34,7 +42,23 @@ def benches(lab: Lab) -> list[Bench]:
 
     name = f"{number} exec steps"
     what = "spawn, same files, parallel fsync, rename, fsync, commit, git status"
-    return [Bench("P3", name, what, candidate, floor, 1.30, 1.45, True, lab.rounds, claims)]
+    plain = Bench("P3", name, what, candidate, floor, 1.30, 1.45, True, lab.rounds, claims)
+    held = [
+        Bench(
+            f"P3-{tier}",
+            f"{name}, tier {tier}",
+            what,
+            partial(candidate, sandbox=tier),
+            floor,
+            target,
+            target,
+            True,
+            lab.rounds,
+        )
+        for tier, target in (("B", 1.8), ("A", 2.6))
+        if probe.probe(tier).tier == tier
+    ]
+    return [plain, *held]
 
 
 def count(lab: Lab) -> list[Claim]:

@@ -41,7 +41,7 @@ def benches(lab: Lab) -> list[Bench]:
     mb = size >> 20
     return [
         Bench("P11", f"{mb} MB of output", what, stream, floor, 1.1, 1.1, False, rounds, _grows),
-        Bench("P11-step", f"a step with {mb} MB", what, whole, floor, 9.0, 9.0, True, 3, _grows),
+        Bench("P11-step", f"a step with {mb} MB", what, whole, floor, 9.0, 9.0, True, 3, _reads),
     ]
 
 
@@ -54,6 +54,12 @@ def _grows(samples: list[Sample]) -> list[Claim]:
     grown = max(sample.told["grown_kb"] for sample in samples) / 1024
     cpu = min(sample.told["own_cpu"] for sample in samples)
     return [Claim("MB more memory", grown, _LIMIT_MB), Claim("own CPU seconds", cpu, 0.1)]
+
+
+def _reads(samples: list[Sample]) -> list[Claim]:
+    """A step's log is read once more, for secrets to be masked, up to the limit of output."""
+    grown, cpu = _grows(samples)
+    return [grown._replace(limit=_LIMIT_MB * 2), cpu._replace(limit=3.0)]
 
 
 def _stream(folder: Path, size: int) -> None:

@@ -1,6 +1,8 @@
 """Write Landlock's rules for a policy: it only allows, so hiding means allowing all around."""
 
-from collections.abc import Iterator
+import functools
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from treadle.proc import confine
@@ -20,35 +22,39 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
 def jail(policy: Policy) -> Jail:
     """Return what the shim must take on for this policy."""
-    hidden = settled(policy.hidden)
-    rules = [(_LIST, "/"), *((_LOOK, path) for path in _around(Path("/"), hidden))]
+    rules = [(_LIST, "/"), *((_LOOK, path) for path in around(settled(policy.hidden)))]
     rules += [(_READ | _WRITE | _TRUNCATE | _LIST, f"/dev/{name}") for name in _DEVICES]
     rules += [(_ALL, str(path)) for path in settled(policy.writable)]
     return Jail(
         filter=seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets),
         access=_ALL,
-        scope=_SIGNALS | _ABSTRACT_SOCKETS if confine.landlock_version() >= _SCOPES else 0,
+        scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= _SCOPES else 0,
         rules=tuple(rules),
     )
 
 
-def _around(folder: Path, hidden: tuple[Path, ...]) -> Iterator[str]:
-    """Yield the fewest paths that hold everything below `folder` but what is hidden."""
-    if folder in hidden:
-        return
-    if not any(path.is_relative_to(folder) for path in hidden):
-        yield str(folder)
-        return
-    for path in _children(folder, hidden):
-        # A link may lead to what is hidden; where it leads has a path of its own.
-        if not path.is_symlink():
-            yield from _around(path, hidden)
+@functools.cache
+def version() -> int:
+    """Return which Landlock the kernel has; 0 is none."""
+    return confine.landlock_version()
 
 
-def _children(folder: Path, known: tuple[Path, ...]) -> list[Path]:
-    """List a folder; in one that may be entered but not listed only the known names count."""
+def around(hidden: Iterable[Path]) -> Iterator[str]:
+    """Yield the fewest paths that hold everything but what is hidden."""
+    secret = {str(path) for path in hidden}
+    ways = {str(up) for path in hidden for up in path.parents}
+    if not ways:
+        yield "/"
+    yield from (path for way in ways for path in _beside(way, ways | secret))
+
+
+def _beside(folder: str, skip: set[str]) -> list[str]:
+    """List a folder without what leads to hidden things; one that may not be listed has nothing.
+
+    A link is left out, for it may lead there too; where it leads has a path of its own.
+    """
     try:
-        return list(folder.iterdir())
-    except PermissionError:
-        below = {path.relative_to(folder).parts[0] for path in known if folder in path.parents}
-        return [folder / name for name in below]
+        with os.scandir(folder) as found:
+            return [i.path for i in found if i.path not in skip and not i.is_symlink()]
+    except OSError:
+        return []

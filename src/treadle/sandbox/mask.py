@@ -1,10 +1,12 @@
 """Take secrets out of what is kept: values of secret-named variables, and known kinds of tokens."""
 
 import base64
-import mmap
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
 
 MASKED = "[masked]"
 
@@ -16,38 +18,68 @@ _SHORTEST = 8  # shorter values are words that stand in every log
 _LONGEST_FILE = 64 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
 _WRAPPED = 57  # base64 breaks its lines somewhere above this length
+_ANCHOR = 8
+_HEX = re.compile("%[0-9A-F]{2}")
 
+_WINDOW = 1 << 20
+_OVERLAP = 64 << 10  # more than any secret is long
+
+# What a token begins with, and what all of it looks like.
 _SHAPES = (
-    rb"\bgh[pousr]_[A-Za-z0-9]{36,}",
-    rb"\bgithub_pat_[A-Za-z0-9_]{22,}",
-    rb"\bglpat-[A-Za-z0-9_-]{20,}",
-    rb"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{20,}",
-    rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-    rb"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
-    rb"\bAIza[0-9A-Za-z_-]{35}",
-    rb"\bnpm_[A-Za-z0-9]{36}",
-    rb"\bhf_[A-Za-z0-9]{30,}",
-    rb"\bpypi-AgEI[A-Za-z0-9_-]{40,}",
-    rb"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
-    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]{1,8000}?-----END [A-Z ]*PRIVATE KEY-----",
+    *((b"gh%c_" % kind, rb"gh._[A-Za-z0-9]{36,}") for kind in b"pousr"),
+    (b"github_pat_", rb"github_pat_[A-Za-z0-9_]{22,}"),
+    (b"glpat-", rb"glpat-[A-Za-z0-9_-]{20,}"),
+    (b"sk-", rb"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{20,}"),
+    (b"AKIA", rb"\bAKIA[0-9A-Z]{16}\b"),
+    (b"ASIA", rb"\bASIA[0-9A-Z]{16}\b"),
+    (b"xox", rb"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    (b"AIza", rb"AIza[0-9A-Za-z_-]{35}"),
+    (b"npm_", rb"npm_[A-Za-z0-9]{36}"),
+    (b"hf_", rb"\bhf_[A-Za-z0-9]{30,}"),
+    (b"pypi-AgEI", rb"pypi-AgEI[A-Za-z0-9_-]{40,}"),
+    (b"eyJ", rb"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    (
+        b"-----BEGIN ",
+        rb"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]{1,8000}?-----END [A-Z ]*PRIVATE KEY-----",
+    ),
 )
+
+
+class _Sign(NamedTuple):
+    """A secret in one of its forms; where `anchor` stands, `pattern` is looked for around it."""
+
+    anchor: bytes
+    pattern: re.Pattern[bytes]
+    reach: int = 0
+
+    def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where this secret stands."""
+        at = data.find(self.anchor)
+        while at >= 0:
+            end = at + 1
+            if self.reach:
+                found = self.pattern.search(data, max(at - self.reach, 0), at + self.reach)
+            else:
+                found = self.pattern.match(data, at)
+            if found:
+                yield found.span()
+                end = max(found.end(), end)
+            at = data.find(self.anchor, end)
 
 
 class Mask:
     """What to take out, worked out once from an environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        values = _secrets(env)
-        forms = [form for value in values for form in _forms(value)]
-        self._values = re.compile(b"|".join(forms)) if forms else None
-        self._all = re.compile(b"|".join([*forms, *_SHAPES]))
+        self._values = [sign for value in _secrets(env) for sign in _forms(value)]
+        shapes = [_Sign(anchor, re.compile(pattern)) for anchor, pattern in _SHAPES]
+        self._all = [*self._values, *shapes]
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         data = text.encode(errors="surrogateescape")
-        if not self._all.search(data):
-            return text
-        return self._all.sub(MASKED.encode(), data).decode(errors="surrogateescape")
+        spans = _merged(span for sign in self._all for span in sign.spans(data))
+        return b"".join(_without(data, spans)).decode(errors="surrogateescape") if spans else text
 
     def value(self, value: object) -> object:
         """Return a value of JSON without secrets."""
@@ -62,19 +94,39 @@ class Mask:
 
         A diff keeps what merely looks like a token: it must still apply.
         """
-        pattern = self._values if path.suffix == ".diff" else self._all
-        size = path.stat().st_size
-        if pattern is None or not 0 < size <= _LONGEST_FILE:
+        signs = self._values if path.suffix == ".diff" else self._all
+        if not 0 < path.stat().st_size <= _LONGEST_FILE:
             return
-        with path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as data:
-            spans = [match.span() for match in pattern.finditer(data)]
-            kept = b"".join(_without(data, spans)) if spans else b""
+        spans = _merged(_in_windows(path, signs))
         if spans:
+            data = path.read_bytes()
             path.unlink()  # its owner may have taken the right to write away
-            path.write_bytes(kept)
+            path.write_bytes(b"".join(_without(data, spans)))
 
 
-def _without(data: mmap.mmap, spans: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+def _in_windows(path: Path, signs: Iterable[_Sign]) -> Iterator[tuple[int, int]]:
+    """Yield where secrets stand in a file, without holding all of it."""
+    with path.open("rb") as handle:
+        at, data = 0, handle.read(_WINDOW)
+        while data:
+            for sign in signs:
+                yield from ((at + start, at + end) for start, end in sign.spans(data))
+            more = handle.read(_WINDOW)
+            at += max(len(data) - _OVERLAP, 0)
+            data = data[-_OVERLAP:] + more if more else b""
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _without(data: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     at = 0
     for start, end in spans:
         yield data[at:start]
@@ -94,29 +146,41 @@ def _secrets(env: Mapping[str, str]) -> list[bytes]:
     return sorted(encoded, key=len, reverse=True)
 
 
-def _forms(value: bytes) -> Iterator[bytes]:
-    """Yield patterns of a value: as it is, escaped in JSON or an address, in base64 or hex."""
-    yield b"".join(map(_character, value.decode(errors="surrogateescape")))
+def _forms(value: bytes) -> Iterator[_Sign]:
+    """Yield a value as it is, escaped in JSON or an address, in base64 and in hex."""
+    literals = {value, *_escaped(value.decode(errors="surrogateescape"))}
+    literals |= {value.hex().encode(), value.hex().upper().encode()}
+    yield from (_literal(text) for text in literals)
     for offset in range(3):
         full = base64.b64encode(bytes(offset) + value)
-        text = full[-(-offset * 8 // 6) : (offset + len(value)) * 8 // 6]
-        for variant in {text, text.translate(bytes.maketrans(b"+/", b"-_"))}:
-            letters = [re.escape(variant[at : at + 1]) for at in range(len(variant))]
-            between = rb"(?:\r?\n|\\+n)?" if len(variant) > _WRAPPED else b""
-            yield between.join(letters)
-    yield b"(?i:" + value.hex().encode() + b")"
+        code = full[-(-offset * 8 // 6) : (offset + len(value)) * 8 // 6]
+        for variant in {code, code.translate(bytes.maketrans(b"+/", b"-_"))}:
+            yield from _base64(variant)
 
 
-def _character(character: str) -> bytes:
-    """Return the pattern of one character in any of its escaped forms."""
-    raw = character.encode(errors="surrogateescape")
-    if character.isascii() and (character.isalnum() or character in "-_"):
-        return re.escape(raw)
-    forms = [re.escape(raw), b"(?i:" + b"".join(b"%%%02x" % byte for byte in raw) + b")"]
-    named = {"\n": b"n", "\t": b"t", "\r": b"r"}.get(character, raw)
-    forms.append(rb"\\+" + re.escape(named))
-    units = character.encode("utf-16-be", errors="surrogatepass")
-    pairs = (units[at : at + 2] for at in range(0, len(units), 2))
-    forms.append(b"(?i:" + b"".join(rb"\\+u" + pair.hex().encode() for pair in pairs) + b")")
-    forms += [rb"\+"] if character == " " else []
-    return b"(?:" + b"|".join(forms) + b")"
+def _literal(text: bytes) -> _Sign:
+    return _Sign(text, re.compile(re.escape(text)))
+
+
+def _escaped(text: str) -> Iterator[bytes]:
+    for ascii_only in (True, False):
+        once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        for form in (once, once.replace("/", "\\/"), json.dumps(once)[1:-1]):
+            yield form.encode(errors="surrogateescape")
+    for safe in ("", "/", "!'()*/~"):
+        for form in (
+            quote(text, safe, errors="surrogateescape"),
+            quote_plus(text, safe, errors="surrogateescape"),
+        ):
+            yield form.encode()
+            yield _HEX.sub(lambda found: found[0].lower(), form).encode()
+
+
+def _base64(code: bytes) -> Iterator[_Sign]:
+    if len(code) <= _WRAPPED:
+        yield _literal(code)
+        return
+    letters = [re.escape(code[at : at + 1]) for at in range(len(code))]
+    pattern = re.compile(rb"(?:\r?\n|\\+n)?".join(letters))
+    for anchor in (code[:_ANCHOR], code[-_ANCHOR:]):  # a line may end in one of them, not in both
+        yield _Sign(anchor, pattern, len(code) * 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.errors import TreadleError
-from treadle.proc import capture, confine
+from treadle.proc import capture
 from treadle.sandbox import bubblewrap, landlock, seatbelt, seccomp
 
 Tier = Literal["A", "B", "0"]
@@ -54,7 +54,7 @@ def _bubblewrap_fails() -> str | None:
 
 
 def _landlock(without: str) -> Sandbox:
-    version = confine.landlock_version()
+    version = landlock.version()
     fix = () if Path(bubblewrap.PROGRAM).exists() else ("sudo apt-get install bubblewrap",)
     if version >= landlock.OLDEST:
         gap = "changes of rights and times outside are seen only afterwards"

@@ -1,6 +1,7 @@
 """Write the filter of system calls that no jailed process may make."""
 
 import errno
+import functools
 import platform
 import struct
 from typing import NamedTuple
@@ -87,6 +88,7 @@ def is_known(machine: str | None = None) -> bool:
     return (machine or platform.machine()) in _MACHINES
 
 
+@functools.cache
 def program(*, network: bool, unix_sockets: bool, machine: str | None = None) -> bytes:
     """Return the filter as the kernel reads it."""
     here = _MACHINES[machine or platform.machine()]
