@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance import messages
 from tests.conftest import git
 
 PRELUDE = """
@@ -166,6 +167,14 @@ def project(repo, tmp_path) -> Project:
     found = Project(repo, folder)
     assert found.treadle("init", "--commit").code == 0
     return found
+
+
+@pytest.fixture
+def inbox(project):
+    """A project whose default routine writes every message down."""
+    messages.routine(project, "log", messages.LOG)
+    project.settings('default_routine = "log"\n')
+    return project
 
 
 def wait_for(condition, timeout: float = 20.0):

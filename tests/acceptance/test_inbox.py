@@ -1,50 +1,11 @@
 """The sentences of the message format's contract, each with the real command."""
 
-import os
 import stat
 import sys
 
 import pytest
 
-LOG = '#!/bin/sh\n# Write the message down\necho "$spec_file|$message_id|$seq" >> log.txt\n'
-
-
-@pytest.fixture
-def inbox(project):
-    """A project whose default routine writes every message down."""
-    routine(project, "log", LOG)
-    project.settings('default_routine = "log"\n')
-    return project
-
-
-def routine(project, name, text):
-    path = project.root / ".treadle" / "routines" / f"{name}.sh"
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-def spec(project, name, text="# Do it\n"):
-    (project.root / "specs" / name).write_text(text)
-
-
-def drop(project, name, text):
-    folder = project.root / ".treadle" / "inbox"
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
-    return folder / name
-
-
-def log(project):
-    """Return what the routines wrote down, each run on top of the last one's landing."""
-    return (project.root / "log.txt").read_text().splitlines()
-
-
-def logged_specs(project):
-    return [os.path.basename(line.split("|")[0]) for line in log(project)]
-
-
-def done(project, name):
-    return (project.root / ".treadle" / "inbox" / "done" / name).read_text()
+from tests.acceptance.messages import done, drop, log, logged_specs, routine, spec
 
 
 def use_router(project, code):

@@ -42,6 +42,7 @@ def serve(server: Server) -> Iterator[Summary]:
     for folder in (layout.inbox, layout.specs):
         folder.mkdir(parents=True, exist_ok=True)
     done: Signature | None = None
+    told: Summary | None = None
     for _ in _wakes(server, layout):
         _fire(server, layout)
         seen = signature(layout)
@@ -50,9 +51,11 @@ def serve(server: Server) -> Iterator[Summary]:
         summary = _pass(server)
         if summary is None:
             continue
-        done = signature(layout)
-        if summary.outcomes or summary.failed_hook:
+        # What came while the pass was ending is a change after it, never lost.
+        done = seen
+        if summary != told and (summary.outcomes or summary.failed_hook):
             yield summary
+        told = summary
         if summary.interrupted:
             return
 
