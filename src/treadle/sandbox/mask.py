@@ -17,7 +17,6 @@ _NAMES = re.compile(
 _SHORTEST = 8  # shorter values are words that stand in every log
 _LONGEST_FILE = 64 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
-_WRAPPED = 57  # base64 breaks its lines somewhere above this length
 _ANCHOR = 8
 _HEX = re.compile("%[0-9A-F]{2}")
 
@@ -46,25 +45,34 @@ _SHAPES = (
 
 
 class _Sign(NamedTuple):
-    """A secret in one of its forms; where `anchor` stands, `pattern` is looked for around it."""
+    """A secret in one of its forms; where `anchor` stands, `pattern` is looked for around it.
+
+    Without a pattern, the anchor is all of it. Few patterns are ever needed, so none is
+    compiled before.
+    """
 
     anchor: bytes
-    pattern: re.Pattern[bytes]
+    pattern: bytes = b""
     reach: int = 0
 
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield where this secret stands."""
         at = data.find(self.anchor)
         while at >= 0:
-            end = at + 1
-            if self.reach:
-                found = self.pattern.search(data, max(at - self.reach, 0), at + self.reach)
-            else:
-                found = self.pattern.match(data, at)
-            if found:
-                yield found.span()
-                end = max(found.end(), end)
-            at = data.find(self.anchor, end)
+            start, end = self._around(data, at)
+            if end:
+                yield start, end
+            at = data.find(self.anchor, max(at + 1, end))
+
+    def _around(self, data: bytes, at: int) -> tuple[int, int]:
+        if not self.pattern:
+            return at, at + len(self.anchor)
+        pattern = re.compile(self.pattern)
+        if self.reach:
+            found = pattern.search(data, max(at - self.reach, 0), at + self.reach)
+        else:
+            found = pattern.match(data, at)
+        return found.span() if found else (0, 0)
 
 
 class Mask:
@@ -72,8 +80,7 @@ class Mask:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._values = [sign for value in _secrets(env) for sign in _forms(value)]
-        shapes = [_Sign(anchor, re.compile(pattern)) for anchor, pattern in _SHAPES]
-        self._all = [*self._values, *shapes]
+        self._all = [*self._values, *(_Sign(anchor, pattern) for anchor, pattern in _SHAPES)]
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
@@ -150,16 +157,12 @@ def _forms(value: bytes) -> Iterator[_Sign]:
     """Yield a value as it is, escaped in JSON or an address, in base64 and in hex."""
     literals = {value, *_escaped(value.decode(errors="surrogateescape"))}
     literals |= {value.hex().encode(), value.hex().upper().encode()}
-    yield from (_literal(text) for text in literals)
+    yield from map(_Sign, literals)
     for offset in range(3):
         full = base64.b64encode(bytes(offset) + value)
         code = full[-(-offset * 8 // 6) : (offset + len(value)) * 8 // 6]
         for variant in {code, code.translate(bytes.maketrans(b"+/", b"-_"))}:
             yield from _base64(variant)
-
-
-def _literal(text: bytes) -> _Sign:
-    return _Sign(text, re.compile(re.escape(text)))
 
 
 def _escaped(text: str) -> Iterator[bytes]:
@@ -177,10 +180,9 @@ def _escaped(text: str) -> Iterator[bytes]:
 
 
 def _base64(code: bytes) -> Iterator[_Sign]:
-    if len(code) <= _WRAPPED:
-        yield _literal(code)
-        return
+    """Yield the two halves: a line of wrapped base64 may end in one of them, not in both."""
     letters = [re.escape(code[at : at + 1]) for at in range(len(code))]
-    pattern = re.compile(rb"(?:\r?\n|\\+n)?".join(letters))
-    for anchor in (code[:_ANCHOR], code[-_ANCHOR:]):  # a line may end in one of them, not in both
+    pattern = rb"(?:\r?\n|\\+n)?".join(letters)
+    size = min(len(code) // 2, _ANCHOR)
+    for anchor in (code[:size], code[-size:]):
         yield _Sign(anchor, pattern, len(code) * 2)
