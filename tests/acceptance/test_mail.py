@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
-
 FLOW = "20251121_170000_coordinator-all_implement-feature_AUTH-012.md"
 TEST = "20251121_183000_engineer-qa_test_AUTH-012.md"
 LETTER = """# MESSAGE
@@ -243,19 +241,27 @@ def test_a_patch_keeps_off_what_others_reserved(tasked, mail):
     assert tasked.treadle("run", "B-1", "--json").json["status"] == "passed"
 
 
-def test_a_letter_left_before_a_kill_is_delivered_once(tasked, mail):
-    tasked.agent(
-        "plan",
-        'write("outbox/20260101_000000_plan-boss_inform_B-1.md", "Plan is made"); ok()',
-    )
-    tasked.agent("do", "time.sleep(60); ok()")
-    working = tasked.start("run", "B-1")
-    told = wait_for(lambda: [path for path in mail.tree() if "plan-boss" in path])
-    working.kill()
-    working.communicate()
-    path = mail.root / told[0]
-    tasked.good_agents()
-    assert tasked.treadle("run", "--resume", tasked.only_run()["run_id"]).code == 0
+@pytest.mark.parametrize(
+    ("role", "dies_at"),
+    [
+        ("plan", "after_transaction:1"),
+        ("plan", "before_transaction:1"),
+        ("check", "after_transaction:3"),
+    ],
+)
+def test_a_letter_left_before_a_kill_is_delivered_once(tasked, mail, role, dies_at):
+    tasked.agent("do", 'write("files/x", "1"); ok()')
+    letter = f'write("outbox/20260101_000000_x-boss_inform_B-1.md", "From {role}")\n'
+    rest = 'verdict("PASS", AC1=True); ok()' if role == "check" else "ok()"
+    tasked.agent(role, letter + rest)
+    killed = tasked.treadle("run", "B-1", env={"TREADLE_DIE_AT": dies_at})
+    assert killed.code == -9
+    assert not [path for path in mail.tree() if "x-boss" in path or f"{role}-boss" in path]
+    tasked.agent(role, rest)
+    for _ in range(2):
+        tasked.treadle("run", "--goal", "Other", "--verify", "AC1=true")
     found = mail("list", "--all", "--task", "B-1", "--intent", "inform")["letters"]
-    assert len([row for row in found if row["from"] == "plan"]) == 1
-    assert path.name == found[-1]["file"].rpartition("/")[2]
+    assert [row["from"] for row in found] == [role]
+    if role == "check":
+        results = mail("list", "--as", "boss", "--intent", "test_results")["letters"]
+        assert [row["status"] for row in results] == ["completed"]

@@ -22,6 +22,7 @@ from treadle.mail.name import Label, build
 from treadle.store.reader import Reader
 from treadle.store.records import LetterRow
 from treadle.store.writer import Store
+from treadle.tasks import markdown
 
 
 class Draft(NamedTuple):
@@ -118,11 +119,11 @@ def _status(draft: Draft, word: str) -> str:
 
 def _body(draft: Draft, word: str) -> str:
     text = draft.body.strip("\n")
-    if not text.strip():
+    if text.strip() and not text.lstrip().startswith("#"):
+        return f"## Summary\n{text}\n"
+    if markdown.section(text, "Summary") is None:
         about = f" {draft.task_id}" if draft.task_id else ""
-        text = f"{word.replace('_', ' ')}{about}"
-    if not text.lstrip().startswith("#"):
-        text = f"## Summary\n{text}"
+        text = f"## Summary\n{word.replace('_', ' ')}{about}\n\n{text}".rstrip("\n")
     return text + "\n"
 
 

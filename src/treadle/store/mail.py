@@ -102,9 +102,9 @@ def of_task(store: Reader, task_id: str) -> list[LetterRow]:
 
 
 def asker(store: Reader, task_id: str) -> str | None:
-    """Return who wrote the first letter about a task."""
-    first = of_task(store, task_id)[:1]
-    return first[0].sender if first else None
+    """Return who wrote the letter about a task that was seen first."""
+    first = min(of_task(store, task_id), key=lambda row: row.letter_id or 0, default=None)
+    return first.sender if first else None
 
 
 def of_question(store: Reader, question_id: str) -> list[LetterRow]:

@@ -1,0 +1,96 @@
+"""Many processes at once: one owner each, nothing torn, nothing lost."""
+
+import random
+import time
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from tests.mail import race
+from treadle.mail import send, sync
+from treadle.mail.letter import parse
+from treadle.mail.send import Draft
+from treadle.store import mail as index
+from treadle.tasks import claim, task
+from treadle.tasks.claim import Holder
+from treadle.tasks.criteria import from_flags
+from treadle.tasks.task import NewTask
+
+FEW = pytest.param(4, 40, id="few")
+MANY = pytest.param(16, 200, id="many", marks=pytest.mark.real)
+
+
+@pytest.mark.parametrize(("processes", "rounds"), [FEW, MANY])
+def test_one_task_has_one_owner(layout, store, now, processes, rounds):
+    for turn in range(rounds):
+        task.add(store, NewTask("g", from_flags("g", (), ()), f"R-{turn}"), now)
+    won = race.together("claim_tasks", layout.root, processes, rounds)
+    assert Counter(name for names in won for name in names) == Counter(
+        f"R-{turn}" for turn in range(rounds)
+    )
+    owners = {name: f"agent{number}" for number, names in enumerate(won) for name in names}
+    assert {row.task_id: row.owner for row in store.tasks()} == owners
+    shown = {row.task_id: layout.mail.task(row.task_id, "owner") for row in store.tasks()}
+    assert all(f"owner: {owners[id_]}\n" in path.read_text() for id_, path in shown.items())
+
+
+@pytest.mark.parametrize(("processes", "rounds"), [FEW, MANY])
+def test_one_broadcast_letter_has_one_claimant(layout, store, now, processes, rounds):
+    for turn in range(rounds):
+        send.send(layout, Draft("boss", "all", "fix_bug", "x", task_id=f"R-{turn}"), now)
+    won = race.together("claim_letters", layout.root, processes)
+    names = [name for names in won for name in names]
+    assert len(set(names)) == len(names) == rounds
+    for number, mine in enumerate(won):
+        lying = {path.name for path in layout.mail.inbox(f"agent{number}").glob("*.md")}
+        assert lying == set(mine)
+        tasks = [store.task(name.removesuffix(".md").rpartition("_")[2]) for name in mine]
+        assert {row.owner for row in tasks} <= {f"agent{number}"}
+    assert list(layout.mail.new.glob("*.md")) == []
+
+
+@pytest.mark.parametrize(("processes", "count"), [(4, 40), MANY])
+def test_senders_killed_at_random_leave_only_whole_letters(layout, store, now, processes, count):
+    count = 1000 // 8 if count > 100 else count
+    processes = min(processes, 8)
+    children = race.shoot(
+        [race.start("send", layout.root, number, count) for number in range(processes)]
+    )
+    told = _kill_some(children)
+    sync.refresh(store, layout.mail, now)
+    letters = {path.name: path.read_text() for path in layout.mail.new.glob("*.md")}
+    assert told <= set(letters)
+    assert all(parse(text).body.endswith(" end\n") for text in letters.values())
+    assert {row.name for row in index.in_box(store, "new", 10_000)} == set(letters)
+
+
+def _kill_some(children):
+    """Kill half of the senders in the middle; return the names that any of them told."""
+    dice = random.Random(7)
+    for child in children[::2]:
+        time.sleep(dice.random() * 0.1)
+        child.kill()
+    told = set()
+    for child in children:
+        lines = child.communicate(timeout=120)[0].splitlines(keepends=True)
+        told |= {line.strip() for line in lines if line.endswith(".md\n")}
+    return told
+
+
+def test_a_thousand_letters_of_one_second_are_a_thousand_files(layout, store):
+    race.together("send_quietly", layout.root, 4, 50)
+    assert len(list(layout.mail.new.glob("*.md"))) == 200
+
+
+def test_a_holder_killed_mid_claim_leaves_the_task_claimable_after_its_lease(layout, store, now):
+    task.add(store, NewTask("g", from_flags("g", (), ()), "R-0"), now)
+    stale = claim.claim(store, "R-0", "killed", now)
+    later = now + timedelta(minutes=29)
+    with pytest.raises(Exception, match="held by killed"):
+        claim.claim(store, "R-0", "ada", later)
+    taken = claim.claim(store, "R-0", "ada", later + timedelta(minutes=2))
+    assert taken.owner == "ada"
+    with pytest.raises(Exception, match="not by this claim of killed"):
+        claim.release(store, "R-0", Holder("killed", stale.claim_id), later)
+    assert not claim.renew(store, "R-0", stale.claim_id, later)
