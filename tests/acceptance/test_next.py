@@ -55,7 +55,8 @@ def test_a_mission_from_its_spec_to_its_end(mission):
             mission.specified()
         elif phase == "plan":
             assert "## Commit Boundary" in text
-            plan = "\n## Tasks\n\n- WP01: Store (files: src/)\n  - It is there: `$ true`\n- Page (depends on: WP01)\n"
+            tasks = "- WP01: Store (files: src/)\n  - It is there: `$ true`\n"
+            plan = f"\n## Tasks\n\n{tasks}- Page (depends on: WP01)\n"
             mission.plan.write_text(REAL_PLAN + plan)
             assert mission.setup_plan().code == 0
         elif phase == "tasks":
@@ -285,7 +286,8 @@ def test_spec_kittys_missions_are_answered_as_they_are(project):
     (folder / "meta.json").write_text('{"mission_number": "001", "friendly_name": "Log in"}')
     (folder / "spec.md").write_text(REAL_SPEC)
     (folder / "plan.md").write_text(REAL_PLAN)
-    head = 'work_package_id: "WP0{}"\ntitle: "Part"\nlane: "{}"\ndependencies: {}\nhistory:\n- at: "x"\n  by: "y"\n'
+    head = 'work_package_id: "WP0{}"\ntitle: "Part"\nlane: "{}"\ndependencies: {}\n'
+    head += 'history:\n- at: "x"\n  by: "y"\n'
     for number, lane, needs in ((1, "done", "[]"), (2, "planned", '["WP01"]')):
         text = f"---\n{head.format(number, lane, needs)}---\n# Part {number}\n"
         (folder / "tasks" / f"WP0{number}-part.md").write_text(text)

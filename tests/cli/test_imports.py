@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.conftest import git
+
 # Third-party packages and slow parts of the standard library that no hot command may load.
 HEAVY = {
     "ast",
@@ -29,6 +31,7 @@ HEAVY = {
     "threading",
     "tomllib",
     "urllib.request",
+    "yaml",
 }
 COLD = ("treadle.agents", "treadle.config", "treadle.files", "treadle.git", "treadle.proc")
 HOT = [
@@ -48,8 +51,22 @@ HOT = [
 # The locks that let threads share a store come with the part that writes.
 WRITING = {"threading"}
 WRITERS = ("task", "mail", "desk")
-# How letters and task files are put in place; the rest of its package is heavy.
-LIGHT = {"treadle.files", "treadle.files.deliver"}
+# How letters, task files and prompts are put in place, and how git is asked in a hurry; the rest
+# of these packages is heavy.
+LIGHT = {
+    *("treadle.files", "treadle.files.deliver", "treadle.files.quick"),
+    *("treadle.git", "treadle.git.guards", "treadle.git.light"),
+    *("treadle.proc", "treadle.proc.captured", "treadle.proc.spawn"),
+}
+# What a host agent calls over and over, on a mission that is being implemented.
+NEXT = [
+    ("next", "--json"),
+    ("next", "--query"),
+    ("next", "--result", "failed"),
+    ("mission", "status", "--json"),
+    ("mission", "list", "--json"),
+    ("task", "move", "WP01", "--to", "blocked"),
+]
 
 
 def loaded(root, *words):
@@ -84,4 +101,33 @@ def project(repo):
 def test_a_hot_command_loads_nothing_heavy(project, baseline, words):
     found = loaded(project, *words) - baseline
     assert found & (HEAVY - WRITING if words[0] in WRITERS else HEAVY) == set()
+    assert [name for name in sorted(found - LIGHT) if name.startswith(COLD)] == []
+
+
+@pytest.fixture(scope="module")
+def mission(tmp_path_factory):
+    """Return a project with a mission that has a task."""
+    root = tmp_path_factory.mktemp("mission")
+    folder = root / "missions" / "auth"
+    (folder / "tasks").mkdir(parents=True)
+    (folder / "spec.md").write_text("- FR-001: Users can log in\n")
+    (folder / "plan.md").write_text(
+        "## Technical Context\n- Language/Version: C11\n- Storage: files\n"
+    )
+    (folder / "tasks" / "WP01-a.md").write_text("---\ndependencies: []\n---\n# A\n")
+    git(root, "init", "-q")
+    env = {**os.environ, "HOME": str(root), "XDG_STATE_HOME": str(root / ".treadle")}
+    subprocess.run([sys.executable, "-m", "treadle", "init"], cwd=root, check=True, env=env)
+    who = ("-c", "user.name=T", "-c", "user.email=t@example.invalid")
+    git(root, "add", ".")
+    git(root, *who, "commit", "-q", "-m", "Begin")
+    return root
+
+
+@pytest.mark.parametrize("words", NEXT, ids=" ".join)
+def test_what_a_host_agent_calls_loads_nothing_heavy(mission, baseline, words):
+    found = loaded(mission, *words) - baseline
+    writes = words[0] == "task" or "--result" in words
+    assert "treadle.missions.taskfile" in found
+    assert found & (HEAVY - WRITING if writes else HEAVY) == set()
     assert [name for name in sorted(found - LIGHT) if name.startswith(COLD)] == []

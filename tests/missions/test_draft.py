@@ -88,6 +88,6 @@ def test_without_a_list_or_a_plan_nothing_is_written(store, mission):
         draft.write(store, mission, NOW)
     assert caught.value.code == "no_tasks"
     write_plan(mission, "# Nothing\n")
-    with pytest.raises(BlockedError, match="plan.md content is not substantive yet") as caught:
+    with pytest.raises(BlockedError, match=r"plan.md content is not substantive yet") as caught:
         draft.write(store, mission, NOW)
     assert caught.value.code == "gate_shut"

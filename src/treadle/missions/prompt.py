@@ -113,6 +113,7 @@ def _implement(state: State, at: At, agent: str) -> list[str]:
     claim = f"Take it first, so that nobody else does:\n\n    treadle task claim {task}{who}"
     return [
         f"Implement {task}: {file.title}",
+        f"Goal: {file.title}",
         f"This is one task of mission {state.mission.slug} ({missions.title(state.mission)})."
         " Its text is at the end. Do this task and nothing else.",
         "" if board.held_by(agent) == file.id else claim,
