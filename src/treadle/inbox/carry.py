@@ -146,19 +146,27 @@ def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:
     if last and last.status == "stopped" and _was_cut_off(work, last):
         last = attempt.go_on(tools, work.config, last)
     failed = [run for run in map(tools.store.run, row.run_ids) if run and run.status == "failed"]
-    while (last is None or last.status == "failed") and len(failed) < work.config.max_retries:
-        is_last = failed and len(failed) == work.config.max_retries - 1
-        context = attempt.failure_context(tools, failed) if is_last else None
-        run = attempt.begin(tools, work.config, job, work.below, context)
-        row = _save(work, row._replace(run_ids=(*row.run_ids, run.id)), "running", None)
-        for earlier in failed:
-            questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
-        last = attempt.drive(run)
-        if last.status == "failed":
-            failed.append(last)
-    if last is None or tools.store.run(last.run_id) is None:
-        raise BlockedError(f"message {row.message_id} has no run", code="no_run")
+    if last is None:
+        row, last = _try(work, job, row, failed)
+        failed += [last]
+    while last.status == "failed" and len(failed) < work.config.max_retries:
+        row, last = _try(work, job, row, failed)
+        failed += [last]
     return row, last
+
+
+def _try(
+    work: Pass, job: Job, row: MessageRow, failed: Sequence[RunRow]
+) -> tuple[MessageRow, RunRow]:
+    """Run the routine once; the last attempt is told how the ones before it failed."""
+    tools = work.tools
+    is_last = failed and len(failed) == work.config.max_retries - 1
+    context = attempt.failure_context(tools, failed) if is_last else None
+    run = attempt.begin(tools, work.config, job, work.below, context)
+    row = _save(work, row._replace(run_ids=(*row.run_ids, run.id)), "running", None)
+    for earlier in failed:
+        questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
+    return row, attempt.drive(run)
 
 
 def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:

@@ -7,6 +7,11 @@ CONFIG = """\
 
 #sandbox = "auto"             # auto | required | off
 
+# Specs and messages: treadle process. Routines are scripts in .treadle/routines/.
+#default_routine = "develop"
+#notebook_support = false
+#max_retries = 3
+
 # Who plays which role. A role without an agent uses the built-in one, which needs no model:
 # it judges the work by the commands of its criteria (treadle task add "goal" --verify AC1=...).
 #
@@ -51,6 +56,16 @@ max_iterations = 5
 #branch = "treadle/{run_id}"
 #setup = ["make", "deps"]     # run once in a new checkout
 #root = "~/.cache/my-workspaces"
+
+#[land]
+#run = "manual"               # auto: treadle run lands what passes
+#process = "auto"             # manual: treadle process lands nothing
+
+#[hooks]
+#beforeEach = ["./scripts/clean"]
+
+#[commands]
+#router = ["my-router"]       # the prompt on stdin, or an argument "{prompt}"
 """
 
 HOME_GITIGNORE = """\
