@@ -11,8 +11,9 @@ _REFUSED = r"Read-only file system|Permission denied|Operation not permitted|ERO
 _PATH = r"(?P<path>/[^\s:'\"`<>|,;]+)"
 # A path before or after the word, on one line.
 _WRITES = re.compile(
-    rf"(?:{_REFUSED})[^\n/]{{0,40}}{_PATH}|{_PATH.replace('path', 'first')}"
-    rf"[^\n/]{{0,60}}(?:{_REFUSED})"
+    rf"(?:{_REFUSED})[^\n/]{{0,40}}{_PATH}"
+    rf"|{_PATH.replace('path', 'first')}[^\n/]{{0,60}}(?:{_REFUSED})",
+    re.IGNORECASE,
 )
 _SOCKETS = re.compile(r"Address family not supported|EAFNOSUPPORT")
 _NETWORK = re.compile(

@@ -1,0 +1,205 @@
+"""The sandbox through the real command: who may write where, and what is said about it."""
+
+import json
+import os
+import pwd
+import shutil
+import sys
+
+import pytest
+
+from tests.acceptance.conftest import wait_for
+from treadle.sandbox import probe
+
+TIERS = [tier for tier in ("A", "B") if probe.probe(tier).tier == tier]
+
+# Try to write to each place and say what came of it.
+TRY = """
+def tried(path):
+    try:
+        with open(path, "a") as file:
+            file.write("x")
+    except OSError as error:
+        return type(error).__name__
+    return "written"
+"""
+
+
+def settings(tier):
+    return f'[sandbox]\ntier = "{tier}"\n'
+
+
+def observed(project, run_id):
+    """Return what the last check saw."""
+    found = sorted(project.run_dir(run_id).glob("steps/*-check/files/checks/observed.json"))
+    return json.loads(found[-1].read_text())[0]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_an_agent_writes_only_in_its_step(project, tier):
+    project.settings(settings(tier))
+    project.good_agents()
+    places = {
+        "workspace": '(repo / "README.md")',
+        "project": repr(str(project.root / "README.md")),
+        "hook": repr(str(project.root / ".git/hooks/post-commit")),
+        "store": repr(str(project.root / ".treadle/treadle.db")),
+        "home": repr(os.path.expanduser("~/.bashrc")),
+        "tmp": 'os.environ["TMPDIR"] + "/x"',
+        "step": '(step / "x")',
+    }
+    tries = ", ".join(f'"{name}": tried({where})' for name, where in places.items())
+    project.agent("plan", f'{TRY}\nwrite("tried.json", json.dumps({{{tries}}})); ok()')
+    result = project.run_json()
+    assert result["status"] == "passed", result
+    tried = json.loads((project.step_dir(result["run_id"], "001-plan") / "tried.json").read_text())
+    may = {name for name, word in tried.items() if word == "written"}
+    assert may == {"tmp", "step"}
+    assert {step["sandbox_tier"] for step in project.show(result["run_id"])["steps"]} == {tier}
+    assert f" {tier} " in project.treadle("runs", "show", result["run_id"]).out
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_with_edits_the_workspace_is_writable_too(project, tier):
+    project.settings(settings(tier))
+    project.good_agents()
+    project.agent("do", '(repo / "done.txt").write_text("done"); ok()', edits=True)
+    assert project.run_json()["status"] == "passed"
+
+
+@pytest.mark.skipif("B" not in TIERS, reason="TIER B CANNOT RUN HERE")
+def test_rights_changed_outside_fail_the_step(project):
+    project.settings(settings("B"))
+    project.good_agents()
+    victim = project.root / "README.md"
+    project.agent("plan", f"os.chmod({str(victim)!r}, 0o600); ok()")
+    result = project.run_json()
+    assert result["reason_code"] == "boundary_violation"
+    assert str(victim) in result["reason"]
+
+
+@pytest.mark.skipif("B" not in TIERS, reason="TIER B CANNOT RUN HERE")
+def test_what_the_user_writes_meanwhile_is_only_noted(project):
+    project.settings(settings("B"))
+    project.good_agents()
+    flag = project.folder / "go"
+    wait = f"while not os.path.exists({str(flag)!r}): time.sleep(0.01)\n"
+    project.agent("plan", 'write("begun", "x")\n' + wait + "ok()")
+    running = project.start("run", "--goal", "Make done.txt", "--ac", "done.txt is there", "--json")
+    runs = project.root / ".treadle/runs"
+    wait_for(lambda: list(runs.glob("*/steps/*/begun")))
+    (project.root / "mine.txt").write_text("mine")
+    flag.touch()
+    out, _ = running.communicate(timeout=60)
+    result = json.loads(out)
+    assert result["status"] == "passed"
+    event = project.event(result["run_id"], "outside_change")
+    assert event["data"]["files"] == [str(project.root / "mine.txt")]
+
+
+def test_a_missing_sandbox_stops_what_requires_one(project):
+    project.settings('sandbox = "required"\n')
+    project.good_agents()
+    done = project.run("--json")
+    assert done.code == (0 if TIERS else 3), done
+    if not TIERS:
+        assert done.json["error"]["code"] == "no_sandbox"
+
+
+@pytest.mark.skipif(not TIERS, reason="NO SANDBOX CAN RUN HERE")
+def test_a_check_says_which_denial_it_met(project):
+    project.good_agents()
+    cache = project.folder / "cache"
+    cache.mkdir()
+    verify = f"AC1=echo x > {cache}/x && test -f done.txt"
+    result = project.run_json("--verify", verify)
+    assert result["status"] != "passed"
+    seen = observed(project, result["run_id"])
+    assert f'checks.writable = ["{cache}"]' in seen["note"]
+    project.settings(f'[checks]\nwritable = ["{cache}"]\n')
+    assert project.run_json("--verify", verify)["status"] == "passed"
+
+
+@pytest.mark.skipif(not TIERS, reason="NO SANDBOX CAN RUN HERE")
+@pytest.mark.parametrize(
+    ("code", "key"),
+    [
+        ("import socket; socket.socket(socket.AF_UNIX)", "unix_sockets = true"),
+        ("import socket; socket.socket()", 'network = "full"'),
+    ],
+)
+def test_sockets_of_checks_open_by_a_key(project, code, key):
+    project.good_agents()
+    verify = f"AC1={sys.executable} -S -c '{code}' && test -f done.txt"
+    project.settings('network = "none"\n' if "network" in key else "")
+    result = project.run_json("--verify", verify)
+    assert f"checks.{key}" in observed(project, result["run_id"])["note"]
+    project.settings(f"{project.extra}[checks]\n{key}\n")
+    assert project.run_json("--verify", verify)["status"] == "passed"
+
+
+def test_secrets_stay_out_of_logs_events_and_store(project):
+    secret = "canary-4711-of-the-user"
+    project.settings('[checks]\nenv_allow = ["MY_API_TOKEN"]\n')
+    project.good_agents()
+    project.agent(
+        "plan",
+        "import base64; s = os.environ['MY_API_TOKEN']; e = sys.stderr\n"
+        "print(s[:9], end='', file=e, flush=True); print(s[9:], file=e)\n"
+        "print(base64.b64encode(s.encode()).decode(), file=e)\n"
+        "write('notes.md', s); ok('found ' + s, files=['notes.md'], extra={'k': s})",
+        env_allow=["MY_API_TOKEN"],
+    )
+    verify = ("--verify", "AC1=printenv MY_API_TOKEN; test -f done.txt")
+    result = project.run("--json", *verify, env={"MY_API_TOKEN": secret})
+    assert result.json["status"] == "passed"
+    assert secret not in result.out + result.err
+    files = [path for path in (project.root / ".treadle").rglob("*") if path.is_file()]
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
+    step = project.step_dir(result.json["run_id"], "001-plan")
+    masked = [path for path in files if b"[masked]" in path.read_bytes()]
+    assert {step / "notes.md", step / "output.json", step / "logs/stderr.txt"} <= set(masked)
+    assert project.event(result.json["run_id"], "step_committed")["message"] == "found [masked]"
+    assert any(path.parent.name == "checks" for path in masked)
+
+
+def test_folders_made_to_resist_are_removed(project):
+    project.good_agents()
+    odd = "os.mkdir(b'odd \\n\\xff\\x1b[2J')"
+    deep = "for n in range(2000): os.mkdir('deep'); os.chdir('deep')"
+    project.agent("plan", f"os.chdir(step); {odd}\n{deep}\nok()")
+    result = project.run_json()
+    assert result["reason_code"] == "protocol_error"
+    assert not list(project.root.glob(".treadle/runs/*/steps/*.tmp-*"))
+    assert not list(project.step_dir(result["run_id"], "001-plan").glob("deep"))
+
+
+HONEST = {
+    "pytest": f"{sys.executable} -m pytest -q -p no:cacheprovider t.py",
+    "git": "git add -A && git -c user.name=x -c user.email=x@x commit -qm x --allow-empty",
+    "node": "node t.js",
+    "cargo": "cargo --version",
+}
+# The tests' own home is empty; the user's toolchain is where it was.
+USER = pwd.getpwuid(os.getuid()).pw_dir
+RUST = {"RUSTUP_HOME": f"{USER}/.rustup", "CARGO_HOME": f"{USER}/.cargo"}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tool", HONEST)
+def test_honest_tools_work_inside(project, tool, tier):
+    program = HONEST[tool].split()[0]
+    if not shutil.which(program):
+        pytest.skip(f"{program} is not installed")
+    project.settings(settings(tier) + '[checks]\nenv_allow = ["PYTHONPATH"]\n')
+    project.good_agents()
+    (project.root / "t.py").write_text("def test_it(tmp_path):\n    (tmp_path / 'x').touch()\n")
+    (project.root / "t.js").write_text(
+        "const t = require('child_process').spawnSync('node', ['-e', '0'], {stdio: 'pipe'});\n"
+        "process.exit(t.status === 0 ? 0 : 1);\n"
+    )
+    project.git("add", "t.py", "t.js")
+    project.git("commit", "-q", "-m", "Tests")
+    verify = f"AC1={HONEST[tool]} && test -f done.txt"
+    result = project.run_json("--verify", verify, env=RUST)
+    assert result["status"] == "passed", observed(project, result["run_id"])

@@ -1,0 +1,42 @@
+"""A command that fills its folder is stopped, and counting it stays cheap."""
+
+import os
+from pathlib import Path
+
+from treadle.proc import disk
+from treadle.proc.keeper import Command, Keeper, Limits
+
+
+def run(tmp_path, script, **limits):
+    folder = tmp_path / "step"
+    folder.mkdir()
+    bounds = Limits(wall=60, disk=(folder,), **limits)
+    out = tmp_path / "out"
+    with Keeper() as keeper:
+        return keeper.run(
+            Command(("sh", "-c", script), folder, dict(os.environ), None, out, out, bounds)
+        )
+
+
+def test_a_hog_is_stopped(tmp_path):
+    ended = run(tmp_path, "while :; do head -c 1M /dev/zero >> big; done", disk_bytes=20 << 20)
+    assert ended.reason == "disk_limit"
+    assert "20 MiB" in ended.detail
+    assert (tmp_path / "step/big").stat().st_size > 20 << 20
+
+
+def test_many_small_files_are_stopped_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "_MAX_ENTRIES", 300)
+    script = "n=0; while :; do n=$((n+1)); : > $n; done"
+    ended = run(tmp_path, script, disk_bytes=1 << 40)
+    assert ended.reason == "disk_limit"
+    assert "more than 300 files" in ended.detail
+
+
+def test_a_hole_takes_no_space(tmp_path):
+    ended = run(tmp_path, "truncate -s 1T hole; sleep 0.3", disk_bytes=20 << 20)
+    assert (ended.reason, ended.exit_code) == ("exit", 0)
+
+
+def test_what_vanishes_does_not_count(tmp_path):
+    assert disk.usage(Path(tmp_path / "missing")) == (0, 0)

@@ -1,0 +1,102 @@
+"""What each tier is told for a policy."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from treadle.proc.command import Jail
+from treadle.sandbox import bubblewrap, jail, landlock, probe, seatbelt, seccomp
+from treadle.sandbox.policy import Policy, expand
+
+
+@pytest.fixture
+def place(tmp_path):
+    for name in ("work", "home/.ssh", "home/.config/gh", "home/src"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "home/.netrc").touch()
+    (tmp_path / "home/keys").symlink_to(tmp_path / "home/.ssh")
+    return tmp_path
+
+
+def policy(place, **more):
+    home = {"HOME": str(place / "home")}
+    hidden = expand(("~/.ssh", "~/.netrc", "~/.config/gh", "~/.missing"), home)
+    return Policy((place / "work",), hidden, **more)
+
+
+def test_without_a_sandbox_there_is_no_jail():
+    assert jail.build("0", Policy()) is None
+
+
+def test_bubblewrap_hides_then_opens(place):
+    words = " ".join(bubblewrap.jail(policy(place)).wrapper)
+    assert words.startswith("/usr/bin/bwrap ")
+    assert f"--tmpfs {place}/home/.ssh" in words
+    assert f"--ro-bind /dev/null {place}/home/.netrc" in words
+    assert words.endswith(f"--bind {place}/work {place}/work --")
+    assert ".missing" not in words
+    assert "--unshare-net" not in words
+    assert "--unshare-net" in bubblewrap.jail(policy(place, network=False)).wrapper
+
+
+def test_landlock_allows_everything_beside_what_is_hidden(place):
+    paths = set(landlock.around(tuple(path.resolve() for path in policy(place).hidden[:3])))
+    home = place / "home"
+    assert str(home / "src") in paths
+    assert "/usr" in paths
+    hidden = {home / ".ssh", home / ".netrc", home / ".config/gh", home / "keys"}
+    assert not {str(path) for path in hidden} & paths
+    assert not {str(up) for path in hidden for up in path.parents} & paths
+
+
+def test_landlock_without_secrets_needs_one_rule():
+    assert list(landlock.around(())) == ["/"]
+
+
+def test_a_profile_for_macos(place):
+    assert seatbelt.profile(policy(place, network=False)) == (
+        "(version 1)\n(allow default)\n(deny file-write*)\n"
+        '(allow file-write* (subpath "/dev"))\n\n'
+        f'(allow file-write* (subpath "{place}/work"))\n'
+        f'(deny file-write-unlink (literal "{place}/work"))\n'
+        f'(deny file-read* file-write* (subpath "{place}/home/.ssh"))\n'
+        f'(deny file-read* file-write* (subpath "{place}/home/.netrc"))\n'
+        f'(deny file-read* file-write* (subpath "{place}/home/.config/gh"))\n'
+        "(deny network* (local ip) (remote ip))\n"
+        "(deny network* (remote unix-socket))\n"
+    )
+
+
+def test_names_in_a_profile_cannot_end_it(tmp_path):
+    odd = tmp_path / 'a") (allow default'
+    odd.mkdir()
+    assert '\\") (allow default' in seatbelt.profile(Policy((odd,)))
+    assert seatbelt.jail(Policy()).wrapper[:2] == ("/usr/bin/sandbox-exec", "-p")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("network", [True, False])
+def test_a_filter_jumps_only_forward_and_stays_inside(machine, network):
+    code = seccomp.program(network=network, unix_sockets=False, machine=machine)
+    steps = [struct.unpack("=HBBI", code[at : at + 8]) for at in range(0, len(code), 8)]
+    assert steps[-1] == (0x06, 0, 0, 0x7FFF0000)
+    assert all(at + 1 + max(yes, no) < len(steps) for at, (_, yes, no, _) in enumerate(steps[:-1]))
+
+
+def test_what_is_found_here_is_told(monkeypatch):
+    found = probe.probe("A")
+    assert found.tier in ("A", "B"), f"NO SANDBOX ON THIS MACHINE: {found.reason}"
+    monkeypatch.setattr(bubblewrap, "PROGRAM", "/nowhere/bwrap")
+    below = probe.probe.__wrapped__("A")
+    assert "/nowhere/bwrap is not installed" in below.reason
+    assert below.fix == ("sudo apt-get install bubblewrap",)
+    monkeypatch.setattr(landlock, "OLDEST", 99)
+    assert probe.probe.__wrapped__("A").tier == "0"
+
+
+def test_links_are_followed_before_a_rule_is_made(place):
+    (place / "link").symlink_to(place / "work")
+    found = landlock.jail(Policy((place / "link",)))
+    assert isinstance(found, Jail)
+    assert found.rules[-1][1] == str(Path(place / "work").resolve())
