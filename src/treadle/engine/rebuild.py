@@ -79,7 +79,7 @@ def _message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRo
         message_id=message.id,
         chain=message.chain,
         seq=message.seq,
-        status="running" if row.status != "passed" else "refused" if refused else "done",
+        status="waiting" if row.status != "passed" else "refused" if refused else "done",
         routine=message.routine,
         spec=message.spec,
         spec_digest=message.spec_digest,

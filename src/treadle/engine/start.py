@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from treadle.agents import table
@@ -161,24 +160,25 @@ def _note_dirty(run: Run) -> None:
 
 
 def _write_folder(run: Run, extras: Extras | None) -> None:
+    runs = run.tools.layout.runs
+    is_first = not runs.exists()
     run.folder.steps.mkdir(parents=True)
     (run.folder.folder / "live").mkdir()
+    new = {run.folder.readme: _readme(run).encode(), run.folder.spec: _text(run)}
     if extras and extras.files:
         run.folder.message.mkdir()
-        for name, data in extras.files.items():
-            atomic.create(run.folder.message / name, data, durable=True)
-        sync.sync(run.folder.message)
-    atomic.write(run.folder.readme, _readme(run).encode())
-    atomic.write(run.folder.spec, run.order.text.encode() + b"\n")
+        new |= {run.folder.message / name: data for name, data in extras.files.items()}
+    for path, data in new.items():
+        atomic.create(path, data)
+    sync.sync_all({*new, *(path.parent for path in new)})
     runfile.write(run.folder.run_json, run.order, run.row, run.recorded, run.kv)
-    _sync_upwards(run.folder.folder, run.tools.layout.root)
-
-
-def _sync_upwards(folder: Path, root: Path) -> None:
-    """Make the new folder's own name durable, and its parents' in a fresh project."""
-    while folder != root:
+    # The new folder's own name, and in a fresh project its parents', must be durable too.
+    for folder in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):
         sync.sync(folder)
-        folder = folder.parent
+
+
+def _text(run: Run) -> bytes:
+    return run.order.text.encode() + b"\n"
 
 
 def _readme(run: Run) -> str:

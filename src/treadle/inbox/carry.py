@@ -127,46 +127,35 @@ def _work(work: Pass, job: Job) -> Carried:
         row, last = _attempts(work, job)
         hooks.run(work.tools, work.config, "afterEach", env)
     except _REFUSALS as error:
-        row = _save(work, _known(work, row), "held", error.message)
+        row = _save(work, _with(row, _runs(work, row)), "held", error.message)
         work.tell(f"{_name(row)}: {error.message}")
         return Carried(_outcome(row, "held", error.message), row=row)
     except TreadleError as error:
         if error.code != "hook_failed":
             raise
-        return _bury(work, job.known.path, error, _known(work, row))
+        return _bury(work, job.known.path, error, _with(row, _runs(work, row)))
     return _settle(work, job, row, last, before)
 
 
 def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:
     """Run the routine until it passes, stops, or has failed as often as it may."""
-    tools, row = work.tools, job.known.row
-    last = _last_run(work, row)
-    if last and last.run_id not in row.run_ids:
-        row = row._replace(run_ids=(*row.run_ids, last.run_id))
-    if last and last.status == "stopped" and _was_cut_off(work, last):
-        last = attempt.go_on(tools, work.config, last)
-    failed = [run for run in map(tools.store.run, row.run_ids) if run and run.status == "failed"]
-    if last is None:
-        row, last = _try(work, job, row, failed)
-        failed += [last]
-    while last.status == "failed" and len(failed) < work.config.max_retries:
-        row, last = _try(work, job, row, failed)
-        failed += [last]
-    return row, last
+    runs = _runs(work, job.known.row)
+    if runs and runs[-1].status == "stopped" and _was_cut_off(work, runs[-1]):
+        runs[-1] = attempt.go_on(work.tools, work.config, runs[-1])
+    while not runs or (runs[-1].status == "failed" and len(runs) < work.config.max_retries):
+        runs.append(_try(work, job, runs))
+    return _with(job.known.row, runs), runs[-1]
 
 
-def _try(
-    work: Pass, job: Job, row: MessageRow, failed: Sequence[RunRow]
-) -> tuple[MessageRow, RunRow]:
+def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
     """Run the routine once; the last attempt is told how the ones before it failed."""
     tools = work.tools
     is_last = failed and len(failed) == work.config.max_retries - 1
     context = attempt.failure_context(tools, failed) if is_last else None
     run = attempt.begin(tools, work.config, job, work.below, context)
-    row = _save(work, row._replace(run_ids=(*row.run_ids, run.id)), "running", None)
     for earlier in failed:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
-    return row, attempt.drive(run)
+    return attempt.drive(run)
 
 
 def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
@@ -240,24 +229,22 @@ def _duplicate(work: Pass, found: Duplicate) -> Carried:
     return Carried(_outcome(row, "duplicate", "it was delivered before"), row=row)
 
 
-def _last_run(work: Pass, row: MessageRow) -> RunRow | None:
-    """Return the newest run of this message; one that a kill kept out of its row counts too.
+def _runs(work: Pass, row: MessageRow) -> list[RunRow]:
+    """Return the attempts so far; runs know their message, so a kill loses none."""
+    return work.tools.store.message_runs(row.message_id, row.after_run or "")
 
-    After a retry the row's reason names the last run that counts no more.
-    """
-    newest = work.tools.store.message_run(row.message_id)
-    is_forgotten = newest and not row.run_ids and newest.run_id <= (row.reason or "")
-    return None if is_forgotten else newest
+
+def _last_run(work: Pass, row: MessageRow) -> RunRow | None:
+    runs = _runs(work, row)
+    return runs[-1] if runs else None
 
 
 def _was_cut_off(work: Pass, run: RunRow) -> bool:
     return work.tools.store.kv_value(run.run_id, "reason_code") == "interrupted"
 
 
-def _known(work: Pass, row: MessageRow) -> MessageRow:
-    """Return the row with the runs that it has had meanwhile."""
-    found = work.tools.store.message(row.message_id)
-    return row._replace(run_ids=found.run_ids) if found else row
+def _with(row: MessageRow, runs: Sequence[RunRow]) -> MessageRow:
+    return row._replace(run_ids=tuple(run.run_id for run in runs))
 
 
 def _save(work: Pass, row: MessageRow, status: str, reason: str | None) -> MessageRow:

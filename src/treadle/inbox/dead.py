@@ -92,9 +92,9 @@ def retry(layout: Layout, store: Store, letter: Letter, now: datetime) -> str:
     row = store.message(str(letter.reason.get("message_id")))
     name = f"{row.message_id}.md" if row else letter.name
     if row:
-        last = row.run_ids[-1] if row.run_ids else None
-        fresh = row._replace(status="waiting", run_ids=(), reason=last, updated_at=utc(now))
-        store.save_message(fresh)
+        last = row.run_ids[-1] if row.run_ids else row.after_run
+        fresh = row._replace(status="waiting", run_ids=(), reason=None, after_run=last)
+        store.save_message(fresh._replace(updated_at=utc(now)))
     try:
         atomic.rename_new(path, layout.inbox / name)
     except FileExistsError as error:

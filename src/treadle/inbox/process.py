@@ -13,7 +13,7 @@ from treadle.ids import utc
 from treadle.inbox import box, carry, hooks, specs
 from treadle.inbox.carry import Pass
 from treadle.inbox.followups import FollowUp
-from treadle.inbox.message import FIELDS, Place
+from treadle.inbox.message import FIELDS
 from treadle.inbox.outcome import Outcome, Summary
 from treadle.inbox.register import OPEN
 from treadle.store.records import MessageRow
@@ -101,9 +101,9 @@ class _Round:
         """Write down how the chain ended: a dead follow-up makes it partial."""
         if not rows or any(row.status in OPEN for row in rows):
             return
-        has_dead = any(row.status == "dead" for row in rows)
-        status = "done" if not has_dead else "failed" if rows[0].status == "dead" else "partial"
-        self._tools.store.close_chain(rows[0].chain, status)
+        if any(row.status == "dead" for row in rows):
+            status = "failed" if rows[0].status == "dead" else "partial"
+            self._tools.store.close_chain(rows[0].chain, status)
 
     def _message_for(self, name: str) -> str | None:
         """Return the file of a spec's message, made or found; None if there is nothing to do."""
@@ -129,10 +129,9 @@ class _Round:
 
     def _new_row(self, name: str, digest: str | None) -> MessageRow:
         now = self._tools.now()
-        place = Place(self._tools.store.reserve_chain(now), 0)
         row = MessageRow(
-            message_id=place.id,
-            chain=place.chain,
+            message_id="",
+            chain="",
             seq=0,
             status="waiting",
             routine=None,

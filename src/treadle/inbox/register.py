@@ -17,7 +17,7 @@ from treadle.store.reader import Reader
 from treadle.store.records import MessageRow
 
 # A message with one of these is not over: its file in the inbox is the message itself.
-OPEN = ("waiting", "running", "stopped", "refused", "held")
+OPEN = ("waiting", "stopped", "refused", "held")
 
 
 class Known(NamedTuple):

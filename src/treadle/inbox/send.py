@@ -64,7 +64,7 @@ def draft(text: str, routine: str | None, chain: str | None, fields: Mapping[str
 
 def send(layout: Layout, store: Store, message: Draft, now: datetime) -> Sent:
     """Put a message into the inbox: whole, or not there."""
-    chain = message.chain or store.reserve_chain(now)
+    chain = message.chain or ""
     row = store.add_message(
         MessageRow(
             message_id=f"{chain}-0",

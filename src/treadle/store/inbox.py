@@ -42,18 +42,20 @@ class InboxReads:
         return self._one("chain", chain=chain) is not None
 
     def chain_status(self, chain: str) -> str | None:
-        """Return how a chain ended: `open`, `done`, `partial` or `failed`."""
+        """Return how a chain ended: `done`, `partial`, `failed`, or `open` if it did not."""
         row = self._one("chain", chain=chain)
-        return row[1] if row else None
+        if row is None or row[1] != "open":
+            return row[1] if row else None
+        return "open" if any(it.status != "done" for it in self.chain_messages(chain)) else "done"
 
     def chain_runs(self, chain: str) -> list[RunRow]:
         """Return the runs of a chain's messages, newest first."""
         return [RunRow._make(row) for row in self._all("runs_of_chain", chain=chain)]
 
-    def message_run(self, message_id: str) -> RunRow | None:
-        """Return the newest run of a message."""
-        row = self._one("run_of_message", message_id=message_id)
-        return RunRow._make(row) if row else None
+    def message_runs(self, message_id: str, after: str) -> list[RunRow]:
+        """Return the runs of a message that are younger than the run `after`, oldest first."""
+        rows = self._all("runs_of_message", message_id=message_id, after=after)
+        return [RunRow._make(row) for row in rows]
 
     def last_fire(self, name: str) -> str | None:
         """Return when a scheduled message was sent last."""
@@ -75,7 +77,7 @@ class InboxWrites:
         return self._write(lambda tx: _reserve_chain(tx, now))
 
     def add_message(self, row: MessageRow) -> MessageRow:
-        """Add a message; if its id is taken it gets the chain's next number."""
+        """Add a message; without a chain it begins a new one, a taken id gets the next number."""
         return self._write(lambda tx: _add_message(tx, row))
 
     def save_message(self, row: MessageRow) -> None:
@@ -123,7 +125,11 @@ def _begin_chain(tx: Connection, chain: str, at: str) -> None:
 
 
 def _add_message(tx: Connection, row: MessageRow) -> MessageRow:
-    _begin_chain(tx, row.chain, row.created_at)
+    if row.chain:
+        _begin_chain(tx, row.chain, row.created_at)
+    else:
+        chain = _reserve_chain(tx, datetime.fromisoformat(row.created_at))
+        row = row._replace(chain=chain, message_id=f"{chain}-{row.seq}")
     if tx.execute(SQL["message"], {"message_id": row.message_id}).fetchone():
         last = tx.execute(SQL["last_message_seq"], {"chain": row.chain}).fetchone()[0]
         row = row._replace(seq=last + 1, message_id=f"{row.chain}-{last + 1}")

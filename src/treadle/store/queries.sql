@@ -360,8 +360,8 @@ ON CONFLICT (chain) DO NOTHING
 -- name: close_chain
 UPDATE chains SET status = :status WHERE chain = :chain
 
--- name: run_of_message
-SELECT {runs} FROM runs WHERE message_id = :message_id ORDER BY run_id DESC LIMIT 1
+-- name: runs_of_message
+SELECT {runs} FROM runs WHERE message_id = :message_id AND run_id > :after ORDER BY run_id
 
 -- name: runs_of_chain
 SELECT {runs} FROM runs

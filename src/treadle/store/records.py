@@ -203,7 +203,10 @@ class ReservationRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """One message: its place in its chain, how far it got, and the runs that tried it."""
+    """One message: its place in its chain, how far it got, and the runs that tried it.
+
+    After a retry `after_run` is the last run that counts no more.
+    """
 
     message_id: str
     chain: str
@@ -219,6 +222,7 @@ class MessageRow(NamedTuple):
     reason: str | None
     created_at: str
     updated_at: str
+    after_run: str | None = None
 
 
 class LaneRow(NamedTuple):

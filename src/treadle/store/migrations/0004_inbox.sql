@@ -18,7 +18,8 @@ CREATE TABLE messages (
     run_ids_json TEXT NOT NULL,
     reason TEXT NULL,
     created_at TEXT NOT NULL,
-    updated_at TEXT NOT NULL
+    updated_at TEXT NOT NULL,
+    after_run TEXT NULL
 );
 CREATE INDEX messages_by_chain ON messages (chain, seq);
 CREATE INDEX messages_by_spec ON messages (spec, created_at) WHERE spec IS NOT NULL;
