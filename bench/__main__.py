@@ -9,7 +9,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import commits, next, parallel, recovery, spawn, start, step, stream, workspace
+from bench import (
+    commits,
+    harvest,
+    judge,
+    next,
+    parallel,
+    recovery,
+    spawn,
+    start,
+    step,
+    stream,
+    workspace,
+)
 from bench.harness import Race, race
 from bench.lab import Lab, open_lab
 
@@ -23,6 +35,8 @@ WORKLOADS = {
     "recovery": recovery,
     "stream": stream,
     "workspace": workspace,
+    "judge": judge,
+    "harvest": harvest,
 }
 _HEAD = ("id", "candidate", "floor", "wall", "cpu", "paired", "target", "gate", "verdict")
 _WIDTHS = (9, 28, 34, 7, 7, 7, 7, 7, 12)

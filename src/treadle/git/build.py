@@ -180,7 +180,11 @@ def _complaint(stderr: str) -> str:
 
 
 def _write_tree(place: Scratch) -> str:
-    return scratch.out(place, "write-tree").decode("ascii").strip()
+    """Write the index as a tree; what it names comes from the base or was written just now.
+
+    Looking for each blob would cost as much again, and fetch them all in a partial clone.
+    """
+    return scratch.out(place, "write-tree", "--missing-ok").decode("ascii").strip()
 
 
 def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
