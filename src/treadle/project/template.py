@@ -6,6 +6,7 @@ CONFIG = """\
 #   treadle config show
 
 #sandbox = "auto"             # auto | required | off
+#network = "full"             # full | none
 
 # Specs and messages: treadle process. Routines are scripts in .treadle/routines/.
 #default_routine = "develop"
@@ -50,6 +51,8 @@ max_iterations = 5
 #timeout = 900
 #skip_agent_on_fail = false
 #env_allow = []
+#writable = ["~/.npm"]        # folders they may write besides the checkout
+#unix_sockets = false
 
 # Runs work in a private checkout outside this repository, on a branch of their own.
 #[workspace]
