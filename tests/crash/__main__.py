@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.crash import experiments, landing
+from tests.crash import experiments, landing, survivors
 from tests.crash.crew import Crew
 from tests.crash.experiments import Report
 
@@ -48,6 +48,7 @@ def _plan(args: argparse.Namespace) -> Iterator[tuple[str, Experiment]]:
     for kind in experiments.KINDS:
         yield "power", partial(experiments.power, kind=kind, limit=args.states)
     yield "mutants", partial(experiments.mutants, limit=args.mutant_states)
+    yield "survivors", lambda _: survivors.trials(args.survivors)
     yield "moves", lambda _: landing.kills(args.moves, args.jobs)
 
 
@@ -62,7 +63,7 @@ def _show(report: Report, seconds: float, verbose: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/crashtest", description=__doc__)
-    names = ["kill", "double", "late", "error", "fill", "power", "mutants", "moves"]
+    names = ["kill", "double", "late", "error", "fill", "power", "mutants", "survivors", "moves"]
     parser.add_argument("scenario", nargs="?", default="tests.crash.wheel:Wheel")
     parser.add_argument("--only", nargs="+", choices=names, help="Do these experiments")
     parser.add_argument("--sample", type=int, help="Disturb so many calls instead of all")
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--levels", type=int, default=50, help="Fill levels of a small disk")
     parser.add_argument("--states", type=int, default=3000, help="Power-cut states per model")
     parser.add_argument("--mutant-states", type=int, default=200, help="States per mutant")
+    parser.add_argument("--survivors", type=int, default=200, help="Kills of orchestrators")
     parser.add_argument("--moves", type=int, default=1000, help="Kills of runs, landings, undoings")
     parser.add_argument("--jobs", type=int, help="Workers; default one per core")
     parser.add_argument("--json", type=Path, metavar="FILE", help="Write all results there")
