@@ -22,6 +22,7 @@ class Layout:
         self.run_lock = self.locks / "run.lock"
         self.store_lock = self.locks / "store.lock"
         self.runs = self.home / "runs"
+        self.recordings = self.home / "recordings"
         self.routines = self.home / "routines"
         self.roles = self.home / "roles"
         self.cron = self.home / "cron"

@@ -142,6 +142,7 @@ def test_a_follower_hears_what_the_agent_does_while_it_works(project):
     heard = next(line for line in map(json.loads, lines) if line["type"] == "agent_event")
     assert heard["kind"] == "session"
     go.touch()
-    rest = [json.loads(line) for line in follower.communicate(timeout=30)[0].splitlines()]
+    rest = [json.loads(line) for line in lines]
+    follower.communicate(timeout=30)
     worker.communicate(timeout=30)
     assert [line["kind"] for line in rest if line["type"] == "agent_event"][:2] == ["text", "done"]

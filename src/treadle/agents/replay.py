@@ -12,6 +12,7 @@ from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
+from treadle.git import apply
 
 # What treadle itself writes into a step folder is made anew, not replayed.
 _OWN = ("input.json", "output.json", "step.json", "logs", "attempts")
@@ -27,6 +28,9 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
         turn = f"{request.step.role} in iteration {request.step.iteration}"
         message = f"agent {spec.name}: {recording} has no recorded {turn}"
         return AgentResult(error=StepError.REPLAY_EXHAUSTED, message=message)
+    if complaint := _repeat_edits(spec, recorded):
+        message = f"agent {spec.name}: the recorded edits do not apply here: {complaint}"
+        return AgentResult(error=StepError.PATCH_FAILED, message=message)
     try:
         _copy(recorded, step_dir)
         data = walk.read(recorded / "output.json", max_bytes=_MAX_FILE)
@@ -64,6 +68,15 @@ def _iteration(folder: Path, fallback: int) -> int:
         return int(json.loads((folder / "input.json").read_bytes())["step"]["iteration"])
     except (OSError, ValueError, KeyError, TypeError):
         return fallback
+
+
+def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:
+    """Change the workspace as the recorded agent did; edits of a failed turn were not kept."""
+    path = recorded / "files" / "workspace.diff"
+    if not path.is_file() or not (recorded / "output.json").exists():
+        return None
+    patch = walk.read(path, max_bytes=_MAX_FILE)
+    return apply.edits(spec.root / ".git", spec.workspace, patch) if patch.strip() else None
 
 
 def _copy(recorded: Path, step_dir: Path) -> None:

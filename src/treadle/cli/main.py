@@ -39,6 +39,7 @@ COMMANDS = {
     "log": "Show or follow the timeline of a run",
     "why": "Explain how a run ended",
     "report": "Tell a run as markdown, ready for a pull request",
+    "replay": "Run a recording again, or make one",
     "demo": "Watch a whole run in a temporary repository",
 }
 

@@ -28,17 +28,17 @@ def resolve(
     return name, agent
 
 
-def parse_swaps(items: Sequence[str]) -> dict[str, str]:
+def parse_swaps(items: Sequence[str], flag: str = "--agent") -> dict[str, str]:
     """Read `--agent role=NAME` flags."""
     swaps: dict[str, str] = {}
     for item in items:
         role, equals, name = (part.strip() for part in item.partition("="))
         if not equals or not name:
-            raise UsageError(f"--agent {item!r}: write it as --agent role=NAME")
+            raise UsageError(f"{flag} {item!r}: write it as {flag} role=NAME")
         if role not in ROLES:
-            raise UsageError(f"--agent {role}: the roles are {', '.join(ROLES)}")
+            raise UsageError(f"{flag} {role}: the roles are {', '.join(ROLES)}")
         if role in swaps:
-            raise UsageError(f"--agent {role} is given twice")
+            raise UsageError(f"{flag} {role} is given twice")
         swaps[role] = name
     return swaps
 

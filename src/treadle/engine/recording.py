@@ -1,0 +1,151 @@
+"""Export a run as one file, and unpack such a file to replay it."""
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from treadle.config import agents
+from treadle.config.schema import AgentConfig, Config
+from treadle.contract import strictjson
+from treadle.contract.criterion import Criterion
+from treadle.contract.role import ROLES
+from treadle.engine import order as orders
+from treadle.engine import runfile
+from treadle.engine.order import NamedAgent, Order
+from treadle.errors import BlockedError, FormatError, NotFoundError
+from treadle.files import atomic, walk
+from treadle.layout import Layout
+from treadle.store.reader import Reader
+from treadle.store.records import RunRow
+
+_HEAD = "recording.json"
+_MAX_FILE, _MAX_ALL, _MAX_FILES = 64 << 20, 1 << 30, 20_000
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the recorded run was asked; enough to ask it again."""
+
+    version: int = 1
+    run_id: str
+    text: str
+    criteria: tuple[tuple[str, str, str | None], ...]
+    base_commit: str | None = None
+
+
+class Recording(NamedTuple):
+    """An unpacked recording."""
+
+    folder: Path
+    asked: Asked
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """Return the criteria of the recorded run."""
+        return tuple(Criterion(*item) for item in self.asked.criteria)
+
+
+def export(layout: Layout, row: RunRow, target: Path) -> int:
+    """Write a run's request and all its steps into one archive; return how many files it holds."""
+    folder = layout.run(row.run_id)
+    order = runfile.read(folder.run_json).order
+    criteria = tuple(
+        (item.id, item.text, None if item.verify is UNSET else item.verify)
+        for item in order.criteria
+    )
+    asked = Asked(
+        run_id=row.run_id, text=order.text, criteria=criteria, base_commit=row.base_commit
+    )
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        _add(archive, _HEAD, msgspec.json.encode(asked))
+        count = 0
+        for name in _files(folder.steps):
+            content = walk.read(folder.steps / name, max_bytes=_MAX_FILE)
+            _add(archive, f"steps/{name}", content)
+            count += 1
+    atomic.write(target, data.getvalue())
+    return count
+
+
+def _files(steps: Path) -> Iterator[str]:
+    """Yield the files of committed steps, without what is only being made."""
+    for step in sorted(walk.names(steps)):
+        if ".tmp-" not in step:
+            yield from (
+                f"{step}/{item.path}" for item in walk.walk(steps / step) if not item.is_folder
+            )
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def unpack(layout: Layout, source: Path) -> Recording:
+    """Unpack a recording where runs can find it again; the same file always goes to one place."""
+    try:
+        digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise NotFoundError(f"{source}: cannot be read ({error.strerror})") from error
+    folder = layout.recordings / digest
+    if not (folder / _HEAD).exists():
+        try:
+            with tarfile.open(source, mode="r:*") as archive:
+                _extract(archive, folder)
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise FormatError(f"{source} is no recording ({error})") from error
+    data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
+    try:
+        raw = strictjson.load_object(data, source=f"{source.name}/{_HEAD}")
+        return Recording(folder, msgspec.convert(raw, Asked))
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{source}: {error}") from error
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write plain files only, inside, and not without end; the head last, as the sign of all."""
+    members = [item for _, item in zip(range(_MAX_FILES + 1), archive, strict=False)]
+    if len(members) > _MAX_FILES or sum(item.size for item in members) > _MAX_ALL:
+        raise FormatError("the recording is too big")
+    for item in sorted(members, key=lambda item: item.name == _HEAD):
+        path = PurePosixPath(item.name)
+        if not item.isreg() or path.is_absolute() or ".." in path.parts:
+            raise FormatError(f"the recording has an odd entry: {item.name!r}")
+        stream = archive.extractfile(item)
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(target, stream.read() if stream else b"")
+
+
+def require_known(found: Recording, store: Reader) -> None:
+    """Stop before commands run that came with a file from somebody else."""
+    commands = [item.verify for item in found.criteria if item.verify]
+    if commands and store.run(found.asked.run_id) is None:
+        raise BlockedError(
+            f"this recording was made elsewhere and would run: {'; '.join(commands)}",
+            code="untrusted",
+            fix=["treadle replay FILE --allow-commands"],
+            details={"commands": commands},
+        )
+
+
+def order(config: Config, found: Recording, swaps: dict[str, str]) -> Order:
+    """Return the recorded request, answered by the recording except for swapped roles."""
+    asked = orders.freeze(
+        config, text=found.asked.text, criteria=found.criteria, swaps={}, task_id=None
+    )
+    recorded = AgentConfig(type="replay", recording=str(found.folder))
+    named: dict[str, NamedAgent] = {
+        role: NamedAgent(name="replay", config=recorded) for role in ROLES
+    }
+    for role in swaps:
+        name, agent = agents.resolve(config, role, swaps)
+        named[role] = NamedAgent(name=name, config=agent)
+    return msgspec.structs.replace(asked, agents=named)

@@ -1,0 +1,86 @@
+"""Record a run in one file and play it again, with no model or with one role swapped."""
+
+import io
+import json
+import tarfile
+
+
+def recorded(project, tmp_path, *extra):
+    """Return a run of scripted agents and its recording."""
+    project.good_agents()
+    project.git("commit", "-q", "-a", "-m", "Agents")
+    run = project.run_json(*extra)
+    assert run["status"] == "passed"
+    path = tmp_path / "run.tar.gz"
+    done = project.treadle("replay", "export", run["run_id"], str(path), "--json")
+    assert done.json["files"] > 10
+    return run, path
+
+
+def test_a_run_is_replayed_without_its_agents(project, tmp_path):
+    run, path = recorded(project, tmp_path)
+    for agent in project.folder.glob("*.py"):
+        agent.unlink()
+    again = project.treadle("replay", str(path), "--json").json
+    assert (again["status"], again["steps"]) == ("passed", run["steps"])
+    assert again["run_id"] != run["run_id"]
+    assert project.git("rev-parse", f"{again['branch']}^{{tree}}") == project.git(
+        "rev-parse", f"{run['branch']}^{{tree}}"
+    )
+
+
+def test_edits_are_replayed_too(project, tmp_path):
+    project.settings('sandbox = "off"\n')
+    project.good_agents()
+    project.agent("do", '(repo / "new.txt").write_text("edited"); ok()', edits=True)
+    project.agent("check", 'verdict("PASS", AC1=True); ok()')
+    project.git("commit", "-q", "-a", "-m", "Agents")
+    run = project.run_json()
+    path = tmp_path / "run.tar.gz"
+    assert project.treadle("replay", "export", run["run_id"], str(path)).code == 0
+    again = project.treadle("replay", str(path), "--json").json
+    assert again["status"] == "passed"
+    assert project.git("show", f"{again['branch']}:new.txt") == "edited"
+
+
+def test_one_role_can_be_swapped(project, tmp_path):
+    _, path = recorded(project, tmp_path)
+    project.agent("strict", 'verdict("FAIL", AC1=False); ok("strict")')
+    done = project.treadle("replay", str(path), "--swap", "check=strict", "--json")
+    steps = project.show(done.json["run_id"])["steps"]
+    assert done.json["verdict"] == "FAIL"
+    assert [step["agent"] for step in steps][:4] == ["replay", "replay", "strict", "replay"]
+
+
+def test_a_foreign_recording_runs_no_commands_unasked(project, tmp_path):
+    canary = tmp_path / "canary"
+    asked = {"version": 1, "run_id": "20250101-000000-000000", "text": "g", "base_commit": None}
+    asked["criteria"] = [["AC1", "t", f"touch {canary}"]]
+    path = tmp_path / "foreign.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        add(archive, "recording.json", json.dumps(asked).encode())
+    done = project.treadle("replay", str(path), "--json")
+    assert (done.code, done.json["error"]["code"]) == (3, "untrusted")
+    assert not canary.exists()
+
+
+def add(archive, name, data, **changes):
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    for key, value in changes.items():
+        setattr(entry, key, value)
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def test_odd_recordings_are_refused(project, tmp_path):
+    for number, (name, changes) in enumerate(
+        [("../up", {}), ("/abs", {}), ("link", {"type": tarfile.SYMTYPE, "linkname": "/etc"})]
+    ):
+        path = tmp_path / f"odd{number}.tar"
+        with tarfile.open(path, "w") as archive:
+            add(archive, name, b"x" if not changes else b"", **changes)
+        done = project.treadle("replay", str(path), "--json")
+        assert (done.code, done.json["error"]["code"]) == (1, "format_invalid")
+    (tmp_path / "text").write_text("hello")
+    assert project.treadle("replay", str(tmp_path / "text"), "--json").code == 1
+    assert project.treadle("replay", "missing", "--json").json["error"]["code"] == "not_found"
