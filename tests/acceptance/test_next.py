@@ -219,12 +219,24 @@ def test_agents_get_different_tasks_once_they_claim(mission):
     assert mission.lane("WP01") == "claimed"
 
 
-def test_a_failed_run_and_a_question_are_told(mission):
+def test_a_task_that_is_blocked_is_told_with_its_reason(mission):
     mission.with_tasks("")
     mission.move("WP01", "blocked", "--reason", "run 1 failed")
     found = mission.next()
     assert (found["kind"], found["reason"]) == ("blocked", "auth.WP01 is blocked: run 1 failed")
     assert found["unblock"][0].endswith("--retry")
+
+
+def test_an_escalation_needs_a_decision(mission):
+    mission.with_tasks("")
+    words = ("--from", "ann", "--to", "human", "--intent", "escalate", "--task", "auth.WP01")
+    assert mission.project.treadle("task", "claim", "WP01", "--as", "ann").code == 0
+    sent = mission.project.treadle("mail", "send", *words, "--summary", "Which key?")
+    assert sent.code == 0, sent
+    found = mission.next()
+    assert (found["kind"], found["reason_code"]) == ("decision_required", "question_open")
+    assert "Which key?" in found["reason"]
+    assert any("answer" in command for command in found["unblock"])
 
 
 def test_dirty_files_stop_reports_but_not_questions(mission):

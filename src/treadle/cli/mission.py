@@ -9,6 +9,7 @@ from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import status
+from treadle.missions.decision import SCHEMA_VERSION
 from treadle.missions.status import Listed, Status
 from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
@@ -59,7 +60,8 @@ def _status(layout: Layout, store: Reader, args: Namespace) -> None:
 def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     found = status.read_all(layout, store, datetime.now(UTC))
     if args.json:
-        output.print_json({"missions": [_listed(item) for item in found]})
+        listed = [_listed(item) for item in found]
+        output.print_json({"schema_version": SCHEMA_VERSION, "missions": listed})
     elif not found:
         print("no missions; begin one with: treadle mission create SLUG")
     else:
@@ -72,7 +74,7 @@ _LOOKS = {"status": _status, "list": _list}
 
 def _document(found: Status) -> dict[str, object]:
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "mission_slug": found.mission_slug,
         "phase": found.phase,
         "phase_complete": found.phase_complete,

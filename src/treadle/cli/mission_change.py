@@ -9,6 +9,7 @@ from treadle.cli import output
 from treadle.errors import ExitCode
 from treadle.missions import create, dossier, draft, plan
 from treadle.missions import mission as missions
+from treadle.missions.decision import SCHEMA_VERSION
 from treadle.missions.mission import Mission
 from treadle.project.project import Project, open_repository
 from treadle.project.root import find_root, here, refuse_inside_run
@@ -29,6 +30,7 @@ def _create(project: Project, args: Namespace) -> int:
     done = create.create(project, args.slug, args.title, datetime.now(UTC))
     files = done.mission.files
     document = {
+        "schema_version": SCHEMA_VERSION,
         "mission_slug": done.mission.slug,
         "feature_dir": str(files.folder),
         "spec_file": str(files.spec),
@@ -43,6 +45,7 @@ def _create(project: Project, args: Namespace) -> int:
 def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
     done = plan.set_up(project, mission)
     document = {
+        "schema_version": SCHEMA_VERSION,
         "mission_slug": mission.slug,
         "phase_complete": done.phase_complete,
         "blocked_reason": done.blocked_reason,
@@ -59,7 +62,11 @@ def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
 def _tasks(project: Project, mission: Mission, args: Namespace) -> int:
     with Store.open(project.layout) as store:
         done = draft.write(store, mission, datetime.now(UTC))
-    document = {"mission_slug": mission.slug, **done._asdict()}
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "mission_slug": mission.slug,
+        **done._asdict(),
+    }
     lines = [*(f"wrote {name}" for name in done.wrote), *(f"kept {name}" for name in done.kept)]
     _answer(args, document, [*lines, f"next: treadle next --mission {mission.slug}"])
     return ExitCode.DONE

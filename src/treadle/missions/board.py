@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.missions import taskfile
@@ -11,13 +10,6 @@ from treadle.missions.taskfile import TaskFile
 from treadle.store.reader import Reader
 from treadle.store.records import LaneRow
 from treadle.tasks import lanes
-
-
-class Waiting(NamedTuple):
-    """A planned task and the unfinished tasks that it needs first."""
-
-    id: str
-    needs: tuple[str, ...]
 
 
 class Board:
@@ -81,10 +73,10 @@ class Board:
             taskfile.require_known(self.mission, file, needed, self.names)
         return tuple(needed for needed in file.dependencies if self.lane(needed) != "done")
 
-    def waiting(self) -> list[Waiting]:
-        """Return the planned tasks that wait for others."""
-        planned = [Waiting(id_, self.needs(id_)) for id_ in self.in_lane("planned")]
-        return [item for item in planned if item.needs]
+    def waiting(self) -> dict[str, tuple[str, ...]]:
+        """Return the planned tasks that wait for others, each with these."""
+        planned = {id_: self.needs(id_) for id_ in self.in_lane("planned")}
+        return {id_: needs for id_, needs in planned.items() if needs}
 
     def circle(self) -> FormatError | None:
         """Say which tasks wait for each other, if any do."""

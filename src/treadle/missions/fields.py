@@ -5,11 +5,8 @@ import re
 from treadle.frontmatter import parse
 from treadle.frontmatter.block import Value, find
 
-_KEY = re.compile(r"([A-Za-z][\w-]*):(?:\s+(.*))?$")
-_ITEM = re.compile(r"\s*- +(.*)$")
 # Starts and signs that mean something else in YAML than what they look like.
 _PLAIN = re.compile(r"""[\w./(*~+$](?:[^#:'"\[\]{}]|:(?=\S)|(?<!\s)#)*$""")
-_QUOTED = re.compile(r"""(?:"([^"\\]*)"|'([^']*)')$""")
 KNOWN = frozenset({"work_package_id", "title", "dependencies", "owned_files", "lane"})
 _MARKS = ("*", "&", "!", "|", ">", "%", "@", "`", "?", "-")
 
@@ -36,16 +33,16 @@ def _read(lines: list[str]) -> dict[str, Value] | None:
         if not line.strip() or line.startswith("#"):
             continue
         if line[0] in " \t-":
-            found = _ITEM.match(line)
-            items.append(_scalar(found[1].strip()) if found else None)
+            mark, _, words = line.strip().partition(" ")
+            items.append(_scalar(words.strip()) if mark == "-" else None)
             continue
         if not _close(fields, key, items):
             return None
-        head = _KEY.match(line)
-        if head is None or head[1] in fields:
+        key, colon, words = line.partition(":")
+        if not colon or key in fields or words[:1].strip() or not _is_name(key):
             return None
-        key, items = head[1], []
-        value = _value((head[2] or "").strip()) if key in KNOWN else ""
+        items = []
+        value = _value(words.strip()) if key in KNOWN else ""
         if value is None:
             return None
         fields[key] = value
@@ -64,6 +61,10 @@ def _close(fields: dict[str, Value], key: str, items: list[str | None]) -> bool:
     return True
 
 
+def _is_name(key: str) -> bool:
+    return key.replace("-", "_").isidentifier() and key.isascii() and key[0] != "_"
+
+
 def _value(text: str) -> Value | None:
     if not (text.startswith("[") and text.endswith("]")):
         return _scalar(text) if text else ""
@@ -72,8 +73,9 @@ def _value(text: str) -> Value | None:
 
 
 def _scalar(text: str) -> str | None:
-    if quoted := _QUOTED.match(text):
-        return quoted[1] if quoted[1] is not None else quoted[2]
+    inner = text[1:-1]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return None if text[0] in inner or "\\" in inner else inner
     if text.startswith(_MARKS) or not _PLAIN.match(text):
         return None
     return text

@@ -108,7 +108,7 @@ def _blocked_task(found: State, store: Reader, id_: str) -> Halt:
     place = where(found.mission, At("implement", id_))
     for item in store.questions():
         if item.task_id == task_id:
-            fix = item.fix or (_retry(found),)
+            fix = (f'treadle answer {item.question_id} "your answer"', *item.fix)
             return Halt("decision_required", place, item.summary, "question_open", fix)
     moves = store.task_moves(task_id)
     why = f": {moves[-1].reason}" if moves and moves[-1].reason else ""
@@ -126,7 +126,7 @@ def _waiting(found: State) -> Halt:
         f"{board.task_id(id_)} is {board.lane(id_)}, held by {board.holder(id_)}"
         for id_ in board.in_lane(*lanes.HELD)
     ]
-    waits = [f"{slug}.{item.id} waits for {', '.join(item.needs)}" for item in board.waiting()]
+    waits = [f"{slug}.{id_} waits for {', '.join(them)}" for id_, them in board.waiting().items()]
     reason = "; ".join((*held[:5], *waits[:5])) or f"no task of {slug} can be begun"
     return Halt("blocked", place, reason, "waiting", (f"treadle mission status --mission {slug}",))
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ from treadle.ids import nearest
 from treadle.layout import Layout, MissionLayout
 
 # Foreign folders may be called otherwise than ours, but a name must not steer git or a shell.
-_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
 class Mission(NamedTuple):
@@ -104,6 +103,6 @@ def _in(layout: Layout, home: Path) -> list[Mission]:
         entries = [entry.name for entry in os.scandir(home) if entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    folders = [home / name for name in entries if _FOLDER.fullmatch(name)]
+    folders = [home / name for name in entries if _SAFE.issuperset(name) and name[0].isalnum()]
     found = [Mission(folder.name, layout.root, MissionLayout(folder)) for folder in folders]
     return [m for m in found if m.files.meta.exists() or m.files.spec.exists()]

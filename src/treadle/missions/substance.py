@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from treadle.missions import template
 
@@ -20,31 +20,25 @@ PEERS = (
     "Scale/Scope",
 )
 
-_FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})")
-_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+# Few patterns are compiled beforehand: `next` reads these files each time and is in a hurry.
 _REQUIREMENT = re.compile(r"\W*FR-\d{3,}\b[\s*_`:.)—–-]*(.*)")
-_BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
-_CELLS = re.compile(r"(?<!\\)\|")
-# Compiled when a bracket is met, because most texts have none and `next` is in a hurry.
 _SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 _PLACEHOLDER = r"(?is)\[\s*(?:needs clarification|e\.g\.)|.*\be\.g\.,?"
-_OPEN = re.compile(r"\W*(?:todo|tbd|needs clarification)\W*", re.I)
-_LATER = re.compile(r"\W*(?:TODO|TBD|\?\?\?|NEEDS CLARIFICATION)")
 # What is left of a template's sentence when its placeholder is taken out says nothing.
 _HOLLOW = r"(?i)\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or)\b"
+_OPEN = ("todo", "tbd", "needs clarification")
+_LATER = ("TODO", "TBD", "NEEDS CLARIFICATION")
+_SIGNS = " \t*_`~:.,;()-–—"
 # A priority or a state is no description.
-_LABEL = re.compile(
-    r"\W*(?:high|medium|low|p\d|must|should|could|won't|open|new|draft|proposed|approved|done"
-    r"|yes|no|n/a)?\W*",
-    re.I,
+_LABELS = frozenset(
+    {
+        *("", "high", "medium", "low", "must", "should", "could", "open", "new", "draft"),
+        *("proposed", "approved", "done", "yes", "no", "n/a", "p0", "p1", "p2", "p3", "p4"),
+    }
 )
 
-
-class Line(NamedTuple):
-    """A line that counts, with its number in the file."""
-
-    number: int
-    text: str
+# A line that counts: its number in the file, and what is seen of it.
+Line = tuple[int, str]
 
 
 def missing(text: str, kind: Kind) -> tuple[str, ...]:
@@ -63,7 +57,7 @@ def _missing_spec(lines: list[Line]) -> list[tuple[int, str]]:
         hollow.append((number, "this requirement has no description yet"))
     if hollow:
         return hollow
-    where = head.number if head else 1
+    where = head[0] if head else 1
     return [
         (where, "add a row such as `| FR-001 | what must be true |` to Functional Requirements")
     ]
@@ -75,12 +69,12 @@ def _missing_plan(lines: list[Line]) -> list[tuple[int, str]]:
         return [(1, "add a section `## Technical Context`")]
     fields = {name: (number, is_real(value)) for number, name, value in _fields(body)}
     found = []
-    number, is_good = fields.get(LANGUAGE, (head.number, False))
+    number, is_good = fields.get(LANGUAGE, (head[0], False))
     if not is_good:
         found.append((number, f"give {LANGUAGE} a real value"))
     if not any(fields.get(name, (0, False))[1] for name in PEERS):
         peers = [fields[name][0] for name in PEERS if name in fields]
-        where = peers[0] if peers else head.number
+        where = peers[0] if peers else head[0]
         found.append((where, f"give at least one more field a real value: {', '.join(PEERS)}"))
     return found
 
@@ -90,7 +84,8 @@ def is_real(text: str) -> bool:
     rest = text
     if "[" in text:
         rest = re.sub(_SPAN, lambda span: "" if _is_placeholder(span[0]) else span[0], text)
-    if _LATER.match(rest) or _OPEN.fullmatch(rest):
+    words = rest.strip(_SIGNS)
+    if words.startswith(_LATER) or words.startswith("???") or words.lower() in _OPEN:
         return False
     if rest != text:
         rest = re.sub(_HOLLOW, "", rest)
@@ -106,18 +101,26 @@ def _visible(text: str) -> Iterator[Line]:
     fence, in_comment = "", False
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         if fence:
-            found = _FENCE.match(line)
-            if found and found[1].startswith(fence) and not line.strip(" \t>`~"):
+            if _fence(line).startswith(fence) and not line.strip(" \t>`~"):
                 fence = ""
             continue
         shown, in_comment = _outside_comments(line, in_comment)
-        if not in_comment and (found := _FENCE.match(shown)):
-            fence = found[1]
-        elif shown.strip():
-            yield Line(number, shown)
+        fence = "" if in_comment else _fence(shown)
+        if not fence and shown.strip():
+            yield number, shown
+
+
+def _fence(line: str) -> str:
+    """Return the signs that open or close a block of code, if a line begins with them."""
+    text = line.lstrip(" \t>")
+    if not text.startswith(("```", "~~~")):
+        return ""
+    return text[: len(text) - len(text.lstrip(text[0]))]
 
 
 def _outside_comments(line: str, in_comment: bool) -> tuple[str, bool]:
+    if not in_comment and "<!--" not in line:
+        return line, False
     shown = ""
     while line:
         before, mark, line = line.partition("-->" if in_comment else "<!--")
@@ -130,52 +133,68 @@ def _outside_comments(line: str, in_comment: bool) -> tuple[str, bool]:
 def _section(lines: list[Line], title: str) -> tuple[Line | None, list[Line]]:
     """Return the heading and what stands below it, deeper headings included."""
     start, depth = None, 0
-    for index, line in enumerate(lines):
-        found = _HEADING.match(line.text)
-        if found and start is not None and len(found[1]) <= depth:
+    for index, (_, text) in enumerate(lines):
+        level = _level(text)
+        if level and start is not None and level <= depth:
             return lines[start], lines[start + 1 : index]
-        if found and start is None and _title(found[2]).startswith(title):
-            start, depth = index, len(found[1])
+        if level and start is None and _title(text).startswith(title):
+            start, depth = index, level
     return (None, []) if start is None else (lines[start], lines[start + 1 :])
 
 
+def _level(text: str) -> int:
+    """Return how deep a heading is; 0 for a line that is none."""
+    words = text.lstrip()
+    depth = len(words) - len(words.lstrip("#"))
+    return depth if depth <= 6 and words[depth : depth + 1] in (" ", "\t") else 0
+
+
 def _title(text: str) -> str:
-    return re.sub(r"^[\W\d]+|[*_`]", "", text).lower()
+    """Return a heading's words without numbers before them or emphasis."""
+    return text.lstrip("#*_` \t0123456789.)").lower()
 
 
 def _requirements(lines: list[Line]) -> Iterator[tuple[int, str]]:
     """Yield each requirement's line number and description."""
-    for index, line in enumerate(lines):
-        if line.text.lstrip().startswith("|"):
-            yield from _row(line)
-        elif (bullet := _BULLET.match(line.text)) and (found := _REQUIREMENT.match(bullet[1])):
-            yield line.number, " ".join([found[1], *_continued(lines, index)])
+    for index, (number, text) in enumerate(lines):
+        if text.lstrip().startswith("|"):
+            yield from _row(number, text)
+        elif found := _REQUIREMENT.match(_item(text) or ""):
+            yield number, " ".join([found[1], *_continued(lines, index)])
 
 
-def _row(line: Line) -> Iterator[tuple[int, str]]:
-    cells = _CELLS.split(line.text.strip().strip("|"))
+def _item(text: str) -> str | None:
+    """Return what a list item says; None for a line that is none."""
+    mark, _, words = text.strip().partition(" ")
+    is_item = mark in ("-", "*", "+") or (mark[:-1].isdigit() and mark[-1] in ".)")
+    return words if is_item else None
+
+
+def _row(number: int, text: str) -> Iterator[tuple[int, str]]:
+    cells = text.replace("\\|", " ").strip().strip("|").split("|")
     for index, cell in enumerate(cells):
         if found := _REQUIREMENT.match(cell):
             described = [found[1], *cells[index + 1 :]]
-            yield line.number, " ".join(c for c in described if not _LABEL.fullmatch(c))
+            kept = [item for item in described if item.strip(_SIGNS).lower() not in _LABELS]
+            yield number, " ".join(kept)
             return
 
 
 def _continued(lines: list[Line], index: int) -> Iterator[str]:
-    number = lines[index].number
-    for line in lines[index + 1 :]:
-        number += 1
-        if line.number != number or not line.text[0].isspace() or _BULLET.match(line.text):
+    last = lines[index][0]
+    for number, text in lines[index + 1 :]:
+        last += 1
+        if number != last or not text[0].isspace() or _item(text) is not None:
             return
-        yield line.text.strip()
+        yield text.strip()
 
 
 def _fields(lines: list[Line]) -> Iterator[tuple[int, str, str]]:
     """Yield the known fields: `**Name**: value`, `- Name: value` or `| Name | value |`."""
-    for line in lines:
-        bullet = _BULLET.match(line.text)
-        text = (bullet[1] if bullet else line.text).strip().strip("|")
-        plain = re.sub(r"[*_`]", "", text).strip()
+    for number, text in lines:
+        item = _item(text)
+        words = (text if item is None else item).strip().strip("|")
+        plain = words.replace("*", "").replace("`", "").replace("_", "").strip()
         for name in (LANGUAGE, *PEERS):
             if plain.lower().startswith(name.lower()):
-                yield line.number, name, plain[len(name) :].lstrip(" :|")
+                yield number, name, plain[len(name) :].lstrip(" :|")

@@ -15,7 +15,6 @@ from treadle.missions.mission import Mission
 from treadle.tasks import lanes, markdown
 from treadle.tasks.lanes import Lane
 
-ID = re.compile(r"WP\d{2,}")
 _NAME = re.compile(r"(WP\d{2,})(?:[-_. ].*)?\.md")
 _MAX_BYTES = 1 << 20
 
@@ -41,7 +40,7 @@ def names(mission: Mission) -> dict[str, str]:
         if match is None:
             continue
         if match[1] in found:
-            both = f"{found[match[1]]} and {name}"
+            both = " and ".join(sorted((found[match[1]], name)))
             raise _wrong(mission, mission.files.tasks, f"{both} have the same id; rename one")
         found[match[1]] = name
     return {id_: found[id_] for id_ in sorted(found, key=order)}
@@ -125,7 +124,7 @@ def cycle(mission: Mission, circle: tuple[str, ...]) -> FormatError:
 
 def _listing(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in os.scandir(folder))
+        return [entry.name for entry in os.scandir(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -160,7 +159,7 @@ def _list(known: Mapping[str, Value], key: str) -> tuple[str, ...]:
 def _dependencies(mission: Mission, path: Path, known: Mapping[str, Value]) -> tuple[str, ...]:
     found = _list(known, "dependencies")
     for id_ in found:
-        if ID.fullmatch(id_) is None:
+        if not (id_.startswith("WP") and id_[2:].isdecimal() and len(id_) > 3):
             raise _wrong(mission, path, f"dependencies: {id_!r} is no id such as WP01")
     return tuple(dict.fromkeys(found))
 
