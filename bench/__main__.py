@@ -10,10 +10,14 @@ import tempfile
 from pathlib import Path
 
 from bench import (
+    agent,
     commits,
     harvest,
+    inbox,
     judge,
+    mail,
     next,
+    normalize,
     parallel,
     recovery,
     spawn,
@@ -35,8 +39,12 @@ WORKLOADS = {
     "recovery": recovery,
     "stream": stream,
     "workspace": workspace,
+    "mail": mail,
     "judge": judge,
     "harvest": harvest,
+    "normalize": normalize,
+    "inbox": inbox,
+    "agent": agent,
 }
 _HEAD = ("id", "candidate", "floor", "wall", "cpu", "paired", "target", "gate", "verdict")
 _WIDTHS = (9, 28, 34, 7, 7, 7, 7, 7, 12)

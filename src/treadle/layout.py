@@ -29,6 +29,7 @@ class Layout:
         self.inbox = self.home / "inbox"
         self.inbox_done = self.inbox / "done"
         self.inbox_dead = self.inbox / "dead"
+        self.hooks = self.home / "hooks"
         self.home_gitignore = self.home / ".gitignore"
         self.config_toml = self.home / "config.toml"
         self.prompts = self.home / "prompts"

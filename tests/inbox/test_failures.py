@@ -119,3 +119,11 @@ def test_a_routine_that_cannot_work_here_keeps_its_message_waiting(inbox):
     assert "no pump" in found.outcomes[0].reason
     inbox.routine("picky", "exit 0")
     assert [status for _, status in inbox.statuses()] == ["done"]
+
+
+def test_a_hook_that_fails_after_a_message_is_told_and_harms_nothing(inbox):
+    inbox.settings('default_routine = "log"\n[hooks]\nafterEach = ["false"]\n')
+    inbox.drop("a.md", "x\n")
+    found = inbox.process()
+    assert ([item.status for item in found.outcomes], found.exit_code) == (["done"], 1)
+    assert "hooks.afterEach exited with 1" in found.failed_hook

@@ -166,3 +166,22 @@ def test_fail_fast_stops_at_the_first_failure(inbox):
     inbox.spec("02-b.spec.md", "---\nroutine: log\n---\n")
     assert inbox.statuses(fail_fast=True) == [("01-a.spec.md", "dead")]
     assert inbox.statuses() == [("01-a.spec.md", "dead"), ("02-b.spec.md", "done")]
+
+
+def test_a_spec_whose_name_is_no_line_of_text_is_named_and_left(inbox):
+    inbox.spec("01\nx.spec.md")
+    os.close(os.open(os.fsencode(inbox.layout.specs) + b"/\xff.spec.md", os.O_CREAT))
+    assert inbox.process().outcomes == ()
+    assert sum("its name is no line of text" in text for text in inbox.told) == 2
+
+
+def test_after_the_store_is_lost_nothing_runs_again(inbox):
+    inbox.spec("01-a.spec.md")
+    inbox.drop("2025022514320000-0.md", "x\n")
+    inbox.process()
+    for path in inbox.layout.home.glob("treadle.db*"):
+        path.unlink()
+    assert inbox.process().outcomes == ()
+    with inbox.reader() as store:
+        assert store.message("2025022514320000-0").status == "done"
+        assert store.spec_message("01-a.spec.md").status == "done"

@@ -95,6 +95,7 @@ def test_a_section_ends_at_the_next_heading_of_its_level():
         ("<!-- c -->\n#\nx", "x"),
         ("a" * 300, "a" * 199 + "…"),
         ("", ""),
+        ("a\x00b\x1bc", "a b c"),
         ("#5 is broken", "#5 is broken"),
     ],
 )

@@ -56,7 +56,7 @@ def _restore(store: Store, folder: RunLayout, now: Callable[[], datetime]) -> No
     store.restore(row, history)
     _restore_task(store, found.order, row, now())
     if found.order.message:
-        store.restore_message(_message_row(found.order.message, row, "land_refused" in kv))
+        store.restore_message(_message_row(found.order.message, row, bool(kv.get("land_refused"))))
 
 
 def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> None:

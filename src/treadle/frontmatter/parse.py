@@ -1,5 +1,6 @@
 """Read a markdown file that may begin with fields between two `---` lines."""
 
+import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ def read(data: bytes) -> Document:
     return Document({entry.key: entry.value for entry in fields.entries}, data[block.body :], True)
 
 
+@functools.lru_cache(maxsize=2)  # whoever reads a file is about to rewrite it
 def locate(data: bytes) -> tuple[Block, Fields] | None:
     """Return the block and its fields, or None for a file without any; FormatError if broken."""
     block = find(data)

@@ -39,6 +39,7 @@ class Pass:
     tools: Tools
     config: Config
     below: RunRow | None = None
+    failed_hook: str | None = None
 
     @property
     def external(self) -> External | None:
@@ -125,7 +126,6 @@ def _work(work: Pass, job: Job) -> Carried:
         hooks.run(work.tools, work.config, "beforeEach", env)
         precheck.require(work.tools.layout, work.tools.env, job.selected.routine)
         row, last = _attempts(work, job)
-        hooks.run(work.tools, work.config, "afterEach", env)
     except _REFUSALS as error:
         row = _save(work, _with(row, _runs(work, row)), "held", error.message)
         work.tell(f"{_name(row)}: {error.message}")
@@ -134,7 +134,12 @@ def _work(work: Pass, job: Job) -> Carried:
         if error.code != "hook_failed":
             raise
         return _bury(work, job.known.path, error, _with(row, _runs(work, row)))
-    return _settle(work, job, row, last, before)
+    carried = _settle(work, job, row, last, before)
+    try:
+        hooks.run(work.tools, work.config, "afterEach", env)
+    except TreadleError as error:
+        work.failed_hook = error.message
+    return carried
 
 
 def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:

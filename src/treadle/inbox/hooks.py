@@ -19,7 +19,7 @@ def run(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -> Non
     words: tuple[str, ...] | None = getattr(config.hooks, hook)
     if words is None:
         return
-    root, folder = tools.layout.root, tools.layout.home / "hooks"
+    root, folder = tools.layout.root, tools.layout.hooks
     folder.mkdir(exist_ok=True)
     program = str(root / words[0]) if is_in_project(words[0]) else words[0]
     log = folder / f"{hook}.txt"

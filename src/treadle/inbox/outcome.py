@@ -13,6 +13,7 @@ _CODES = {
     "refused": ExitCode.BLOCKED,
     "held": ExitCode.BLOCKED,
     "stopped": ExitCode.BUDGET,
+    "interrupted": ExitCode.TERMINATED,
 }
 
 

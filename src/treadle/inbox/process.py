@@ -26,12 +26,11 @@ def process(tools: Tools, config: Config, *, fail_fast: bool = False) -> Summary
     work = Pass(tools=tools, config=config, below=None)
     hooks.run(tools, config, "beforeAll", {})
     outcomes = _Round(work, fail_fast).go()
-    failed_hook = None
     try:
         hooks.run(tools, config, "afterAll", {})
     except TreadleError as error:
-        failed_hook = error.message
-    return Summary(tuple(outcomes), tools.interrupted(), failed_hook)
+        work.failed_hook = error.message
+    return Summary(tuple(outcomes), tools.interrupted(), work.failed_hook)
 
 
 class _Round:
@@ -169,6 +168,8 @@ class _Round:
         names = specs.names(layout)
         if pair := specs.out_of_order(names):
             self._work.tell(f"{pair[0]} comes before {pair[1]}: names count, not numbers")
+        for name in specs.unlistable(layout):
+            self._work.tell(f"{box.show(name)} is not taken: its name is no line of text")
         done = tracker.names(tracker.read(layout))
         for name in names:
             row = self._tools.store.spec_message(name) if name in done else None

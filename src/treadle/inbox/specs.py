@@ -29,8 +29,22 @@ class Spec(NamedTuple):
 
 def names(layout: Layout) -> list[str]:
     """Return every spec's file name, in the order they are worked on."""
+    return sorted(filter(is_listable, _found(layout)))
+
+
+def unlistable(layout: Layout) -> list[str]:
+    """Return specs whose names cannot stand in a list of one name a line."""
+    return sorted(name for name in _found(layout) if not is_listable(name))
+
+
+def is_listable(name: str) -> bool:
+    """Tell whether a name is one line of text."""
+    return name.isprintable() and name == name.strip()
+
+
+def _found(layout: Layout) -> list[str]:
     found = walk.names(layout.specs)
-    return sorted(name for name in found if name.endswith(SUFFIX) and not name.startswith("."))
+    return [name for name in found if name.endswith(SUFFIX) and not name.startswith(".")]
 
 
 def unprocessed(layout: Layout) -> list[str]:

@@ -32,7 +32,8 @@ class Line(NamedTuple):
 def title(text: str) -> str:
     """Return the first heading or line that says something, at most 200 characters."""
     for line in _lines(text):
-        words = " ".join((_heading(line.text) if line.level else line.text).split())
+        shown = "".join(sign if sign.isprintable() else " " for sign in line.text)
+        words = " ".join((_heading(shown) if line.level else shown).split())
         if words and not line.is_code:
             return words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"
     return ""
