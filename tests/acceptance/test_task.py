@@ -66,3 +66,16 @@ def test_tasks_cannot_be_changed_from_inside_a_run(added):
     inside = added.treadle("task", "done", "T-1", "--json", env=env, cwd="/")
     assert (inside.code, inside.json["error"]["code"]) == (3, "inside_run")
     assert added.treadle("task", "list", "--json", env=env, cwd="/").json["tasks"]
+
+
+def test_tasks_outlive_the_store(added):
+    added.treadle("task", "claim", "AUTH-012", "--as", "dev")
+    for path in (added.root / ".treadle").glob("treadle.db*"):
+        path.unlink()
+    rows = added.treadle("task", "list", "--json").json["tasks"]
+    assert {row["task_id"]: (row["lane"], row["owner"]) for row in rows} == {
+        "T-1": ("planned", None),
+        "AUTH-012": ("claimed", "dev"),
+    }
+    (first,) = [row["criteria"] for row in rows if row["task_id"] == "T-1"]
+    assert first == [{"id": "AC1", "text": "It works", "verify": "true"}]

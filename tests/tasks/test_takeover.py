@@ -96,6 +96,7 @@ def test_tasks_known_only_from_files_are_taken_over(store, mail, now):
     status = "task_id: FEAT-021\nstatus: in_progress\nowner: engineer\n"
     mail.task("FEAT-021", "status").write_text(status)
     mail.task("..x", "md").write_text("# No")
+    mail.task("auth.WP01", "md").write_text("# A mission's, whose own files tell")
     assert take_over_all(store, mail, now) == []
     task = store.task("FEAT-021")
     assert (task.goal, task.lane, task.owner) == ("Add it", "in_progress", "engineer")

@@ -30,4 +30,5 @@ def _speaks_of_mail(layout: Layout, env: Mapping[str, str]) -> bool:
     if any(name.startswith("TREADLE_MAIL") for name in env):
         return True
     files = [path for path in (user_config(env), *layout.config_files()) if path.is_file()]
-    return any(b"mail" in path.read_bytes() for path in files)
+    lines = (line for path in files for line in path.read_bytes().splitlines())
+    return any(b"mail" in line and not line.lstrip().startswith(b"#") for line in lines)

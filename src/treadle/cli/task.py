@@ -59,6 +59,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Look without waiting for anyone; change in one transaction."""
     layout = place.find(os.environ).layout
+    if not layout.database.exists() and layout.mail.tasks.is_dir():
+        _find_again(layout)
     if args.action in _LOOKS and not _is_of_mission(args):
         with Reader.open(layout) as store:
             _LOOKS[args.action](store, args)
@@ -73,7 +75,15 @@ def run(args: Namespace) -> int:
             _LOOKS[args.action](store, args)
         else:
             _CHANGES[args.action](store, args, now)
+        if "who" in args:
+            claim.renew_all(store, claim.owner_id(args.who), now)
     return ExitCode.DONE
+
+
+def _find_again(layout: Layout) -> None:
+    """Take over the tasks that their files tell of, when the store is lost."""
+    with Store.open(layout) as store:
+        letters.warn(takeover.take_over_all(store, layout.mail, datetime.now(UTC)))
 
 
 def _is_of_mission(args: Namespace) -> bool:

@@ -36,7 +36,8 @@ def unread(run: Run, stage: Stage) -> str:
     if run.order.task_id is None:
         return ""
     store, mail = run.tools.store, run.tools.layout.mail
-    place.register(mail, _agent(run, stage.role))
+    if run.order.agent(stage.role).config.type != "builtin":
+        place.register(mail, _agent(run, stage.role))
     sync.refresh(store, mail, run.tools.now())
     given = _given(run)
     rows = [row for row in index.of_task(store, run.order.task_id) if _is_news(run, row)]

@@ -74,6 +74,10 @@ def follow(store: Store, mail: MailLayout, before: LetterRow, after: LetterRow) 
     try:
         name = deliver.move(path(mail, before), folder, numbered(after.name))
     except FileNotFoundError as error:
+        # Somebody else's look may have taken this for a move that a kill cut off, and made it.
+        for now_at in index.with_id(store, after.letter_id or 0):
+            if path(mail, now_at).exists():
+                return now_at
         index.forget(store, [after])
         raise gone(before.name) from error
     if name != after.name:

@@ -212,7 +212,14 @@ def _set_aside(mail: MailLayout, path: Path, reason: str) -> str:
 
 
 def _still_gone(store: Store, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
+    """Yield what is nowhere; a letter on its way is still, or already, at one of its places."""
     for known in look.gone:
         now_at = index.at(store, known.folder, known.name)
-        if now_at and not place.path(mail, now_at).exists():
+        if now_at and not (_is_somewhere(mail, now_at) or _is_somewhere(mail, now_at)):
             yield now_at
+
+
+def _is_somewhere(mail: MailLayout, row: LetterRow) -> bool:
+    own = (inbox_name(row.agent), workspace_name(row.agent)) if row.agent else ()
+    folders = (NEW_MESSAGES, *own, LOGS, row.folder)
+    return any((mail.root / folder / row.name).exists() for folder in folders)

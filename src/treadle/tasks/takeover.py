@@ -1,5 +1,6 @@
 """Take over what other programs write into a task's files, if the task's rules allow it."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ from treadle.tasks.change import TREADLE
 from treadle.tasks.task import NewTask, add
 
 _MAX_BYTES = 1 << 20
+# A mission's own files say what its tasks are.
+_OF_MISSION = re.compile(r"\.WP\d+$")
 _LANES: dict[str, lanes.Lane] = {
     "new": "planned",
     "claimed": "claimed",
@@ -59,7 +62,7 @@ def _create(store: Store, mail: MailLayout, task_id: str, now: datetime) -> bool
     """Add a task that only files know."""
     text = _read(mail.task(task_id, "md"))
     status = _read(mail.task(task_id, "status"))
-    if text is None and status is None:
+    if _OF_MISSION.search(task_id) or (text is None and status is None):
         return False
     owner = _pairs(_read(mail.task(task_id, "owner")) or status or "").get("owner")
     lane = _LANES.get(_pairs(status or "").get("status", "new"), "planned")
