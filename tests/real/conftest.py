@@ -1,44 +1,20 @@
 """Real tools from the package index, a scripted model, and a project they work on."""
 
 import json
-import os
 import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.conftest import Project
-from tests.real.model import KEY, Model, Say, Shell, answer
-
-CLIS = Path(__file__).parent / "clis" / "node_modules"
+from tests.real.model import Model, Say, Shell, answer
+from tests.real.tools import BINARIES, environment, settings
 
 
 def require(tool: str) -> None:
     """Skip, loudly, where a tool is not installed; the summary of pytest names and counts it."""
-    if not (CLIS / ".bin" / tool).exists():
-        pytest.skip(f"{tool} is NOT INSTALLED: it needs npm; run scripts/test --real")
-
-
-def settings(tool: str, url: str) -> dict:
-    """Return the agent's settings that lead `tool` to the scripted model."""
-    found: dict[str, object] = {"type": tool, "retry_wait": 0.1, "timeout": 90, "model": "scripted"}
-    if tool == "codex":
-        table = {"name": "t", "base_url": f"{url}/v1", "env_key": "CODEX_API_KEY"}
-        words = ", ".join(f"{key}={json.dumps(value)}" for key, value in table.items())
-        words += ', wire_api="responses", request_max_retries=0, stream_max_retries=0'
-        found["extra_args"] = ["-c", 'model_provider="t"', "-c", f"model_providers.t={{{words}}}"]
-        found["model"] = "gpt-5.5"
-    return found
-
-
-def environment(tool: str, url: str) -> dict[str, str]:
-    """Return what the user would have in the environment."""
-    keys = {
-        "codex": {"CODEX_API_KEY": KEY},
-        "claude": {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": url},
-        "gemini": {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url},
-    }
-    return keys[tool] | {"PATH": f"{CLIS / '.bin'}:{os.environ['PATH']}"}
+    if not any((folder / tool).exists() for folder in BINARIES):
+        pytest.skip(f"{tool} is NOT INSTALLED: it needs npm; run scripts/test --real or --all")
 
 
 def good(turn):

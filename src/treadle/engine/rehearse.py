@@ -62,7 +62,7 @@ def find(config: Config, name: str) -> tuple[str, AgentConfig]:
 def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
     """Return the exact command line, with STEP and WORKSPACE for folders that a run makes."""
     called, agent = find(config, name)
-    spec = _spec(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
+    spec = spec_of(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
     spec = replace(spec, stdout=Path("/LIVE/stdout.txt"))
     tool = table.TOOLS.get(agent.type)
     argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
@@ -118,7 +118,7 @@ def _ask(
     step, workspace, live = (folder / part for part in ("step", "workspace", "live"))
     for place in (step, workspace, live, folder / "tmp"):
         place.mkdir()
-    spec = _spec(project, config, name, agent, step, workspace, keeper)
+    spec = spec_of(project, config, name, agent, step, workspace, keeper)
     asked = _request(step, workspace)
     (step / "input.json").write_bytes(requests.encode(asked))
     result = table.backend(agent).run(spec, asked, _TRY + prompt.ANSWER, step)
@@ -128,7 +128,7 @@ def _ask(
     return result
 
 
-def _spec(
+def spec_of(
     project: Project,
     config: Config,
     name: str,
@@ -137,6 +137,7 @@ def _spec(
     workspace: Path,
     keeper: Keeper,
 ) -> AgentSpec:
+    """Return an agent outside of any run, with folders beside its step folder."""
     folder, asked = step.parent, config.sandbox
     env = environment.allowed(project.env, table.variables(agent))
     limit = agent.timeout

@@ -1,0 +1,127 @@
+"""P10: treadle's own cost around one shot of a real tool, codex, with a scripted model."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.real.model import KEY, Model, Say, Shell, Turn, answer
+from tests.real.tools import BINARIES, settings
+
+from bench import wheel
+from bench.harness import Bench, Command
+from bench.lab import Lab
+from bench.told import measured
+from treadle.agents import table
+from treadle.config.load import load
+from treadle.engine import start
+from treadle.engine import step as steps
+from treadle.engine.rehearse import spec_of
+from treadle.layout import Layout
+from treadle.proc.keeper import Keeper
+from treadle.project.project import open_project
+
+
+def benches(lab: Lab) -> list[Bench]:
+    """Return the one-shots: through treadle, and the very same command lines without it."""
+    number = lab.size(10, 3)
+
+    def side(verb: str, folder: Path) -> Command:
+        root = wheel.make_project(lab, folder)
+        return lab.part("agent", verb, root, number)
+
+    return [
+        Bench(
+            "P10",
+            f"{number} codex steps",
+            "the same codex one-shots by hand",
+            lambda folder: side("candidate", folder),
+            lambda folder: side("floor", folder),
+            1.10,
+            1.10,
+            False,
+            lab.size(10, 3),
+        )
+    ]
+
+
+def script(turn: Turn) -> Shell | Say:
+    """Use one tool, then answer."""
+    return Say(answer("planned")) if turn.results else Shell(f"echo plan > {turn.step}/plan.md")
+
+
+def prepare(root: Path, url: str) -> None:
+    """Let codex play every role, led to the scripted model."""
+    os.environ["PATH"] = ":".join([*map(str, BINARIES), os.environ["PATH"]])
+    os.environ["CODEX_API_KEY"] = KEY
+    text = "\n".join(
+        f"{key} = {json.dumps(value)}" for key, value in settings("codex", url).items()
+    )
+    roles = "".join(f"[agents.{role}]\n{text}\n" for role in ("plan", "do", "check", "act"))
+    (root / ".treadle" / "config.toml").write_text(roles)
+
+
+def _candidate(root: Path, number: int) -> None:
+    with Model(script) as model:
+        prepare(root, model.url)
+        with wheel.opened(root) as (tools, asked):
+            run = start.begin(tools, asked)
+            steps.take(run, "plan")
+            with measured(steps=number):
+                for _ in range(number):
+                    steps.take(run, "plan")
+
+
+def _floor(root: Path, number: int) -> None:
+    """Start codex as treadle would, prompt on stdin, and wait for it."""
+    folder = root.parent / "by-hand"
+    step = folder / "step"
+    for name in ("step", "live", "tmp"):
+        (folder / name).mkdir(parents=True)
+    with Model(script) as model:
+        prepare(root, model.url)
+        project = open_project(root, os.environ)
+        config = load(Layout(root), os.environ, None).config
+        agent = config.agents["plan"]
+        spec = spec_of(project, config, "plan", agent, step, root, Keeper())
+        launch = table.launch(spec, "plan", step)
+        assert launch
+        for path, content in launch.files.items():
+            path.write_text(content)
+        Path(launch.env["CODEX_HOME"]).mkdir(parents=True, exist_ok=True)
+        prompt = _prompt(step, root)
+        call = _caller(launch.argv, launch.cwd, {**spec.environment, **launch.env}, prompt)
+        call()
+        with measured(steps=number):
+            for _ in range(number):
+                call()
+
+
+def _prompt(step: Path, workspace: Path) -> str:
+    return (
+        f"You are the planner.\n- Your step folder is `{step}`.\n- The repository is `{workspace}`."
+    )
+
+
+def _caller(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], prompt: str
+) -> Callable[[], None]:
+    program = str(shutil.which(argv[0], path=env["PATH"]))
+
+    def call() -> None:
+        done = subprocess.run(
+            [program, *argv[1:]], cwd=cwd, env=env, input=prompt, text=True, capture_output=True
+        )
+        assert done.returncode == 0, done.stderr
+
+    return call
+
+
+if __name__ == "__main__":
+    side = _candidate if sys.argv[1] == "candidate" else _floor
+    side(Path(sys.argv[2]), int(sys.argv[3]))
+    sys.stdout.flush()
+    os._exit(0)
