@@ -64,6 +64,28 @@ def test_untrusted_clone_stops_and_shows_the_commands(repo):
     assert len(error.details["commands"]) == 4
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'sandbox = "off"\n',
+        "[sandbox]\nhide = []\n",
+        'network = "full"\n',
+        '[checks]\nwritable = ["~/.ssh"]\n',
+        "[checks]\nunix_sockets = true\n",
+        '[checks]\nenv_allow = ["AWS_*"]\n',
+    ],
+)
+def test_settings_that_open_the_sandbox_need_trust(repo, text):
+    project = open_repository(repo, os.environ)
+    with pytest.raises(BlockedError, match="is not trusted, and its configuration would run or"):
+        trust.require(project, bring(project, text))
+
+
+def test_settings_that_close_it_do_not(repo):
+    project = open_repository(repo, os.environ)
+    trust.require(project, bring(project, 'sandbox = "required"\nnetwork = "none"\n'))
+
+
 def test_trusted_repository_may_run(project):
     trust.require(project, bring(project))
 

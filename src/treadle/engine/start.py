@@ -7,7 +7,7 @@ from typing import NamedTuple
 from treadle.agents import table
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
-from treadle.engine import aftermath, place, runfile
+from treadle.engine import aftermath, place, runfile, surroundings
 from treadle.engine.boundary import reach
 from treadle.engine.edits import name_some
 from treadle.engine.order import Order
@@ -19,6 +19,7 @@ from treadle.files import atomic, sync
 from treadle.git import repo
 from treadle.ids import new_run_id, utc
 from treadle.proc import identity
+from treadle.sandbox import probe
 from treadle.store.records import RunRow
 from treadle.tasks import work
 
@@ -146,6 +147,9 @@ def _note_start(run: Run, extras: Extras | None) -> None:
             routine=run.order.message.routine,
             source=run.order.message.source,
         )
+    if run.order.sandbox.mode != "off" and surroundings.tier(run) == "0":
+        message = f"NO SANDBOX: {probe.probe(run.order.sandbox.tier).reason}"
+        run.tools.watch(Progress(kind="note", run_id=run.id, message=message))
     if not run.order.in_project:
         _note_dirty(run)
     run.recorded.extend(run.timeline.take())

@@ -15,6 +15,7 @@ from msgspec import Struct
 from treadle import layout as user_paths
 from treadle.config import agents, keys
 from treadle.config.load import Loaded
+from treadle.config.schema import AgentConfig, ChecksConfig
 from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
@@ -45,8 +46,9 @@ class Command(NamedTuple):
 
 
 def commands(loaded: Loaded) -> tuple[Command, ...]:
-    """Return what the repository's own files would run."""
-    return tuple(found for found, is_theirs in _commands(loaded) if is_theirs)
+    """Return what the repository's own files would run, or allow to what runs."""
+    found = (*_commands(loaded), *_loosened(loaded))
+    return tuple(item for item, is_theirs in found if is_theirs)
 
 
 def require(project: Project, loaded: Loaded, more: Sequence[Command] = ()) -> None:
@@ -57,7 +59,7 @@ def require(project: Project, loaded: Loaded, more: Sequence[Command] = ()) -> N
         return
     listed = "; ".join(f"{item.command} ({item.key})" for item in found)
     raise BlockedError(
-        f"{project.layout.root} is not trusted, and its configuration would run: {listed}",
+        f"{project.layout.root} is not trusted, and its configuration would run or allow: {listed}",
         code="untrusted",
         fix=["treadle trust"],
         details={"commands": [item._asdict() for item in found]},
@@ -132,6 +134,28 @@ def _commands(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
         yield found, theirs or agents.is_in_project(line.split()[0])
     for text, command in loaded.config.verify.items():
         yield _command(loaded, ("verify", text), command)
+
+
+def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
+    """Yield the settings that open the sandbox, with whether the repository brings them."""
+    config = loaded.config
+    holders: list[tuple[keys.Path, AgentConfig | ChecksConfig]] = [
+        (("agents", name), agent) for name, agent in config.agents.items()
+    ]
+    for path, holder in (*holders, (("checks",), config.checks)):
+        for key in ("network", "writable", "env_allow", "unix_sockets"):
+            if (value := getattr(holder, key, None)) and value != "none":
+                yield _setting(loaded, (*path, key), value)
+    if config.sandbox.mode == "off":
+        yield _setting(loaded, ("sandbox", "mode"), "off")
+    yield _setting(loaded, ("sandbox", "hide"), config.sandbox.hide)
+    if config.network == "full":
+        yield _setting(loaded, ("network",), "full")
+
+
+def _setting(loaded: Loaded, path: keys.Path, value: object) -> tuple[Command, bool]:
+    text = msgspec.json.encode(value).decode()
+    return _command(loaded, path, f"{keys.dotted(path)} = {text}")
 
 
 def _command(loaded: Loaded, path: keys.Path, command: str) -> tuple[Command, bool]:
