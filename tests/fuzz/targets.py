@@ -93,6 +93,7 @@ TARGETS = {
         (
             b"diff --git a/x b/x\nnew mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n",
             b'diff --git "a/\\303\\244" b/.git/config\nrename from ../x\nrename to /etc/passwd\n',
+            b'diff --git "a/\\304\\944" b/x\n',
         ),
     ),
     "ids": Target(_ids, (b"20250101-000000-abcdef", b"T-1", b"AUTH-012", b"AC1", b"../x")),

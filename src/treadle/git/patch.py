@@ -52,7 +52,7 @@ def _unquoted(word: bytes) -> str:
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
     text = found[1]
-    return bytes([int(text, 8) & 255]) if text.isdigit() else text
+    return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else text
 
 
 def is_bare(patch: bytes) -> bool:
