@@ -15,9 +15,10 @@ from bench.harness import Bench, Claim, Command, Maker, Sample
 from bench.lab import Lab
 from bench.told import measured
 from treadle.layout import Layout
-from treadle.mail import look, send, sync
+from treadle.mail import folders, look, send, sync
 from treadle.mail.claim import claim_next
 from treadle.mail.send import Draft
+from treadle.store.reader import Reader
 from treadle.store.writer import Store
 
 PROCESSES = 8
@@ -165,8 +166,12 @@ def _claim_all(root: Path, processes: int, letters: int) -> None:
 def _claimant(root: Path, gate: Barrier, found: "multiprocessing.Queue[int]") -> None:
     layout, count = Layout(root), 0
     with Store.open(layout) as store:
+
+        def refresh() -> None:
+            sync.refresh(store, layout.mail, datetime.now(UTC))
+
         gate.wait()
-        while claim_next(store, layout.mail, "b", datetime.now(UTC)):
+        while claim_next(store, layout.mail, "b", datetime.now(UTC), refresh):
             count += 1
     found.put(count)
 
@@ -175,8 +180,8 @@ def _list_often(root: Path) -> None:
     layout = Layout(root)
     with measured():
         for _ in range(200):
-            store, _said = look.fresh(layout, _NOW)
-            with store:
+            with Reader.open(layout) as store:
+                assert not folders.is_stale(store, layout.mail)
                 assert len(look.letters(store, look.Asked("b"))) == 50
 
 

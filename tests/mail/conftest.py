@@ -5,9 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from treadle.layout import Layout
-from treadle.mail import send, sync
+from treadle.mail import claim, send, sync
 from treadle.mail.send import Draft
 from treadle.store.writer import Store
+
+
+def claim_next(store, mail, agent, now):
+    """Claim the next letter; what others wrote is found first."""
+    return claim.claim_next(store, mail, agent, now, lambda: sync.refresh(store, mail, now))
 
 
 @pytest.fixture

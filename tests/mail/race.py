@@ -7,10 +7,10 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.mail.conftest import claim_next
 from treadle.errors import TreadleError
 from treadle.layout import Layout
 from treadle.mail import send, sync
-from treadle.mail.claim import claim_next
 from treadle.mail.send import Draft
 from treadle.store.writer import Store
 from treadle.tasks import claim
@@ -64,7 +64,8 @@ def claim_tasks(store: Store, layout: Layout, number: str, rounds: str) -> list[
 def claim_letters(store: Store, layout: Layout, number: str) -> list[str]:
     """Claim letters until none is left."""
     won = []
-    while taken := claim_next(store, layout.mail, f"agent{number}", datetime.now(UTC)):
+    mail = layout.mail
+    while taken := claim_next(store, mail, f"agent{number}", datetime.now(UTC)):
         won.append(taken.row.name)
     return won
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError, NotFoundError
-from treadle.mail.claim import claim, claim_next
+from treadle.mail.claim import claim
 
 WORK = "20251121_170000_boss-all_fix-bug_B-1.md"
 

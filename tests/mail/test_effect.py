@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError
 from treadle.mail import look, sync
-from treadle.mail.claim import claim_next
 from treadle.tasks import checks, move
 from treadle.tasks.claim import Holder
 

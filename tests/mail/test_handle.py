@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError
 from treadle.mail import handle, look
-from treadle.mail.claim import claim_next
 
 
 def test_work_goes_to_the_workspace_then_to_the_logs(store, mail, post, now, tree):

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from treadle.mail import look, sync
-from treadle.mail.claim import claim_next
+from tests.mail.conftest import claim_next
+from treadle.mail import folders, look, sync
 from treadle.store import mail as index
+from treadle.store import mail_changes as changes
 
 NAME = "20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md"
 TEXT = "## Summary\nAdd an endpoint\n\n## Acceptance Criteria\n- Tests\n- Pass: `$ rm -rf /`\n"
@@ -98,14 +99,14 @@ def test_nothing_is_read_again_while_no_folder_changed(drop, store, mail, now):
     for folder in ("NEW_MESSAGES", "TASKS"):
         settle(mail, folder)
     sync.refresh(store, mail, now)
-    assert not sync.is_stale(store, mail)
+    assert not folders.is_stale(store, mail)
     (mail.new / "x.md").write_text("y")
-    assert sync.is_stale(store, mail)
+    assert folders.is_stale(store, mail)
 
 
 def test_the_index_can_be_rebuilt_from_nothing(post, store, mail, now):
     names = {post("a", "b", "inform", str(number)) for number in range(5)}
-    index.forget(store, index.in_box(store, "new", 10))
+    changes.forget(store, index.in_box(store, "new", 10))
     sync.rebuild(store, mail, now)
     assert {row.name for row in look.letters(store, look.Asked())} == names
 

@@ -4,10 +4,9 @@ import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output, place
+from treadle.cli import acting, output, place
 from treadle.desk import desk
 from treadle.errors import ExitCode
-from treadle.mail import look
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -16,13 +15,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
-    found = place.find(os.environ)
-    inside = bool(os.environ.get("TREADLE_RUN"))
-    store, said = look.fresh(found.layout, datetime.now(UTC), writable=not inside)
-    with store:
+    with acting.opened(place.find(os.environ), datetime.now(UTC)) as store:
         items = desk.items(store)
-    for sentence in said:
-        output.warn(sentence)
     if args.json:
         output.print_json({"items": [item._asdict() for item in items]})
         return ExitCode.DONE

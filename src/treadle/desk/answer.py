@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.layout import MailLayout
-from treadle.mail import address, effect, handle, send, sync
+from treadle.mail import address, effect, handle, post, sync
 from treadle.mail.letter import Letter, time
 from treadle.store import mail as index
 from treadle.store.records import LetterRow, QuestionRow, TaskRow
@@ -38,7 +38,7 @@ def answer(
         return Answered(closed, None, None)
     task = effect.unblock(store, asked[0], now)
     letter = _letter(asked[0], words, now)
-    sent = send.post(mail, letter)
+    sent = post.post(mail, letter)
     sync.see(store, mail, sent.name, letter, now)
     _put_away(store, mail, asked[0])
     return Answered(closed, sent.name, task)
@@ -66,7 +66,7 @@ def _words(question: QuestionRow, text: str | None, option: int | None) -> str:
 def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     """Return the letter that brings the answer to whoever asked."""
     refused = asked.intent == "approval_request" and not words.lower().startswith("approve")
-    references = send.references(asked, None)
+    references = post.references(asked, None)
     return Letter(
         sender=address.HUMAN,
         to=asked.sender,
@@ -75,7 +75,7 @@ def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
         created_at=time(now),
         task_id=asked.task_id,
         extra=(
-            ("message_id", send.new_id(now)),
+            ("message_id", post.new_id(now)),
             *((key, value) for key, value in references if value),
         ),
         body=f"## Summary\n{words}\n",

@@ -10,7 +10,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
-from treadle.mail import address, effect, handle, place, send, sync
+from treadle.mail import address, handle, kind, place, post, sync
 from treadle.mail.letter import FIRST_LINE, Letter, parse, time
 from treadle.mail.name import split
 from treadle.mail.read import read, text
@@ -125,7 +125,7 @@ def _left(folder: Path) -> Iterator[Path]:
 
 
 def _signed(run: Run, letter: Letter, role: Role, message_id: str) -> Letter:
-    own = ("message_id", effect.RUN_HEADER)
+    own = ("message_id", kind.RUN_HEADER)
     extra = (("message_id", message_id), *(item for item in letter.extra if item[0] not in own))
     return letter._replace(sender=_agent(run, role), extra=extra)
 
@@ -134,7 +134,7 @@ def _send_once(run: Run, letter: Letter) -> None:
     store, mail, now = run.tools.store, run.tools.layout.mail, run.tools.now()
     sync.refresh(store, mail, now)
     if not index.with_message_id(store, letter.message_id or ""):
-        sent = send.post(mail, letter)
+        sent = post.post(mail, letter)
         sync.see(store, mail, sent.name, letter, now)
 
 
@@ -169,7 +169,7 @@ def _report(run: Run, to: str) -> Letter:
         task_id=run.order.task_id,
         extra=(
             ("message_id", f"{run.id}-{number}-{run.row.status}"),
-            (effect.RUN_HEADER, run.id),
+            (kind.RUN_HEADER, run.id),
         ),
         body=_body(run),
     )

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.ids import utc
 from treadle.layout import MailLayout
-from treadle.mail import address, intent, look, place, sync
+from treadle.mail import address, folders, intent, look, move, place
 from treadle.mail.letter import time
 from treadle.mail.name import numbered
-from treadle.store import mail as index
-from treadle.store.mail import TaskTaken, Wanted
+from treadle.store import mail_changes as changes
+from treadle.store.mail import Place
+from treadle.store.mail_changes import TaskTaken, Wanted
 from treadle.store.records import LetterRow, TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import claim as tasks
@@ -40,13 +41,22 @@ def claim(store: Store, mail: MailLayout, agent: str, text: str, now: datetime) 
 
 
 def claim_next(
-    store: Store, mail: MailLayout, agent: str, now: datetime, task_id: str | None = None
+    store: Store,
+    mail: MailLayout,
+    agent: str,
+    now: datetime,
+    refresh: Callable[[], object],
+    task_id: str | None = None,
 ) -> Claimed | None:
-    """Claim the oldest letter that can be had; None when there is none."""
+    """Claim the oldest letter that can be had; None when there is none, even after a `refresh`.
+
+    Looking into the folders before every claim would cost more than the claim: once a second
+    is often enough, and whenever nothing is left.
+    """
     wanted = Wanted(*_who(agent, now), None, task_id)
-    looked = not sync.is_recent(store)
+    looked = not folders.is_recent(store)
     if looked:
-        sync.refresh(store, mail, now)
+        _look_again(store, mail, refresh)
     while True:
         try:
             found = _take(store, mail, agent, now, wanted)
@@ -54,11 +64,16 @@ def claim_next(
             continue
         if found or looked:
             return found
-        sync.refresh(store, mail, now)
+        _look_again(store, mail, refresh)
         looked = True
 
 
-def _who(agent: str, now: datetime) -> tuple[str, index.Place, str]:
+def _look_again(store: Store, mail: MailLayout, refresh: Callable[[], object]) -> None:
+    if folders.is_stale(store, mail):
+        refresh()
+
+
+def _who(agent: str, now: datetime) -> tuple[str, Place, str]:
     return agent, place.inbox(agent), time(now)
 
 
@@ -66,11 +81,11 @@ def _take(
     store: Store, mail: MailLayout, agent: str, now: datetime, wanted: Wanted
 ) -> Claimed | None:
     take = _taking(store, agent, now, strict=wanted.letter_id is not None)
-    found = index.claim(store, wanted, numbered, take)
+    found = changes.claim(store, wanted, numbered, take)
     if found is None:
         return None
     try:
-        row = place.follow(store, mail, found.before, found.after)
+        row = move.follow(store, mail, found.before, found.after)
     except NotFoundError:
         if found.task:
             _give_back(store, found.task, agent, now)

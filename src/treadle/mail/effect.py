@@ -8,11 +8,13 @@ from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError
 from treadle.files import deliver
 from treadle.layout import MailLayout
-from treadle.mail import address, intent, place
+from treadle.mail import address, intent, kind, place
+from treadle.mail.entry import row, summary
 from treadle.mail.letter import Letter, time, write
 from treadle.mail.name import Label, build, numbered
-from treadle.mail.read import read, row, summary
+from treadle.mail.read import read
 from treadle.store import mail as index
+from treadle.store import mail_changes as changes
 from treadle.store import task_notes
 from treadle.store.records import LetterRow, TaskClaimRow, TaskRow
 from treadle.store.writer import Store
@@ -22,27 +24,6 @@ from treadle.tasks.questions import Question
 from treadle.tasks.task import NewTask, add
 
 APPROVE = ("approve", "reject")
-# A letter about a run's end: the run itself has had its effects.
-RUN_HEADER = "run_id"
-
-
-def is_needed(letter: Letter) -> bool:
-    """Tell whether a letter does more than lie there to be read."""
-    if letter.header(RUN_HEADER):
-        return False
-    asks = letter.to == address.HUMAN and letter.intent in intent.ASKING
-    works = letter.intent in intent.WORK and letter.task_id is not None
-    return asks or works or letter.intent in _EFFECTS or is_broadcast(letter)
-
-
-def is_broadcast(letter: Letter) -> bool:
-    """Tell whether everybody gets a copy: letters to all, unless they ask for work."""
-    return letter.to == address.ALL and letter.intent not in intent.WORK
-
-
-def is_work(known: LetterRow) -> bool:
-    """Tell whether a letter asks for work."""
-    return known.intent in intent.WORK
 
 
 def make(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
@@ -55,7 +36,7 @@ def make(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> lis
         except TreadleError as error:
             said.append(f"{known.name}: {error.message}")
             tell(mail, letter, error.message, now)
-    index.settle(store, known.letter_id or 0, question_id)
+    changes.settle(store, known.letter_id or 0, question_id)
     return said
 
 
@@ -106,7 +87,7 @@ def _make(
         _work(store, known, letter, now)
     elif found := _EFFECTS.get(letter.intent):
         found(store, letter, now)
-    if is_broadcast(letter):
+    if kind.is_broadcast(letter):
         _copy_to_all(store, mail, known, letter)
     if letter.intent == "escalate":
         _copy(store, mail, known, letter, address.HUMAN)
@@ -243,7 +224,7 @@ def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agen
     place.register(mail, agent)
     name = deliver.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
     copy = row(letter, place.inbox(agent), name, pending=False)
-    index.insert(store, [copy._replace(copy_of=known.name)])
+    changes.insert(store, [copy._replace(copy_of=known.name)])
 
 
 def _without_command(item: Criterion) -> Criterion:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from treadle.errors import BlockedError
 from treadle.layout import LOGS, MailLayout
-from treadle.mail import address, intent, place
+from treadle.mail import address, intent, move, place
 from treadle.mail.letter import time
 from treadle.store import mail as index
 from treadle.store.records import LetterRow
@@ -26,8 +26,8 @@ def acknowledge(store: Store, mail: MailLayout, row: LetterRow, agent: str) -> L
     if row.box == "logs":
         return row
     if row.box == "inbox" and row.intent in intent.WORK:
-        return place.move(store, mail, row, place.workspace(agent))
-    moved = place.move(store, mail, row, place.logs(agent))
+        return move.move(store, mail, row, place.workspace(agent))
+    moved = move.move(store, mail, row, place.logs(agent))
     _finish_broadcast(store, mail, row)
     return moved
 
@@ -36,7 +36,7 @@ def archive(store: Store, mail: MailLayout, row: LetterRow) -> LetterRow:
     """Put a letter into the LOGS, wherever it lies."""
     if row.box == "logs":
         return row
-    return place.move(store, mail, row, place.logs(row.agent))
+    return move.move(store, mail, row, place.logs(row.agent))
 
 
 def archive_task(store: Store, mail: MailLayout, task_id: str) -> list[LetterRow]:
@@ -52,7 +52,7 @@ def archive_older(store: Store, mail: MailLayout, age: timedelta, now: datetime)
         for row in page:
             if row.folder == LOGS:
                 month = place.logs(row.agent, row.created_at[:7])
-                moved.append(place.move(store, mail, row, month))
+                moved.append(move.move(store, mail, row, month))
         before = (page[-1].created_at, page[-1].letter_id or 0)
     return moved
 

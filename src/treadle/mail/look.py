@@ -1,19 +1,17 @@
 """Find letters: by name, by box, by words."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from treadle.errors import NotFoundError
 from treadle.ids import nearest
-from treadle.layout import Layout, MailLayout
-from treadle.mail import address, intent, place, sync
+from treadle.layout import MailLayout
+from treadle.mail import address, intent, place
 from treadle.mail.letter import Letter
 from treadle.mail.read import read
 from treadle.store import mail as index
 from treadle.store.reader import Reader
 from treadle.store.records import LetterRow
-from treadle.store.writer import Store
 
 BOXES = ("new", "inbox", "workspace", "logs")
 OPEN = BOXES[:3]
@@ -27,16 +25,6 @@ class Asked(NamedTuple):
     task_id: str | None = None
     intent: str | None = None
     limit: int = 50
-
-
-def fresh(layout: Layout, now: datetime, *, writable: bool = True) -> tuple[Reader, list[str]]:
-    """Open the store with every letter in it, and say what was wrong with some."""
-    reader = Reader.open(layout)
-    if not writable or not layout.mail.root.is_dir() or not sync.is_stale(reader, layout.mail):
-        return reader, []
-    reader.close()
-    store = Store.open(layout)
-    return store, sync.refresh(store, layout.mail, now)
 
 
 def letters(store: Reader, asked: Asked) -> list[LetterRow]:

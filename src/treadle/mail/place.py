@@ -1,15 +1,11 @@
-"""Where letters lie, and how they move: the store says where, then the file follows."""
+"""The places where letters lie."""
 
 from pathlib import Path
 
 from treadle.errors import NotFoundError
-from treadle.files import deliver
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
-from treadle.mail.name import numbered
-from treadle.store import mail as index
 from treadle.store.mail import Place
 from treadle.store.records import LetterRow
-from treadle.store.writer import Store
 
 NEW = Place("new", None, NEW_MESSAGES)
 
@@ -57,32 +53,6 @@ def registered(mail: MailLayout) -> list[str]:
 def path(mail: MailLayout, row: LetterRow) -> Path:
     """Return a letter's file."""
     return mail.root / row.folder / row.name
-
-
-def move(store: Store, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
-    """Move a letter; a kill in between leaves a file that the next look puts in its place."""
-    moved = index.place(store, row, to, numbered(row.name))
-    if moved is None:
-        raise gone(row.name)
-    return follow(store, mail, row, moved)
-
-
-def follow(store: Store, mail: MailLayout, before: LetterRow, after: LetterRow) -> LetterRow:
-    """Rename a letter's file to where the store says it is now."""
-    folder = mail.root / after.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        name = deliver.move(path(mail, before), folder, numbered(after.name))
-    except FileNotFoundError as error:
-        # Somebody else's look may have taken this for a move that a kill cut off, and made it.
-        for now_at in index.with_id(store, after.letter_id or 0):
-            if path(mail, now_at).exists():
-                return now_at
-        index.forget(store, [after])
-        raise gone(before.name) from error
-    if name != after.name:
-        index.place(store, after, of_folder(after.folder), numbered(name))
-    return after._replace(name=name)
 
 
 def gone(name: str) -> NotFoundError:

@@ -4,12 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from treadle.errors import FormatError, UsageError
-from treadle.mail.letter import MAX_BYTES, Letter, parse, parse_time, time
+from treadle.errors import FormatError
+from treadle.mail.letter import MAX_BYTES, Letter, parse
 from treadle.mail.name import split
-from treadle.store.mail import Place
-from treadle.store.records import LetterRow
-from treadle.tasks import markdown
 
 
 def read(path: Path) -> Letter:
@@ -43,38 +40,3 @@ def decode(data: bytes, name: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{name} is not UTF-8 (byte {error.start})") from error
-
-
-def summary(letter: Letter) -> str:
-    """Return what a letter is about, in one line."""
-    return markdown.title(markdown.section(letter.body, "Summary") or letter.body)
-
-
-def row(letter: Letter, place: Place, name: str, *, pending: bool) -> LetterRow:
-    """Return what the index says about a letter."""
-    return LetterRow(
-        letter_id=None,
-        box=place.box,
-        agent=place.agent,
-        folder=place.folder,
-        name=name,
-        sender=letter.sender,
-        recipient=letter.to,
-        intent=letter.intent,
-        task_id=letter.task_id,
-        status=letter.status,
-        created_at=letter.created_at,
-        message_id=letter.message_id,
-        in_reply_to=letter.header("in_reply_to"),
-        expires_at=_expiry(letter),
-        summary=summary(letter),
-        pending=pending,
-    )
-
-
-def _expiry(letter: Letter) -> str | None:
-    value = letter.header("expires_at")
-    try:
-        return time(parse_time(value)) if value else None
-    except UsageError:
-        return None

@@ -11,24 +11,21 @@ from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.files import deliver
-from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
-from treadle.mail import effect, place
+from treadle.layout import LOGS, NEW_MESSAGES, Layout, MailLayout, inbox_name, workspace_name
+from treadle.mail import effect, folders, intent, kind, move, place
+from treadle.mail.entry import row
 from treadle.mail.letter import Letter
 from treadle.mail.name import numbered
-from treadle.mail.read import read, row
+from treadle.mail.read import read
 from treadle.store import mail as index
-from treadle.store.reader import Reader
+from treadle.store import mail_changes as changes
 from treadle.store.records import FolderRow, LetterRow
 from treadle.store.writer import Store
 from treadle.tasks import takeover
 
-# A folder's time moves in steps of some milliseconds: what happens within one of them after a
-# look cannot be seen by the next one, so a folder that young is read again.
-_GRAIN = 50_000_000
 # A file that is no letter yet may still be being written.
 _YOUNG = 2_000_000_000
 _BATCH = 1000
-_TASKS = "TASKS"
 
 
 class _Found(NamedTuple):
@@ -39,38 +36,33 @@ class _Found(NamedTuple):
     gone: list[LetterRow]
 
 
-def is_stale(store: Reader, mail: MailLayout) -> bool:
-    """Tell whether any folder has changed since the index was made."""
-    marks = index.folders(store)
-    return any(_changed(mail, folder, marks) for folder in _folders(mail))
-
-
-def is_recent(store: Reader) -> bool:
-    """Tell whether new letters were looked for within the last second."""
-    mark = index.folders(store).get(NEW_MESSAGES)
-    return mark is not None and 0 <= time.time_ns() - mark.seen_ns < 1_000_000_000
-
-
 def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what changed, and make the effects of letters; return what went wrong."""
     marks = index.folders(store)
-    stale = [folder for folder in _folders(mail) if _changed(mail, folder, marks)]
+    stale = [folder for folder in folders.every(mail) if folders.changed(mail, folder, marks)]
     if not stale:
         return settle(store, mail, now)
-    said = _tasks(store, mail, now) if _TASKS in stale else []
-    found = [_look(store, mail, folder) for folder in stale if folder != _TASKS]
+    said = _tasks(store, mail, now) if folders.TASKS in stale else []
+    found = [_look(store, mail, folder) for folder in stale if folder != folders.TASKS]
     for look in found:
         said += _take_in(store, mail, look)
     # Only now: what vanished here may have been moved there.
     if gone := [row for look in found for row in _still_gone(store, mail, look)]:
-        index.forget(store, gone)
-    index.mark(store, [look.seen for look in found], sorted(set(marks) - set(_folders(mail))))
+        changes.forget(store, gone)
+    vanished = sorted(set(marks) - set(folders.every(mail)))
+    changes.mark(store, [look.seen for look in found], vanished)
     return said + settle(store, mail, now)
+
+
+def fresh(layout: Layout, now: datetime) -> tuple[Store, list[str]]:
+    """Open the store with every letter in it, and say what was wrong with some."""
+    store = Store.open(layout)
+    return store, refresh(store, layout.mail, now)
 
 
 def rebuild(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Read every folder again, whatever its time says."""
-    index.mark(store, [], list(index.folders(store)))
+    changes.mark(store, [], list(index.folders(store)))
     return refresh(store, mail, now)
 
 
@@ -84,56 +76,28 @@ def settle(store: Store, mail: MailLayout, now: datetime) -> list[str]:
 
 def letters(mail: MailLayout) -> Iterator[str]:
     """Yield every letter's path below the mail's root."""
-    for folder in _folders(mail):
-        if folder != _TASKS:
+    for folder in folders.every(mail):
+        if folder != folders.TASKS:
             yield from (f"{folder}/{name}" for name in _letters(mail.root / folder))
 
 
 def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
     """Take in one letter that was just delivered, with its effect."""
-    new = row(letter, place.NEW, name, pending=effect.is_needed(letter))
-    index.insert(store, [new])
+    new = row(letter, place.NEW, name, pending=kind.has_effect(letter))
+    changes.insert(store, [new])
     known = index.at(store, NEW_MESSAGES, name)
     return effect.make(store, mail, known, now) if known and known.pending else []
-
-
-def _folders(mail: MailLayout) -> Iterator[str]:
-    """Yield every folder that holds letters, and the one of the tasks."""
-    yield NEW_MESSAGES
-    for agent in place.registered(mail):
-        yield inbox_name(agent)
-        yield workspace_name(agent)
-    yield LOGS
-    if mail.logs.is_dir():
-        for path in mail.logs.iterdir():
-            if path.is_dir() and path != mail.quarantine:
-                yield f"{LOGS}/{path.name}"
-    yield _TASKS
-
-
-def _changed(mail: MailLayout, folder: str, marks: dict[str, FolderRow]) -> bool:
-    dated, mark = _dated(mail.root / folder), marks.get(folder)
-    if mark is None:
-        return dated != 0
-    return dated != mark.mtime_ns or mark.seen_ns - dated < _GRAIN
-
-
-def _dated(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _tasks(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what others wrote about tasks; writing it down again changes the folder too."""
     said = takeover.take_over_all(store, mail, now)
-    index.mark(store, [FolderRow(_TASKS, _dated(mail.tasks), time.time_ns())])
+    changes.mark(store, [FolderRow(folders.TASKS, folders.dated(mail.tasks), time.time_ns())])
     return said
 
 
 def _look(store: Store, mail: MailLayout, folder: str) -> _Found:
-    seen = FolderRow(folder, _dated(mail.root / folder), time.time_ns())
+    seen = FolderRow(folder, folders.dated(mail.root / folder), time.time_ns())
     known = index.names_in(store, folder)
     there = set(_letters(mail.root / folder))
     gone = [
@@ -156,10 +120,10 @@ def _take_in(store: Store, mail: MailLayout, look: _Found) -> list[str]:
         if not _moved(store, mail, look.seen.folder, name):
             rows += _first_sight(mail, look.seen.folder, name, said)
         if len(rows) >= _BATCH:
-            index.insert(store, rows)
+            changes.insert(store, rows)
             rows = []
     if rows:
-        index.insert(store, rows)
+        changes.insert(store, rows)
     return said
 
 
@@ -170,11 +134,11 @@ def _moved(store: Store, mail: MailLayout, folder: str, name: str) -> bool:
             continue
         if folder == NEW_MESSAGES and known.box != "new":
             # Claimed, and the claimant was cut off before the file followed.
-            place.follow(store, mail, known._replace(folder=folder), known)
+            move.follow(store, mail, known._replace(folder=folder), known)
         else:
             to = place.of_folder(folder)
-            again = to.box == "inbox" and effect.is_work(known)
-            index.place(store, known._replace(pending=again), to, iter((name,)))
+            again = to.box == "inbox" and known.intent in intent.WORK
+            changes.place(store, known._replace(pending=again), to, iter((name,)))
         return True
     return False
 
@@ -190,8 +154,8 @@ def _first_sight(mail: MailLayout, folder: str, name: str, said: list[str]) -> l
             said.append(_set_aside(mail, path, error.message))
         return []
     live = where.box in ("new", "inbox")
-    found = row(letter, where, name, pending=live and effect.is_needed(letter))
-    is_copy = where.box == "inbox" and effect.is_broadcast(letter)
+    found = row(letter, where, name, pending=live and kind.has_effect(letter))
+    is_copy = where.box == "inbox" and kind.is_broadcast(letter)
     return [found._replace(copy_of=name, pending=False) if is_copy else found]
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from treadle.layout import Layout
-from treadle.mail import look
+from treadle.mail import folders, look, sync
+from treadle.store.reader import Reader
 from treadle.store.records import LetterRow
 
 _PAUSE = 0.1
@@ -29,6 +30,9 @@ def watch(
 
 
 def _waiting(layout: Layout, agent: str | None, now: Callable[[], datetime]) -> list[LetterRow]:
-    store, _ = look.fresh(layout, now())
+    with Reader.open(layout) as reader:
+        if not folders.is_stale(reader, layout.mail):
+            return look.waiting(reader, agent)
+    store, _ = sync.fresh(layout, now())
     with store:
         return look.waiting(store, agent)

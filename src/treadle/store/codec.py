@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle.contract.criterion import Criterion
-from treadle.store.records import CheckRow, Event, MessageRow, MoveRow, QuestionRow, TaskRow
+from treadle.store.records import (
+    CheckRow,
+    Event,
+    LetterRow,
+    MessageRow,
+    MoveRow,
+    QuestionRow,
+    TaskRow,
+)
 
 Row = Sequence[Any]
 
@@ -69,3 +77,9 @@ def message(row: Row) -> MessageRow:
     found = MessageRow._make(row)
     run_ids = json.loads(row[MessageRow._fields.index("run_ids")])
     return found._replace(run_ids=tuple(run_ids))
+
+
+def letter(row: Row) -> LetterRow:
+    """Read where a letter lies."""
+    found = LetterRow._make(row)
+    return found._replace(pending=bool(found.pending))

@@ -156,6 +156,11 @@ class Reader(InboxReads):
         rows = self._all("tasks_in_lane", lane=lane) if lane else self._all("tasks")
         return [codec.task(row) for row in rows]
 
+    def tasks_to_renew(self, owner: str, now: str, soon: str) -> list[TaskRow]:
+        """Return an owner's tasks whose lease ends soon."""
+        rows = self._all("tasks_to_renew", owner=owner, now=now, soon=soon)
+        return [codec.task(row) for row in rows]
+
     def task_ids(self) -> list[str]:
         """Return every task's id."""
         return [row[0] for row in self._all("task_ids")]

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from treadle.store import codec
 from treadle.store.queries import SQL
 from treadle.store.reader import Reader
-from treadle.store.records import ReservationRow, TaskClaimRow, TaskRow
+from treadle.store.records import ReservationRow, TaskClaimRow
 from treadle.store.writer import Store
 
 
@@ -34,10 +33,3 @@ def unreserve(store: Store, task_id: str) -> int:
     """Let a task's files go; return how many patterns there were."""
     values = {"task_id": task_id}
     return store._write(lambda tx: tx.execute(SQL["unreserve_files"], values).rowcount)
-
-
-def to_renew(store: Reader, owner: str, now: str, soon: str) -> list[TaskRow]:
-    """Return an owner's tasks whose lease ends soon."""
-    return [
-        codec.task(row) for row in store._all("tasks_to_renew", owner=owner, now=now, soon=soon)
-    ]

@@ -5,18 +5,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from treadle.ids import is_run_id, utc
-from treadle.store import task_notes
+from treadle.ids import utc
 from treadle.store.reader import Reader
 from treadle.store.records import TaskRow
 from treadle.store.writer import Store
-from treadle.tasks import lanes, refusal
+from treadle.tasks import lanes, leases, refusal
 from treadle.tasks.change import Note, change
 from treadle.tasks.owner import HUMAN as HUMAN
 from treadle.tasks.owner import TREADLE as TREADLE
 from treadle.tasks.owner import owner_id as owner_id
 
-LEASE = timedelta(minutes=30)
+LEASE = leases.LEASE
 
 
 class Holder(NamedTuple):
@@ -80,14 +79,8 @@ def renew(
 
 def renew_all(store: Store, owner: str, now: datetime, lease: timedelta = LEASE) -> None:
     """Prolong all claims of an owner that shows signs of life; a run renews its own."""
-    for task in due(store, owner, now, lease):
+    for task in leases.due(store, owner, now, lease):
         renew(store, task.task_id, task.claim_id or "", now, lease)
-
-
-def due(store: Reader, owner: str, now: datetime, lease: timedelta = LEASE) -> list[TaskRow]:
-    """Return the tasks of which an owner has used half the lease."""
-    found = task_notes.to_renew(store, owner, utc(now), utc(now + lease / 2))
-    return [task for task in found if not is_run_id(task.claim_id or "")]
 
 
 def is_held(task: TaskRow, now: datetime) -> bool:

@@ -1,0 +1,70 @@
+"""`treadle mail claim`, `ack` and `archive`: move letters."""
+
+from argparse import Namespace
+from datetime import datetime, timedelta
+
+from treadle.cli import acting, letters, main
+from treadle.cli.place import Place
+from treadle.errors import UsageError
+from treadle.layout import MailLayout
+from treadle.mail import claim as claims
+from treadle.mail import folders, handle, look
+from treadle.mail import place as places
+from treadle.store.writer import Store
+from treadle.tasks import claim as tasks
+
+
+def claim(found: Place, args: Namespace, now: datetime) -> int:
+    """Take a letter, and its task with it."""
+    agent = acting.required(found, args)
+    mail = found.layout.mail
+    with Store.open(found.layout) as store:
+        if args.file:
+            letters.warn(_refreshed(store, mail, now))
+            taken: claims.Claimed | None = claims.claim(store, mail, agent, args.file, now)
+        else:
+            taken = claims.claim_next(
+                store, mail, agent, now, lambda: _refreshed(store, mail, now), args.task
+            )
+        tasks.renew_all(store, agent, now)
+    if taken is None:
+        return letters.say(args, {"file": None, "claim_id": None}, f"no letter waits for {agent}")
+    shown = letters.shown(found, places.path(mail, taken.row))
+    document = letters.document(found, taken.row) | {"claim_id": taken.row.claim_id}
+    return letters.say(args, document, f"{shown} is {agent}'s")
+
+
+def ack(found: Place, args: Namespace, now: datetime) -> int:
+    """Say that a letter is taken care of."""
+    agent = acting.required(found, args)
+    with Store.open(found.layout) as store:
+        letters.warn(_refreshed(store, found.layout.mail, now))
+        row = look.find(store, args.file, agent)
+        row = handle.acknowledge(store, found.layout.mail, row, agent)
+        tasks.renew_all(store, agent, now)
+    document = letters.document(found, row)
+    return letters.say(args, document, f"acknowledged: {document['file']}")
+
+
+def archive(found: Place, args: Namespace, now: datetime) -> int:
+    """Put letters into the LOGS."""
+    if sum(value is not None for value in (args.file, args.task, args.older_than)) != 1:
+        raise UsageError("say which: a FILE, --task TASK or --older-than DAYS")
+    mail = found.layout.mail
+    with Store.open(found.layout) as store:
+        letters.warn(_refreshed(store, mail, now))
+        if args.task:
+            rows = handle.archive_task(store, mail, args.task)
+        elif args.file:
+            rows = [handle.archive(store, mail, look.find(store, args.file))]
+        else:
+            rows = handle.archive_older(store, mail, timedelta(days=args.older_than), now)
+    return letters.show_rows(found, args, rows, "nothing to archive")
+
+
+def _refreshed(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Take in what others wrote, if there is anything."""
+    if not folders.is_stale(store, mail):
+        return []
+    said: list[str] = main.load("refresh").refresh(store, mail, now)
+    return said

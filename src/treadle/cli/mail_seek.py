@@ -1,0 +1,50 @@
+"""`treadle mail watch`, `search` and `reindex`."""
+
+import os
+from argparse import Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import acting, letters
+from treadle.cli.place import Place
+from treadle.errors import ExitCode
+from treadle.mail import search as words
+from treadle.mail import sync
+from treadle.mail import watch as waits
+from treadle.store import mail_words
+from treadle.store.reader import Reader
+from treadle.store.writer import Store
+
+
+def watch(found: Place, args: Namespace, now: datetime) -> int:
+    """Wait until a letter arrives."""
+    agent = acting.registered(found, args)
+    rows = waits.watch(found.layout, agent, args.timeout, lambda: datetime.now(UTC))
+    letters.show_rows(found, args, rows, "no letter came")
+    return ExitCode.DONE if rows else ExitCode.FAILED
+
+
+def search(found: Place, args: Namespace, now: datetime) -> int:
+    """Find letters by their words."""
+    with _opened(found, now) as store:
+        rows = words.search(store, found.layout.mail, args.words, args.limit)
+    return letters.show_rows(found, args, rows, "no letter has these words")
+
+
+def reindex(found: Place, args: Namespace, now: datetime) -> int:
+    """Read every letter again."""
+    with Store.open(found.layout) as store:
+        said = sync.rebuild(store, found.layout.mail, now)
+        mail_words.forget(store)
+        count = sum(1 for _ in sync.letters(found.layout.mail))
+    letters.warn(said)
+    document = {"letters": count, "set_aside": said}
+    return letters.say(args, document, f"{count} letters read")
+
+
+def _opened(found: Place, now: datetime) -> Reader:
+    """Open the store to search in; inside a run nothing is written, and files are read instead."""
+    if os.environ.get("TREADLE_RUN"):
+        return acting.opened(found, now)
+    store, said = sync.fresh(found.layout, now)
+    letters.warn(said)
+    return store

@@ -1,0 +1,129 @@
+"""`treadle mail send` and `reply`: turn the words of a command line into a letter."""
+
+import os
+import sys
+from argparse import Namespace
+from datetime import datetime
+from pathlib import Path
+
+from treadle.cli import acting, letters, main
+from treadle.cli.place import Place
+from treadle.errors import FormatError, UsageError
+from treadle.mail import address, intent, kind, look, post
+from treadle.mail.letter import MAX_BYTES, parse_time
+from treadle.mail.post import Draft
+from treadle.mail.read import decode, text
+from treadle.project.root import refuse_inside_run
+from treadle.store.reader import Reader
+
+
+def send(found: Place, args: Namespace, now: datetime) -> int:
+    """Write a letter."""
+    headers = _headers(args)
+    if args.reply_to:
+        with acting.opened(found, now) as store:
+            headers = (*_references(found, store, args.reply_to), *headers)
+    draft = _draft(args, args.to, args.intent, args.task, headers)
+    return _deliver(found, args, draft, now)
+
+
+def reply(found: Place, args: Namespace, now: datetime) -> int:
+    """Answer a letter."""
+    with acting.opened(found, now) as store:
+        original = look.find(store, args.file, acting.who(args))
+        headers = (*_references(found, store, args.file), *_headers(args))
+    word = args.intent or intent.reply(original.intent)
+    draft = _draft(args, original.sender, word, original.task_id, headers)
+    return _deliver(found, args, draft, now)
+
+
+def _deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
+    if os.environ.get("TREADLE_RUN"):
+        return _leave(found, args, draft, now)
+    letter = post.compose(draft, now, found.extra_intents)
+    if kind.has_effect(letter):
+        # What a letter brings about takes far more of treadle than a letter does.
+        sent = main.load("refresh").send(found.layout, letter, now)
+    else:
+        sent = post.post(found.layout.mail, letter)
+    letters.warn(sent.said)
+    path = found.layout.mail.new / sent.name
+    document = {"file": letters.shown(found, path), "message_id": sent.letter.message_id}
+    return letters.say(args, document, f"sent {document['file']}")
+
+
+def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
+    """Inside a run: leave the letter in the step's outbox, from where it is delivered."""
+    outbox = os.environ.get("TREADLE_LETTERS")
+    if not outbox:
+        refuse_inside_run(os.environ)
+    letter = post.compose(draft, now, found.extra_intents)
+    folder = Path(outbox or "")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / post.drop(folder, letter)
+    document = {"file": str(path), "message_id": letter.message_id}
+    return letters.say(args, document, f"left {path}; it is delivered when the step is committed")
+
+
+def _draft(
+    args: Namespace,
+    to: str,
+    word: str,
+    task_id: str | None,
+    headers: tuple[tuple[str, str | None], ...],
+) -> Draft:
+    return Draft(
+        sender=acting.who(args) or address.HUMAN,
+        to=to,
+        intent=word,
+        body=_body(args),
+        task_id=task_id,
+        status=args.status,
+        headers=headers,
+        created_at=parse_time(args.created_at) if args.created_at else None,
+    )
+
+
+def _headers(args: Namespace) -> tuple[tuple[str, str | None], ...]:
+    """Return the optional headers that flags ask for."""
+    for moment in (args.due_at, args.expires_at):
+        if moment:
+            parse_time(moment)
+    return (
+        ("priority", args.priority),
+        ("due_at", args.due_at),
+        ("expires_at", args.expires_at),
+        ("ack_required", "true" if args.ack_required else None),
+    )
+
+
+def _references(found: Place, store: Reader, file: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the headers that tie an answer to a letter."""
+    original = look.find(store, file)
+    letter = look.open_letter(found.layout.mail, original)
+    return post.references(original, letter.header("thread_id"))
+
+
+def _body(args: Namespace) -> str:
+    """Return the markdown that flags, a file or stdin give."""
+    parts = [f"## Summary\n{args.summary}"] if args.summary else []
+    if args.body:
+        parts.append(_markdown(args.body).strip("\n"))
+    if args.ac:
+        items = "\n".join(f"- {item}" for item in args.ac)
+        parts.append(f"## Acceptance Criteria\n{items}")
+    return "\n\n".join(parts)
+
+
+def _markdown(name: str) -> str:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
+                raise UsageError(f"stdin has more than {MAX_BYTES} bytes")
+            return decode(data, "stdin")
+        return text(Path(name))
+    except FileNotFoundError as error:
+        raise UsageError(f"--body {name}: there is no such file") from error
+    except FormatError as error:
+        raise UsageError(f"--body {name}: {error.message}") from error

@@ -1,0 +1,23 @@
+"""Let letters have their effects: loaded only when there is something to do."""
+
+from datetime import datetime
+
+from treadle.layout import Layout
+from treadle.mail.letter import Letter
+from treadle.mail.post import Sent
+from treadle.mail.send import deliver
+from treadle.mail.sync import fresh as fresh
+from treadle.mail.sync import refresh as refresh
+from treadle.store.writer import Store
+from treadle.tasks import claim
+
+
+def send(layout: Layout, letter: Letter, now: datetime) -> Sent:
+    """Send a letter with what it brings about."""
+    return deliver(layout, letter, now)
+
+
+def renew(layout: Layout, agent: str, now: datetime) -> None:
+    """Prolong an owner's leases."""
+    with Store.open(layout) as store:
+        claim.renew_all(store, agent, now)

@@ -1,0 +1,105 @@
+"""Check a letter and put it, whole, where it will be found."""
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import UsageError
+from treadle.files import deliver
+from treadle.layout import MailLayout
+from treadle.mail import address, intent, place
+from treadle.mail.letter import MAX_BYTES, Letter, check_task_id, parse_time, time, write
+from treadle.mail.name import Label, build
+from treadle.store.records import LetterRow
+
+_HAS_SUMMARY = re.compile(r"^#+ +summary *$", re.MULTILINE | re.IGNORECASE)
+
+
+class Draft(NamedTuple):
+    """What a sender wants to say; headers with None are left out."""
+
+    sender: str
+    to: str
+    intent: str
+    body: str
+    task_id: str | None = None
+    status: str | None = None
+    headers: tuple[tuple[str, str | None], ...] = ()
+    created_at: datetime | None = None
+
+
+class Sent(NamedTuple):
+    """A letter that lies where it can be found, and what its effect met with."""
+
+    name: str
+    letter: Letter
+    said: list[str] = []  # noqa: RUF012  # never changed in place
+
+
+def post(mail: MailLayout, letter: Letter) -> Sent:
+    """Put a letter into NEW_MESSAGES under the first free name."""
+    mail.new.mkdir(parents=True, exist_ok=True)
+    if letter.to != address.ALL:
+        place.register(mail, letter.to)
+    return Sent(drop(mail.new, letter), letter)
+
+
+def drop(folder: Path, letter: Letter) -> str:
+    """Write a letter into a folder under the first free name."""
+    moment = parse_time(letter.created_at)
+    label = Label(moment, letter.sender, letter.to, letter.intent, letter.task_id)
+    return deliver.deliver(folder, build(label), write(letter).encode())
+
+
+def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:
+    """Check a draft and return the letter it becomes."""
+    word = intent.known(draft.intent, extra)
+    if draft.task_id is not None:
+        check_task_id(draft.task_id)
+    elif word in intent.NEED_TASK:
+        raise UsageError(f"a letter with intent {word} needs --task", code="task_id_missing")
+    letter = Letter(
+        sender=address.sender(draft.sender),
+        to=address.parse(draft.to),
+        intent=word,
+        status=_status(draft, word),
+        created_at=time(draft.created_at or now),
+        task_id=draft.task_id,
+        extra=(("message_id", new_id(now)), *((k, v) for k, v in draft.headers if v)),
+        body=_body(draft, word),
+    )
+    if len(write(letter).encode()) > MAX_BYTES:
+        raise UsageError(f"a letter has at most {MAX_BYTES} bytes; put the rest into a file")
+    return letter
+
+
+def new_id(now: datetime) -> str:
+    """Return an id that no other letter has."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%S}-{os.urandom(6).hex()}"
+
+
+def references(original: LetterRow, thread_id: str | None) -> tuple[tuple[str, str | None], ...]:
+    """Return the headers of an answer to a letter."""
+    reference = original.message_id or original.name
+    return (("in_reply_to", reference), ("thread_id", thread_id or reference))
+
+
+def _status(draft: Draft, word: str) -> str:
+    if draft.status:
+        return intent.status(draft.status)
+    if word == "test_results":
+        raise UsageError("test_results need --status completed or --status failed")
+    return "blocked" if word == "escalate" else "new"
+
+
+def _body(draft: Draft, word: str) -> str:
+    text = draft.body.strip("\n")
+    if text.strip() and not text.lstrip().startswith("#"):
+        return f"## Summary\n{text}\n"
+    if not _HAS_SUMMARY.search(text):
+        about = f" {draft.task_id}" if draft.task_id else ""
+        text = f"## Summary\n{word.replace('_', ' ')}{about}\n\n{text}".rstrip("\n")
+    return text + "\n"
