@@ -3,16 +3,19 @@
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.real.model import KEY, Model, Say, Shell, Turn, answer
 from tests.real.tools import BINARIES, settings
 
 from bench import wheel
-from bench.harness import Bench, Command
+from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import Lab
 from bench.told import measured
 from treadle.agents import table
@@ -21,7 +24,7 @@ from treadle.engine import start
 from treadle.engine import step as steps
 from treadle.engine.rehearse import spec_of
 from treadle.layout import Layout
-from treadle.proc.keeper import Keeper
+from treadle.proc.keeper import Ended, Keeper
 from treadle.project.project import open_project
 
 
@@ -41,11 +44,18 @@ def benches(lab: Lab) -> list[Bench]:
             lambda folder: side("candidate", folder),
             lambda folder: side("floor", folder),
             1.10,
-            1.10,
+            1.25,
             False,
             lab.size(10, 3),
+            claims,
         )
     ]
+
+
+def claims(samples: list[Sample]) -> list[Claim]:
+    """Return the share of a step that is spent outside of the tool's process."""
+    shares = [sample.told["own"] / sample.told["wall"] for sample in samples]
+    return [Claim("own share of a step", statistics.median(shares), 0.10)]
 
 
 def script(turn: Turn) -> Shell | Say:
@@ -70,9 +80,28 @@ def _candidate(root: Path, number: int) -> None:
         with wheel.opened(root) as (tools, asked):
             run = start.begin(tools, asked)
             steps.take(run, "plan")
-            with measured(steps=number):
+            inside = _timed(tools.keeper)
+            with measured(steps=number) as figures:
+                begun = time.perf_counter()
                 for _ in range(number):
                     steps.take(run, "plan")
+                figures["own"] = time.perf_counter() - begun - sum(inside)
+
+
+def _timed(keeper: Keeper) -> list[float]:
+    """Note how long each of a keeper's commands takes."""
+    taken: list[float] = []
+    run = keeper.run
+
+    def timed(*args: Any, **options: Any) -> Ended:
+        begun = time.perf_counter()
+        try:
+            return run(*args, **options)
+        finally:
+            taken.append(time.perf_counter() - begun)
+
+    keeper.run = timed  # type: ignore[method-assign]  # only here, to look inside
+    return taken
 
 
 def _floor(root: Path, number: int) -> None:
