@@ -18,6 +18,12 @@ SLEEPY = (
 )
 
 
+@pytest.fixture
+def unconfined(monkeypatch):
+    """Let agents see real process ids, and reach what a sandbox would keep from them."""
+    monkeypatch.setenv("TREADLE_SANDBOX", "off")
+
+
 def _pids(project):
     """Return the pids of a sleeping agent and its daemon, once both have said them."""
     found = list((project.root / ".treadle" / "runs").glob("*/steps/*.tmp-*/*.pid"))
@@ -165,6 +171,7 @@ def test_max_output_mb_stops_the_run(project):
     assert log.stat().st_size <= 2 << 20
 
 
+@pytest.mark.usefixtures("unconfined")
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_signal_ends_the_process_tree_and_records_the_step(project, name):
     number, code = SIGNALS[name]
@@ -187,6 +194,7 @@ def test_a_signal_ends_the_process_tree_and_records_the_step(project, name):
     assert roles[:4] == ["plan", "do", "do", "check"]
 
 
+@pytest.mark.usefixtures("unconfined")
 def test_killing_the_orchestrator_leaves_no_agent_alive(project):
     project.good_agents()
     good = (project.folder / "do.py").read_text()
@@ -204,6 +212,7 @@ def test_killing_the_orchestrator_leaves_no_agent_alive(project):
     assert not list(project.run_dir(run_id).glob("steps/*.tmp-*"))
 
 
+@pytest.mark.usefixtures("unconfined")
 def test_stop_from_another_terminal(project):
     project.good_agents()
     project.agent("do", SLEEPY)
@@ -262,6 +271,7 @@ def test_log_follows_until_the_run_ends(project):
     assert types == project.event_types(run_id)
 
 
+@pytest.mark.usefixtures("unconfined")
 def test_interrupted_edits_are_kept_and_undone(project):
     project.good_agents()
     good = (project.folder / "do.py").read_text()
@@ -285,6 +295,7 @@ def test_what_cannot_be_resumed_says_why(project):
     assert (missing.code, missing.json["error"]["code"]) == (1, "not_found")
 
 
+@pytest.mark.usefixtures("unconfined")
 def test_a_branch_moved_by_someone_else_fails_the_run(project):
     project.good_agents()
     act = (project.folder / "act.py").read_text()
