@@ -79,10 +79,10 @@ def _is_only_about(old: Mark, new: Mark, since: int, until: int) -> bool:
 
 
 def _below(folder: Path, skip: set[str], *, is_deep: bool) -> dict[str, Mark] | None:
-    marks: dict[str, Mark] = {}
     pending = [os.fspath(folder)]
-    if mark := _mark(pending[0]):
-        marks[pending[0]] = mark
+    if not (mark := _mark(pending[0])):
+        return None
+    marks = {pending[0]: mark}
     while pending:
         try:
             found = os.scandir(pending.pop())
