@@ -147,6 +147,14 @@ def test_a_tool_that_is_not_there(codex, tmp_path):
     assert result.error == StepError.AGENT_MISSING
 
 
+def test_secrets_are_not_told(codex, tmp_path):
+    secret = "sk-" + "a1" * 15
+    codex.turn(printed(START) + said(f"the key is {secret}") + printed(DONE))
+    told = (tmp_path / "live" / "events.jsonl").read_text()
+    assert "the key is [masked]" in told
+    assert secret not in told
+
+
 def test_events_are_told_while_the_tool_works(codex, tmp_path):
     events = tmp_path / "live" / "events.jsonl"
     waits = f"until [ -s {events} ]; do sleep 0.02; done;"

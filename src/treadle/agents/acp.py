@@ -30,6 +30,7 @@ from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
+from treadle.sandbox.mask import Mask
 
 _PARTING = 3.0  # seconds between the end of a conversation and the end of the server
 _CHANGES = ("edit", "delete", "move")
@@ -99,6 +100,7 @@ class _Talk:
     """A conversation in a thread of its own, while the server runs."""
 
     def __init__(self, ask: Ask, request: AgentRequest, prompt: str, cwd: Path) -> None:
+        self._mask = Mask(ask.spec.environment)
         self._ask, self._request, self._prompt, self._cwd = ask, request, prompt, cwd
         self.line = Conversation(ask.scratch, ask.spec.stdout, self._decide, self._note)
         self._ended_at: float | None = None
@@ -177,7 +179,7 @@ class _Talk:
         return conversation.allow(params) if inside else None
 
     def _note(self, note: Note) -> None:
-        live.add(self._ask.scratch / "events.jsonl", [note])
+        live.add(self._ask.scratch / "events.jsonl", [note], self._mask)
 
 
 def _converse(

@@ -24,6 +24,7 @@ def launch(ask: Ask) -> Launch:
     env = {
         "COPILOT_HOME": str(ask.state),
         "XDG_CACHE_HOME": str(ask.state / "cache"),
+        "COPILOT_ALLOW_ALL": "false",  # "true" would trust the folder, hooks and all
         **({"COPILOT_MODEL": ask.spec.config.model} if ask.spec.config.model else {}),
     }
     return Launch(argv=tuple(argv), cwd=ask.spec.workspace, env=env)
@@ -102,8 +103,8 @@ TOOL = Tool(
     launch=launch,
     hear=hear,
     tell=tell,
-    variables=("COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"),
-    keys=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
+    variables=("COPILOT_*",),
+    keys=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
     logins=("config.json",),
     log_in="copilot login",
 )

@@ -132,7 +132,10 @@ TOOL = Tool(
     launch=launch,
     hear=hear,
     tell=tell,
-    variables=("GEMINI_*", "GOOGLE_*"),
+    variables=(
+        *("GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_GENAI_*", "GOOGLE_GEMINI_*"),
+        *("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+    ),
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
     logins=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
     log_in="gemini",

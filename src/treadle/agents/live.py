@@ -8,6 +8,7 @@ from pathlib import Path
 from treadle.agents.lines import Tail, parse
 from treadle.agents.tool import Event, Note
 from treadle.ids import utc
+from treadle.sandbox.mask import Mask
 
 _LONGEST = 400
 
@@ -15,16 +16,19 @@ _LONGEST = 400
 class Live:
     """Turns the tool's stdout into `agent_event` lines, as far as it has come."""
 
-    def __init__(self, stdout: Path, events: Path, tell: Callable[[Event], Iterator[Note]]) -> None:
+    def __init__(
+        self, stdout: Path, events: Path, tell: Callable[[Event], Iterator[Note]], mask: Mask
+    ) -> None:
         self._tail = Tail(stdout)
         self._events = events
         self._tell = tell
+        self._mask = mask
 
     def catch_up(self) -> None:
         """Append what the tool has said since the last time."""
         found = [note for line in self._tail.lines() for note in self._notes(line)]
         if found:
-            add(self._events, found)
+            add(self._events, found, self._mask)
 
     def _notes(self, line: bytes) -> Iterator[Note]:
         event = parse(line)
@@ -32,15 +36,20 @@ class Live:
             yield from self._tell(event)
 
 
-def add(path: Path, notes: list[Note]) -> None:
-    """Append notes to a step's events."""
+def add(path: Path, notes: list[Note], mask: Mask) -> None:
+    """Append notes to a step's events, without secrets: others read them at once."""
     now = utc(datetime.now(UTC))
     with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
         for note in notes:
-            line = {"ts": now, "type": "agent_event", "kind": note.kind, "message": _short(note)}
+            line = {
+                "ts": now,
+                "type": "agent_event",
+                "kind": note.kind,
+                "message": _short(mask.text(note.text)),
+            }
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _short(note: Note) -> str:
-    text = " ".join(note.text.split())
+def _short(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

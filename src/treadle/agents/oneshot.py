@@ -17,6 +17,7 @@ from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import remove, walk
+from treadle.sandbox.mask import Mask
 
 _TAIL = 4000  # characters of stderr that may hold the reason
 _MAX_VERDICT = 8 << 20
@@ -84,7 +85,8 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
         path.write_text(content)
     stdin = asked.scratch / "prompt.md"
     stdin.write_text(text, errors="backslashreplace")
-    live = Live(spec.stdout, asked.scratch / "events.jsonl", tool.tell)
+    mask = Mask(spec.environment)
+    live = Live(spec.stdout, asked.scratch / "events.jsonl", tool.tell, mask)
 
     def tick(elapsed: float) -> None:
         live.catch_up()
