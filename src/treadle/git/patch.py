@@ -73,7 +73,7 @@ def has_prefixes(patch: bytes) -> bool:
 def _names_sides(pair: tuple[bytes, bytes]) -> bool:
     """Tell whether two names differ in their first folder and in nothing else."""
     old, new = (name.split(b"\t")[0].partition(b"/") for name in pair)
-    return old != new and old[2] == new[2]
+    return old[0] != new[0] and bool(old[1]) and old[1:] == new[1:]
 
 
 def is_relative_to_root(patch: bytes, subdir: str) -> bool:
