@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import messages
-from tests.conftest import git
+from tests.acceptance.mission import Mission
+from tests.conftest import GIT_IDENTITY, git
 
 PRELUDE = """
 import json, os, pathlib, sys, time
@@ -158,6 +160,50 @@ class Project:
 
     def git(self, *args: str, check: bool = True) -> str:
         return git(self.root, *args, check=check)
+
+
+@pytest.fixture(scope="session")
+def mission_template(tmp_path_factory):
+    """Return a function that copies a project with a new mission, or with one that has tasks."""
+    folder = tmp_path_factory.mktemp("template")
+    (folder / "new").mkdir()
+    (folder / ".gitconfig").write_text(GIT_IDENTITY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TREADLE_RUN"):
+            patch.delenv(name, raising=False)
+        made = Project(folder / "new", folder)
+        made.git("init", "-q")
+        (made.root / "README.md").write_text("# Project\n")
+        made.git("add", ".")
+        made.git("commit", "-q", "-m", "Begin")
+        assert made.treadle("init", "--commit").code == 0
+        Mission(made).create()
+        shutil.copytree(made.root, folder / "tasked")
+        tasked = Project(folder / "tasked", folder)
+        Mission(tasked).with_tasks("", "dependencies: [WP01]\n")
+
+    def copy(name: str, target: Path) -> Path:
+        return Path(shutil.copytree(folder / name, target))
+
+    return copy
+
+
+@pytest.fixture
+def mission(mission_template, tmp_path) -> Mission:
+    """Return a mission that has just been created, in a project set up by the real command."""
+    (tmp_path / "agents").mkdir()
+    root = mission_template("new", tmp_path / "project")
+    return Mission(Project(root, tmp_path / "agents"))
+
+
+@pytest.fixture
+def tasked(mission_template, tmp_path) -> Mission:
+    """Return a mission with two tasks, the second of which waits for the first."""
+    (tmp_path / "agents").mkdir()
+    root = mission_template("tasked", tmp_path / "project")
+    return Mission(Project(root, tmp_path / "agents"))
 
 
 @pytest.fixture

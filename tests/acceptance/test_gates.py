@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.acceptance.mission import REAL_PLAN, REAL_SPEC, SCAFFOLD_SPEC, Mission
+from tests.acceptance.mission import REAL_PLAN, REAL_SPEC, SCAFFOLD_SPEC
 from tests.acceptance.untouched import untouched
 from tests.conftest import git
 
@@ -16,11 +16,6 @@ PLAN_SENTENCE = (
     "plan.md content is not substantive yet; populate Technical Context with real values "
     "and re-run setup-plan to commit."
 )
-
-
-@pytest.fixture
-def mission(project) -> Mission:
-    return Mission(project).create()
 
 
 def tracked(mission) -> list[str]:
@@ -170,24 +165,24 @@ def test_missions_work_in_a_linked_worktree(project, tmp_path):
     assert found["prompt_file"].startswith(str(other))
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "error", "hint"),
-    [
-        (("mission", "create", "Not Good"), 2, "slug_invalid", "treadle mission create not-good"),
-        (("mission", "create", "a--b"), 2, "slug_invalid", "treadle mission create a-b"),
-        (("mission", "create", "x" * 57), 2, "slug_invalid", "treadle mission create " + "x" * 56),
-        (("mission", "create", "auth"), 2, "mission_exists", "--mission auth"),
-        (("mission", "status", "--mission", "auht"), 1, "not_found", "--mission auth"),
-        (("next", "--mission", "nothing-like-it"), 1, "not_found", "treadle mission list"),
-        (("mission", "setup-plan"), 2, "mission_ambiguous", "treadle mission list"),
-        (("next",), 2, "mission_ambiguous", "treadle mission list"),
-    ],
-)
-def test_names_that_lead_nowhere(mission, words, code, error, hint):
+NOWHERE = [
+    (("mission", "create", "Not Good"), 2, "slug_invalid", "treadle mission create not-good"),
+    (("mission", "create", "a--b"), 2, "slug_invalid", "treadle mission create a-b"),
+    (("mission", "create", "x" * 57), 2, "slug_invalid", "treadle mission create " + "x" * 56),
+    (("mission", "create", "auth"), 2, "mission_exists", "--mission auth"),
+    (("mission", "status", "--mission", "auht"), 1, "not_found", "--mission auth"),
+    (("next", "--mission", "nothing-like-it"), 1, "not_found", "treadle mission list"),
+    (("mission", "setup-plan"), 2, "mission_ambiguous", "treadle mission list"),
+    (("next",), 2, "mission_ambiguous", "treadle mission list"),
+]
+
+
+def test_names_that_lead_nowhere(mission):
     mission.project.treadle("mission", "create", "second")
-    result = mission.project.treadle(*words, "--json")
-    assert (result.code, result.json["error"]["code"]) == (code, error)
-    assert hint in result.json["error"]["fix"][0]
+    for words, code, error, hint in NOWHERE:
+        result = mission.project.treadle(*words, "--json")
+        assert (result.code, result.json["error"]["code"]) == (code, error), words
+        assert hint in result.json["error"]["fix"][0]
 
 
 def test_no_mission_and_no_repository_are_told(project, tmp_path):

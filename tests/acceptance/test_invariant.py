@@ -41,6 +41,7 @@ LEAVES_IT_ALONE = {
     "log": [("RUN",)],
     "why": [("RUN",)],
     "report": [("RUN",)],
+    "replay": [("export", "RUN", ".treadle/recording"), (".treadle/recording",)],
     "demo": [()],
     "mail": [
         ("send", "--to", "all", "--intent", "status_update", "--summary", "s"),

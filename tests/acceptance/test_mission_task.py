@@ -14,8 +14,8 @@ SNAPSHOT = ".kittify/dossiers/auth/snapshot-latest.json"
 
 
 @pytest.fixture
-def mission(project) -> Mission:
-    return Mission(project).create().with_tasks("", "dependencies: [WP01]\n")
+def mission(tasked):
+    return tasked
 
 
 def dossier(mission) -> dict:
