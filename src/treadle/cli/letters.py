@@ -7,14 +7,14 @@ from pathlib import Path
 from treadle.cli import output
 from treadle.cli.place import Place
 from treadle.errors import ExitCode
-from treadle.mail import place as places
 from treadle.store.records import LetterRow
 
 
 def show_rows(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) -> int:
     """Print letters as a table, or as a document."""
     if args.json:
-        output.print_json({"letters": [document(found, row) for row in rows]})
+        root = shown(found, found.layout.mail.root)
+        output.print_json({"letters": [document(root, row) for row in rows]})
     elif not rows:
         print(nothing)
     else:
@@ -26,10 +26,10 @@ def show_rows(found: Place, args: Namespace, rows: list[LetterRow], nothing: str
     return ExitCode.DONE
 
 
-def document(found: Place, row: LetterRow) -> dict[str, object]:
-    """Return a letter as programs get it."""
+def document(root: str, row: LetterRow) -> dict[str, object]:
+    """Return a letter as programs get it; `root` is where letters lie, as shown."""
     return {
-        "file": shown(found, places.path(found.layout.mail, row)),
+        "file": f"{root}/{row.folder}/{row.name}",
         "message_id": row.message_id,
         "from": row.sender,
         "to": row.recipient,

@@ -30,7 +30,9 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
     if taken is None:
         return letters.say(args, {"file": None, "claim_id": None}, f"no letter waits for {agent}")
     shown = letters.shown(found, places.path(mail, taken.row))
-    document = letters.document(found, taken.row) | {"claim_id": taken.row.claim_id}
+    document = letters.document(letters.shown(found, found.layout.mail.root), taken.row) | {
+        "claim_id": taken.row.claim_id
+    }
     return letters.say(args, document, f"{shown} is {agent}'s")
 
 
@@ -42,7 +44,7 @@ def ack(found: Place, args: Namespace, now: datetime) -> int:
         row = look.find(store, args.file, agent)
         row = handle.acknowledge(store, found.layout.mail, row, agent)
         tasks.renew_all(store, agent, now)
-    document = letters.document(found, row)
+    document = letters.document(letters.shown(found, found.layout.mail.root), row)
     return letters.say(args, document, f"acknowledged: {document['file']}")
 
 

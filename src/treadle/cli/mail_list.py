@@ -30,5 +30,8 @@ def read(found: Place, args: Namespace, now: datetime) -> int:
         row = look.find(store, args.file, agent)
         letter = look.open_letter(found.layout.mail, row)
         acting.renew(found, store, agent, now)
-    document = letters.document(found, row) | {"headers": dict(letter.extra), "body": letter.body}
+    document = letters.document(letters.shown(found, found.layout.mail.root), row) | {
+        "headers": dict(letter.extra),
+        "body": letter.body,
+    }
     return letters.say(args, document, write(letter).rstrip("\n"))
