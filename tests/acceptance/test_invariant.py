@@ -1,5 +1,7 @@
 """After any command the tree is exactly as clean as before, unless changing it is its job."""
 
+import pytest
+
 from tests.acceptance.mission import Mission
 from treadle.cli import main
 
@@ -66,6 +68,7 @@ def test_every_command_is_classified_once():
     assert {*CHANGES_THE_TREE, *LEAVES_IT_ALONE} == set(main.COMMANDS)
 
 
+@pytest.mark.timeout(600)  # every command of the program, on a busy machine
 def test_no_other_command_changes_the_tree(project):
     """One project, one command after the other."""
     mission = Mission(project).create().with_tasks("")
