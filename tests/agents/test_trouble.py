@@ -54,6 +54,8 @@ def test_words_and_status_tell_the_kind(text, status, error):
         ("limit reached, resets 11:30am (UTC)", NOW.replace(hour=11, minute=30) + timedelta(1)),
         ("limit reached, resets 3pm (Europe/Berlin)", NOW.replace(hour=14)),
         ("usage limit reached", None),
+        ("usage limit, resets_in_seconds: 99999999999999999999", None),
+        ("usage limit; try again in 99999999999 days", None),
     ],
 )
 def test_the_end_of_a_usage_limit_is_read(text, then):

@@ -165,10 +165,10 @@ def _zone(name: str | None) -> ZoneInfo | None:
 
 
 _PARTS = re.compile(r"(\d+)\s*(d|h|m|s)", re.IGNORECASE)
-_SPAN = r"((?:\d+\s*(?:days?|hours?|minutes?|seconds?|mins?|secs?|[dhms])[,\s]*(?:and\s+)?)+)"
+_SPAN = r"((?:\d{1,4}\s*(?:days?|hours?|minutes?|seconds?|mins?|secs?|[dhms])[,\s]*(?:and\s+)?)+)"
 _TIMES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], datetime | None]], ...] = (
     (re.compile(r'(?:\||resets_at"?:\s*)(\d{10}|\d{13})\b'), _epoch),
-    (re.compile(r'(?:resets_in_seconds"?:\s*|retry.after"?:?\s*)(\d+)\b', re.I), _seconds),
+    (re.compile(r'(?:resets_in_seconds"?:\s*|retry.after"?:?\s*)(\d{1,8})\b', re.I), _seconds),
     (re.compile(rf"(?:again|resets?) (?:in|after) {_SPAN}", re.I), _duration),
     (
         re.compile(
