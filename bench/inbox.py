@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from bench import bare, wheel
@@ -24,7 +25,7 @@ _STEP = ("input.json", "output.json", "step.json", "logs/stdout.txt", "logs/stde
 
 def benches(lab: Lab) -> list[Bench]:
     """Return specs against the same work by hand; more of them, and old messages, cost no more."""
-    number, few = lab.size(1000, 60), lab.size(100, 20)
+    number, few = lab.size(1000, 40), lab.size(100, 10)
 
     def candidate(folder: Path, specs: int = number, old: int = 0) -> Command:
         return lab.part("inbox", "candidate", make_project(lab, folder, specs, old), specs)
@@ -36,7 +37,7 @@ def benches(lab: Lab) -> list[Bench]:
     def claims(samples: list[Sample]) -> list[Claim]:
         many = min(sample.cpu for sample in samples) / number
         small = _least(lab, candidate, few, 0, "few") / few
-        old = _least(lab, candidate, few, lab.size(100_000, 10_000), "old") / few
+        old = _least(lab, candidate, few, lab.size(100_000, 3_000), "old") / few
         return [
             Claim(f"CPU per message, {number} against {few}", many / small, 1.2),
             Claim("CPU per message, many done against none", old / small, 1.2),
@@ -52,8 +53,11 @@ def benches(lab: Lab) -> list[Bench]:
 def _least(lab: Lab, candidate: object, specs: int, old: int, name: str) -> float:
     assert callable(candidate)
     samples = [
-        run(candidate(lab.scratch / f"{name}{turn}", specs, old), lab.scratch / f"{name}.out")
-        for turn in range(3)
+        run(
+            candidate(Path(tempfile.mkdtemp(dir=lab.scratch)) / name, specs, old),
+            lab.scratch / f"{name}.out",
+        )
+        for _ in range(3)
     ]
     return min(sample.cpu for sample in samples)
 
