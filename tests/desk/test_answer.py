@@ -1,0 +1,73 @@
+"""What waits for a human, and what an answer does."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from treadle.desk import desk
+from treadle.desk.answer import answer
+from treadle.errors import NotFoundError, UsageError
+from treadle.layout import Layout
+from treadle.mail import look, send
+from treadle.mail.post import Draft
+from treadle.store.writer import Store
+from treadle.tasks import checks, questions
+from treadle.tasks.questions import Question
+
+NOW = datetime(2026, 1, 23, 15, tzinfo=UTC)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return Layout(tmp_path / "project")
+
+
+@pytest.fixture
+def store(layout):
+    with Store.open(layout) as opened:
+        yield opened
+
+
+def test_items_come_oldest_first_with_their_commands(store):
+    questions.ask(store, Question("budget", "More?", ("resume",), ("treadle run --resume R",)), NOW)
+    questions.ask(store, Question("question", "Which?"), NOW)
+    first, second = desk.items(store)
+    assert (first.kind, first.fix) == (
+        "budget",
+        ("treadle run --resume R", "treadle answer Q-1 --option 1"),
+    )
+    assert second.fix == ('treadle answer Q-2 "TEXT"',)
+
+
+@pytest.mark.parametrize(("option", "reviewed"), [(1, True), (2, False)])
+def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, reviewed):
+    send.send(layout, Draft("boss", "all", "fix_bug", "Mend", "B-1"), NOW)
+    send.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
+    (item,) = desk.items(store)
+    assert item.options == ("approve", "reject")
+    given = answer(store, layout.mail, item.item_id, None, option, NOW)
+    letter = look.open_letter(layout.mail, look.find(store, given.letter))
+    assert (letter.to, letter.status) == ("ada", "completed" if reviewed else "failed")
+    assert checks.standing(store, store.task("B-1")).peer_reviewed == reviewed
+    assert desk.items(store) == []
+
+
+def test_an_answer_that_starts_something_only_names_the_command(layout, store):
+    asked = Question("failed_run", "It failed", ("again", "leave it"), ("treadle run T-1",))
+    item = questions.ask(store, asked, NOW)
+    given = answer(store, layout.mail, item, None, 1, NOW)
+    assert (given.question.answer, given.letter, given.question.fix) == (
+        "again",
+        None,
+        ("treadle run T-1",),
+    )
+
+
+def test_bad_answers_are_refused_and_the_item_stays(layout, store):
+    item = questions.ask(store, Question("question", "Which?", ("red", "blue")), NOW)
+    for text, option in ((None, None), ("a", 1), (None, 3), (None, 0), (" ", None)):
+        with pytest.raises(UsageError):
+            answer(store, layout.mail, item, text, option, NOW)
+    with pytest.raises(NotFoundError, match="did you mean Q-1"):
+        answer(store, layout.mail, "Q-11", "x", None, NOW)
+    assert len(desk.items(store)) == 1
