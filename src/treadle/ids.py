@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-TASK_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
+# A mission's task bears its mission's name, which may begin with a number: 001-log-in.WP01.
+TASK_ID = re.compile(
+    r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*|[A-Za-z0-9]+([._-][A-Za-z0-9]+)*\.WP[0-9]{2,}"
+)
 CRITERION_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
 _STAMP = "%Y%m%d-%H%M%S"
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.errors import TreadleError, UsageError
+from treadle.errors import ProjectError, TreadleError, UsageError
 from treadle.files import atomic, remove
 from treadle.git import repo as git
 from treadle.ids import utc
@@ -72,6 +72,8 @@ def _check(project: Project, slug: str) -> None:
             fix=[f"treadle mission create {better or 'my-mission'}"],
         )
     for home in project.layout.mission_homes():
+        if home.exists() and not home.is_dir():
+            raise ProjectError(f"{home} is in the way: missions need a folder there")
         if (home / slug).exists():
             raise UsageError(
                 f"there already is {project.layout.relative(home / slug)}; choose another name",

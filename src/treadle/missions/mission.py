@@ -82,6 +82,8 @@ def title(mission: Mission) -> str:
 def read_meta(mission: Mission) -> dict[str, object]:
     """Return a mission's meta.json; without one, nothing is known."""
     path = mission.files.meta
+    if path.exists() and not path.is_file():  # opening a pipe would wait for ever
+        raise _broken(mission, "must be a file")
     try:
         meta = json.loads(path.read_bytes())
     except FileNotFoundError:

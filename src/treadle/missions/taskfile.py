@@ -125,8 +125,12 @@ def cycle(mission: Mission, circle: tuple[str, ...]) -> FormatError:
 def _listing(folder: Path) -> list[str]:
     try:
         return [entry.name for entry in os.scandir(folder)]
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return []
+    except NotADirectoryError as error:
+        raise FormatError(
+            f"{folder} must be a folder with a file for each task", code="task_file_invalid"
+        ) from error
 
 
 def _parse(mission: Mission, path: Path) -> tuple[Mapping[str, Value], bytes]:
