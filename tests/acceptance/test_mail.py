@@ -156,6 +156,9 @@ def test_letters_may_lie_in_a_tree_of_ones_own(project, mail):
     assert sent["file"].startswith("circe/NEW_MESSAGES/")
     project.treadle("task", "add", "Goal", "--id", "X-1")
     assert (project.root / "circe/TASKS/X-1.status").read_text().startswith("task_id: X-1\n")
+    project.git("add", "circe")
+    (told,) = [c for c in project.treadle("doctor", "--json").json["checks"] if c["name"] == "mail"]
+    assert "mail commands change your work tree" in told["detail"]
 
 
 def test_inside_a_run_letters_are_left_and_reads_work(project, mail, tmp_path):

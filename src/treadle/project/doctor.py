@@ -87,6 +87,8 @@ def _configured(project: Project, loaded: Loaded) -> Iterator[Check]:
         if not agent.use:
             yield _ask(f"agent {name}", partial(_agent, project, agent))
     yield _ask("workspaces", lambda: _workspaces(project, config))
+    if config.mail != Config().mail:
+        yield _ask("mail", lambda: _mail(project, config))
     yield _ask("sandbox", lambda: _sandbox(config))
 
 
@@ -194,6 +196,14 @@ def _workspaces(project: Project, config: Config) -> str:
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise ProjectError(f"{parent} cannot be written, and workspaces belong in {folder}")
     return str(folder)
+
+
+def _mail(project: Project, config: Config) -> str:
+    root = (project.layout.root / config.mail.root).resolve()
+    inside = root.is_relative_to(project.layout.root.resolve())
+    if not inside or not git.tracked(project.repo, [config.mail.root]):
+        return str(root)
+    return f"{root}, which git tracks: mail commands change your work tree"
 
 
 def _sandbox(config: Config) -> str:
