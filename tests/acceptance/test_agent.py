@@ -120,6 +120,22 @@ def test_a_usage_limit_stops_the_run_and_says_until_when(project):
     assert "goes on" in project.treadle("runs", "show", run["run_id"]).out
 
 
+def test_serve_goes_on_by_itself_when_the_limit_is_over(project):
+    failed = {"type": "turn.failed", "error": {"message": "usage limit; try again in 1 seconds"}}
+    mark = project.folder / "limited"
+    once = f"[ -e {mark} ] || {{ touch {mark}; echo '{json.dumps(failed)}'; exit 1; }}"
+    env = codex(project, f"cat > /dev/null\n{once}\n{events(GOOD)}")
+    project.config["check"] = 'type = "builtin"'
+    project.settings('sandbox = "off"\n')
+    run = project.run_json("--verify", "AC1=true", env=env)
+    assert run["status"] == "stopped"
+    server = project.start("serve", "--no-web", env=env)
+    wait_for(lambda: project.only_run()["status"] == "passed", timeout=60)
+    server.terminate()
+    server.communicate(timeout=30)
+    assert "run_resumed" in project.event_types(run["run_id"])
+
+
 def test_usage_is_summed_in_show_and_why(project):
     env = codex(project, f"cat > /dev/null\n{events(GOOD)}")
     project.config["check"] = 'type = "builtin"'

@@ -9,7 +9,6 @@ from treadle.store.reader import Reader
 from treadle.store.records import RunRow
 
 RESUME_AT = "resume_at"
-_LOOKED_AT = 200
 
 
 def until(result: AgentResult) -> dict[str, object]:
@@ -21,10 +20,10 @@ def until(result: AgentResult) -> dict[str, object]:
 
 def due(store: Reader, now: datetime) -> list[RunRow]:
     """Return the stopped runs whose usage limit is over by now, oldest first."""
-    found = []
-    for row in store.runs(_LOOKED_AT, None, "stopped"):
-        kv = store.kv(row.run_id)
-        at = kv.get(RESUME_AT)
-        if kv.get("reason_code") == "usage_limit" and isinstance(at, str) and at <= utc(now):
-            found.append(row)
-    return found[::-1]
+    found = (store.run(run_id) for run_id in store.runs_with_key(RESUME_AT))
+    return [row for row in found if row and row.status == "stopped" and _is_over(store, row, now)]
+
+
+def _is_over(store: Reader, row: RunRow, now: datetime) -> bool:
+    at = store.kv_value(row.run_id, RESUME_AT)
+    return isinstance(at, str) and at <= utc(now)

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import watchfiles
 
 from treadle.config.load import load
-from treadle.engine import orchestrator
+from treadle.engine import orchestrator, pause, work
 from treadle.engine.progress import Progress, Watch
-from treadle.errors import FormatError, LockedError
+from treadle.errors import BlockedError, FormatError, LockedError
 from treadle.inbox import box, cron, process, send
 from treadle.inbox.outcome import Summary
 from treadle.layout import Layout
 from treadle.project.project import Project
+from treadle.store.reader import Reader
 from treadle.store.writer import Store
 
 _STILL = 0.2  # seconds that nothing may change before a file counts as written
@@ -43,8 +44,10 @@ def serve(server: Server) -> Iterator[Summary]:
         folder.mkdir(parents=True, exist_ok=True)
     done: Signature | None = None
     told: Summary | None = None
+    refused: set[str] = set()
     for _ in _wakes(server, layout):
         _fire(server, layout)
+        _go_on(server, layout, refused)
         seen = signature(layout)
         if seen == done or not _is_still(server, layout, seen):
             continue
@@ -89,6 +92,25 @@ def _pass(server: Server) -> Summary | None:
     except LockedError:
         time.sleep(_AGAIN)
         return None
+
+
+def _go_on(server: Server, layout: Layout, refused: set[str]) -> None:
+    """Continue runs that have waited for a usage limit to be over."""
+    with Reader.open(layout) as store:
+        due = [row for row in pause.due(store, server.now()) if row.run_id not in refused]
+    if not due:
+        return
+    config = load(layout, server.project.env).config
+    with (
+        contextlib.suppress(LockedError),
+        orchestrator.opened(server.project, watch=server.watch, now=server.now) as tools,
+    ):
+        for row in due:
+            try:
+                work.resume_run(tools, config, row.run_id, {}, {})
+            except BlockedError as error:
+                refused.add(row.run_id)
+                server.watch(Progress(kind="note", run_id=row.run_id, message=error.message))
 
 
 def _fire(server: Server, layout: Layout) -> None:
