@@ -15,7 +15,6 @@ from treadle.engine.run import Run, Tools
 from treadle.engine.start import Extras
 from treadle.files import walk
 from treadle.inbox import variables
-from treadle.inbox.normalize import Note
 from treadle.inbox.register import Known
 from treadle.inbox.routines import Routine
 from treadle.inbox.select import Selected
@@ -48,13 +47,8 @@ def begin(tools: Tools, config: Config, job: Job, below: RunRow | None, context:
         files[CONTEXT] = context.encode()
     if job.selected.choice.transcript:
         files["router.txt"] = job.selected.choice.transcript.encode()
-    extras = Extras(files, _notes(job.known.notes))
+    extras = Extras(files, job.known.notes)
     return start.begin(tools, freeze(tools, config, job, context), below, extras)
-
-
-def drive(run: Run) -> RunRow:
-    """Let the run work to its end."""
-    return loop.drive_run(run)
 
 
 def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
@@ -74,10 +68,6 @@ def freeze(tools: Tools, config: Config, job: Job, context: str | None) -> Order
     words = f"{text}\n\n{context}" if context else text
     found = order.freeze(config, text=words or goal, criteria=criteria, swaps={}, task_id=None)
     return structs.replace(found, message=asked)
-
-
-def _notes(notes: Sequence[Note]) -> list[Note]:
-    return list(notes)
 
 
 def _message(job: Job) -> MessageOrder:

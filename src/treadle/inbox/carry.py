@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import autoland, load
+from treadle.engine import autoland, load, loop
 from treadle.engine.progress import Progress
 from treadle.engine.run import Tools
 from treadle.errors import (
@@ -160,7 +160,7 @@ def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
     run = attempt.begin(tools, work.config, job, work.below, context)
     for earlier in failed:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
-    return attempt.drive(run)
+    return loop.drive_run(run)
 
 
 def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:

@@ -7,7 +7,6 @@ from treadle.config.schema import Config
 from treadle.errors import FormatError, NotFoundError
 from treadle.inbox import box, register, routines, select, specs
 from treadle.inbox.message import Message, Place
-from treadle.inbox.routines import Routine
 from treadle.layout import Layout
 from treadle.project.trust import Command
 from treadle.store.reader import Reader
@@ -73,8 +72,4 @@ def _planned(
         found = select.select(layout, config, message, spec, None)
     except (FormatError, NotFoundError) as error:
         return Planned(name, message_id, None, error.message, "dead letter")
-    return Planned(name, message_id, _named(found.routine), found.choice.reason, "run")
-
-
-def _named(routine: Routine) -> str:
-    return routine.name
+    return Planned(name, message_id, found.routine.name, found.choice.reason, "run")

@@ -45,8 +45,9 @@ def serve(server: Server) -> Iterator[Summary]:
     done: Signature | None = None
     told: Summary | None = None
     refused: set[str] = set()
+    named: set[str] = set()
     for _ in _wakes(server, layout):
-        _fire(server, layout)
+        _fire(server, layout, named)
         _go_on(server, layout, refused)
         seen = signature(layout)
         if seen == done or not _is_still(server, layout, seen):
@@ -113,8 +114,8 @@ def _go_on(server: Server, layout: Layout, refused: set[str]) -> None:
                 server.watch(Progress(kind="note", run_id=row.run_id, message=error.message))
 
 
-def _fire(server: Server, layout: Layout) -> None:
-    """Send what the schedule says for this minute."""
+def _fire(server: Server, layout: Layout, named: set[str]) -> None:
+    """Send what the schedule says for this minute; a file that is wrong is named once."""
     if not layout.cron.is_dir():
         return
     now = server.now()
@@ -122,6 +123,9 @@ def _fire(server: Server, layout: Layout) -> None:
     try:
         for job in cron.jobs(layout):
             if isinstance(job, FormatError):
+                if job.message not in named:
+                    server.watch(Progress(kind="note", run_id="", message=job.message))
+                named.add(job.message)
                 continue
             last = store.last_fire(job.name)
             if cron.is_due(job, now, datetime.fromisoformat(last) if last else None):
