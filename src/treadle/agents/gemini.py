@@ -51,7 +51,7 @@ def _settings(ask: Ask) -> dict[str, object]:
             "environmentVariableRedaction": {"enabled": True},
         },
         "privacy": {"usageStatisticsEnabled": False},
-        "general": {"enableAutoUpdate": False, "maxAttempts": 2},
+        "general": {"enableAutoUpdate": False, "maxAttempts": 1},
     }
 
 
