@@ -105,6 +105,7 @@ class _Talk:
         self.line = Conversation(ask.scratch, ask.spec.stdout, self._decide, self._note)
         self._ended_at: float | None = None
         self._cancelled_at: float | None = None
+        self.stopped = ""
         self.found: Answer | str | None = None
         self.repaired: str | None = None
         self.error = ""
@@ -126,7 +127,7 @@ class _Talk:
         """Cancel politely before a stop, and end a server that outstays its conversation."""
         reason, now = self._ask.spec.should_stop(), time.monotonic()
         if reason and self._cancelled_at is None:
-            self._cancelled_at = now
+            self._cancelled_at, self.stopped = now, reason
             self.line.cancel()
         if reason and (self._ended_at or now - (self._cancelled_at or now) > _PARTING):
             return reason
@@ -219,6 +220,9 @@ def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> 
         return replace(answered, repaired=talk.repaired)
     if talk.breach:
         return replace(result, error=talk.breach)
+    if talk.stopped:  # however politely the server then left
+        told = f"agent {spec.name} was stopped: {talk.stopped}"
+        return replace(result, error=StepError.INTERRUPTED, message=told)
     by_itself = reason in ("exit", "signal", "lost")
     if not by_itself and (reason != "stopped" or spec.should_stop()):
         return result
