@@ -100,6 +100,7 @@ def test_a_superseded_owner_cannot_commit(project):
         "ok()"
     )
     project.agent("do", bump)
+    project.settings('sandbox = "off"\n')  # it would keep the agent from the store
     answer = project.run("--json")
     assert (answer.code, answer.json["error"]["code"]) == (1, "fenced")
     (step,) = project.show(project.only_run()["run_id"])["steps"]

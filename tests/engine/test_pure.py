@@ -10,6 +10,7 @@ from treadle.contract.event import EventType
 from treadle.engine import budget, loop, order
 from treadle.engine.budget import Spent
 from treadle.engine.timeline import Timeline
+from treadle.sandbox.mask import Mask
 from treadle.store.records import StepRow
 
 NOW = datetime(2026, 1, 23, 14, 55, 1, tzinfo=UTC)
@@ -67,7 +68,7 @@ def test_goal_is_the_first_heading_or_line(text, goal):
 
 
 def test_timeline_numbers_events_and_hands_them_over_once():
-    timeline = Timeline(7, lambda: NOW)
+    timeline = Timeline(7, lambda: NOW, Mask({}))
     timeline.add(EventType.NO_PATCH, "nothing", why="x")
     (event,) = timeline.take()
     assert (event.seq, event.type, event.data) == (8, "no_patch", {"why": "x"})
