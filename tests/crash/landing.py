@@ -92,7 +92,8 @@ def _kill_run(site: Site, delay: float) -> str:
     run_id = max(row["run_id"] for row in rows)
     if site.project.show(run_id)["status"] != "passed":
         again = site.project.treadle("run", "--resume", run_id, "--json")
-        assert again.code == 0, again
+        # Recovery alone may have brought back the last step, and with it the end.
+        assert again.code == 0 or site.project.show(run_id)["status"] == "passed", again
     return str(run_id)
 
 
