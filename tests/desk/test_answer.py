@@ -63,6 +63,16 @@ def test_an_answer_that_starts_something_only_names_the_command(layout, store):
     )
 
 
+def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
+    send.send(layout, Draft("ada", "human", "escalate", "Which?", "B-1"), NOW)
+    (item,) = desk.items(store)
+    layout.mail.new.rename(layout.mail.root / "aside")
+    layout.mail.new.touch()  # a file where the letters go
+    with pytest.raises(OSError, match="NEW_MESSAGES"):
+        answer(store, layout.mail, item.item_id, "this", None, NOW)
+    assert [found.item_id for found in desk.items(store)] == [item.item_id]
+
+
 def test_bad_answers_are_refused_and_the_item_stays(layout, store):
     item = questions.ask(store, Question("question", "Which?", ("red", "blue")), NOW)
     for text, option in ((None, None), ("a", 1), (None, 3), (None, 0), (" ", None)):

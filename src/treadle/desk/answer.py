@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.layout import MailLayout
-from treadle.mail import address, effect, handle, post, sync
+from treadle.mail import address, handle, post, sync
 from treadle.mail.letter import Letter, time
 from treadle.store import mail as index
 from treadle.store.records import LetterRow, QuestionRow, TaskRow
@@ -29,19 +29,33 @@ def answer(
     option: int | None,
     now: datetime,
 ) -> Answered:
-    """Answer an item once; what only a person should start is named, never started."""
-    question = questions.find(store, item_id)
+    """Answer an item once; what only a person should start is named, never started.
+
+    To a letter the answer is a letter too, and that closes the item when it is seen: after a
+    kill the item is still on the desk, or the letter is there and seen by whoever looks next.
+    """
+    question = questions.find_open(store, item_id)
     words = _words(question, text, option)
-    closed = questions.answer(store, question.question_id, words, address.HUMAN, now)
     asked = index.of_question(store, question.question_id)
     if not asked:
+        closed = questions.answer(store, question.question_id, words, address.HUMAN, now)
         return Answered(closed, None, None)
-    task = effect.unblock(store, asked[0], now)
-    letter = _letter(asked[0], words, now)
+    name, task = _tell(store, mail, asked[0], words, now)
+    return Answered(questions.find(store, question.question_id), name, task)
+
+
+def _tell(
+    store: Store, mail: MailLayout, asked: LetterRow, words: str, now: datetime
+) -> tuple[str, TaskRow | None]:
+    """Send the answer to who asked; return its name, and their task if it goes on."""
+    before = store.task(asked.task_id or "")
+    letter = _letter(asked, words, now)
     sent = post.post(mail, letter)
     sync.see(store, mail, sent.name, letter, now)
-    _put_away(store, mail, asked[0])
-    return Answered(closed, sent.name, task)
+    _put_away(store, mail, asked)
+    after = store.task(asked.task_id or "")
+    goes_on = before and after and before.lane == "blocked" != after.lane
+    return sent.name, after if goes_on else None
 
 
 def _words(question: QuestionRow, text: str | None, option: int | None) -> str:

@@ -137,8 +137,9 @@ def _answer(store: Store, letter: Letter, now: datetime) -> None:
         _say(store, task, checks.PEER_REVIEWED, letter, now)
     question = store.question(asked.question_id or "")
     if question and question.answered_at is None and letter.sender == address.HUMAN:
-        questions.answer(store, question.question_id, summary(letter), letter.sender, now)
+        # Closed last: a kill before that leaves it open, and the letter is seen again.
         unblock(store, asked, now)
+        questions.answer(store, question.question_id, summary(letter), letter.sender, now)
 
 
 def _escalate(store: Store, letter: Letter, now: datetime) -> None:

@@ -64,6 +64,14 @@ def find(store: Reader, question_id: str) -> QuestionRow:
     return question
 
 
+def find_open(store: Reader, question_id: str) -> QuestionRow:
+    """Return a question that nobody has answered yet."""
+    question = find(store, question_id)
+    if question.answered_at is not None:
+        raise _closed(question)
+    return question
+
+
 def _closed(question: QuestionRow) -> UsageError:
     return UsageError(
         f"{question.question_id} was answered by {question.answered_by} "
