@@ -41,6 +41,6 @@ def locate(data: bytes) -> tuple[Block, Fields] | None:
 
 def _by_events(data: bytes, block: Block) -> Fields | None:
     # Few files need a YAML parser, and loading one takes longer than most commands.
-    from treadle.frontmatter import events  # noqa: PLC0415  see above
+    from treadle.frontmatter import events  # noqa: PLC0415  # YAML is dear to load
 
     return events.read(data, block)
