@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output, place
-from treadle.desk.answer import Answered, answer
+from treadle.desk.answer import Answered, answer, document
 from treadle.errors import ExitCode
 from treadle.mail import sync
 from treadle.project.root import refuse_inside_run
@@ -27,22 +27,10 @@ def run(args: Namespace) -> int:
         sync.refresh(store, found.layout.mail, now)
         given = answer(store, found.layout.mail, args.item, args.text, args.option, now)
     if args.json:
-        output.print_json(_document(given))
+        output.print_json(document(given))
     else:
         _show(given)
     return ExitCode.DONE
-
-
-def _document(given: Answered) -> dict[str, object]:
-    return {
-        "item_id": given.question.question_id,
-        "kind": given.question.kind,
-        "answer": given.question.answer,
-        "letter": given.letter,
-        "task_id": given.question.task_id,
-        "lane": given.task.lane if given.task else None,
-        "fix": list(given.question.fix),
-    }
 
 
 def _show(given: Answered) -> None:

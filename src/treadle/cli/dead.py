@@ -36,7 +36,7 @@ def run(args: Namespace) -> int:
 def _list(args: Namespace, layout: Layout) -> int:
     found = dead.letters(layout)
     if args.json:
-        output.print_json({"letters": [{"name": item.name, **item.reason} for item in found]})
+        output.print_json(dead.document(found))
         return ExitCode.DONE
     for item in found:
         print(output.clean(f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}"))

@@ -18,7 +18,7 @@ def run(args: Namespace) -> int:
     with acting.opened(place.find(os.environ), datetime.now(UTC)) as store:
         items = desk.items(store)
     if args.json:
-        output.print_json({"items": [item._asdict() for item in items]})
+        output.print_json(desk.document(items))
         return ExitCode.DONE
     if not items:
         print("nothing waits for you")

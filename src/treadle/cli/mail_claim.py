@@ -8,7 +8,7 @@ from treadle.cli.place import Place
 from treadle.errors import UsageError
 from treadle.layout import MailLayout
 from treadle.mail import claim as claims
-from treadle.mail import folders, handle, look
+from treadle.mail import document, folders, handle, look
 from treadle.mail import place as places
 from treadle.store.writer import Store
 from treadle.tasks import claim as tasks
@@ -29,11 +29,9 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
         tasks.renew_all(store, agent, now)
     if taken is None:
         return letters.say(args, {"file": None, "claim_id": None}, f"no letter waits for {agent}")
-    shown = letters.shown(found, places.path(mail, taken.row))
-    document = letters.document(letters.shown(found, found.layout.mail.root), taken.row) | {
-        "claim_id": taken.row.claim_id
-    }
-    return letters.say(args, document, f"{shown} is {agent}'s")
+    shown = document.shown(found.layout, places.path(mail, taken.row))
+    told = document.brief(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
+    return letters.say(args, told, f"{shown} is {agent}'s")
 
 
 def ack(found: Place, args: Namespace, now: datetime) -> int:
@@ -44,8 +42,8 @@ def ack(found: Place, args: Namespace, now: datetime) -> int:
         row = look.find(store, args.file, agent)
         row = handle.acknowledge(store, found.layout.mail, row, agent)
         tasks.renew_all(store, agent, now)
-    document = letters.document(letters.shown(found, found.layout.mail.root), row)
-    return letters.say(args, document, f"acknowledged: {document['file']}")
+    told = document.brief(found.layout, row)
+    return letters.say(args, told, f"acknowledged: {told['file']}")
 
 
 def archive(found: Place, args: Namespace, now: datetime) -> int:

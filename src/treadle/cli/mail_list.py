@@ -6,7 +6,7 @@ from datetime import datetime
 from treadle.cli import acting, letters
 from treadle.cli.place import Place
 from treadle.errors import UsageError
-from treadle.mail import intent, look
+from treadle.mail import document, intent, look
 from treadle.mail.letter import write
 
 
@@ -30,8 +30,5 @@ def read(found: Place, args: Namespace, now: datetime) -> int:
         row = look.find(store, args.file, agent)
         letter = look.open_letter(found.layout.mail, row)
         acting.renew(found, store, agent, now)
-    document = letters.document(letters.shown(found, found.layout.mail.root), row) | {
-        "headers": dict(letter.extra),
-        "body": letter.body,
-    }
-    return letters.say(args, document, write(letter).rstrip("\n"))
+    told = document.whole(found.layout, row, letter)
+    return letters.say(args, told, write(letter).rstrip("\n"))

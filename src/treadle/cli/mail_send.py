@@ -9,7 +9,7 @@ from pathlib import Path
 from treadle.cli import acting, letters, main
 from treadle.cli.place import Place
 from treadle.errors import FormatError, UsageError
-from treadle.mail import address, intent, kind, look, post
+from treadle.mail import address, document, intent, kind, look, post
 from treadle.mail.letter import MAX_BYTES, parse_time
 from treadle.mail.post import Draft
 from treadle.mail.read import decode, text
@@ -48,8 +48,9 @@ def _deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
         sent = post.post(found.layout.mail, letter)
     letters.warn(sent.said)
     path = found.layout.mail.new / sent.name
-    document = {"file": letters.shown(found, path), "message_id": sent.letter.message_id}
-    return letters.say(args, document, f"sent {document['file']}")
+    shown = document.shown(found.layout, path)
+    told = {"file": shown, "message_id": sent.letter.message_id}
+    return letters.say(args, told, f"sent {shown}")
 
 
 def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
@@ -61,8 +62,8 @@ def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
     folder = Path(outbox or "")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / post.drop(folder, letter)
-    document = {"file": str(path), "message_id": letter.message_id}
-    return letters.say(args, document, f"left {path}; it is delivered when the step is committed")
+    told = {"file": str(path), "message_id": letter.message_id}
+    return letters.say(args, told, f"left {path}; it is delivered when the step is committed")
 
 
 def _draft(

@@ -9,7 +9,6 @@ from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import status
-from treadle.missions.decision import SCHEMA_VERSION
 from treadle.missions.status import Listed, Status
 from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
@@ -47,7 +46,7 @@ def _status(layout: Layout, store: Reader, args: Namespace) -> None:
     mission = missions.choose(layout, args.mission, here())
     found = status.read(layout, store, mission, datetime.now(UTC))
     if args.json:
-        output.print_json(_document(found))
+        output.print_json(status.document(found))
         return
     print(f"{found.mission_slug}: {found.phase}")
     for line in (found.blocked_reason, *found.missing):
@@ -60,8 +59,7 @@ def _status(layout: Layout, store: Reader, args: Namespace) -> None:
 def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     found = status.read_all(layout, store, datetime.now(UTC))
     if args.json:
-        listed = [_listed(item) for item in found]
-        output.print_json({"schema_version": SCHEMA_VERSION, "missions": listed})
+        output.print_json(status.list_document(found))
     elif not found:
         print("no missions; begin one with: treadle mission create SLUG")
     else:
@@ -70,30 +68,6 @@ def _list(layout: Layout, store: Reader, args: Namespace) -> None:
 
 
 _LOOKS = {"status": _status, "list": _list}
-
-
-def _document(found: Status) -> dict[str, object]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "mission_slug": found.mission_slug,
-        "phase": found.phase,
-        "phase_complete": found.phase_complete,
-        "blocked_reason": found.blocked_reason,
-        "missing": list(found.missing),
-        "tasks": dict(found.tasks),
-    }
-
-
-def _listed(item: Listed) -> dict[str, object]:
-    return {
-        "mission_slug": item.mission.slug,
-        "title": item.title,
-        "feature_dir": str(item.mission.files.folder),
-        "phase": item.status.phase if item.status else None,
-        "phase_complete": item.status.phase_complete if item.status else None,
-        "tasks": dict(item.status.tasks) if item.status else {},
-        "error": item.error.message if item.error else None,
-    }
 
 
 def _phase(item: Listed) -> str:

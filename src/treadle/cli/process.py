@@ -75,7 +75,7 @@ def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
     with Reader.open(project.layout) as store:
         found = plan.plan(project.layout, loaded.config, store)
     if args.json:
-        output.print_json({"planned": [item._asdict() for item in found]})
+        output.print_json(plan.document(found))
         return ExitCode.DONE
     for item in found:
         print(output.clean(_line(item)))

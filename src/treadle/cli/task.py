@@ -8,13 +8,11 @@ from datetime import UTC, datetime
 from treadle.cli import letters, output, place
 from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
-from treadle.mail import handle, sync
-from treadle.missions import adopt
+from treadle.missions import adopt, change
 from treadle.project.root import refuse_inside_run
 from treadle.store.reader import Reader
-from treadle.store.records import ReservationRow, TaskRow
 from treadle.store.writer import Store
-from treadle.tasks import claim, criteria, lanes, move, reserve, takeover, task, worktree
+from treadle.tasks import claim, criteria, document, lanes, move, reserve, takeover, task
 from treadle.tasks.change import Changed
 from treadle.tasks.claim import HUMAN, Holder
 
@@ -68,8 +66,6 @@ def run(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     with Store.open(layout) as store:
         now = datetime.now(UTC)
-        if "task" in args:
-            letters.warn(takeover.take_over(store, layout.mail, args.task, now))
         _resolve(layout, store, args, now)
         if args.action in _LOOKS:
             _LOOKS[args.action](store, args)
@@ -95,9 +91,10 @@ def _resolve(layout: Layout, store: Store, args: Namespace, now: datetime) -> No
     """Find the task that is meant; a mission's moves only in a clean work tree."""
     if "task" not in args:
         return
-    args.task = adopt.resolve(layout, store, args.task, args.mission, now)
-    if args.action in _MOVES and (row := store.task(args.task)) and row.mission:
-        worktree.require_clean(layout.root)
+    args.task, said = change.find(layout, store, args.task, args.mission, now)
+    letters.warn(said)
+    if args.action in _MOVES:
+        change.require_clean(layout, store, args.task)
 
 
 def _named(parser: ArgumentParser) -> ArgumentParser:
@@ -123,7 +120,7 @@ def _list(store: Reader, args: Namespace) -> None:
     else:
         rows = store.tasks(lanes.parse(args.lane) if args.lane else None)
     if args.json:
-        output.print_json({"tasks": [_document(row) for row in rows]})
+        output.print_json(document.listed(rows))
     elif not rows:
         print('no tasks; add one with: treadle task add "GOAL" --verify "AC1=COMMAND"')
     else:
@@ -133,15 +130,9 @@ def _list(store: Reader, args: Namespace) -> None:
 
 def _show(store: Reader, args: Namespace) -> None:
     found = task.show(store, args.task)
+    now = datetime.now(UTC)
     if args.json:
-        document = _document(found.task) | {
-            "depends_on": [row.task_id for row in found.depends_on],
-            "needed_by": [row.task_id for row in found.needed_by],
-            "runs": [row._asdict() for row in found.runs],
-            "moves": [row._asdict() for row in found.moves],
-            "reservations": [row._asdict() for row in _reservations(store, args.task)],
-        }
-        output.print_json(document)
+        output.print_json(document.whole(store, found, now))
         return
     row = found.task
     print(f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}")
@@ -149,7 +140,7 @@ def _show(store: Reader, args: Namespace) -> None:
     for item in row.criteria:
         command = f"  $ {item.verify}" if item.verify else ""
         print(f"  {item.id} {output.clean(item.text)}{output.clean(command)}")
-    for kept in _reservations(store, args.task):
+    for kept in reserve.live_of(store, args.task, now):
         print(f"  keeps {output.clean(kept.pattern)} for {kept.owner} until {kept.until}")
     for other in found.depends_on:
         print(f"  waits for {other.task_id} ({other.lane})")
@@ -170,26 +161,26 @@ def _add(store: Store, args: Namespace, now: datetime) -> None:
 
 
 def _link(store: Store, args: Namespace, now: datetime) -> None:
-    change = task.unlink if args.remove else task.link
-    change(store, args.task, args.depends_on)
+    tie = task.unlink if args.remove else task.link
+    tie(store, args.task, args.depends_on)
     verb = "no longer waits" if args.remove else "waits"
     names = ", ".join(args.depends_on)
-    document = {
+    told = {
         "task_id": args.task,
         "depends_on": [r.task_id for r in store.dependencies(args.task)],
     }
-    _answer(args, document, f"{args.task} {verb} for {names}")
+    _answer(args, told, f"{args.task} {verb} for {names}")
 
 
 def _claim(store: Store, args: Namespace, now: datetime) -> None:
     row = claim.claim(store, args.task, args.who, now)
-    document = _document(row) | {"claim_id": row.claim_id}
-    _answer(args, document, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
+    told = document.brief(row) | {"claim_id": row.claim_id}
+    _answer(args, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
 
 
 def _release(store: Store, args: Namespace, now: datetime) -> None:
     row = claim.release(store, args.task, _holder(args), now)
-    _answer(args, _document(row), f"{row.task_id} is planned again")
+    _answer(args, document.brief(row), f"{row.task_id} is planned again")
 
 
 def _move(store: Store, args: Namespace, now: datetime) -> None:
@@ -214,8 +205,8 @@ def _reserve(store: Store, args: Namespace, now: datetime) -> None:
         )
     rows = reserve.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
     names = ", ".join(row.pattern for row in rows)
-    document = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
-    _answer(args, document, f"{names} is {rows[0].owner}'s for {args.task} until {rows[0].until}")
+    told = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
+    _answer(args, told, f"{names} is {rows[0].owner}'s for {args.task} until {rows[0].until}")
 
 
 _LOOKS = {"list": _list, "show": _show}
@@ -231,37 +222,18 @@ _CHANGES = {
 }
 
 
-def _reservations(store: Reader, task_id: str) -> list[ReservationRow]:
-    return [row for row in reserve.live(store, datetime.now(UTC)) if row.task_id == task_id]
-
-
 def _holder(args: Namespace) -> Holder:
     return Holder(args.who, args.claim_id)
 
 
 def _tell_move(store: Store, args: Namespace, found: Changed) -> None:
     before, after = found.before, found.after
-    if after.lane == "done":
-        sync.refresh(store, store.mail, datetime.now(UTC))
-        handle.archive_task(store, store.mail, after.task_id)
-    document = {"task_id": after.task_id, "from_lane": before.lane, "to_lane": after.lane}
-    _answer(args, document, f"{after.task_id}: {before.lane} → {after.lane}")
+    change.finish(store, found, datetime.now(UTC))
+    _answer(args, change.document(found), f"{after.task_id}: {before.lane} → {after.lane}")
 
 
-def _answer(args: Namespace, document: Mapping[str, object], text: str) -> None:
+def _answer(args: Namespace, told: Mapping[str, object], text: str) -> None:
     if args.json:
-        output.print_json(document)
+        output.print_json(told)
     else:
         print(output.clean(text))
-
-
-def _document(row: TaskRow) -> dict[str, object]:
-    return {
-        "task_id": row.task_id,
-        "goal": row.goal,
-        "status": lanes.status(row.lane),
-        "lane": row.lane,
-        "owner": row.owner,
-        "lease_until": row.lease_until,
-        "criteria": [item._asdict() for item in row.criteria],
-    }

@@ -44,6 +44,19 @@ def answer(
     return Answered(questions.find(store, question.question_id), name, task)
 
 
+def document(given: Answered) -> dict[str, object]:
+    """Return what an answer did as programs get it."""
+    return {
+        "item_id": given.question.question_id,
+        "kind": given.question.kind,
+        "answer": given.question.answer,
+        "letter": given.letter,
+        "task_id": given.question.task_id,
+        "lane": given.task.lane if given.task else None,
+        "fix": list(given.question.fix),
+    }
+
+
 def _tell(
     store: Store, mail: MailLayout, asked: LetterRow, words: str, now: datetime
 ) -> tuple[str, TaskRow | None]:

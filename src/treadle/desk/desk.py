@@ -1,5 +1,6 @@
 """List everything that waits for a human, with the commands that resolve it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.store.reader import Reader
@@ -22,6 +23,11 @@ class Item(NamedTuple):
 def items(store: Reader) -> list[Item]:
     """Return what is open, oldest first."""
     return [item(row) for row in store.questions()]
+
+
+def document(found: Sequence[Item]) -> dict[str, object]:
+    """Return what waits as programs get it."""
+    return {"items": [item._asdict() for item in found]}
 
 
 def item(row: QuestionRow) -> Item:

@@ -1,6 +1,7 @@
 """Dead letters: messages that could not be carried out, each with its reason beside it."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +65,11 @@ def letters(layout: Layout) -> list[Letter]:
     """Return every dead letter, by name."""
     found = sorted(name for name in walk.names(layout.inbox_dead) if name.endswith(".md"))
     return [Letter(name, _reason(layout, name)) for name in found]
+
+
+def document(found: Sequence[Letter]) -> dict[str, object]:
+    """Return dead letters as programs get them."""
+    return {"letters": [{"name": item.name, **item.reason} for item in found]}
 
 
 def find(layout: Layout, text: str) -> Letter:

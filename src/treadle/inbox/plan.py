@@ -1,6 +1,6 @@
 """Say what a pass would do, and do nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.config.schema import Config
@@ -27,6 +27,11 @@ class Planned(NamedTuple):
 def plan(layout: Layout, config: Config, store: Reader) -> list[Planned]:
     """Return what a pass would begin with; a router of the user's own is not asked."""
     return [*_messages(layout, config, store), *_specs(layout, config, store)]
+
+
+def document(found: Sequence[Planned]) -> dict[str, object]:
+    """Return what a pass would do as programs get it."""
+    return {"planned": [item._asdict() for item in found]}
 
 
 def commands(layout: Layout) -> Iterator[Command]:

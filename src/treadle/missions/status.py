@@ -1,6 +1,6 @@
 """Tell where missions stand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from treadle.errors import FormatError
 from treadle.layout import Layout
 from treadle.missions import gates, halt, state
 from treadle.missions import mission as missions
-from treadle.missions.decision import Phase
+from treadle.missions.decision import SCHEMA_VERSION, Phase
 from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, State
@@ -55,6 +55,36 @@ def read_all(layout: Layout, store: Reader, now: datetime) -> list[Listed]:
     known = missions.find_all(layout)
     head = gates.read_head(known)
     return [_listed(layout, store, mission, now, head) for mission in known]
+
+
+def document(found: Status) -> dict[str, object]:
+    """Return where a mission stands as programs get it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "mission_slug": found.mission_slug,
+        "phase": found.phase,
+        "phase_complete": found.phase_complete,
+        "blocked_reason": found.blocked_reason,
+        "missing": list(found.missing),
+        "tasks": dict(found.tasks),
+    }
+
+
+def list_document(found: Sequence[Listed]) -> dict[str, object]:
+    """Return the list of missions as programs get it."""
+    return {"schema_version": SCHEMA_VERSION, "missions": [_line(item) for item in found]}
+
+
+def _line(item: Listed) -> dict[str, object]:
+    return {
+        "mission_slug": item.mission.slug,
+        "title": item.title,
+        "feature_dir": str(item.mission.files.folder),
+        "phase": item.status.phase if item.status else None,
+        "phase_complete": item.status.phase_complete if item.status else None,
+        "tasks": dict(item.status.tasks) if item.status else {},
+        "error": item.error.message if item.error else None,
+    }
 
 
 def _listed(layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head) -> Listed:

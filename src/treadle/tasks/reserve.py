@@ -49,6 +49,11 @@ def live(store: Reader, now: datetime) -> list[ReservationRow]:
     return task_notes.reservations(store, utc(now))
 
 
+def live_of(store: Reader, task_id: str, now: datetime) -> list[ReservationRow]:
+    """Return a task's reservations that still hold."""
+    return [row for row in live(store, now) if row.task_id == task_id]
+
+
 def conflicts(
     rows: Iterable[ReservationRow], paths: Sequence[str], task_id: str | None, owner: str | None
 ) -> list[tuple[str, ReservationRow]]:
