@@ -1,22 +1,23 @@
 """Commit what many threads want with one fsync: whoever comes first commits for all who wait."""
 
 from collections.abc import Callable, Sequence
-from sqlite3 import Connection
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from treadle.errors import StoreError
+from treadle.store.backend import Connection
 
 T = TypeVar("T")
 
 
 class Change(Generic[T]):
-    """What one thread wants done, and what came of it."""
+    """What one thread wants done, alone or beside other processes, and what came of it."""
 
-    __slots__ = ("apply", "error", "result", "saved", "settled", "wake")
+    __slots__ = ("alone", "apply", "error", "result", "saved", "settled", "wake")
 
-    def __init__(self, apply: Callable[[Connection], T]) -> None:
+    def __init__(self, apply: Callable[[Connection], T], alone: bool = True) -> None:
         self.apply = apply
+        self.alone = alone
         self.wake: Lock | None = None
         self.settled = False
         self.saved = False
@@ -41,9 +42,9 @@ class Group:
         self._waiting: list[Change[Any]] = []
         self._leader: Change[Any] | None = None
 
-    def run(self, apply: Callable[[Connection], T]) -> T:
+    def run(self, apply: Callable[[Connection], T], *, alone: bool = True) -> T:
         """Apply a change and return its result when it is durable."""
-        change = Change(apply)
+        change = Change(apply, alone)
         try:
             self._enqueue(change)
             if change.wake:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from sqlite3 import Connection
 from typing import TypeVar
 
 from treadle.ids import utc
 from treadle.store import codec
+from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.records import MessageRow, RunRow
 

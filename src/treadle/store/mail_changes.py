@@ -1,10 +1,10 @@
 """Change where letters are said to lie, and who claimed them."""
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.store import codec, task_changes
+from treadle.store.backend import Connection
 from treadle.store.mail import Place
 from treadle.store.queries import SQL
 from treadle.store.records import FolderRow, LetterRow, MoveRow, TaskRow
@@ -39,7 +39,7 @@ class Claimed(NamedTuple):
 def insert(store: Store, rows: Sequence[LetterRow]) -> None:
     """Add letters that were found; one that is known already stays as it is."""
 
-    def apply(tx: sqlite3.Connection) -> None:
+    def apply(tx: Connection) -> None:
         # A number of its own for each, never given again: the words of a letter hang on it.
         for row in rows:
             number = tx.execute(SQL["count_up"], {"name": "letter"}).fetchone()[0]
@@ -57,7 +57,7 @@ def forget(store: Store, gone: Sequence[LetterRow]) -> None:
 def mark(store: Store, seen: Sequence[FolderRow], gone: Sequence[str] = ()) -> None:
     """Remember how folders looked."""
 
-    def apply(tx: sqlite3.Connection) -> None:
+    def apply(tx: Connection) -> None:
         tx.executemany(SQL["mark_folder"], seen)
         tx.executemany(SQL["forget_folder"], [{"folder": folder} for folder in gone])
 
@@ -83,7 +83,7 @@ def claim(
 ) -> Claimed | None:
     """Give the oldest letter that can be had, and its task with it, to one claimant."""
 
-    def apply(tx: sqlite3.Connection) -> Claimed | None:
+    def apply(tx: Connection) -> Claimed | None:
         for row in _candidates(tx, wanted):
             task = _task(tx, row)
             taken = take(row, task)
@@ -101,7 +101,7 @@ def claim(
     return store._write(apply)
 
 
-def _candidates(tx: sqlite3.Connection, wanted: Wanted) -> Iterator[LetterRow]:
+def _candidates(tx: Connection, wanted: Wanted) -> Iterator[LetterRow]:
     if wanted.letter_id is not None:
         found = tx.execute(SQL["letter"], {"letter_id": wanted.letter_id}).fetchall()
         return (row for row in map(codec.letter, found) if row.box == "new")
@@ -109,16 +109,14 @@ def _candidates(tx: sqlite3.Connection, wanted: Wanted) -> Iterator[LetterRow]:
     return map(codec.letter, tx.execute(SQL["claimable_letters"], values))
 
 
-def _task(tx: sqlite3.Connection, row: LetterRow) -> TaskRow | None:
+def _task(tx: Connection, row: LetterRow) -> TaskRow | None:
     if row.task_id is None:
         return None
     found = tx.execute(SQL["task"], {"task_id": row.task_id}).fetchone()
     return codec.task(found) if found else None
 
 
-def _place(
-    tx: sqlite3.Connection, row: LetterRow, to: Place, names: Iterator[str]
-) -> LetterRow | None:
+def _place(tx: Connection, row: LetterRow, to: Place, names: Iterator[str]) -> LetterRow | None:
     for name in names:
         taken = tx.execute(SQL["letter_at"], {"folder": to.folder, "file": name}).fetchone()
         if taken is None:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 
 from treadle.store import mail as index
+from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.records import LetterRow
 from treadle.store.writer import Store
@@ -37,7 +38,7 @@ def _insert(store: Store, rows: list[dict[str, object]]) -> None:
     store._write(lambda tx: tx.executemany(SQL["insert_words"], rows))
 
 
-def _begin(tx: sqlite3.Connection) -> bool:
+def _begin(tx: Connection) -> bool:
     try:
         tx.execute(SQL["words_of_letters"])
     except sqlite3.OperationalError:
@@ -45,5 +46,5 @@ def _begin(tx: sqlite3.Connection) -> bool:
     return True
 
 
-def _last(tx: sqlite3.Connection) -> int:
+def _last(tx: Connection) -> int:
     return int(tx.execute(SQL["last_letter_with_words"]).fetchone()[0] or 0)

@@ -1,14 +1,16 @@
 """Read the store; a missing database reads as an empty one."""
 
 import json
-import sqlite3
-from pathlib import Path
+import os
+from collections.abc import Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from treadle.contract.role import RunStatus
 from treadle.layout import Layout, step_name
-from treadle.store import codec, migrate, sqlite
+from treadle.store import address, codec, opening
+from treadle.store.backend import Connection, Database
 from treadle.store.inbox import InboxReads
 from treadle.store.queries import SQL
 from treadle.store.records import (
@@ -32,17 +34,24 @@ _END = "~"
 class Reader(InboxReads):
     """Answer questions about runs, tasks and the desk; never wait for a writer, never write."""
 
-    def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
+    def __init__(self, connection: Connection, database: Database) -> None:
         self._reading = connection
         self._database = database
 
     @classmethod
-    def open(cls, layout: Layout) -> Self:
+    def open(cls, layout: Layout, env: Mapping[str, str] = os.environ) -> Self:
         """Open the project's store, or an empty one if nothing was ever recorded."""
-        try:
-            return cls(_connect(layout), layout.database)
-        except sqlite3.Error as error:
-            raise sqlite.explain(error, layout.database) from error
+        database = address.find(layout, env)
+        return cls(opening.open_reader(database), database)
+
+    @classmethod
+    def at(cls, database: Database) -> Self:
+        """Open a store that may belong to no folder here."""
+        return cls(opening.open_reader(database), database)
+
+    def now(self) -> datetime:
+        """Return the time that leases go by: the database's own, where many machines share it."""
+        return self._database.now()
 
     def close(self) -> None:
         """Give the connection back."""
@@ -211,27 +220,5 @@ class Reader(InboxReads):
     def _all(self, name: str, **values: object) -> list[codec.Row]:
         try:
             return self._reading.execute(SQL[name], values).fetchall()
-        except sqlite3.Error as error:
-            raise sqlite.explain(error, self._database) from error
-
-
-def _connect(layout: Layout) -> sqlite3.Connection:
-    if not layout.database.exists():
-        return _empty()
-    connection = sqlite.open_reader(layout.database)
-    with sqlite.closed_on_error(connection):
-        found = migrate.version(connection)
-        migrate.check(found, layout.database)
-    if found == migrate.latest():
-        return connection
-    connection.close()
-    if found == 0:
-        return _empty()
-    migrate.upgrade(layout)
-    return sqlite.open_reader(layout.database)
-
-
-def _empty() -> sqlite3.Connection:
-    connection = sqlite.open_empty()
-    migrate.apply(connection)
-    return connection
+        except self._database.error as error:
+            raise self._database.explain(error) from error

@@ -1,11 +1,11 @@
 """Change runs, steps and events inside a transaction."""
 
 from collections.abc import Mapping, Sequence
-from sqlite3 import Connection
 from typing import NamedTuple
 
 from treadle.errors import FencedError, NotFoundError
 from treadle.store import codec
+from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.records import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
 

@@ -1,12 +1,15 @@
-"""Open SQLite the way treadle uses it; whatever another database does differently is here."""
+"""Open SQLite the way treadle uses it; whatever PostgreSQL does differently is in `postgres`."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Self
 
 from treadle.errors import StoreError
+from treadle.store.backend import closed_on_error
+from treadle.store.lock import WriteLock
 
 BUSY_TIMEOUT = 5.0
 BEGIN = "BEGIN IMMEDIATE"
@@ -17,38 +20,108 @@ _OLDEST = (3, 35, 0)
 _REPAIR = ("treadle doctor --repair",)
 
 
-class Closable(Protocol):
-    """Something that holds a file open."""
+class Writer:
+    """The connection that writes, and the file that lets processes take turns."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: WriteLock) -> None:
+        self.connection = connection
+        self.mode = ""
+        self._lock = lock
+
+    def __enter__(self) -> Self:
+        self._lock.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.__exit__(kind, error, trace)
+
+    def begin(self, *, alone: bool) -> None:
+        """Begin a transaction; SQLite has one writer at a time in any case."""
+        self.connection.execute(BEGIN)
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+        self.connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Take the transaction back, if one is open."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close under the lock, because the last connection to leave checkpoints."""
+        with self._lock:
+            self.connection.close()
+        self._lock.close()
 
 
-@contextmanager
-def closed_on_error(resource: Closable) -> Iterator[None]:
-    """Close what was just opened if the rest of the opening fails."""
-    try:
-        yield
-    except BaseException:
-        resource.close()
-        raise
+class Sqlite:
+    """A project's database in a file."""
+
+    error = sqlite3.Error
+    moment = NOW
+
+    def __init__(self, path: Path, lock: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        self._lock = lock
+
+    def explain(self, error: Exception) -> StoreError:
+        """Turn what SQLite says into a sentence that helps."""
+        return explain(error, self.path)
+
+    def exists(self) -> bool:
+        """Tell whether there is a file."""
+        return self.path.exists()
+
+    def open_reader(self) -> sqlite3.Connection:
+        """Open an existing database for reading only."""
+        return open_reader(self.path)
+
+    def open_writer(self) -> Writer:
+        """Open or create the database."""
+        _check_version()
+        lock = WriteLock(self._lock)
+        with closed_on_error(lock), lock:
+            writer = Writer(_connect(self.path, "mode=rwc"), lock)
+            with closed_on_error(writer.connection):
+                writer.mode = _set_up(writer.connection)
+        return writer
+
+    def version(self, connection: Any) -> int:
+        """Return the schema version; 0 means it was never set up."""
+        try:
+            found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if _is_missing_table(error):
+                return 0
+            raise
+        return int(found or 0)
+
+    def migrating(self, connection: Any) -> AbstractContextManager[object]:
+        """Do nothing: whoever migrates has the lock."""
+        return nullcontext()
+
+    def run_script(self, connection: Any, script: str) -> None:
+        """Carry out a migration in one transaction."""
+        try:
+            connection.executescript(f"{BEGIN};\n{script}\nCOMMIT;")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def now(self) -> datetime:
+        """Return this machine's time: whoever shares the file shares the clock."""
+        return datetime.now(UTC)
 
 
-def open_writer(database: Path) -> sqlite3.Connection:
-    """Open or create the database; the caller holds the write lock."""
-    _check_version()
-    return _connect(database, "mode=rwc")
-
-
-def set_up(connection: sqlite3.Connection) -> str:
-    """Ask for durability and return the journal mode that the file system allows."""
-    connection.execute("PRAGMA foreign_keys=ON")
-    mode = _ask_for_wal(connection)
-    connection.execute("PRAGMA synchronous=FULL")
-    # Without these macOS keeps a commit in the drive's cache; elsewhere they do nothing.
-    connection.execute("PRAGMA fullfsync=ON")
-    connection.execute("PRAGMA checkpoint_fullfsync=ON")
-    return mode
+MEMORY = Sqlite(Path(":memory:"), Path(":memory:"))
 
 
 def open_reader(database: Path) -> sqlite3.Connection:
@@ -67,7 +140,7 @@ def open_empty() -> sqlite3.Connection:
     return sqlite3.connect(":memory:", isolation_level=None)
 
 
-def explain(error: sqlite3.Error, database: Path) -> StoreError:
+def explain(error: Exception, database: Path) -> StoreError:
     """Turn what SQLite says into a sentence that helps."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
@@ -78,11 +151,6 @@ def explain(error: sqlite3.Error, database: Path) -> StoreError:
     return StoreError(f"{database}: {error}")
 
 
-def is_missing_table(error: sqlite3.Error) -> bool:
-    """Tell whether a query failed because its table is not there yet."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
-
-
 def _connect(database: Path, options: str) -> sqlite3.Connection:
     uri = f"{database.absolute().as_uri()}?{options}"
     try:
@@ -91,6 +159,17 @@ def _connect(database: Path, options: str) -> sqlite3.Connection:
         )
     except sqlite3.Error as error:
         raise explain(error, database) from error
+
+
+def _set_up(connection: sqlite3.Connection) -> str:
+    """Ask for durability and return the journal mode that the file system allows."""
+    connection.execute("PRAGMA foreign_keys=ON")
+    mode = _ask_for_wal(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    # Without these macOS keeps a commit in the drive's cache; elsewhere they do nothing.
+    connection.execute("PRAGMA fullfsync=ON")
+    connection.execute("PRAGMA checkpoint_fullfsync=ON")
+    return mode
 
 
 def _ask_for_wal(connection: sqlite3.Connection) -> str:
@@ -126,6 +205,11 @@ def _roll_back(database: Path) -> None:
         raise explain(error, database) from error
     finally:
         connection.close()
+
+
+def _is_missing_table(error: sqlite3.Error) -> bool:
+    """Tell whether a query failed because its table is not there yet."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
 
 
 def _check_version() -> None:

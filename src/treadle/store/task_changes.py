@@ -1,9 +1,9 @@
 """Change tasks and questions inside a transaction."""
 
 from collections.abc import Sequence
-from sqlite3 import Connection
 
 from treadle.store import codec
+from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.records import MissionStepRow, MoveRow, QuestionRow, TaskRow
 

@@ -1,6 +1,6 @@
 """Write the store: every method is one durable transaction."""
 
-import sqlite3
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -9,10 +9,10 @@ from typing import Self, TypeVar
 
 from treadle.ids import utc
 from treadle.layout import Layout, MailLayout
-from treadle.store import codec, migrate, run_changes, sqlite, task_changes
+from treadle.store import address, codec, opening, run_changes, task_changes
+from treadle.store.backend import Connection, Database
 from treadle.store.group import Group
 from treadle.store.inbox import InboxWrites
-from treadle.store.lock import WriteLock
 from treadle.store.reader import Reader
 from treadle.store.records import (
     CheckRow,
@@ -31,37 +31,36 @@ from treadle.store.transaction import Transactions
 
 T = TypeVar("T")
 
+NO_MAIL = MailLayout(Path(os.devnull))
+
 
 class Store(Reader, InboxWrites):
     """Read and write the store; many threads may share one."""
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
-        database: Path,
+        connection: Connection,
+        database: Database,
         transactions: Transactions,
-        journal_mode: str,
         mail: MailLayout,
     ) -> None:
         super().__init__(connection, database)
-        self.journal_mode = journal_mode
+        self.journal_mode = transactions.mode
         self.mail = mail
         self._transactions = transactions
         self._group = Group(transactions.commit)
         self._turn = Lock()
 
     @classmethod
-    def open(cls, layout: Layout) -> Self:
+    def open(cls, layout: Layout, env: Mapping[str, str] = os.environ) -> Self:
         """Open the project's store, made or brought up to date if need be."""
-        database = layout.database
-        lock = WriteLock(layout.store_lock)
-        try:
-            with sqlite.closed_on_error(lock), lock:
-                writing, mode = _open_writer(database)
-            reading = sqlite.open_reader(database)
-        except sqlite3.Error as error:
-            raise sqlite.explain(error, database) from error
-        return cls(reading, database, Transactions(writing, lock, database), mode, layout.mail)
+        return cls.at(address.find(layout, env), layout.mail)
+
+    @classmethod
+    def at(cls, database: Database, mail: MailLayout = NO_MAIL) -> Self:
+        """Open a store that may belong to no folder here, and then has no letters."""
+        reading, writer = opening.open_both(database)
+        return cls(reading, database, Transactions(writer, database), mail)
 
     def close(self) -> None:
         """Close both connections and the lock."""
@@ -167,26 +166,17 @@ class Store(Reader, InboxWrites):
     def _advance(self, run_id: str, history: History, cursor: Cursor, epoch: int) -> None:
         rows = run_changes.rows(run_id, history)
 
-        def apply(tx: sqlite3.Connection) -> None:
+        def apply(tx: Connection) -> None:
             run_changes.advance(tx, run_id, cursor, epoch)
             run_changes.append(tx, rows)
 
         self._write(apply)
 
-    def _write(self, apply: Callable[[sqlite3.Connection], T]) -> T:
-        return self._group.run(apply)
+    def _write(self, apply: Callable[[Connection], T], *, alone: bool = True) -> T:
+        return self._group.run(apply, alone=alone)
 
     def _all(self, name: str, **values: object) -> list[codec.Row]:
         # Two threads reading at once would share the older one's snapshot, and the younger
         # might miss what it has just written.
         with self._turn:
             return super()._all(name, **values)
-
-
-def _open_writer(database: Path) -> tuple[sqlite3.Connection, str]:
-    connection = sqlite.open_writer(database)
-    with sqlite.closed_on_error(connection):
-        mode = sqlite.set_up(connection)
-        migrate.check(migrate.version(connection), database)
-        migrate.apply(connection)
-    return connection, mode

@@ -1,0 +1,111 @@
+"""Find out where a project's store is: a file of its own unless someone says otherwise."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from treadle.errors import ConfigError, StoreError
+from treadle.layout import Layout, user_config
+from treadle.store.backend import Database
+from treadle.store.sqlite import Sqlite
+
+SCHEMES = ("postgresql://", "postgres://", "sqlite:")
+SCHEMA = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+_KEYS = ("store", "store_schema")
+# A setting above the first table, as TOML spells it: a name and a plain text in quotes.
+_LINE = re.compile(
+    r"""^[ \t]*(["']?)(store|store_schema)\1[ \t]*=[ \t]*(?:"([^"\\]*)"|'([^']*)')?""", re.MULTILINE
+)
+_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_PASSWORD = re.compile(r"(://[^/:@]*:).*@|(password=)[^&\s]*")
+
+
+def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
+    """Return the project's database, as the environment or the configuration names it."""
+    found = settings(layout, env)
+    if "store" not in found:
+        return Sqlite(layout.database, layout.store_lock)
+    owner = None if "store_schema" in found else f"{os.uname().nodename}:{layout.root}"
+    return at(found["store"], found.get("store_schema") or default_schema(layout.root), owner)
+
+
+def at(url: str, schema: str, owner: str | None = None) -> Database:
+    """Return the database at an address; `owner` is the one folder that may use the schema."""
+    if url.startswith("sqlite:"):
+        path = Path(url.removeprefix("sqlite:"))
+        return Sqlite(path, path.parent / "locks" / "store.lock")
+    if not SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise ConfigError(
+            f"store_schema must be lower-case letters, digits and _, not {schema!r}",
+            details={"key": "store_schema"},
+        )
+    return _postgres(url, schema, owner)
+
+
+def exists(layout: Layout, env: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether anything was ever recorded."""
+    return find(layout, env).exists()
+
+
+def default_schema(root: Path) -> str:
+    """Return the schema of a project that does not name one, after its folder."""
+    return "treadle_" + re.sub(r"[^a-z0-9]+", "_", root.name.lower()).strip("_")[:50]
+
+
+def mask(text: str) -> str:
+    """Hide a password in an address or in what a program says about one."""
+    return _PASSWORD.sub(
+        lambda found: f"{found[1] or found[2]}***" + ("@" if found[1] else ""), text
+    )
+
+
+def settings(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
+    """Return what is said about the store, without loading what reads a whole configuration."""
+    found: dict[str, str] = {}
+    for path in (user_config(env), *layout.config_files()):
+        if path.is_file() and b"store" in (data := path.read_bytes()):
+            found.update(_said(path, data.decode("utf-8", "replace")))
+    named = {key: env.get(f"TREADLE_{key.upper()}") for key in _KEYS}
+    return found | {key: value for key, value in named.items() if value}
+
+
+def _said(path: Path, text: str) -> Iterator[tuple[str, str]]:
+    if path.suffix == ".json":
+        yield from _said_in_json(path, text)
+        return
+    table = _TABLE.search(text)
+    for line in _LINE.finditer(text, 0, table.start() if table else len(text)):
+        value = line[3] or line[4]
+        if not value:
+            raise ConfigError(
+                f"{path}: {line[2]} must be a plain text in quotes, on its line",
+                details={"key": line[2]},
+            )
+        yield line[2], value
+
+
+def _said_in_json(path: Path, text: str) -> Iterator[tuple[str, str]]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from error
+    for key in _KEYS:
+        if isinstance(document, dict) and isinstance(document.get(key), str):
+            yield key, document[key]
+
+
+def _postgres(url: str, schema: str, owner: str | None) -> Database:
+    """Load the driver's side only now: an ordinary command must not pay for it."""
+    try:
+        module = __import__("treadle.store.postgres", fromlist=["postgres"])
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"{mask(url)} needs the PostgreSQL driver, which is not installed ({error.name})",
+            code="extra_missing",
+            fix=['pip install "treadle[fleet]"'],
+        ) from error
+    found: Database = module.Postgres(url, schema, owner)
+    return found
