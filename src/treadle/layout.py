@@ -173,6 +173,11 @@ def trust_file(env: Mapping[str, str]) -> Path:
     return _xdg(env, "XDG_STATE_HOME", ".local/state") / "treadle" / "trust.json"
 
 
+def serve_socket(env: Mapping[str, str], root: Path) -> Path:
+    """Return where the page's server of one project gives out links; no agent may reach it."""
+    return state_home(env) / f"serve-{binascii.crc32(os.fsencode(root)):08x}.sock"
+
+
 def user_config(env: Mapping[str, str]) -> Path:
     """Return the user's own configuration file."""
     return _xdg(env, "XDG_CONFIG_HOME", ".config") / "treadle" / "config.toml"

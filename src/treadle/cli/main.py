@@ -31,7 +31,7 @@ COMMANDS = {
     "route": "Say which routine a text would get",
     "routine": "List, show and check routines",
     "dead": "List, show and retry dead letters",
-    "serve": "Keep carrying out messages and specs as they come",
+    "serve": "Show the page, and carry out messages and specs as they come",
     "land": "Bring a passed run into its branch",
     "undo": "Take a landed run out again",
     "stop": "Stop a run from another terminal",

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
-from treadle.engine import review, spending, weather, whereabouts
+from treadle.engine import documents, review, spending, weather, whereabouts
 from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
@@ -49,10 +49,8 @@ def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     rows = _rows(store, args)
     if not rows and not layout.database.exists() and layout.runs.exists():
         output.warn("the store is missing; rebuild it with: treadle doctor --repair")
-    storms = weather.storms(store, rows)
     if args.json:
-        document = {"runs": [row._asdict() for row in rows]}
-        output.print_json(document | {"weather": [storm._asdict() for storm in storms]})
+        output.print_json(documents.runs(store, rows))
         return
     if not rows:
         print("no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND")
@@ -64,7 +62,7 @@ def _list(layout: Layout, store: Reader, args: Namespace) -> None:
             for row in rows
         ],
     )
-    for storm in storms:
+    for storm in weather.storms(store, rows):
         output.warn(storm.sentence)
 
 
@@ -82,24 +80,12 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
 
 def _show(layout: Layout, store: Reader, args: Namespace) -> None:
     row = find(store, args.run)
+    if args.json:
+        output.print_json(documents.run(layout, store, row))
+        return
     kv = store.kv(row.run_id)
     steps = store.steps(row.run_id)
     views = review.criteria(layout, store, row)
-    if args.json:
-        output.print_json(
-            row._asdict()
-            | {
-                "landed": whereabouts.commit(kv, "landed"),
-                "undone": whereabouts.commit(kv, "undone"),
-                "reason": kv.get("reason"),
-                "reason_code": kv.get("reason_code"),
-                "resume_at": kv.get("resume_at"),
-                "steps": [step._asdict() for step in steps],
-                "criteria": [view._asdict() for view in views],
-                "usage": spending.total(store.usage(row.run_id)) | {"spent": kv.get("spent")},
-            }
-        )
-        return
     _print_head(row, kv)
     if used := spending.words(store.usage(row.run_id)):
         print(f"used       {used}\n")
@@ -113,10 +99,10 @@ def _show(layout: Layout, store: Reader, args: Namespace) -> None:
 
 def _events(layout: Layout, store: Reader, args: Namespace) -> None:
     row = find(store, args.run)
-    events = store.events(row.run_id, args.after)
     if args.json:
-        output.print_json({"events": [event._asdict() for event in events]})
+        output.print_json(documents.events(store, row.run_id, args.after))
         return
+    events = store.events(row.run_id, args.after)
     output.print_table(
         ["seq", "time", "type", "message"],
         [(event.seq, event.ts[:19], event.type, event.message) for event in events],

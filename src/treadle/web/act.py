@@ -1,0 +1,71 @@
+"""Carry out an action: the very command line that the page shows."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+from treadle.errors import ExitCode
+from treadle.proc import detach
+from treadle.web.site import Action, Asked, Site
+
+_PATIENCE = 60.0  # seconds for what should end at once
+_START = 2.0  # seconds in which a long command says that it cannot begin
+
+
+class Said(NamedTuple):
+    """What a command answered."""
+
+    line: str
+    ok: bool
+    text: str
+    fix: tuple[str, ...] = ()
+    document: dict[str, object] | None = None
+
+
+class Shown(NamedTuple):
+    """An action on a page."""
+
+    url: str
+    line: str
+
+
+def act(site: Site, action: Action, asked: Asked) -> Said:
+    """Run the command; a long one goes on by itself, whatever becomes of the page."""
+    words = action.words(asked)
+    argv = [sys.executable, "-m", "treadle", "--json", *words]
+    patience = _START if action.is_long else _PATIENCE
+    ended = detach.run(argv, site.project.layout.root, site.project.env, patience)
+    if ended is None:
+        return Said(line(words), True, "started" if action.is_long else "still working")
+    return _said(words, ended.returncode, ended.stdout)
+
+
+def shown(action: Action, names: Mapping[str, str], fields: Mapping[str, str]) -> Shown:
+    """Return where an action is and what it would run."""
+    url = action.path.format_map({name: quote(value, safe="") for name, value in names.items()})
+    return Shown(url, line(action.words(Asked(names, fields, is_example=True))))
+
+
+def line(words: list[str]) -> str:
+    """Spell a command as one would type it."""
+    return " ".join(["treadle", *map(_quoted, words)])
+
+
+def _quoted(word: str) -> str:
+    plain = word and all(c.isalnum() or c in "-_=./:@,+" for c in word)
+    return word if plain else "'" + word.replace("'", "'\\''") + "'"
+
+
+def _said(words: list[str], code: int, stdout: bytes) -> Said:
+    try:
+        found = json.loads(stdout)
+    except ValueError:
+        return Said(line(words), code == ExitCode.DONE, f"ended with exit code {code}")
+    error = found.get("error") if isinstance(found, dict) else None
+    if isinstance(error, dict):
+        fix = tuple(map(str, error.get("fix", ())))
+        return Said(line(words), False, str(error.get("message")), fix, found)
+    text = "done" if code == ExitCode.DONE else f"ended with exit code {code}"
+    return Said(line(words), code == ExitCode.DONE, text, (), found)

@@ -1,0 +1,130 @@
+"""Put pages, their JSON twins, actions and the stream behind the gate."""
+
+from collections.abc import Mapping
+from functools import partial
+from urllib.parse import parse_qsl
+
+import msgspec
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from treadle.errors import BlockedError, NotFoundError, TreadleError
+from treadle.web import act, gate, render
+from treadle.web.live import Feed
+from treadle.web.site import Action, Asked, Document, Page, Site
+from treadle.web.table import ACTIONS, PAGES
+
+_HOME = "/runs"
+_MAX_FORM = 1 << 20
+
+
+def build(site: Site) -> ASGIApp:
+    """Return the whole application."""
+    templates = render.environment({})
+    templates.globals |= {
+        "nav": [page for page in PAGES if page.label],
+        "read_only": site.read_only,
+        "project": site.project.layout.root.name,
+        "action": _shown,
+    }
+    feed = Feed(site.project.layout)
+    routes = [
+        Route("/", _home),
+        Route("/enter", partial(_enter, site, templates)),
+        Route("/stream", partial(_stream, feed)),
+        *(Route(f"{page.path}.json", partial(_json, site, page)) for page in PAGES),
+        *(Route(page.path, partial(_page, site, templates, page)) for page in PAGES),
+        *(
+            Route(action.path, partial(_act, site, templates, action), methods=["POST"])
+            for action in ACTIONS
+        ),
+        Mount("/static", StaticFiles(directory=render.STATIC)),
+    ]
+    handlers = {TreadleError: partial(_failed, templates)}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    return gate.Gate(app, site)
+
+
+async def _home(request: Request) -> Response:
+    return RedirectResponse(_HOME)
+
+
+async def _enter(site: Site, templates: Environment, request: Request) -> Response:
+    """Turn a link's key into the cookie; the page then goes on by itself.
+
+    A redirect would lose the cookie if the link was followed from another site.
+    """
+    token = site.keys.redeem(request.query_params.get("key", ""))
+    if token is None:
+        used = Document(message="This link was used already, or is not ours.")
+        fix = {"fix": ["treadle serve --link"]}
+        return HTMLResponse(templates.get_template("error.html").render(used | fix), 401)
+    response = HTMLResponse(templates.get_template("enter.html").render(home=_HOME))
+    response.set_cookie(gate.cookie_name(site), token, httponly=True, samesite="strict", path="/")
+    return response
+
+
+async def _json(site: Site, page: Page, request: Request) -> Response:
+    found = await run_in_threadpool(page.document, site, _asked(request))
+    return Response(msgspec.json.encode(found), media_type="application/json")
+
+
+async def _page(site: Site, templates: Environment, page: Page, request: Request) -> Response:
+    asked = _asked(request)
+    text = await run_in_threadpool(_rendered, site, templates, page, asked, str(request.url.path))
+    return HTMLResponse(text)
+
+
+def _rendered(site: Site, templates: Environment, page: Page, asked: Asked, path: str) -> str:
+    found = page.document(site, asked)
+    extra = page.view(site, asked, found) if page.view else {}
+    context: Document = {"asked": asked.fields, "here": path, "now": site.now(), "said": None}
+    return templates.get_template(page.template).render(context | {"doc": found} | extra)
+
+
+async def _act(site: Site, templates: Environment, action: Action, request: Request) -> Response:
+    asked = Asked(request.path_params, await _form(request))
+    said = await run_in_threadpool(act.act, site, action, asked)
+    name = "said.html" if request.headers.get("hx-request") else "acted.html"
+    return HTMLResponse(templates.get_template(name).render(said=said))
+
+
+async def _form(request: Request) -> dict[str, str]:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_FORM:
+            raise BlockedError(f"a form may have {_MAX_FORM >> 20} MiB", code="form_too_large")
+    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+
+
+async def _stream(feed: Feed, request: Request) -> Response:
+    if feed.is_full:
+        return Response("too many pages are open\n", 503, {"retry-after": "30"})
+    stream = feed.stream(request.headers.get("last-event-id", ""))
+    return StreamingResponse(stream, media_type="text/event-stream")
+
+
+async def _failed(templates: Environment, request: Request, error: Exception) -> Response:
+    assert isinstance(error, TreadleError)
+    status = 404 if isinstance(error, NotFoundError) else 409
+    if request.url.path.endswith(".json"):
+        found = {"code": error.code, "message": error.message, "fix": list(error.fix)}
+        body = msgspec.json.encode({"error": found})
+        return Response(body, status, media_type="application/json")
+    context = {"message": error.message, "fix": error.fix}
+    return HTMLResponse(templates.get_template("error.html").render(context), status)
+
+
+def _shown(path: str, names: Mapping[str, str], fields: Mapping[str, str]) -> act.Shown:
+    return act.shown(next(item for item in ACTIONS if item.path == path), names, fields)
+
+
+def _asked(request: Request) -> Asked:
+    return Asked(request.path_params, dict(request.query_params))

@@ -1,0 +1,136 @@
+"""Tell every open page that something has changed, with one watcher for all of them."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from treadle.layout import Layout
+from treadle.store.changes import Changes
+from treadle.store.reader import Reader
+
+MAX_STREAMS = 32
+TOPICS = ("store", "live", "files")
+_EVERY = 0.5  # seconds between looks
+_ALIVE = 20  # looks without news after which a line is sent all the same
+
+
+class Wake(Protocol):
+    """Where news comes from; a database that calls by itself needs no looking."""
+
+    def news(self) -> set[str]:
+        """Return the topics that have changed since the last call, within a second."""
+
+    def close(self) -> None:
+        """Let go of whatever is held."""
+
+
+class Looking:
+    """News by looking: at the store's version, growing logs and the folders that letters reach."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._changes = Changes(layout)
+        self._running: list[Path] = []
+        self._seen: dict[str, object] = {}
+
+    def news(self) -> set[str]:
+        """Compare with the last look."""
+        found = set()
+        if self._changes.happened():
+            found.add("store")
+            self._running = _running(self._layout)
+        seen: dict[str, object] = {
+            "live": tuple(_sizes(self._running)),
+            "files": tuple(_times(self._layout)),
+        }
+        found |= {topic for topic, now in seen.items() if self._seen.get(topic) != now}
+        self._seen = seen
+        return found
+
+    def close(self) -> None:
+        """Close the connection that is asked for its version."""
+        self._changes.close()
+
+
+class Feed:
+    """The streams of all open pages; it looks only while there are any."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._boot = secrets.token_hex(4)
+        self._versions = dict.fromkeys(TOPICS, 0)
+        self._streams = 0
+        self._news = asyncio.Condition()
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether another stream would be too many."""
+        return self._streams >= MAX_STREAMS
+
+    async def stream(self, last_id: str) -> AsyncIterator[str]:
+        """Yield what has changed since `last_id`, then whatever changes."""
+        if self.is_full:
+            return
+        self._streams += 1
+        try:
+            if self._watcher is None or self._watcher.done():
+                # Whatever happened while nobody looked counts as news.
+                self._versions = {name: count + 1 for name, count in self._versions.items()}
+                wake = Looking(self._layout)
+                wake.news()
+                self._watcher = asyncio.create_task(self._watch(wake))
+            seen = dict(self._versions) if last_id == self._id() else dict.fromkeys(TOPICS, -1)
+            while True:
+                now, id_ = dict(self._versions), self._id()
+                for topic in TOPICS:
+                    if seen[topic] != now[topic]:
+                        yield f"id: {id_}\nevent: {topic}\ndata: {id_}\n\n"
+                seen = now
+                if not await self._changed(seen):
+                    yield ": alive\n\n"
+        finally:
+            self._streams -= 1
+
+    def _id(self) -> str:
+        return ".".join([self._boot, *map(str, self._versions.values())])
+
+    async def _changed(self, seen: dict[str, int]) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVERY * _ALIVE), self._news:
+                await self._news.wait_for(lambda: self._versions != seen)
+                return True
+        return False
+
+    async def _watch(self, wake: Wake) -> None:
+        try:
+            while self._streams:
+                if topics := wake.news():
+                    async with self._news:
+                        self._versions |= {name: self._versions[name] + 1 for name in topics}
+                        self._news.notify_all()
+                await asyncio.sleep(_EVERY)
+        finally:
+            wake.close()
+
+
+def _running(layout: Layout) -> list[Path]:
+    with Reader.open(layout) as store:
+        return [layout.run(row.run_id).live for row in store.running()]
+
+
+def _sizes(folders: list[Path]) -> Iterator[tuple[str, int]]:
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            yield from sorted((entry.path, entry.stat().st_size) for entry in entries)
+
+
+def _times(layout: Layout) -> Iterator[int]:
+    mail = layout.mail
+    for folder in (layout.inbox, layout.inbox_dead, layout.specs, mail.new, mail.logs, mail.tasks):
+        with suppress(OSError):
+            yield folder.stat().st_mtime_ns

@@ -1,0 +1,57 @@
+"""Turn documents into pages: every value is text unless our own code has made it markup."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_HERE = Path(__file__).parent
+STATIC = _HERE / "static"
+_STEPS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
+    """Return what renders our templates."""
+    found = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update({"age": age, "seconds": seconds, "bytes": size, **filters})
+    return found
+
+
+def age(text: str | None, now: datetime) -> str:
+    """Say how long ago something was: `3 min`."""
+    then = _time(text)
+    return seconds(max((now - then).total_seconds(), 0)) if then else ""
+
+
+def seconds(value: float | None) -> str:
+    """Say a time in the largest unit that fits."""
+    if value is None:
+        return ""
+    for length, unit in _STEPS:
+        if value >= length:
+            return f"{value / length:.0f} {unit}"
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
+
+
+def size(value: float) -> str:
+    """Say a number of bytes in the largest unit that fits."""
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,59 @@
+"use strict";
+// What htmx does not do: keys, the sign that says whether the page is live, and calm while it is.
+(() => {
+  const live = document.getElementById("live");
+  const say = (state) => { live.dataset.state = state; live.textContent = state; };
+
+  // A hidden tab gives its stream back: a browser keeps few connections to one server.
+  let source = null;
+  htmx.createEventSource = (url) => {
+    source = new EventSource(url);
+    source.addEventListener("open", () => say("live"));
+    source.addEventListener("error", () => say("not live"));
+    return source;
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (!source) return;
+    if (document.hidden) { source.close(); say("paused"); }
+    else if (source.readyState === EventSource.CLOSED) source.onerror(new Event("error"));
+  });
+
+  // What looks as before is left alone, so that focus, selection and scrolling survive.
+  document.addEventListener("htmx:oobBeforeSwap", (event) => {
+    const { target, fragment } = event.detail;
+    const fresh = fragment.firstElementChild || fragment;
+    for (const old of target.querySelectorAll("details[id][open]")) {
+      const same = fresh.querySelector(`#${CSS.escape(old.id)}`);
+      if (same) same.open = true;
+    }
+    if (fresh.isEqualNode(target)) event.detail.shouldSwap = false;
+  });
+
+  const rows = () => [...document.querySelectorAll("[data-href]")];
+  const step = (by) => {
+    const all = rows();
+    if (!all.length) return;
+    const at = all.findIndex((row) => row.contains(document.activeElement));
+    const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))];
+    (next.querySelector("a") || next).focus();
+    next.scrollIntoView({ block: "nearest" });
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const filter = document.querySelector("[data-filter]");
+    if (event.key === "j") step(1);
+    else if (event.key === "k") step(-1);
+    else if (event.key === "/" && filter) { event.preventDefault(); filter.focus(); }
+    else if (event.key === "?") document.getElementById("keys").showModal();
+  });
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest("[data-href]");
+    if (row && !event.target.closest("a, button, input, label") && !String(getSelection())) {
+      location.assign(row.dataset.href);
+    }
+  });
+})();

@@ -1,0 +1,62 @@
+"""A served project, asked through the application itself."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from treadle.project.project import open_project
+from treadle.web import app, gate
+from treadle.web.keys import Keys
+from treadle.web.site import Site
+
+PORT = 7717
+URL = f"http://127.0.0.1:{PORT}"
+
+
+class Client:
+    """A browser without a screen: it keeps cookies, and asks the application itself."""
+
+    def __init__(self, site, cookies=None):
+        self.app = app.build(site)
+        self.cookies = httpx.Cookies(cookies)
+
+    def get(self, path, **options):
+        return self.request("GET", path, **options)
+
+    def post(self, path, **options):
+        return self.request("POST", path, **options)
+
+    def request(self, method, path, **options):
+        return asyncio.run(self._request(method, path, options))
+
+    async def _request(self, method, path, options):
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url=URL, cookies=self.cookies
+        ) as client:
+            found = await client.request(method, path, **options)
+            self.cookies = client.cookies
+            return found
+
+
+@pytest.fixture
+def site(repo):
+    """Return a project's site; nothing has run in it yet."""
+    (repo / ".treadle").mkdir()
+    (repo / ".treadle" / "config.toml").write_text("")
+    return Site(open_project(repo, {}), Keys(), PORT)
+
+
+@pytest.fixture
+def stranger(site):
+    """Return a client that was never let in."""
+    return Client(site)
+
+
+@pytest.fixture
+def browser(site, stranger):
+    """Return a client with the cookie."""
+    stranger.get("/enter", params={"key": site.keys.new_link()})
+    assert gate.cookie_name(site) in stranger.cookies
+    return stranger
