@@ -1,0 +1,37 @@
+"""Logs look as in a terminal, and act as text."""
+
+import re
+
+import pytest
+
+from treadle.web import ansi
+
+CASES = {
+    "plain": ("a < b", "a &lt; b"),
+    "colour": ("\x1b[31mred\x1b[0m x", '<span class="f1">red</span> x'),
+    "bold colour": ("\x1b[1;32mok\x1b[m", '<span class="b f2">ok</span>'),
+    "bright": ("\x1b[93my\x1b[39m.", '<span class="f3">y</span>.'),
+    "ground": ("\x1b[41mx", '<span class="g1">x</span>'),
+    "of 256": ("\x1b[38;5;196mx", '<span class="f1">x</span>'),
+    "of all": ("\x1b[38;2;0;255;0mx", '<span class="f2">x</span>'),
+    "bold ends": ("\x1b[1;31ma\x1b[22mb", '<span class="b f1">a</span><span class="f1">b</span>'),
+    "cursor": ("a\x1b[2Kb\x1b[1;1Hc", "abc"),
+    "title": ("\x1b]0;evil\x07x", "x"),
+    "link": ("\x1b]8;;http://e\x1b\\word\x1b]8;;\x1b\\", "word"),
+    "progress": ("10%\r50%\r100%\ndone", "100%\ndone"),
+    "windows": ("a\r\nb", "a\nb"),
+    "bell": ("a\x07b", "a\\x07b"),
+    "right to left": ("a\u202eb", "a\\u202eb"),
+    "cut off": ("a\x1b[", "a"),
+    "nonsense": ("\x1b[999;;:m\x1b[38m\x1b[38;5mx", "x"),
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), CASES.values(), ids=CASES)
+def test_text_becomes_markup(text, shown):
+    assert ansi.render(text) == shown
+
+
+def test_markup_in_colours_stays_text():
+    found = ansi.render('\x1b[31m<img src=x onerror=alert(1)>\x1b[0m"><script>')
+    assert re.findall("<[a-z]+", found) == ["<span"]
