@@ -65,7 +65,7 @@ def candidate(root: Path) -> None:
     layout = Layout(root)
     with measured():
         for name in box.names(layout):
-            path = layout.inbox / name
+            path = f"{layout.inbox}/{name}"
             data = box.read(path)
             named = place_in_name(name, lambda _: False)
             message = normalize.understand(data, named, lambda: "2026010100000000").message

@@ -112,7 +112,12 @@ def test_the_short_way_agrees_with_the_parser(text):
 
 
 LINES = st.sampled_from(
-    ["a: b", "b-c: x y", "k: 1 - 2", "_: z", "d:", "e:  f ", "# note: x", "", "f: a/b.c-", "g: -"]
+    [
+        *("a: b", "b-c: x y", "k: 1 - 2", "_: z", "d:", "e:  f ", "# note: x", "", "f: a/b.c-"),
+        *("g: -", "h: 'it: # \\ is'  ", 'i:  "so [x], {}"', "j: ''", "l: 'it''s'", 'm: "\\n"'),
+        *("n: |\n  one\n  two  # 'x'", "o: |\n  one\n   two", "p: |\n  one\n\n  two", "q: >\n  x"),
+        *("r: |-\n  x", "s: |", "t: |  \n  x", "u: 'x' # y", "v: |\n  - a\n\n\n", "  w: x"),
+    ]
 )
 
 

@@ -86,21 +86,38 @@ def names(folder: Path | str) -> list[str]:
         return []
 
 
-def read(path: Path, *, max_bytes: int) -> bytes:
+def read(path: Path | str, *, max_bytes: int) -> bytes:
     """Return a plain file's bytes; FormatError if it is anything else or too big."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise FormatError(f"{path.name} is missing") from error
+        raise FormatError(f"{_base(path)} is missing") from error
     except OSError as error:
-        raise FormatError(f"{path.name} cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as handle:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FormatError(f"{path.name} is not a plain file")
-        data = handle.read(max_bytes + 1)
+        raise FormatError(f"{_base(path)} cannot be read: {error.strerror}") from error
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise FormatError(f"{_base(path)} is not a plain file")
+        data = _drain(descriptor, state.st_size, max_bytes)
+    finally:
+        os.close(descriptor)
     if len(data) > max_bytes:
-        raise FormatError(f"{path.name} is larger than {max_bytes} bytes")
+        raise FormatError(f"{_base(path)} is larger than {max_bytes} bytes")
     return data
+
+
+def _drain(descriptor: int, size: int, max_bytes: int) -> bytes:
+    """Read with one call where the file is as long as it says; it may grow, or not say."""
+    data = os.read(descriptor, min(size, max_bytes) + 1)
+    if len(data) == size:
+        return data
+    while len(data) <= max_bytes and (more := os.read(descriptor, _CHUNK)):
+        data += more
+    return data
+
+
+def _base(path: Path | str) -> str:
+    return Path(path).name
 
 
 def sha256(path: Path) -> str:

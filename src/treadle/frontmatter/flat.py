@@ -4,35 +4,56 @@ import re
 
 from treadle.frontmatter.block import Block, Entry, Fields
 
-# Whatever YAML could read in another way (quotes, colons, comments behind a value, tabs,
-# signs with a meaning, any indentation) is left to the parser.
+# Whatever YAML could read in another way (colons, comments behind a value, tabs, signs with a
+# meaning, escapes, any other indentation) is left to the parser.
 _LINE = re.compile(
-    rb"(?P<key>[A-Za-z][A-Za-z0-9_-]{0,63}):"
-    rb"(?: +(?P<value>[A-Za-z0-9_/.](?:[A-Za-z0-9_/. -]*[A-Za-z0-9_/.-])?))?"
-    rb" *\r?\n|#[ -~]*\r?\n|\r?\n"
+    rb"([A-Za-z][A-Za-z0-9_-]{0,63}):"
+    rb"(?: +(?:([A-Za-z0-9_/.](?:[A-Za-z0-9_/. -]*[A-Za-z0-9_/.-])?)"
+    rb"|('[ -&(-~]*'|\"[ !#-\[\]-~]*\")"
+    rb"|(\|\n(?:  [!-~][ -~]*\n)+(?=[A-Za-z]|\Z))))?"
+    rb"(?: *\r?\n|(?<=\n))|#[ -~]*\r?\n|\r?\n"
 )
+_KEY, _QUOTED, _LINES = 1, 3, 4
+# Nothing but such lines, as treadle writes them itself.
+_PAIR = re.compile(rb"([A-Za-z][A-Za-z0-9_-]{0,63}): ([A-Za-z0-9_/.][A-Za-z0-9_/.-]*)\n")
+_PAIRS = re.compile(rb"(?:[A-Za-z][A-Za-z0-9_-]{0,63}: [A-Za-z0-9_/.][A-Za-z0-9_/.-]*\n)+")
+
+
+def values(data: bytes, block: Block) -> dict[str, str] | None:
+    """Return keys and values where every line is one pair of words, else None."""
+    if not _PAIRS.fullmatch(data, block.start, block.end):
+        return None
+    pairs = _PAIR.findall(data, block.start, block.end)
+    found = {key.decode(): value.decode() for key, value in pairs}
+    return found if len(found) == len(pairs) else None
 
 
 def read(data: bytes, block: Block) -> Fields | None:
     """Return the fields, or None if it takes a YAML parser to know them."""
     entries: dict[str, Entry] = {}
     position, top = block.start, block.end
-    while position < block.end:
-        line = _LINE.match(data, position, block.end)
-        if line is None:
+    for line in _LINE.finditer(data, position, block.end):
+        if line.start() != position:
             return None
-        if line["key"] is not None:
-            entry = _entry(line)
+        if line.lastindex:
+            entry = _entry(line, line.lastindex)
             if entry.key in entries:
                 return None
-            top = min(top, position)
+            if not entries:
+                top = position
             entries[entry.key] = entry
         position = line.end()
-    return Fields(tuple(entries.values()), top)
+    return Fields(tuple(entries.values()), top) if position == block.end else None
 
 
-def _entry(line: re.Match[bytes]) -> Entry:
-    if line["value"] is None:
-        after = line.end("key") + 1
-        return Entry(line["key"].decode(), "", after, after)
-    return Entry(line["key"].decode(), line["value"].decode(), *line.span("value"))
+def _entry(line: re.Match[bytes], kind: int) -> Entry:
+    key = line[_KEY].decode()
+    if kind == _KEY:
+        after = line.end(_KEY) + 1
+        return Entry(key, "", after, after)
+    value = line[kind].decode()
+    if kind == _QUOTED:
+        value = value[1:-1]
+    elif kind == _LINES:
+        value = value[2:].replace("\n  ", "\n").removeprefix("  ")
+    return Entry(key, value, *line.span(kind))

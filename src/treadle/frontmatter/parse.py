@@ -18,8 +18,14 @@ class Document(NamedTuple):
     has_fields: bool
 
 
+@functools.lru_cache(maxsize=2)  # whoever reads a file is about to complete it
 def read(data: bytes) -> Document:
     """Split fields and body; without a closed block that is a mapping everything is body."""
+    block = find(data)
+    if block and block.end - block.start <= MAX_BYTES:
+        values = flat.values(data, block)
+        if values is not None:
+            return Document(values, data[block.body :], True)
     found = locate(data)
     if found is None:
         return Document(_NOTHING, data.removeprefix(BOM), False)
@@ -27,7 +33,6 @@ def read(data: bytes) -> Document:
     return Document({entry.key: entry.value for entry in fields.entries}, data[block.body :], True)
 
 
-@functools.lru_cache(maxsize=2)  # whoever reads a file is about to rewrite it
 def locate(data: bytes) -> tuple[Block, Fields] | None:
     """Return the block and its fields, or None for a file without any; FormatError if broken."""
     block = find(data)

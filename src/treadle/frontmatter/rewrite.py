@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from treadle.frontmatter.block import BOM, Block, Entry, Fields
-from treadle.frontmatter.parse import locate
+from treadle.frontmatter.parse import locate, read
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.](?:[A-Za-z0-9_/.-]| (?=[A-Za-z0-9_/.-]))*")
 
@@ -14,9 +14,12 @@ def set_fields(data: bytes, changes: Mapping[str, str], order: Sequence[str] = (
 
     A file without fields gets a block of its own; one that has nothing to change stays as it is.
     """
+    known = read(data).fields
+    if changes.items() <= known.items():
+        return data
     found = locate(data)
     if found is None:
-        return _with_block(data.removeprefix(BOM), changes) if changes else data
+        return _with_block(data.removeprefix(BOM), changes)
     block, fields = found
     present = {entry.key: entry for entry in fields.entries}
     edits = [
@@ -24,7 +27,7 @@ def set_fields(data: bytes, changes: Mapping[str, str], order: Sequence[str] = (
         for key, value in changes.items()
         if key not in present or present[key].value != value
     ]
-    return _apply(data, edits).removeprefix(BOM) if edits else data
+    return _apply(data, edits).removeprefix(BOM)
 
 
 Edit = tuple[int, int, bytes]

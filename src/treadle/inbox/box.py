@@ -29,9 +29,9 @@ def is_folder(path: Path) -> bool:
     return stat.S_ISDIR(path.lstat().st_mode)
 
 
-def read(path: Path) -> bytes:
+def read(path: Path | str) -> bytes:
     """Return a message's bytes; FormatError unless it is a plain, small file of UTF-8 text."""
-    state = path.lstat()
+    state = os.lstat(path)
     if not stat.S_ISREG(state.st_mode):
         raise _odd(path, "is not a plain file")
     if state.st_nlink > 1:
@@ -46,14 +46,14 @@ def read(path: Path) -> bytes:
     return data
 
 
-def _odd(path: Path, what: str) -> FormatError:
-    return FormatError(f"{show(path.name)} {what}", code="message_unreadable")
+def _odd(path: Path | str, what: str) -> FormatError:
+    return FormatError(f"{show(Path(path).name)} {what}", code="message_unreadable")
 
 
-def replace(path: Path, old: bytes, new: bytes) -> None:
+def replace(path: Path | str, old: bytes, new: bytes) -> None:
     """Write a message back; one that is as it should be is not touched."""
     if new != old:
-        atomic.write(path, new)
+        atomic.write(Path(path), new)
 
 
 def put(folder: Path, name: str, data: bytes) -> Path:

@@ -3,7 +3,7 @@
 Everything here is a function of its arguments; `box` reads and writes the files.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from treadle.contract.event import EventType
@@ -40,18 +40,21 @@ def understand(data: bytes, named: Place | None, new_chain: Callable[[], str]) -
     document = parse.read(data)
     fields = document.fields
     chain, seq = read_chain(fields.get("chain")), read_seq(fields.get("seq"))
-    notes = [*_invalid(fields), *_mismatch(chain, seq, named)]
-    known_seq = seq if seq is not None else (named.seq if named else None)
-    place = Place(chain or (named.chain if named else new_chain()), known_seq or 0)
+    type_, routine = read_type(fields.get("type")), read_text(fields.get("routine"))
     input_file = read_text(fields.get("input_file"))
+    known_seq = seq if seq is not None else (named.seq if named else None)
     message = Message(
-        place=place,
-        type=read_type(fields.get("type")) or ("spec" if input_file else "task"),
+        place=Place(chain or (named.chain if named else new_chain()), known_seq or 0),
+        type=type_ or ("spec" if input_file else "task"),
         input_file=input_file,
-        routine=read_text(fields.get("routine")),
+        routine=routine,
         fields={key: value for key, value in fields.items() if key not in FIELDS},
         body=document.body,
     )
+    means = (("seq", seq), ("type", type_), ("routine", routine), ("input_file", input_file))
+    notes = [_invalid(name, fields[name]) for name, it in means if it is None and fields.get(name)]
+    if named and (chain, seq) != named:
+        notes += _mismatch(chain, seq, named)
     return Understood(message, known_seq is not None, tuple(notes))
 
 
@@ -67,22 +70,12 @@ def complete(data: bytes, message: Message, routine: str) -> bytes:
     return rewrite.set_fields(data, wanted, FIELDS)
 
 
-def _invalid(fields: Mapping[str, Value]) -> list[Note]:
-    readers: dict[str, Callable[[Value], object]] = {
-        "seq": read_seq,
-        "type": read_type,
-        "routine": read_text,
-        "input_file": read_text,
-    }
-    return [
-        Note(EventType.FIELD_INVALID, f"{name}: {str(fields[name])[:80]!r} means nothing here")
-        for name, read in readers.items()
-        if fields.get(name) and read(fields[name]) is None
-    ]
+def _invalid(name: str, value: Value) -> Note:
+    return Note(EventType.FIELD_INVALID, f"{name}: {str(value)[:80]!r} means nothing here")
 
 
-def _mismatch(chain: str | None, seq: int | None, named: Place | None) -> list[Note]:
-    if named is None or (chain in (None, named.chain) and seq in (None, named.seq)):
+def _mismatch(chain: str | None, seq: int | None, named: Place) -> list[Note]:
+    if chain in (None, named.chain) and seq in (None, named.seq):
         return []
     told = f"the fields say {chain or named.chain}-{named.seq if seq is None else seq}"
     return [Note(EventType.ID_MISMATCH, f"the file is named {named.name}, {told}: they win")]
