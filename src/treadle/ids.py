@@ -9,8 +9,11 @@ RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 TASK_ID = re.compile(
     r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*|[A-Za-z0-9]+([._-][A-Za-z0-9]+)*\.WP[0-9]{2,}"
 )
+SCHEMA = re.compile(r"(?!pg_)[a-z][a-z0-9_]{0,62}")
+STORES = ("postgresql://", "postgres://", "sqlite:")
 CRITERION_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
 _STAMP = "%Y%m%d-%H%M%S"
+_PASSWORD = re.compile(r"(://[^/:@]*:).*@|(password=)[^&\s]*")
 
 
 def new_run_id(now: datetime, last: str | None, rand: int) -> str:
@@ -41,6 +44,16 @@ def is_task_id(text: str) -> bool:
 def is_criterion_id(text: str) -> bool:
     """Tell whether `text` may name a criterion (and so a log file)."""
     return len(text) <= 64 and CRITERION_ID.fullmatch(text) is not None
+
+
+def is_schema(text: str) -> bool:
+    """Tell whether `text` may name a project's part of a database."""
+    return SCHEMA.fullmatch(text) is not None
+
+
+def mask(text: str) -> str:
+    """Hide the password of an address, and in what a program says about one."""
+    return _PASSWORD.sub(lambda it: f"{it[1]}***@" if it[1] else f"{it[2]}***", text)
 
 
 def utc(now: datetime) -> str:

@@ -14,6 +14,12 @@ RUN = "20260123-145501-ab12cd"
 HISTORY_KV = {"reason_code": "budget", "tokens": 12}
 
 
+def only_sqlite(test):
+    """Mark a test that looks into SQLite's file or speaks its own words."""
+    test.only_sqlite = True
+    return test
+
+
 def run_row(run_id: str = RUN, **changes) -> RunRow:
     """Return a run that has just begun."""
     row = RunRow(run_id, T, "goal", "running", 1, 0, None, f".treadle/runs/{run_id}", claim_epoch=1)

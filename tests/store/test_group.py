@@ -9,20 +9,20 @@ from contextlib import closing
 
 import pytest
 
-from tests.store.rows import RUN, commit, cursor, event, run_row
+from tests.store.rows import RUN, commit, cursor, event, only_sqlite, run_row
 from treadle.errors import FencedError, NotFoundError, StoreError
 
 THREADS, STEPS = 64, 20
 
 
 @pytest.fixture
-def commits(store):
-    """Return the COMMIT statements that SQLite was given."""
+def commits(store, monkeypatch):
+    """Return one entry for each commit that the database was asked for."""
     seen = []
-    connection = store._transactions._connection
-    connection.set_trace_callback(lambda sql: sql == "COMMIT" and seen.append(sql))
-    yield seen
-    connection.set_trace_callback(None)
+    writer = store._transactions._writer
+    commit = writer.commit
+    monkeypatch.setattr(writer, "commit", lambda: (seen.append(1), commit()))
+    return seen
 
 
 def run_id(number):
@@ -106,6 +106,7 @@ def test_a_change_that_fails_does_not_hurt_those_it_shares_a_commit_with(store):
     assert set(store.step_names()) == {run_id(n) for n in range(8) if n != 3}
 
 
+@only_sqlite
 def test_nothing_is_acknowledged_when_the_commit_fails(store):
     for number in range(4):
         store.insert_run(run_row(run_id(number)), (), {})
@@ -126,6 +127,7 @@ def test_nothing_is_acknowledged_when_the_commit_fails(store):
     assert [store.last_seq(run_id(number)) for number in range(4)] == [0] * 4
 
 
+@only_sqlite
 def test_a_commit_that_fails_later_takes_nothing_back(store):
     """One change fails, so each is committed alone; the last of them fails at its COMMIT."""
     for number in (1, 2):
@@ -162,6 +164,7 @@ def test_a_commit_that_fails_later_takes_nothing_back(store):
     assert store.step_names() == {run_id(1): {"001-do"}}
 
 
+@only_sqlite
 def test_a_foreign_program_that_holds_the_database_is_named(store, layout):
     store._transactions._connection.execute("PRAGMA busy_timeout=50")
     with closing(sqlite3.connect(layout.database, isolation_level=None)) as foreign:

@@ -1,13 +1,12 @@
 """Databases come up to date in order, once, and never from the future."""
 
-import sqlite3
 from contextlib import closing
 
 import pytest
 
 from tests.store.rows import child, output, run_row
 from treadle.errors import StoreError
-from treadle.store import migrate
+from treadle.store import address, migrate
 from treadle.store.reader import Reader
 from treadle.store.writer import Store
 
@@ -39,9 +38,13 @@ def newer_treadle(tmp_path, monkeypatch):
     return become
 
 
+def ask(layout, sql):
+    with closing(address.find(layout).open_reader()) as connection:
+        return connection.execute(sql).fetchall()
+
+
 def versions(layout):
-    with closing(sqlite3.connect(layout.database)) as connection:
-        return [row[0] for row in connection.execute("SELECT version FROM schema_migrations")]
+    return [row[0] for row in ask(layout, "SELECT version FROM schema_migrations ORDER BY version")]
 
 
 def test_a_new_database_is_at_the_latest_version(store, layout):
@@ -78,17 +81,17 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(layout, newer_trea
     )
     with pytest.raises(StoreError):
         Store.open(layout)
-    with closing(sqlite3.connect(layout.database)) as connection:
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(runs)")]
-    assert "mood" not in columns
+    with pytest.raises(address.find(layout).error, match="mood"):
+        ask(layout, "SELECT mood FROM runs")
     assert versions(layout) == NUMBERS
 
 
 @pytest.mark.parametrize("kind", [Reader, Store])
 def test_a_database_of_a_newer_treadle_is_refused(layout, kind):
-    Store.open(layout).close()
-    with closing(sqlite3.connect(layout.database, isolation_level=None)) as connection:
-        connection.execute("INSERT INTO schema_migrations VALUES (?, 'later')", (NEXT,))
+    with Store.open(layout) as store:
+        store._write(
+            lambda tx: tx.execute("INSERT INTO schema_migrations VALUES (?, 'later')", (NEXT,))
+        )
     with pytest.raises(StoreError, match=f"schema {NEXT} of a newer treadle") as caught:
         kind.open(layout)
     assert caught.value.fix == ("pip install --upgrade treadle",)

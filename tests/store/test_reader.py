@@ -14,6 +14,7 @@ from tests.store.rows import (
     commit,
     cursor,
     event,
+    only_sqlite,
     output,
     run_row,
     step_row,
@@ -96,6 +97,7 @@ def test_a_new_project_reads_as_empty_and_stays_untouched(layout):
     assert not layout.root.exists()
 
 
+@only_sqlite
 def test_a_database_that_was_never_set_up_reads_as_empty(layout):
     layout.home.mkdir(parents=True)
     layout.database.touch()
@@ -103,6 +105,7 @@ def test_a_database_that_was_never_set_up_reads_as_empty(layout):
         assert reader.runs(limit=50) == []
 
 
+@only_sqlite
 def test_a_file_that_is_no_database_is_reported_with_the_repair(written):
     written.database.write_bytes(b"no database at all" * 400)
     for kind in (Reader, Store):
@@ -111,6 +114,7 @@ def test_a_file_that_is_no_database_is_reported_with_the_repair(written):
         assert caught.value.fix == ("treadle doctor --repair",)
 
 
+@only_sqlite
 def test_a_damaged_page_is_reported_when_it_is_met(written):
     data = bytearray(written.database.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
@@ -119,14 +123,17 @@ def test_a_damaged_page_is_reported_when_it_is_met(written):
         reader.runs(limit=50)
 
 
+@only_sqlite
 def test_a_read_only_disk_can_be_read(written):
     assert on_read_only_disk(written, "read") == "1\n"
 
 
+@only_sqlite
 def test_a_read_only_disk_cannot_be_written(written):
     assert "nothing was saved" in on_read_only_disk(written, "write")
 
 
+@only_sqlite
 def test_changes_that_a_read_only_disk_hides_are_not_passed_over(written):
     with Store.open(written) as store:
         commit(store)
@@ -137,6 +144,7 @@ def test_changes_that_a_read_only_disk_hides_are_not_passed_over(written):
     assert "treadle.db-wal holds changes" in on_read_only_disk(written, "read")
 
 
+@only_sqlite
 def test_a_writer_killed_without_a_wal_is_rolled_back_by_the_next_reader(written):
     with closing(sqlite3.connect(written.database)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
@@ -146,6 +154,7 @@ def test_a_writer_killed_without_a_wal_is_rolled_back_by_the_next_reader(written
         assert reader.run(RUN) == run_row()
 
 
+@only_sqlite
 def test_a_file_system_without_wal_still_works(layout, monkeypatch):
     connect = sqlite._connect
     without_wal = "vfs=unix-dotfile"

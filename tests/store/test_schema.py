@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.store.rows import RUN, check_row, run_row
+from tests.store.rows import RUN, check_row, only_sqlite, run_row
 from treadle.store import codec, migrate, sqlite
-from treadle.store.queries import FIELDS
+from treadle.store.codec import FIELDS
 from treadle.store.records import UsageRow
 from treadle.store.run_changes import History
 
@@ -72,6 +72,7 @@ def test_whatever_belongs_to_a_run_goes_with_it(schema, table):
     assert [(key[2], key[3], key[6]) for key in keys] == [("runs", "run_id", "CASCADE")]
 
 
+@only_sqlite
 def test_the_writer_has_the_contracts_pragmas(store):
     pragmas = ("foreign_keys", "journal_mode", "busy_timeout", "synchronous")
     values = [_query(store, f"PRAGMA {name}")[0][0] for name in pragmas]

@@ -11,7 +11,7 @@ from treadle.config import keys
 from treadle.config.backends import BACKENDS
 from treadle.config.schema import Config, SandboxConfig
 from treadle.errors import ConfigError
-from treadle.ids import nearest
+from treadle.ids import STORES, is_schema, mask, nearest
 
 AGENT_NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 _UNFIT_FOR_BRANCH = re.compile(
@@ -128,9 +128,23 @@ def _root_rule(value: str) -> str | None:
     return None
 
 
+def _store_rule(value: str) -> str | None:
+    if not value.startswith(STORES):
+        return f"must begin with {' or '.join(STORES)}, not {_short(mask(value))}"
+    return None
+
+
+def _schema_rule(value: str) -> str | None:
+    if not is_schema(value):
+        return f"must be lower-case letters, digits and _, not {_short(value)}"
+    return None
+
+
 _RULES: dict[keys.Path, Callable[[str], str | None]] = {
     ("agents", "type"): _type_rule,
     ("agents", "path"): _path_rule,
+    ("store",): _store_rule,
+    ("store_schema",): _schema_rule,
     ("workspace", "branch"): _branch_rule,
     ("workspace", "root"): _root_rule,
 }

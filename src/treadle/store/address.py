@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from treadle.errors import ConfigError, StoreError
+from treadle.ids import STORES, is_schema, mask
 from treadle.layout import Layout, user_config
 from treadle.store.backend import Database
 from treadle.store.sqlite import Sqlite
-
-SCHEMES = ("postgresql://", "postgres://", "sqlite:")
-SCHEMA = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 _KEYS = ("store", "store_schema")
 # A setting above the first table, as TOML spells it: a name and a plain text in quotes.
@@ -20,7 +18,6 @@ _LINE = re.compile(
     r"""^[ \t]*(["']?)(store|store_schema)\1[ \t]*=[ \t]*(?:"([^"\\]*)"|'([^']*)')?""", re.MULTILINE
 )
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
-_PASSWORD = re.compile(r"(://[^/:@]*:).*@|(password=)[^&\s]*")
 
 
 def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
@@ -37,7 +34,12 @@ def at(url: str, schema: str, owner: str | None = None) -> Database:
     if url.startswith("sqlite:"):
         path = Path(url.removeprefix("sqlite:"))
         return Sqlite(path, path.parent / "locks" / "store.lock")
-    if not SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+    if not url.startswith(STORES):
+        raise ConfigError(
+            f"store must begin with {' or '.join(STORES)}, not {mask(url)!r}",
+            details={"key": "store"},
+        )
+    if not is_schema(schema):
         raise ConfigError(
             f"store_schema must be lower-case letters, digits and _, not {schema!r}",
             details={"key": "store_schema"},
@@ -53,13 +55,6 @@ def exists(layout: Layout, env: Mapping[str, str] = os.environ) -> bool:
 def default_schema(root: Path) -> str:
     """Return the schema of a project that does not name one, after its folder."""
     return "treadle_" + re.sub(r"[^a-z0-9]+", "_", root.name.lower()).strip("_")[:50]
-
-
-def mask(text: str) -> str:
-    """Hide a password in an address or in what a program says about one."""
-    return _PASSWORD.sub(
-        lambda found: f"{found[1] or found[2]}***" + ("@" if found[1] else ""), text
-    )
 
 
 def settings(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:

@@ -88,7 +88,7 @@ class Database(Protocol):
         """Tell whether anything was ever recorded."""
 
     def open_reader(self) -> Connection:
-        """Open what exists for reading only."""
+        """Open it for reading only; what does not exist has no tables."""
 
     def open_writer(self) -> Writer:
         """Open or create, as it is; the caller brings it up to date."""

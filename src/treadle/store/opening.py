@@ -33,8 +33,6 @@ def _open_writer(database: Database) -> Writer:
 
 
 def _open_reader(database: Database) -> Connection:
-    if not database.exists():
-        return _empty()
     connection = database.open_reader()
     with closed_on_error(connection):
         found = database.version(connection)

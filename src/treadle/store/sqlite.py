@@ -80,8 +80,8 @@ class Sqlite:
         return self.path.exists()
 
     def open_reader(self) -> sqlite3.Connection:
-        """Open an existing database for reading only."""
-        return open_reader(self.path)
+        """Open the database for reading only; one that does not exist has no tables."""
+        return open_reader(self.path) if self.path.exists() else open_empty()
 
     def open_writer(self) -> Writer:
         """Open or create the database."""

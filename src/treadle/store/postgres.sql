@@ -1,0 +1,34 @@
+-- What PostgreSQL says otherwise than queries.sql, under the same names.
+
+-- name: claimable_letters
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id IN (
+    SELECT letter_id FROM (
+        (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = :agent
+            AND (created_at, letter_id) > (:created_at, :letter_id)
+            AND (:task_id IS NULL OR task_id = :task_id)
+            AND (expires_at IS NULL OR expires_at > :now)
+        ORDER BY created_at, letter_id LIMIT 200)
+        UNION ALL
+        (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = 'all'
+            AND sender <> :agent AND intent IN (
+                'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit',
+                'document'
+            )
+            AND (created_at, letter_id) > (:created_at, :letter_id)
+            AND (:task_id IS NULL OR task_id = :task_id)
+            AND (expires_at IS NULL OR expires_at > :now)
+        ORDER BY created_at, letter_id LIMIT 200)
+    ) AS nearest ORDER BY created_at, letter_id LIMIT 200
+)
+ORDER BY created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
+
+-- name: words_of_letters
+CREATE TABLE IF NOT EXISTS mail_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)
+
+-- name: insert_words
+INSERT INTO mail_words (rowid, words) VALUES (:letter_id, to_tsvector('simple', left(:words, 400000)))
+ON CONFLICT (rowid) DO NOTHING
+
+-- name: letters_with_words
+SELECT rowid FROM mail_words WHERE words @@ websearch_to_tsquery('simple', :match)
+ORDER BY rowid DESC LIMIT :limit
