@@ -7,8 +7,9 @@ from treadle.store import codec, task_changes
 from treadle.store.backend import Connection
 from treadle.store.mail import Place
 from treadle.store.queries import SQL
-from treadle.store.records import FolderRow, LetterRow, MoveRow, TaskRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import FolderRow, LetterRow, to_letter
+from treadle.store.rows.task import MoveRow, TaskRow, to_task
+from treadle.store.writing import Writing
 
 
 class TaskTaken(NamedTuple):
@@ -36,7 +37,7 @@ class Claimed(NamedTuple):
     task: TaskRow | None
 
 
-def insert(store: Store, rows: Sequence[LetterRow]) -> None:
+def insert(store: Writing, rows: Sequence[LetterRow]) -> None:
     """Add letters that were found; one that is known already stays as it is."""
 
     def apply(tx: Connection) -> None:
@@ -48,13 +49,13 @@ def insert(store: Store, rows: Sequence[LetterRow]) -> None:
     store._write(apply)
 
 
-def forget(store: Store, gone: Sequence[LetterRow]) -> None:
+def forget(store: Writing, gone: Sequence[LetterRow]) -> None:
     """Drop letters whose files are gone, unless they have moved meanwhile."""
     values = [row._asdict() for row in gone]
     store._write(lambda tx: tx.executemany(SQL["forget_letter"], values))
 
 
-def mark(store: Store, seen: Sequence[FolderRow], gone: Sequence[str] = ()) -> None:
+def mark(store: Writing, seen: Sequence[FolderRow], gone: Sequence[str] = ()) -> None:
     """Remember how folders looked."""
 
     def apply(tx: Connection) -> None:
@@ -64,19 +65,19 @@ def mark(store: Store, seen: Sequence[FolderRow], gone: Sequence[str] = ()) -> N
     store._write(apply)
 
 
-def settle(store: Store, letter_id: int, question_id: str | None = None) -> None:
+def settle(store: Writing, letter_id: int, question_id: str | None = None) -> None:
     """Say that a letter's effect is made."""
     values = {"letter_id": letter_id, "question_id": question_id}
     store._write(lambda tx: tx.execute(SQL["settle_letter"], values))
 
 
-def place(store: Store, row: LetterRow, to: Place, names: Iterator[str]) -> LetterRow | None:
+def place(store: Writing, row: LetterRow, to: Place, names: Iterator[str]) -> LetterRow | None:
     """Say that a letter lies elsewhere now; None when somebody else moved it before."""
     return store._write(lambda tx: _place(tx, row, to, names))
 
 
 def claim(
-    store: Store,
+    store: Writing,
     wanted: Wanted,
     names: Callable[[str], Iterator[str]],
     take: Callable[[LetterRow, TaskRow | None], TaskTaken | None],
@@ -98,22 +99,33 @@ def claim(
                 return Claimed(row, moved, taken.after)
         return None
 
-    return store._write(apply)
+    return store._write(apply, alone=False)
 
 
 def _candidates(tx: Connection, wanted: Wanted) -> Iterator[LetterRow]:
     if wanted.letter_id is not None:
         found = tx.execute(SQL["letter"], {"letter_id": wanted.letter_id}).fetchall()
-        return (row for row in map(codec.letter, found) if row.box == "new")
+        return (row for row in map(to_letter, found) if row.box == "new")
+    return _oldest_first(tx, wanted)
+
+
+def _oldest_first(tx: Connection, wanted: Wanted) -> Iterator[LetterRow]:
+    """Look at one letter at a time: where many claim at once, each looked at is kept from them."""
     values = {"agent": wanted.agent, "task_id": wanted.task_id, "now": wanted.now}
-    return map(codec.letter, tx.execute(SQL["claimable_letters"], values))
+    last: tuple[str, int | None] = ("", 0)
+    while row := tx.execute(
+        SQL["claimable_letters"], {**values, "created_at": last[0], "letter_id": last[1]}
+    ).fetchone():
+        found = to_letter(row)
+        yield found
+        last = found.created_at, found.letter_id
 
 
 def _task(tx: Connection, row: LetterRow) -> TaskRow | None:
     if row.task_id is None:
         return None
     found = tx.execute(SQL["task"], {"task_id": row.task_id}).fetchone()
-    return codec.task(found) if found else None
+    return to_task(found) if found else None
 
 
 def _place(tx: Connection, row: LetterRow, to: Place, names: Iterator[str]) -> LetterRow | None:

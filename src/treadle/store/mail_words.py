@@ -6,13 +6,13 @@ from collections.abc import Callable
 from treadle.store import mail as index
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
-from treadle.store.records import LetterRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import LetterRow
+from treadle.store.writing import Writing
 
 _PAGE = 500
 
 
-def catch_up(store: Store, text: Callable[[LetterRow], str]) -> bool:
+def catch_up(store: Writing, text: Callable[[LetterRow], str]) -> bool:
     """Take in the words of letters that came since; False where there is no full-text search."""
     if not store._write(_begin):
         return False
@@ -23,18 +23,18 @@ def catch_up(store: Store, text: Callable[[LetterRow], str]) -> bool:
     return True
 
 
-def search(store: Store, match: str, limit: int) -> list[LetterRow]:
+def search(store: Writing, match: str, limit: int) -> list[LetterRow]:
     """Return the newest letters that match; those that are gone are left out."""
     ids = store._all("letters_with_words", match=match, limit=limit)
     return [row for (id_,) in ids for row in index.with_id(store, id_)]
 
 
-def forget(store: Store) -> None:
+def forget(store: Writing) -> None:
     """Drop the words; the next search takes all of them in again."""
     store._write(lambda tx: tx.execute(SQL["forget_words"]))
 
 
-def _insert(store: Store, rows: list[dict[str, object]]) -> None:
+def _insert(store: Writing, rows: list[dict[str, object]]) -> None:
     store._write(lambda tx: tx.executemany(SQL["insert_words"], rows))
 
 

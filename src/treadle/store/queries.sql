@@ -260,14 +260,16 @@ SELECT {mail_index} FROM mail_index WHERE letter_id > :after ORDER BY letter_id 
 
 -- name: claimable_letters
 SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
+    AND (created_at, letter_id) > (:created_at, :letter_id)
     AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
 UNION ALL
 SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = 'all' AND sender <> :agent
+    AND (created_at, letter_id) > (:created_at, :letter_id)
     AND intent IN (
         'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit', 'document'
     )
     AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
-ORDER BY created_at, letter_id
+ORDER BY created_at, letter_id LIMIT 1
 
 -- name: insert_letter
 INSERT INTO mail_index ({mail_index}) VALUES ({mail_index_values})

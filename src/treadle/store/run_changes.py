@@ -4,10 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.errors import FencedError, NotFoundError
-from treadle.store import codec
+from treadle.store import codec, costs
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
-from treadle.store.records import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
+from treadle.store.rows.run import (
+    CheckRow,
+    Cursor,
+    Event,
+    RunRow,
+    StepRow,
+    UsageRow,
+    event_values,
+)
 
 STOP_REQUESTED = "stop_requested"
 
@@ -30,11 +38,12 @@ def rows(run_id: str, history: History) -> Rows:
     """Turn a history into statements and their rows, outside of any transaction."""
     kept = [(run_id, key, codec.to_json(it)) for key, it in history.kv.items() if it is not None]
     gone = [(run_id, key) for key, it in history.kv.items() if it is None]
-    events = [(run_id, *codec.event_values(event)) for event in history.events]
+    events = [(run_id, *event_values(event)) for event in history.events]
     parts: list[tuple[str, Sequence[tuple[object, ...]]]] = [
         ("insert_step", history.steps),
         ("insert_event", events),
         ("insert_usage", history.usage),
+        ("count_cost", costs.tally(history.steps, history.usage)),
         ("insert_check", history.checks),
         ("set_kv", kept),
         ("unset_kv", gone),
@@ -51,6 +60,7 @@ def insert(tx: Connection, run: RunRow, rows: Rows) -> None:
 def restore(tx: Connection, run: RunRow, rows: Rows) -> None:
     """Make a run be exactly what its files say, whatever the store held."""
     tx.execute(SQL["upsert_run"], run)
+    costs.uncount(tx, run.run_id)
     for name in _CLEAR:
         tx.execute(SQL[name], {"run_id": run.run_id})
     append(tx, rows)
@@ -83,11 +93,11 @@ def release(tx: Connection, run_id: str, epoch: int) -> None:
         raise _fenced(tx, run_id, epoch)
 
 
-def request_stop(tx: Connection, run_id: str, reason: str, at: str) -> None:
+def leave(tx: Connection, run_id: str, key: str, note: Mapping[str, object]) -> None:
     """Leave a note that the run's owner will find; its timeline stays the owner's."""
     if tx.execute(SQL["run"], {"run_id": run_id}).fetchone() is None:
         raise _unknown(run_id)
-    append(tx, rows(run_id, History(kv={STOP_REQUESTED: {"reason": reason, "at": at}})))
+    append(tx, rows(run_id, History(kv={key: note})))
 
 
 def delete(tx: Connection, run_id: str) -> bool:

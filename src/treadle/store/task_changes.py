@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from treadle.store import codec
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
-from treadle.store.records import MissionStepRow, MoveRow, QuestionRow, TaskRow
+from treadle.store.rows.mission import MissionStepRow
+from treadle.store.rows.question import QuestionRow
+from treadle.store.rows.task import MoveRow, TaskRow
 
 
 def reserve_id(tx: Connection) -> str:

@@ -1,75 +1,20 @@
 """Keep what the inbox must not forget: ids that were given, messages, when cron last fired."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 from treadle.ids import utc
 from treadle.store import codec
 from treadle.store.backend import Connection
+from treadle.store.inbox_reader import InboxReader
 from treadle.store.queries import SQL
-from treadle.store.records import MessageRow, RunRow
-
-T = TypeVar("T")
+from treadle.store.rows.message import MessageRow, to_message
+from treadle.store.writing import Writing
 
 _STAMP = "%Y%m%d%H%M%S"
 _CHAINS_A_SECOND = 100
 
 
-class InboxReads:
-    """What a reader of the store can say about messages."""
-
-    def message(self, message_id: str) -> MessageRow | None:
-        """Return one message."""
-        row = self._one("message", message_id=message_id)
-        return codec.message(row) if row else None
-
-    def messages(self, status: str) -> list[MessageRow]:
-        """Return the messages with this status, oldest first."""
-        return [codec.message(row) for row in self._all("messages_with_status", status=status)]
-
-    def spec_message(self, spec: str) -> MessageRow | None:
-        """Return the newest message that was made for a spec."""
-        row = self._one("message_of_spec", spec=spec)
-        return codec.message(row) if row else None
-
-    def chain_messages(self, chain: str) -> list[MessageRow]:
-        """Return a chain's messages in order."""
-        return [codec.message(row) for row in self._all("messages_of_chain", chain=chain)]
-
-    def has_chain(self, chain: str) -> bool:
-        """Tell whether a chain was ever begun."""
-        return self._one("chain", chain=chain) is not None
-
-    def chain_status(self, chain: str) -> str | None:
-        """Return how a chain ended: `done`, `partial`, `failed`, or `open` if it did not."""
-        row = self._one("chain", chain=chain)
-        if row is None or row[1] != "open":
-            return row[1] if row else None
-        return "open" if any(it.status != "done" for it in self.chain_messages(chain)) else "done"
-
-    def chain_runs(self, chain: str) -> list[RunRow]:
-        """Return the runs of a chain's messages, newest first."""
-        return [RunRow._make(row) for row in self._all("runs_of_chain", chain=chain)]
-
-    def message_runs(self, message_id: str, after: str) -> list[RunRow]:
-        """Return the runs of a message that are younger than the run `after`, oldest first."""
-        rows = self._all("runs_of_message", message_id=message_id, after=after)
-        return [RunRow._make(row) for row in rows]
-
-    def last_fire(self, name: str) -> str | None:
-        """Return when a scheduled message was sent last."""
-        row = self._one("last_fire", job=name)
-        return row[0] if row else None
-
-    def _one(self, name: str, **values: object) -> codec.Row | None:
-        raise NotImplementedError
-
-    def _all(self, name: str, **values: object) -> list[codec.Row]:
-        raise NotImplementedError
-
-
-class InboxWrites:
+class InboxStore(Writing, InboxReader):
     """What the store can be told about messages."""
 
     def reserve_chain(self, now: datetime) -> str:
@@ -97,9 +42,6 @@ class InboxWrites:
         """Remember when a scheduled message was sent."""
         values = {"name": name, "last_fire": utc(at)}
         self._write(lambda tx: tx.execute(SQL["set_fire"], values) and None)
-
-    def _write(self, apply: Callable[[Connection], T]) -> T:
-        raise NotImplementedError
 
 
 def _reserve_chain(tx: Connection, now: datetime) -> str:
@@ -141,7 +83,7 @@ def _restore_message(tx: Connection, row: MessageRow) -> None:
     """Add the run to what is known; a message that only this run remembers begins with it."""
     _begin_chain(tx, row.chain, row.created_at)
     found = tx.execute(SQL["message"], {"message_id": row.message_id}).fetchone()
-    known = codec.message(found) if found else row
+    known = to_message(found) if found else row
     ids = tuple(sorted({*known.run_ids, *row.run_ids}))
     # Runs are restored in their order, and a message ends with its last one.
     merged = row._replace(run_ids=ids, created_at=known.created_at)

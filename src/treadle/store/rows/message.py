@@ -1,0 +1,37 @@
+"""The rows of messages."""
+
+import json
+from typing import NamedTuple
+
+from treadle.store.codec import Row, kept_in
+
+
+@kept_in("messages")
+class MessageRow(NamedTuple):
+    """One message: its place in its chain, how far it got, and the runs that tried it.
+
+    After a retry `after_run` is the last run that counts no more.
+    """
+
+    message_id: str
+    chain: str
+    seq: int
+    status: str
+    routine: str | None
+    spec: str | None
+    spec_digest: str | None
+    digest: str | None
+    parent: str | None
+    depth: int
+    run_ids: tuple[str, ...]
+    reason: str | None
+    created_at: str
+    updated_at: str
+    after_run: str | None = None
+
+
+def to_message(row: Row) -> MessageRow:
+    """Read a message."""
+    found = MessageRow._make(row)
+    run_ids = json.loads(row[MessageRow._fields.index("run_ids")])
+    return found._replace(run_ids=tuple(run_ids))

@@ -1,0 +1,81 @@
+"""Write runs, their steps and events."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from treadle.ids import utc
+from treadle.store import run_changes
+from treadle.store.backend import Connection
+from treadle.store.rows.run import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
+from treadle.store.run_changes import History
+from treadle.store.run_reader import RunReader
+from treadle.store.writing import Writing
+
+
+class RunStore(Writing, RunReader):
+    """Read and write runs."""
+
+    def insert_run(self, run: RunRow, events: Sequence[Event], kv: Mapping[str, object]) -> None:
+        """Begin a run."""
+        rows = run_changes.rows(run.run_id, History(events=events, kv=kv))
+        self._write(lambda tx: run_changes.insert(tx, run, rows))
+
+    def commit_step(
+        self,
+        step: StepRow,
+        events: Sequence[Event],
+        cursor: Cursor,
+        kv: Mapping[str, object],
+        usage: UsageRow | None,
+        checks: Sequence[CheckRow],
+        epoch: int,
+    ) -> None:
+        """Commit a step with all that it brings, if `epoch` still owns the run."""
+        spent = (usage,) if usage else ()
+        history = History((step,), events, kv, spent, checks)
+        self._advance(step.run_id, history, cursor, epoch)
+
+    def record(
+        self,
+        run_id: str,
+        events: Sequence[Event],
+        cursor: Cursor,
+        kv: Mapping[str, object],
+        epoch: int,
+    ) -> None:
+        """Commit what happens between steps, if `epoch` still owns the run."""
+        self._advance(run_id, History(events=events, kv=kv), cursor, epoch)
+
+    def take_over(self, run_id: str, owner: str | None) -> int:
+        """Give a run a new owner and return its epoch; every older one is fenced off."""
+        return self._write(lambda tx: run_changes.take_over(tx, run_id, owner))
+
+    def release(self, run_id: str, epoch: int) -> None:
+        """Say that no process drives a run any more."""
+        self._write(lambda tx: run_changes.release(tx, run_id, epoch))
+
+    def request_stop(self, run_id: str, reason: str, now: datetime) -> None:
+        """Ask a run's owner to stop, through the key `stop_requested`."""
+        self.leave(run_id, run_changes.STOP_REQUESTED, {"reason": reason, "at": utc(now)})
+
+    def leave(self, run_id: str, key: str, note: Mapping[str, object]) -> None:
+        """Leave a note for a run's owner."""
+        self._write(lambda tx: run_changes.leave(tx, run_id, key, note))
+
+    def restore(self, run: RunRow, history: History) -> None:
+        """Rebuild a run from its files; doing it twice changes nothing."""
+        rows = run_changes.rows(run.run_id, history)
+        self._write(lambda tx: run_changes.restore(tx, run, rows))
+
+    def delete_run(self, run_id: str) -> bool:
+        """Forget a run; False when there is none."""
+        return self._write(lambda tx: run_changes.delete(tx, run_id))
+
+    def _advance(self, run_id: str, history: History, cursor: Cursor, epoch: int) -> None:
+        rows = run_changes.rows(run_id, history)
+
+        def apply(tx: Connection) -> None:
+            run_changes.advance(tx, run_id, cursor, epoch)
+            run_changes.append(tx, rows)
+
+        self._write(apply)
