@@ -10,6 +10,8 @@ WHOLE_TABLE_IS_THE_ANSWER = {
     "run_ids": "recovery looks for folders of runs that have no row",
     "runs_with_key": "recovery looks for moves of a branch that a kill cut off",
     "tasks": "the list of all tasks",
+    "task_links": "the board shows what every task waits for",
+    "chains": "a page of it, by its key",
     "task_ids": "the nearest id for an unknown one",
     "questions": "everything that ever waited for a human",
     "question_ids": "the nearest id for an unknown one",

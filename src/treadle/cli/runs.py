@@ -12,6 +12,8 @@ from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
 from treadle.store.records import RunRow, StepRow
 
+# What is asked for seldom is loaded only then.
+_MODULES = {"prune": "prune", "cost": "runs_cost"}
 _STATUSES = ("running", "passed", "failed", "stopped")
 
 
@@ -28,6 +30,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     events = actions.add_parser("events", help="Show the timeline of a run")
     events.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="Only later events")
+    cost = actions.add_parser("cost", help="Show what agents have cost by agent, model and day")
+    cost.add_argument("--days", type=int, default=30, metavar="N", help="Of the last N days")
     pruned = actions.add_parser("prune", help="Remove workspaces of runs that have ended")
     pruned.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="Only these")
     pruned.add_argument("--history", action="store_true", help="Remove folder, rows and branch too")
@@ -36,8 +40,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Answer from the store; only pruning loads what changes things."""
-    if args.action == "prune":
-        code: int = main.load("prune").run(args)
+    if args.action in _MODULES:
+        code: int = main.load(_MODULES[args.action]).run(args)
         return code
     layout = Layout(find_root(here(), os.environ))
     with Reader.open(layout) as store:

@@ -405,3 +405,23 @@ WHERE task_id = :task_id
 DELETE FROM task_deps WHERE task_id = :task_id AND depends_on IN (
     SELECT tasks.task_id FROM tasks WHERE mission = :mission
 )
+
+-- name: costs
+SELECT {costs} FROM costs WHERE day >= :day ORDER BY day, agent, model
+
+-- name: count_cost
+INSERT INTO costs ({costs}) VALUES ({costs_values})
+ON CONFLICT (day, agent, model) DO UPDATE SET steps = costs.steps + excluded.steps,
+    input_tokens = costs.input_tokens + excluded.input_tokens,
+    cached_tokens = costs.cached_tokens + excluded.cached_tokens,
+    output_tokens = costs.output_tokens + excluded.output_tokens,
+    cost_usd = costs.cost_usd + excluded.cost_usd, seconds = costs.seconds + excluded.seconds
+
+-- name: task_links
+SELECT task_id, depends_on FROM task_deps ORDER BY task_id, depends_on
+
+-- name: letters_unread
+SELECT recipient, count(*) FROM mail_index WHERE box = 'new' GROUP BY recipient ORDER BY recipient
+
+-- name: chains
+SELECT chain FROM chains ORDER BY chain DESC LIMIT :limit
