@@ -15,18 +15,18 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from treadle.errors import BlockedError, NotFoundError, TreadleError
-from treadle.web import act, gate, render
+from treadle.web import act, gate, markdown, render
 from treadle.web.live import Feed
 from treadle.web.site import Action, Asked, Document, Page, Site
 from treadle.web.table import ACTIONS, PAGES
 
-_HOME = "/runs"
+_HOME = "/desk"
 _MAX_FORM = 1 << 20
 
 
 def build(site: Site) -> ASGIApp:
     """Return the whole application."""
-    templates = render.environment({})
+    templates = render.environment({"markdown": markdown.render})
     templates.globals |= {
         "nav": [page for page in PAGES if page.label],
         "read_only": site.read_only,

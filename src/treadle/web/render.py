@@ -20,7 +20,8 @@ def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update({"age": age, "seconds": seconds, "bytes": size, **filters})
+    ours = {"age": age, "until": until, "seconds": seconds, "bytes": size, "number": number}
+    found.filters.update({**ours, **filters})
     return found
 
 
@@ -28,6 +29,17 @@ def age(text: str | None, now: datetime) -> str:
     """Say how long ago something was: `3 min`."""
     then = _time(text)
     return seconds(max((now - then).total_seconds(), 0)) if then else ""
+
+
+def until(text: str | None, now: datetime) -> str:
+    """Say how long it is until something: `3 min`."""
+    then = _time(text)
+    return seconds(max((then - now).total_seconds(), 0)) if then else ""
+
+
+def number(value: float) -> str:
+    """Say a count so that its size can be seen: `12 345`."""
+    return f"{value:,.0f}".replace(",", "\u202f")
 
 
 def seconds(value: float | None) -> str:

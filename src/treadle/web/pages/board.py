@@ -1,0 +1,88 @@
+"""Board: tasks by lane, who has them, what they wait for, and whose work would conflict."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from treadle.engine import weather
+from treadle.errors import NotFoundError
+from treadle.ids import is_task_id, utc
+from treadle.store import task_notes
+from treadle.store.reader import Reader
+from treadle.store.records import TaskRow
+from treadle.tasks import document as documents
+from treadle.tasks import lanes
+from treadle.web.site import Asked, Document, Site
+
+_RUNS = 50  # that are asked for conflicts
+_FINISHED = 20  # tasks shown of a lane where nothing happens any more
+
+
+def document(site: Site, asked: Asked) -> Document:
+    """Return what `treadle task list --json` gives, and the conflicts of `treadle runs list`."""
+    with site.store() as store:
+        storms = weather.storms(store, store.runs(_RUNS))
+        found = documents.listed(store.tasks())
+    return found | {"weather": [storm._asdict() for storm in storms]}
+
+
+def view(site: Site, asked: Asked, found: Document) -> Document:
+    """Sort the tasks into lanes, each with what is around it."""
+    with site.store() as store:
+        rows = store.tasks()
+        needs = _needs(store, rows)
+        board = [(lane, _lane(store, lane, rows, needs)) for lane in lanes.LANES]
+        count = {lane: sum(row.lane == lane for row in rows) for lane in lanes.LANES}
+    return {"board": board, "count": count, "any": bool(rows), "stamp": utc(site.now())}
+
+
+def move(asked: Asked) -> list[str]:
+    """Move a task to another lane."""
+    words = ["task", "move", _task(asked), f"--to={asked.text('to', 'LANE')}"]
+    reason = asked.fields.get("reason", "").strip()
+    return [*words, f"--reason={reason}"] if reason else words
+
+
+def claim(asked: Asked) -> list[str]:
+    """Take a task."""
+    return ["task", "claim", _task(asked)]
+
+
+def release(asked: Asked) -> list[str]:
+    """Give a task back."""
+    return ["task", "release", _task(asked)]
+
+
+def _task(asked: Asked) -> str:
+    if is_task_id(found := asked.names["task"]):
+        return found
+    raise NotFoundError(f"no task is called {found!r}", fix=["treadle task list"])
+
+
+def _needs(store: Reader, rows: list[TaskRow]) -> Mapping[str, list[TaskRow]]:
+    known = {row.task_id: row for row in rows}
+    found: dict[str, list[TaskRow]] = defaultdict(list)
+    for task_id, depends_on in task_notes.links(store):
+        found[task_id].append(known[depends_on])
+    return found
+
+
+def _lane(
+    store: Reader, lane: str, rows: list[TaskRow], needs: Mapping[str, list[TaskRow]]
+) -> list[Document]:
+    inside = [row for row in rows if row.lane == lane]
+    if lane in lanes.FINAL:
+        inside = sorted(inside, key=lambda row: row.updated_at, reverse=True)[:_FINISHED]
+    return [_card(store, row, needs.get(row.task_id, [])) for row in inside]
+
+
+def _card(store: Reader, row: TaskRow, needs: list[TaskRow]) -> Document:
+    runs = store.task_runs(row.task_id)
+    moves = store.task_moves(row.task_id) if row.lane == "blocked" else []
+    return {
+        "task": row._asdict(),
+        "waits": [(it.task_id, it.lane) for it in needs if it.lane != "done"],
+        "built_on": [it.task_id for it in needs if it.lane == "done"],
+        "reason": moves[-1].reason if moves else None,
+        "run": runs[-1]._asdict() if runs else None,
+        "legal": lanes.legal(row.lane),
+    }
