@@ -22,6 +22,8 @@ class Layout:
         self.run_lock = self.locks / "run.lock"
         self.store_lock = self.locks / "store.lock"
         self.runs = self.home / "runs"
+        self.archives = self.home / "artifacts"
+        self.fleet_queue = self.home / "fleet.db"
         self.recordings = self.home / "recordings"
         self.routines = self.home / "routines"
         self.roles = self.home / "roles"
@@ -161,6 +163,24 @@ def workspace_root(env: Mapping[str, str], root: Path) -> Path:
     """Return the folder of one repository's workspaces, unique by its path."""
     digest = binascii.crc32(os.fsencode(root))
     return cache_home(env) / f"{root.name or 'root'}-{digest:08x}"
+
+
+class FleetLayout:
+    """The paths of a worker's machine: mirrors that all its runs share, and a folder a run."""
+
+    def __init__(self, env: Mapping[str, str], worker: str) -> None:
+        self.home = cache_home(env) / "fleet"
+        self.workers = self.home / "work"
+        self.work = self.workers / worker
+
+    def mirror(self, url: str) -> Path:
+        """Return this machine's copy of a repository."""
+        name = url.rstrip("/").removesuffix("/.git").rpartition("/")[2] or "repository"
+        return self.home / "mirrors" / f"{name}-{binascii.crc32(url.encode()):08x}.git"
+
+    def attempt(self, run_id: str, epoch: int) -> Path:
+        """Return the folder of one attempt at a run: a clone and the workspaces beside it."""
+        return self.work / f"{run_id}.e{epoch}"
 
 
 def agent_state(env: Mapping[str, str], tool: str) -> Path:

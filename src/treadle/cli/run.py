@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from treadle.cli import output, shape
+from treadle.cli import main, output, shape
 from treadle.cli.progress import watcher
 from treadle.config import agents, budget
 from treadle.config.load import Loaded, load
@@ -46,12 +46,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--parallel", type=int, default=1, metavar="N", help="Runs side by side")
     parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+    parser.add_argument("--fleet", action="store_true", help="Let workers do it, here or elsewhere")
+    parser.add_argument(
+        "--priority", type=int, metavar="N", help="With --fleet: smaller numbers come first"
+    )
 
 
 def run(args: Namespace) -> int:
     """Open the project, run what was asked, say how it went."""
     _check(args)
     refuse_inside_run(os.environ)
+    if args.fleet:
+        code: int = main.load("worker").load("submit").run(args)
+        return code
     project = open_project(here(), os.environ)
     budgets = budget.parse(args.budget)
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
@@ -82,6 +89,8 @@ def _check(args: Namespace) -> None:
         raise UsageError("--mission needs a task of it, such as WP01")
     if args.parallel < 1:
         raise UsageError("--parallel must be 1 or more")
+    if args.priority is not None and not (args.fleet and 0 <= args.priority <= 1000):
+        raise UsageError("--priority belongs to --fleet and is from 0 to 1000")
 
 
 def _work(

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output
+from treadle.cli import main, output
 from treadle.engine.find import find
 from treadle.errors import BlockedError, ExitCode
 from treadle.layout import Layout
@@ -24,13 +24,16 @@ def run(args: Namespace) -> int:
     store = Store.open(Layout(find_root(here(), os.environ)))
     try:
         row = find(store, args.run)
-        if row.status != "running":
+        reason = args.reason or "stopped by `treadle stop`"
+        if row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued":
+            # A worker that takes it this very moment finds the request below.
+            main.load("fleet_queue").call_off(store, row, reason)
+        elif row.status != "running":
             raise BlockedError(
                 f"run {row.run_id} is not running: it has {row.status}",
                 code="not_running",
                 fix=[f"treadle why {row.run_id}"],
             )
-        reason = args.reason or "stopped by `treadle stop`"
         store.request_stop(row.run_id, reason, datetime.now(UTC))
     finally:
         store.close()

@@ -162,6 +162,19 @@ class MailConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     extra_intents: Words = ()
 
 
+class FleetConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How workers take runs, and when one of them counts as dead."""
+
+    slots: Tries = 2
+    per_repository: Tries = 1
+    remote: Text = "origin"
+    beat: Seconds = 10
+    dead_after: Seconds = 45
+    polling: Seconds = 1
+    patience: Seconds = 300
+    max_epochs: Tries = 5
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -170,6 +183,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_retries: Tries = 3
     sandbox: SandboxConfig = SandboxConfig()
     network: Network = "full"
+    store: MaybeText = None
+    store_schema: MaybeText = None
     agents: dict[str, AgentConfig] = {}
     budgets: BudgetsConfig = BudgetsConfig()
     verify: dict[str, Command] = {}
@@ -179,3 +194,5 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hooks: HooksConfig = HooksConfig()
     commands: CommandsConfig = CommandsConfig()
     mail: MailConfig = MailConfig()
+    artifacts: MaybeText = None
+    fleet: FleetConfig = FleetConfig()

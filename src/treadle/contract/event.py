@@ -7,6 +7,8 @@ class EventType(StrEnum):
     """Every type of line in a run's timeline."""
 
     RUN_STARTED = "run_started"
+    RUN_QUEUED = "run_queued"
+    RUN_CLAIMED = "run_claimed"
     RUN_RESUMED = "run_resumed"
     RUN_INTERRUPTED = "run_interrupted"
     RUN_PASSED = "run_passed"
@@ -49,6 +51,8 @@ class EventType(StrEnum):
     LANDED = "landed"
     LAND_REFUSED = "land_refused"
     UNDONE = "undone"
+    PUSH_REFUSED = "push_refused"
+    GAVE_UP = "gave_up"
 
 
 class StepError(StrEnum):

@@ -13,6 +13,11 @@ _RENEW_EVERY = 300.0
 _NO = "leave it"
 _WAYS_ON = {"approval": "approve"}
 _KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
+# What stops a worker and only a person can mend.
+_KINDS |= dict.fromkeys(
+    ("push_refused", "push_stale", "remote_failed", "artifacts_failed", "archive_missing"),
+    "failed_run",
+)
 
 
 def settle(run: Run) -> None:

@@ -7,15 +7,16 @@ from treadle.contract.event import EventType
 from treadle.engine import manifest
 from treadle.engine.boundary import reach
 from treadle.engine.manifest import Manifest, Snapshot
-from treadle.engine.run import Run
+from treadle.engine.run import Archive, Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, sync
 from treadle.files.walk import Entry
 from treadle.git import branch, workspace
+from treadle.git.scratch import Scratch
 
 
 def commit(
-    run: Run, stage: Stage, entries: Sequence[Entry], found: Manifest, index: Path | None
+    run: Run, stage: Stage, entries: Sequence[Entry], found: Manifest, place: Scratch | None
 ) -> None:
     """Make the step true; only when this returns may anyone be told."""
     reach("before_manifest")
@@ -28,18 +29,23 @@ def commit(
     atomic.rename_new(stage.folder, final)
     reach("after_rename")
     sync.sync(final.parent)
-    moved = _follow(run, found, index)
+    moved = _follow(run, found, place)
+    carrier = run.tools.carrier
+    archive = carrier.save(run, final, found) if carrier else None
     reach("before_transaction")
-    settle(run, found, digest)
+    settle(run, found, digest, archive)
     reach("after_transaction")
+    if carrier:
+        carrier.publish(run, found.before.commit, found.after.commit)
     if not moved:
         lost_branch(run)
 
 
-def settle(run: Run, found: Manifest, digest: str | None) -> None:
+def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | None = None) -> None:
     """Tell the store what the folder says; the epoch keeps out an owner that lost the run."""
+    key, sha256 = archive or (None, None)
     run.tools.store.commit_step(
-        found.row._replace(digest=digest),
+        found.row._replace(digest=digest, archive=key, archive_sha256=sha256),
         found.events,
         found.cursor,
         found.kv,
@@ -52,7 +58,7 @@ def settle(run: Run, found: Manifest, digest: str | None) -> None:
     run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
 
 
-def _follow(run: Run, found: Manifest, index: Path | None) -> bool:
+def _follow(run: Run, found: Manifest, place: Scratch | None) -> bool:
     """Bring the run's branch and workspace to the step's commit."""
     if found.after.commit == found.before.commit:
         return True
@@ -60,8 +66,8 @@ def _follow(run: Run, found: Manifest, index: Path | None) -> bool:
     if not move_branch(run, found.before, found.after):
         return False
     reach("after_branch")
-    if index:
-        workspace.adopt(run.workspace, index, found.after.commit)
+    if place:
+        workspace.adopt(run.workspace, place, found.after.commit)
     else:
         workspace.follow(run.workspace, found.before.commit, found.after.commit)
     reach("after_workspace")

@@ -17,6 +17,7 @@ from treadle.mail.read import read, text
 from treadle.store import mail as index
 from treadle.store import task_notes
 from treadle.store.records import LetterRow, TaskClaimRow
+from treadle.store.writing import NO_MAIL
 from treadle.tasks import checks, views
 from treadle.tasks.change import TREADLE
 
@@ -33,7 +34,7 @@ def environment(stage: Stage) -> dict[str, str]:
 
 def unread(run: Run, stage: Stage) -> str:
     """Return the letters about the run's task that this role has not been given yet."""
-    if run.order.task_id is None:
+    if run.order.task_id is None or not _has_mail(run):
         return ""
     store, mail = run.tools.store, run.tools.layout.mail
     if run.order.agent(stage.role).config.type != "builtin":
@@ -55,7 +56,7 @@ def deliver(run: Run, folder: Path, role: Role) -> None:
     Letters are from the agent that wrote them, whatever they say, and have ids by which a
     repeated delivery knows itself.
     """
-    for number, path in enumerate(_left(folder), 1):
+    for number, path in enumerate(_left(folder) if _has_mail(run) else (), 1):
         message_id = f"{run.id}-{folder.name[:3]}-{number}"
         try:
             letter = _signed(run, parse(text(path), split(path.name)), role, message_id)
@@ -76,7 +77,7 @@ def catch_up(run: Run) -> None:
 def tell_end(run: Run) -> None:
     """Write to whoever asked for the task how the run ended; file the letters of a done task."""
     task_id, store, mail = run.order.task_id, run.tools.store, run.tools.layout.mail
-    if task_id is None or run.row.status == "running":
+    if task_id is None or run.row.status == "running" or not _has_mail(run):
         return
     sync.refresh(store, mail, run.tools.now())
     to = index.asker(store, task_id) or address.HUMAN
@@ -93,6 +94,11 @@ def is_letter(path: Path) -> bool:
         return split(path.name) is not None or text(path).startswith(FIRST_LINE)
     except (FormatError, OSError):
         return False
+
+
+def _has_mail(run: Run) -> bool:
+    """Letters are files of the project's own machine; a worker elsewhere has none of them."""
+    return run.tools.store.mail is not NO_MAIL
 
 
 def _given(run: Run) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Take up a run again from what its files and the store say."""
 
-from treadle.engine import place, runfile
+from treadle.engine import place, restore, runfile
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
 from treadle.git import repo
@@ -10,12 +10,15 @@ from treadle.store.records import RunRow
 
 def take_over(tools: Tools, row: RunRow) -> Run:
     """Become the run's owner; whoever owned it before can commit nothing more."""
-    epoch = tools.store.take_over(row.run_id, identity.current().encode())
-    return load(tools, row._replace(claim_epoch=epoch, owner=identity.current().encode()))
+    owner = tools.worker or identity.current().encode()
+    epoch = tools.store.take_over(row.run_id, owner)
+    return load(tools, row._replace(claim_epoch=epoch, owner=owner))
 
 
 def load(tools: Tools, row: RunRow) -> Run:
     """Return the run as its last commit left it."""
+    if tools.carrier is None:
+        restore.here(tools.layout, tools.store, tools.repo, row)
     found = runfile.read(tools.layout.run(row.run_id).run_json)
     last_seq = tools.store.last_seq(row.run_id)
     return Run(

@@ -2,7 +2,7 @@
 
 from treadle.contract.event import EventType
 from treadle.contract.role import Role, follows
-from treadle.engine import aftermath, budget, forecast, outcome, step, surroundings
+from treadle.engine import aftermath, budget, forecast, outcome, queue, step, surroundings
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, criteria_passed
 from treadle.ids import utc
@@ -15,7 +15,11 @@ def drive_run(run: Run) -> RunRow:
     while run.row.status == "running" and not _stopped_between_steps(run):
         step.take(run, role)
         role = follows(role)
-    forecast.note(run)
+    if queue.is_queued(run.row, run.kv):
+        run.tools.store.release(run.id, run.row.claim_epoch)
+        return run.row
+    if run.tools.carrier is None:
+        forecast.note(run)
     aftermath.settle(run)
     _show_end(run)
     return run.row
@@ -33,6 +37,9 @@ def _stopped_between_steps(run: Run) -> bool:
     if reason := run.tools.interrupted() or surroundings.stop_request(run):
         run.timeline.add(EventType.STOP_REQUESTED, reason)
         run.end("stopped", "interrupted", reason)
+        return True
+    if run.tools.yields():
+        queue.give_back(run, "the worker drains")
         return True
     over = budget.exceeded(run.order.budgets, run.spent)
     if over is None:

@@ -7,7 +7,17 @@ from typing import NamedTuple
 from treadle.contract import strictjson
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
-from treadle.engine import aftermath, commit, intent, letters, load, manifest, rebuild, runfile
+from treadle.engine import (
+    aftermath,
+    commit,
+    intent,
+    letters,
+    load,
+    manifest,
+    queue,
+    rebuild,
+    runfile,
+)
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
@@ -75,7 +85,12 @@ def _settle_ended(tools: Tools, dead: str) -> None:
 
 
 def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
-    """Tell whether the process that drove this run is provably gone."""
+    """Tell whether the process that drove this run is provably gone.
+
+    The fleet looks after its own: only its leader knows which workers live.
+    """
+    if row.owner and row.owner.startswith(queue.WORKER):
+        return False
     if row.owner is None or row.owner == dead:
         return True
     try:

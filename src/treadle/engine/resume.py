@@ -9,7 +9,7 @@ from msgspec import structs
 from treadle.config import agents
 from treadle.config.schema import BudgetsConfig, Config
 from treadle.contract.event import EventType
-from treadle.engine import edits, integrity, load, place
+from treadle.engine import edits, integrity, load, place, restore
 from treadle.engine.commit import lost_branch
 from treadle.engine.order import NamedAgent, Order
 from treadle.engine.run import Run, Tools
@@ -28,6 +28,7 @@ def resume(
 ) -> Run:
     """Return the run, running again."""
     _check_resumable(row)
+    restore.here(tools.layout, tools.store, tools.repo, row)
     integrity.require(tools, row)
     run = load.take_over(tools, row)
     _change_order(run, config, budgets, swaps)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple, Protocol
 
 from msgspec import UNSET, convert
 
@@ -15,6 +16,7 @@ from treadle.contract.role import RunStatus
 from treadle.engine import runfile
 from treadle.engine.boundary import reach
 from treadle.engine.budget import Spent
+from treadle.engine.manifest import Manifest
 from treadle.engine.order import Order
 from treadle.engine.progress import Watch
 from treadle.engine.timeline import Timeline
@@ -30,6 +32,23 @@ from treadle.store.records import Cursor, Event, RunRow
 from treadle.store.writer import Store
 
 
+class Archive(NamedTuple):
+    """Where a step's folder can be had by other machines, and the proof that it is whole."""
+
+    key: str
+    sha256: str
+
+
+class Carrier(Protocol):
+    """Bring what a step left to where other machines find it."""
+
+    def save(self, run: "Run", folder: Path, found: Manifest) -> Archive:
+        """Upload a step's folder before its row is written."""
+
+    def publish(self, run: "Run", before: str, after: str) -> None:
+        """Move the run's branch in the shared repository after the row is written."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tools:
     """What every run of one orchestrator shares."""
@@ -42,6 +61,9 @@ class Tools:
     interrupted: Callable[[], str | None]
     watch: Watch
     landing: Lock = field(default_factory=Lock)  # one run at a time moves the user's branch
+    worker: str | None = None  # who drives, if not this process on its own: a worker of the fleet
+    carrier: "Carrier | None" = None
+    yields: Callable[[], bool] = lambda: False
 
     @property
     def layout(self) -> Layout:

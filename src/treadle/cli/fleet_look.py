@@ -1,0 +1,75 @@
+"""Do what `treadle fleet` asks: the tables say everything, so no engine is loaded."""
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+
+from treadle.cli import fleet_place, output
+from treadle.errors import ExitCode, NotFoundError
+from treadle.fleet import status
+from treadle.fleet.site import Site
+from treadle.fleet.status import Status
+from treadle.store import fleet
+
+
+def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
+    """Answer from the fleet's tables."""
+    site, _ = fleet_place.find(env)
+    if args.action == "drain":
+        return _drain(site, args)
+    found = status.status(site)
+    if args.json:
+        output.print_json(_document(found))
+    else:
+        _print(found)
+    return ExitCode.DONE
+
+
+def _drain(site: Site, args: Namespace) -> int:
+    with site.fleet() as store:
+        living = [row.worker_id for row in fleet.workers(store) if row.status == "alive"]
+        named = [name for name in living if name.startswith(args.worker)]
+        if len(named) != 1:
+            what = "no living worker is" if not named else "more than one worker is"
+            raise NotFoundError(f"{what} called {args.worker}", fix=["treadle fleet status"])
+        fleet.set_status(store, named[0], "draining")
+    if args.json:
+        output.print_json({"worker_id": named[0], "draining": True})
+    else:
+        print(f"worker {named[0]} finishes its steps, gives its runs back and leaves")
+    return ExitCode.DONE
+
+
+def _document(found: Status) -> dict[str, object]:
+    names = sorted({*found.queued, *found.running})
+    return {
+        "now": found.now,
+        "leader": found.leader,
+        "workers": [row._asdict() for row in found.workers],
+        "repositories": [
+            {
+                "repository": name,
+                "queued": found.queued.get(name, 0),
+                "running": found.running.get(name, 0),
+            }
+            for name in names
+        ],
+        "stuck": [item._asdict() for item in found.stuck],
+    }
+
+
+def _print(found: Status) -> None:
+    output.print_table(
+        ["worker", "host", "status", "busy", "slots", "last beat"],
+        [
+            (row.worker_id, row.host, row.status, row.busy, row.slots, row.beat_at[:19])
+            for row in found.workers
+        ],
+    )
+    print(f"\nleader {found.leader or 'none'}; the database says it is {found.now[:19]}\n")
+    output.print_table(
+        ["repository", "queued", "running"],
+        [(name, found.queued.get(name, 0), found.running.get(name, 0)) for name in found.queued],
+    )
+    for item in found.stuck:
+        output.warn(f"run {item.run_id} of {item.project} is stuck: {item.worker} is gone")

@@ -1,0 +1,35 @@
+"""Find the fleet around a command: the project's, or the one that TREADLE_STORE names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.config.load import load
+from treadle.config.schema import FleetConfig
+from treadle.errors import ProjectError
+from treadle.fleet import site
+from treadle.fleet.site import Site
+from treadle.layout import Layout, cache_home
+from treadle.project.root import find_root, here
+
+
+def find(env: Mapping[str, str]) -> tuple[Site, FleetConfig]:
+    """Return the fleet and its settings; a worker needs no project where a store is named."""
+    layout = _project(env)
+    found = site.find(layout, env)
+    if found is None:
+        raise ProjectError(
+            "there is no project here, and TREADLE_STORE names no database that workers share",
+            fix=["export TREADLE_STORE=postgresql://user@host/database", "treadle init"],
+        )
+    return found, load(layout or _nowhere(env), env).config.fleet
+
+
+def _project(env: Mapping[str, str]) -> Layout | None:
+    try:
+        return Layout(find_root(here(), env))
+    except ProjectError:
+        return None
+
+
+def _nowhere(env: Mapping[str, str]) -> Layout:
+    return Layout(Path(cache_home(env)) / "fleet" / "nowhere")

@@ -1,0 +1,105 @@
+"""Do what `treadle run --fleet` asks: queue runs instead of driving them."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from treadle.cli import fleet_place, output, shape
+from treadle.config import agents, budget
+from treadle.config.load import load
+from treadle.engine import order, queue
+from treadle.engine.find import find
+from treadle.engine.order import Order
+from treadle.errors import BlockedError, ExitCode
+from treadle.fleet import submit, worker
+from treadle.fleet.dbos import Dbos
+from treadle.fleet.submit import Desk
+from treadle.missions import adopt
+from treadle.project import trust
+from treadle.project.project import open_project, place_mail
+from treadle.project.root import here
+from treadle.store.records import RunRow, TaskRow
+from treadle.store.writer import Store
+from treadle.tasks import change, criteria, task
+
+
+def run(args: Namespace) -> int:
+    """Queue what was asked and say under which ids it waits."""
+    project = open_project(here(), os.environ)
+    budgets = budget.parse(args.budget)
+    loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
+    place_mail(project, loaded.config)
+    trust.require(project, loaded)
+    site, config = fleet_place.find(project.env)
+    with Store.open(project.layout) as store:
+        dispatcher = Dbos(site.queue, worker.new_id(), float(config.polling), config.per_repository)
+        desk = Desk(project, loaded, site, store, dispatcher, args.priority or 0)
+        rows = list(_submit(desk, args, budgets))
+        results = [shape.run_result(row, store.kv(row.run_id)) for row in rows]
+    _render(args, rows, results)
+    return ExitCode.DONE
+
+
+def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[RunRow]:
+    config, swaps = desk.loaded.config, agents.parse_swaps(args.agent)
+    if args.resume:
+        yield _resume(desk, args.resume, budgets)
+        return
+    if args.goal is not None:
+        asked = criteria.from_flags(args.goal, args.ac, args.verify)
+        whole = order.freeze(config, text=args.goal, criteria=asked, swaps=swaps, task_id=None)
+        yield submit.submit(desk, whole)
+        return
+    for found in _tasks(desk, args):
+        whole = order.freeze(
+            config,
+            text=found.text or found.goal,
+            criteria=found.criteria,
+            swaps=swaps,
+            task_id=found.task_id,
+        )
+        yield submit.submit(desk, whole)
+
+
+def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
+    store, now = desk.store, desk.store.now()
+    if not args.tasks:
+        return list(task.ready(store, now))
+    words = [
+        adopt.resolve(desk.project.layout, store, word, args.mission, now) for word in args.tasks
+    ]
+    return [change.find(store, word) for word in words]
+
+
+def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:
+    row = find(desk.store, text)
+    kv = desk.store.kv(row.run_id)
+    if row.status != "stopped" or queue.FLEET not in kv or queue.is_queued(row, kv):
+        raise BlockedError(
+            f"run {row.run_id} is not a stopped run of the fleet",
+            code="not_resumable",
+            fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
+        )
+    return submit.resume(desk, row, _raised(queue.order_of(row, kv), budgets))
+
+
+def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:
+    if not budgets:
+        return None
+    return structs.replace(asked, budgets=structs.replace(asked.budgets, **budgets))
+
+
+def _render(args: Namespace, rows: list[RunRow], results: list[dict[str, object]]) -> None:
+    if args.json:
+        alone = len(results) == 1 and len(args.tasks) < 2
+        output.print_json(results[0] if alone else {"runs": results, "refused": []})
+        return
+    if not rows:
+        print("nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD")
+    for row in rows:
+        print(f"QUEUED {row.run_id} {output.clean(row.goal)}")
+        print(f"  next: treadle log -f {row.run_id}")
+    if rows:
+        print("  workers: treadle fleet status")

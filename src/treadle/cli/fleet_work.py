@@ -1,0 +1,40 @@
+"""Do what `treadle worker` asks, with the engine loaded."""
+
+import os
+from argparse import Namespace
+from collections.abc import Mapping
+
+from treadle.cli import fleet_place, output
+from treadle.cli.progress import watcher
+from treadle.errors import ExitCode, UsageError
+from treadle.fleet import worker
+from treadle.fleet.dbos import Dbos
+from treadle.fleet.worker import Wishes
+from treadle.project.root import refuse_inside_run
+
+
+def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
+    """Work until it is time to leave, say how many runs were driven."""
+    refuse_inside_run(env)
+    _check(args)
+    site, config = fleet_place.find(env)
+    name = worker.new_id()
+    dispatcher = Dbos(site.queue, name, float(config.polling), config.per_repository)
+    wishes = Wishes(args.slots or config.slots, args.once, args.idle_exit, args.until)
+    if not args.json:
+        print(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
+    driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), env)
+    if args.json:
+        output.print_json({"worker_id": name, "runs": driven})
+    else:
+        print(f"worker {name} leaves after {driven} runs")
+    return ExitCode.DONE
+
+
+def _check(args: Namespace) -> None:
+    if args.slots is not None and not 1 <= args.slots <= 100:
+        raise UsageError("--slots must be from 1 to 100")
+    for name in ("idle_exit", "until"):
+        value = getattr(args, name)
+        if value is not None and value < 0:
+            raise UsageError(f"--{name.replace('_', '-')} must be 0 or more")

@@ -1,0 +1,51 @@
+"""Take over a step that was finished and uploaded, but whose worker died before its row."""
+
+import hashlib
+
+from treadle.contract.event import EventType
+from treadle.engine import archive, commit, manifest
+from treadle.engine.archive import Shelf
+from treadle.engine.manifest import Manifest
+from treadle.engine.recover import RECONCILED
+from treadle.engine.run import Archive, Run
+from treadle.errors import FormatError
+from treadle.files import atomic, remove
+from treadle.git import remote
+from treadle.layout import step_name
+
+
+def adopt(run: Run, shelf: Shelf) -> bool:
+    """Commit the step that an earlier owner left, if it is whole and the very next one."""
+    prefix = f"runs/{run.id}/{step_name(run.row.current_step_index + 1, '')}"
+    return any(_adopt(run, shelf, name) for name in reversed(shelf.names(prefix)))
+
+
+def _adopt(run: Run, shelf: Shelf, name: str) -> bool:
+    data = shelf.get(name)
+    staged = run.folder.steps / f"{name.rpartition('/')[2]}.tmp-adopted"
+    try:
+        archive.unpack(data, staged)
+        found, digest = manifest.read(staged)
+        pack = archive.held(data)
+    except FormatError:
+        remove.remove_tree(staged)
+        return False
+    if found.before.commit != run.head or found.row.run_id != run.id:
+        remove.remove_tree(staged)
+        return False
+    if pack:
+        remote.unpack(run.tools.repo, pack)
+    atomic.rename_new(staged, run.folder.step(found.row.step_index, found.row.role))
+    if found.after.commit != found.before.commit:
+        commit.move_branch(run, found.before, found.after)
+    sealed = Archive(name, hashlib.sha256(data).hexdigest())
+    commit.settle(run, _renumbered(run, found), digest, sealed)
+    return True
+
+
+def _renumbered(run: Run, found: Manifest) -> Manifest:
+    """Put the step's events behind what the timeline has had since."""
+    for event in found.events:
+        run.timeline.add(EventType(event.type), event.message, **dict(event.data or {}))
+    run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=found.row.step_dir)
+    return found._replace(events=run.timeline.take())

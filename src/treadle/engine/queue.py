@@ -1,0 +1,133 @@
+"""Let runs wait for a worker of the fleet: written down, given back, called off."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from treadle.contract.event import EventType
+from treadle.contract.role import RunStatus
+from treadle.engine.order import Order
+from treadle.engine.run import Run
+from treadle.errors import FormatError
+from treadle.ids import utc
+from treadle.store import fleet
+from treadle.store.records import Cursor, Event, RunRow
+from treadle.store.writer import Store
+
+T = TypeVar("T")
+
+QUEUED = "queued"
+# How the owner of a run begins that a worker drives; a process on its own is named otherwise.
+WORKER = "worker:"
+ORDER = "order"
+FLEET = "fleet"
+TRIES = "tries"
+
+
+class Ticket(Struct, frozen=True, kw_only=True):
+    """What a worker must know of a run beyond its order."""
+
+    project: str
+    remote: str
+    artifacts: str
+    priority: int = 0
+    fingerprint: str = ""
+
+
+def is_queued(row: RunRow, kv: Mapping[str, object]) -> bool:
+    """Tell whether a run waits for a worker."""
+    return row.status == "stopped" and kv.get("reason_code") == QUEUED
+
+
+def is_claimable(row: RunRow, kv: Mapping[str, object]) -> bool:
+    """Tell whether a worker may take a run: it waits, or its worker is gone."""
+    driven = row.status == "running" and (row.owner or "").startswith(WORKER)
+    return FLEET in kv and (driven or is_queued(row, kv))
+
+
+def insert(store: Store, row: RunRow, order: Order, ticket: Ticket, now: datetime) -> None:
+    """Write a run down that a worker shall drive."""
+    message = f"waits for a worker of the fleet: {order.goal}"
+    data = {"base_commit": row.base_commit, "criteria": list(order.ids), "remote": ticket.remote}
+    event = Event(1, utc(now), EventType.RUN_QUEUED, message, data)
+    kv = _waits("waits for a worker") | {
+        ORDER: msgspec.to_builtins(order),
+        FLEET: msgspec.to_builtins(ticket),
+    }
+    store.insert_run(row, (event,), kv)
+
+
+def requeue(
+    store: Store, row: RunRow, message: str, now: datetime, more: Mapping[str, object] | None = None
+) -> RunRow | None:
+    """Let a run wait for another worker; None when it is no longer as it was read."""
+    epoch = fleet.claim(store, row, None)
+    if epoch is None:
+        return None
+    row = row._replace(claim_epoch=epoch, owner=None)
+    record(store, row, EventType.RUN_QUEUED, message, now, {**_waits(message), **(more or {})})
+    return row
+
+
+def give_back(run: Run, message: str) -> None:
+    """Put a run that is being driven back into the queue."""
+    run.timeline.add(EventType.RUN_QUEUED, message)
+    waiting = run.cursor(status="stopped", ended_at=None)
+    run.record(waiting, _waits(message) | {TRIES: None})
+
+
+def call_off(store: Store, row: RunRow, reason: str, now: datetime) -> bool:
+    """Take a waiting run out of the queue; False when a worker was quicker."""
+    epoch = fleet.claim(store, row, None)
+    if epoch is None:
+        return False
+    kv = {"reason_code": "interrupted", "reason": reason}
+    record(store, row._replace(claim_epoch=epoch), EventType.RUN_STOPPED, reason, now, kv)
+    return True
+
+
+def order_of(row: RunRow, kv: Mapping[str, object]) -> Order:
+    """Return what a run of the fleet was asked to do."""
+    return _convert(row, kv, ORDER, Order)
+
+
+def ticket_of(row: RunRow, kv: Mapping[str, object]) -> Ticket:
+    """Return where the repository and the archives of a run of the fleet are."""
+    return _convert(row, kv, FLEET, Ticket)
+
+
+def _convert(row: RunRow, kv: Mapping[str, object], key: str, type_: type[T]) -> T:
+    try:
+        return msgspec.convert(kv.get(key), type_)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"run {row.run_id}: its {key} in the store is wrong: {error}") from error
+
+
+def _waits(message: str) -> dict[str, object]:
+    return {"reason_code": QUEUED, "reason": message, "stop_requested": None}
+
+
+def record(
+    store: Store,
+    row: RunRow,
+    kind: EventType,
+    message: str,
+    now: datetime,
+    kv: Mapping[str, object],
+    status: RunStatus = "stopped",
+) -> None:
+    """Write down what happens to a run while no folder of it is here."""
+    goes_on = status == "running" or kv.get("reason_code") == QUEUED
+    cursor = Cursor(
+        status=status,
+        iteration=row.iteration,
+        current_step_index=row.current_step_index,
+        verdict=row.verdict,
+        head_commit=row.head_commit,
+        ended_at=None if goes_on else utc(now),
+    )
+    event = Event(store.last_seq(row.run_id) + 1, utc(now), kind, message)
+    store.record(row.run_id, (event,), cursor, kv, row.claim_epoch)

@@ -1,0 +1,1 @@
+"""Runs on many machines: a queue, workers, and who looks after them."""

@@ -1,0 +1,146 @@
+"""Beat while a worker lives, and let one of the workers look after the dead and the lost."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from treadle.engine import queue
+from treadle.fleet.dispatcher import Dispatcher, Job
+from treadle.fleet.drive import Driver
+from treadle.ids import utc
+from treadle.store import fleet
+from treadle.store.records import RunRow
+from treadle.store.writer import Store
+
+# A job that is ours by the queue's word, but that no thread of ours has, for so many beats.
+_PATIENCE = 3
+
+
+class Beat(threading.Thread):
+    """The keeper of one worker; it beats until it is told to stop, also while the worker drains."""
+
+    def __init__(
+        self,
+        worker: str,
+        store: Store,
+        dispatcher: Dispatcher,
+        driver: Driver,
+        *,
+        every: float,
+        dead_after: float,
+        on_death: Callable[[], None],
+    ) -> None:
+        super().__init__(name="beat", daemon=True)
+        self.draining = threading.Event()
+        self.offset = timedelta()
+        self._worker = worker
+        self._store = store
+        self._dispatcher = dispatcher
+        self._driver = driver
+        self._every = every
+        self._dead_after = dead_after
+        self._on_death = on_death
+        self._over = threading.Event()
+        self._connected_at: float | None = None
+        self._swept_at = 0.0
+        self._seen: set[Job] = set()
+        self._strange: dict[Job, int] = {}
+
+    def now(self) -> datetime:
+        """Return the time as the database sees it, whatever this machine's clock says."""
+        return datetime.now(UTC) + self.offset
+
+    def run(self) -> None:
+        """Beat until stopped; whatever fails is tried again at the next beat."""
+        while not self._over.wait(self._every):
+            try:
+                self.tick()
+            except Exception:  # noqa: BLE001  # a worker that beats no more is lost, whatever it was
+                # An outage of the database is nobody's death: begin to count anew.
+                self._connected_at = None
+
+    def end(self) -> None:
+        """Stop beating."""
+        self._over.set()
+        if self.is_alive():
+            self.join()
+
+    def tick(self) -> None:
+        """Beat once, and lead if nobody else does."""
+        now = self._store.now()
+        self.offset = now - datetime.now(UTC)
+        busy = len(self._driver.active)
+        status = fleet.beat(self._store, self._worker, busy, utc(now))
+        if status is None:
+            self._on_death()
+            return
+        if status == "draining":
+            self.draining.set()
+        self._connected_at = self._connected_at or time.monotonic()
+        self._check_own()
+        until = now + timedelta(seconds=max(self._dead_after / 2, 2 * self._every))
+        if fleet.lead(self._store, self._worker, utc(now), utc(until)):
+            self._lead(now)
+
+    def _lead(self, now: datetime) -> None:
+        if time.monotonic() - (self._connected_at or time.monotonic()) >= self._dead_after:
+            fleet.bury(self._store, utc(now - timedelta(seconds=self._dead_after)))
+        alive = {row.worker_id for row in fleet.workers(self._store) if _lives(row.status)}
+        for job, holder in self._dispatcher.health(waiting=False).held.items():
+            if holder not in alive:
+                self._dispatcher.retry(job)
+        self._sweep(alive)
+
+    def _check_own(self) -> None:
+        """Send back what the queue believes to be ours and no thread of ours drives."""
+        held = self._dispatcher.health(waiting=False).held
+        mine = {job for job, holder in held.items() if holder == self._worker}
+        lost = mine - self._driver.active
+        self._strange = {job: self._strange.get(job, 0) + 1 for job in lost}
+        for job, beats in self._strange.items():
+            if beats >= _PATIENCE:
+                self._dispatcher.retry(job)
+
+    def _sweep(self, alive: set[str]) -> None:
+        """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
+        whole = time.monotonic() - self._swept_at >= self._dead_after
+        found = [
+            (item.project, self._driver.store(item.project)) for item in fleet.projects(self._store)
+        ]
+        waiting = [(p, s, row) for p, s in found for row in fleet.queued(s)]
+        new = [item for item in waiting if whole or _job(item[0], item[2]) not in self._seen]
+        held = [(p, s, row) for p, s in found for row in fleet.held(s)] if whole else []
+        if not new and not held:
+            self._swept_at = time.monotonic() if whole else self._swept_at
+            return
+        health = self._dispatcher.health()
+        jobs = {*health.waiting, *health.held}
+        runs = {(job.project, job.run_id) for job in jobs}
+        for project, store, row in new:
+            if _job(project, row) not in jobs:
+                self._submit(project, store, row, again=_job(project, row) in self._seen)
+            self._seen.add(_job(project, row))
+        for project, store, row in held:
+            if (project, row.run_id) not in runs:
+                self._submit(project, store, row, again=True)
+        self._swept_at = time.monotonic() if whole else self._swept_at
+
+    def _submit(self, project: str, store: Store, row: RunRow, *, again: bool) -> None:
+        """Queue a run; one whose job is spent waits under a new epoch."""
+        if again:
+            changed = queue.requeue(store, row, "its worker lost it", self.now())
+            if changed is None:
+                return
+            row = changed
+        ticket = queue.ticket_of(row, store.kv(row.run_id))
+        self._dispatcher.submit(_job(project, row), project, ticket.priority, 0.0)
+        self._seen.add(_job(project, row))
+
+
+def _job(project: str, row: RunRow) -> Job:
+    return Job(project, row.run_id, row.claim_epoch)
+
+
+def _lives(status: str) -> bool:
+    return status in ("alive", "draining")

@@ -1,0 +1,52 @@
+"""The seam between treadle and whatever queues runs and hands them to workers."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+
+class Job(NamedTuple):
+    """One delivery of a run; `attempt` is the epoch it waited under, so each wait is one job."""
+
+    project: str
+    run_id: str
+    attempt: int
+
+    @property
+    def id(self) -> str:
+        """Return the job's name: submitting it twice is submitting it once."""
+        return f"{self.project}/{self.run_id}/{self.attempt}"
+
+
+def parse(text: str) -> Job:
+    """Read a job's name."""
+    project, run_id, attempt = text.split("/")
+    return Job(project, run_id, int(attempt))
+
+
+class Health(NamedTuple):
+    """How the queue stands: the repository of each job that waits, the holder of each other."""
+
+    waiting: Mapping[Job, str]
+    held: Mapping[Job, str]
+
+
+class Dispatcher(Protocol):
+    """Queue runs, hand each to one worker at a time, and deliver again what was lost."""
+
+    def submit(self, job: Job, repository: str, priority: int, not_before: float) -> None:
+        """Let a job wait at least `not_before` seconds; a smaller priority comes first."""
+
+    def cancel(self, job: Job) -> None:
+        """Deliver a job no more; whoever works on it is not interrupted."""
+
+    def retry(self, job: Job) -> None:
+        """Deliver a job again, because who had it is gone."""
+
+    def work(self, slots: int, drive: Callable[[Job], None]) -> None:
+        """Begin to take jobs, at most `slots` at a time, and return."""
+
+    def drain(self) -> None:
+        """Take no more jobs, and return when those at work are done."""
+
+    def health(self, *, waiting: bool = True) -> Health:
+        """Return who holds what and, if asked, what waits: that may be thousands."""

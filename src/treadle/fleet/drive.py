@@ -1,0 +1,254 @@
+"""Drive one run on this machine: claim it, clone its repository, turn the wheel, clean up."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from threading import Event, Lock
+from typing import NamedTuple
+
+from msgspec import structs
+
+from treadle.contract.event import EventType
+from treadle.engine import adopt, load, loop, place, queue, restore
+from treadle.engine.archive import Shelf
+from treadle.engine.order import Order
+from treadle.engine.progress import Watch
+from treadle.engine.queue import Ticket
+from treadle.engine.run import Run, Tools
+from treadle.errors import FencedError, TreadleError
+from treadle.files import remove
+from treadle.fleet.carrier import Carrier
+from treadle.fleet.dispatcher import Job
+from treadle.fleet.site import Site
+from treadle.git import config, remote
+from treadle.git.repo import Repo
+from treadle.layout import FleetLayout, Layout
+from treadle.proc.keeper import Keeper
+from treadle.project.project import Project
+from treadle.store import fleet
+from treadle.store.records import RunRow
+from treadle.store.writer import Store
+from treadle.tasks import questions, work
+from treadle.tasks.questions import Question
+
+
+class Machine(NamedTuple):
+    """What every run of one worker shares."""
+
+    worker: str
+    site: Site
+    layout: FleetLayout
+    env: Mapping[str, str]
+    keeper: Keeper
+    max_epochs: int
+    now: Callable[[], datetime]
+    watch: Watch
+    draining: Event
+    open_store: Callable[[str], Store]
+
+    @property
+    def owner(self) -> str:
+        """Return how runs name this worker as their owner."""
+        return f"{queue.WORKER}{self.worker}"
+
+
+class Driver:
+    """Drives jobs for a dispatcher; many threads at once, each with a clone of its own."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._lock = Lock()
+        self._stores: dict[str, Store] = {}
+        self.active: set[Job] = set()
+        self.finished = 0
+
+    def drive(self, job: Job) -> RunRow | None:
+        """Drive a run until it is over or given back; None when it was not to be had."""
+        with self._lock:
+            if any(other.run_id == job.run_id for other in self.active):
+                return None
+            self.active.add(job)
+        try:
+            return self._drive(job)
+        finally:
+            with self._lock:
+                self.active.discard(job)
+
+    def store(self, project: str) -> Store:
+        """Return a project's store, opened once."""
+        with self._lock:
+            if project not in self._stores:
+                self._stores[project] = self._machine.open_store(project)
+            return self._stores[project]
+
+    def close(self) -> None:
+        """Close every store."""
+        for store in self._stores.values():
+            store.close()
+
+    def _drive(self, job: Job) -> RunRow | None:
+        store = self.store(job.project)
+        row = _claim(self._machine, store, job)
+        if row is None:
+            return None
+        try:
+            row = _work(self._machine, store, row)
+        except FencedError:
+            return None  # somebody else drives it now; it is theirs
+        except TreadleError as error:
+            if error.code == "store_unreachable":
+                raise  # nothing can be written down; the leader finds the run without a job
+            _stop(self._machine, store, row, error)
+        self.finished += 1
+        return row
+
+
+def _claim(machine: Machine, store: Store, job: Job) -> RunRow | None:
+    """Take the run over, so that nobody who had it can commit; None if it is not to be had."""
+    row = store.run(job.run_id)
+    kv = store.kv(job.run_id)
+    if row is None or not queue.is_claimable(row, kv):
+        return None
+    epoch = fleet.claim(store, row, machine.owner)
+    if epoch is None:
+        return None
+    row = row._replace(claim_epoch=epoch, owner=machine.owner)
+    tries = _tries(row, kv)
+    if tries > machine.max_epochs:
+        _give_up(machine, store, row, tries - 1)
+        return None
+    told = {"reason_code": None, "reason": None, queue.TRIES: [row.current_step_index, tries]}
+    message = f"by {machine.worker}, epoch {epoch}"
+    queue.record(store, row, EventType.RUN_CLAIMED, message, machine.now(), told, "running")
+    return row._replace(status="running", ended_at=None)
+
+
+def _tries(row: RunRow, kv: Mapping[str, object]) -> int:
+    """Count the claims since the last committed step, this one included."""
+    before = kv.get(queue.TRIES)
+    if isinstance(before, list) and len(before) == 2 and before[0] == row.current_step_index:
+        return int(before[1]) + 1
+    return 1
+
+
+def _work(machine: Machine, store: Store, row: RunRow) -> RunRow:
+    kv = store.kv(row.run_id)
+    order, ticket = queue.order_of(row, kv), queue.ticket_of(row, kv)
+    with _attempt(machine, row) as folder:
+        run = _open(machine, store, row, order, ticket, folder)
+        return loop.drive_run(run)
+
+
+def _open(
+    machine: Machine, store: Store, row: RunRow, order: Order, ticket: Ticket, folder: Path
+) -> Run:
+    """Make clone, folder and workspace, and publish what an earlier worker could not."""
+    repo = _clone(machine, row, ticket, folder / "repo")
+    shelf = Shelf(ticket.artifacts)
+    tools = _tools(machine, store, repo, Carrier(shelf, ticket.remote))
+    restore.bring_commit(repo, store, row)
+    home = structs.replace(order.workspace, root=str(folder / "space"))
+    restore.restore(tools.layout, store, row, structs.replace(order, workspace=home))
+    run = load.load(tools, row)
+    while run.row.status == "running" and adopt.adopt(run, shelf):
+        pass
+    _publish(run, ticket)
+    if run.order.task_id:
+        work.begin(store, run.order.task_id, run.id, tools.now())
+    if run.row.status == "running":
+        place.prepare(run)
+    return run
+
+
+def _publish(run: Run, ticket: Ticket) -> None:
+    """Bring the run's branch elsewhere to its head, from wherever a dead worker left it."""
+    name = run.row.branch or ""
+    tip = remote.tip(run.tools.repo, ticket.remote, name)
+    if tip != run.head:
+        remote.push(run.tools.repo, ticket.remote, run.head, name, tip)
+
+
+def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tools:
+    layout = Layout(repo.root)
+    layout.mail = store.mail
+    return Tools(
+        project=Project(layout, repo, machine.env),
+        store=store,
+        keeper=machine.keeper,
+        git_settings=config.read(repo),
+        now=machine.now,
+        interrupted=lambda: None,
+        watch=machine.watch,
+        worker=machine.owner,
+        carrier=carrier,
+        yields=machine.draining.is_set,
+    )
+
+
+def _clone(machine: Machine, row: RunRow, ticket: Ticket, path: Path) -> Repo:
+    mirror = machine.layout.mirror(ticket.remote)
+    with _alone(mirror):
+        remote.mirror(ticket.remote, mirror)
+    return remote.clone(ticket.remote, mirror, path, row.base_commit or "")
+
+
+@contextlib.contextmanager
+def _alone(mirror: Path) -> Iterator[None]:
+    """Let one process and one thread at a time fetch into a mirror."""
+    mirror.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(mirror.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def _attempt(machine: Machine, row: RunRow) -> Iterator[Path]:
+    """Hand out the folder of one attempt and remove it afterwards."""
+    folder = machine.layout.attempt(row.run_id, row.claim_epoch)
+    remove.remove_tree(folder)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        remove.remove_tree(folder)
+
+
+def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> None:
+    """Stop a run that this worker cannot go on with, and tell a person."""
+    row = store.run(row.run_id) or row
+    if row.owner != machine.owner or row.status != "running":
+        return
+    kv = {"reason_code": error.code, "reason": error.message}
+    queue.record(store, row, EventType.RUN_STOPPED, error.message, machine.now(), kv)
+    _ask(machine, store, row, error.message, "resume", f"treadle run --resume {row.run_id} --fleet")
+    store.release(row.run_id, row.claim_epoch)
+
+
+def _give_up(machine: Machine, store: Store, row: RunRow, tries: int) -> None:
+    """Fail a run that ends every worker it is given to."""
+    message = f"{tries} workers in a row were lost with this run after step"
+    message = f"{message} {row.current_step_index}; it is not tried again"
+    kv = {"reason_code": "gave_up", "reason": message}
+    queue.record(store, row, EventType.GAVE_UP, message, machine.now(), kv, "failed")
+    if row.task_id:
+        work.finish(store, row.task_id, row.run_id, "failed", machine.now())
+    _ask(machine, store, row, message, "again", f"treadle runs show {row.run_id}")
+    store.release(row.run_id, row.claim_epoch)
+
+
+def _ask(machine: Machine, store: Store, row: RunRow, why: str, way: str, command: str) -> None:
+    question = Question(
+        kind="failed_run",
+        summary=f"{row.goal}: {why}",
+        options=(way, "leave it"),
+        fix=(command,),
+        run_id=row.run_id,
+        task_id=row.task_id,
+    )
+    questions.ask(store, question, machine.now())

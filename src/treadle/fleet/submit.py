@@ -1,0 +1,147 @@
+"""Hand runs to the fleet: write down everything a worker must know, then queue it."""
+
+import hashlib
+import secrets
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.config.load import Loaded
+from treadle.engine import queue, start
+from treadle.engine.archive import Shelf
+from treadle.engine.order import Order
+from treadle.engine.queue import Ticket
+from treadle.errors import BlockedError, ConfigError, StoreError
+from treadle.fleet.dispatcher import Dispatcher, Job
+from treadle.fleet.site import Site
+from treadle.git import remote, repo
+from treadle.ids import new_run_id, utc
+from treadle.project import trust
+from treadle.project.project import Project
+from treadle.store import fleet
+from treadle.store.records import RunRow
+from treadle.store.writer import Store
+from treadle.tasks import work
+
+
+class Desk(NamedTuple):
+    """What every submission of one command shares."""
+
+    project: Project
+    loaded: Loaded
+    site: Site
+    store: Store
+    dispatcher: Dispatcher | None
+    priority: int = 0
+
+
+def submit(desk: Desk, asked: Order) -> RunRow:
+    """Queue a run; it is in the store before anything else knows of it."""
+    if asked.script is not None:
+        raise BlockedError(
+            "a script routine works in the project itself, not in the fleet",
+            code="not_for_fleet",
+            fix=["treadle process"],
+        )
+    start.check_possible(asked)
+    now, ticket = desk.store.now(), _ticket(desk)
+    row = _row(desk, asked, now)
+    remote.push(desk.project.repo, ticket.remote, row.base_commit or "", row.branch or "", None)
+    Shelf(ticket.artifacts).put(f"runs/{row.run_id}/order.json", msgspec.json.encode(asked))
+    if asked.task_id:
+        work.begin(desk.store, asked.task_id, row.run_id, now)
+    _announce(desk, ticket, now)
+    queue.insert(desk.store, row, asked, ticket, now)
+    enqueue(desk, row, ticket)
+    return row
+
+
+def resume(desk: Desk, row: RunRow, changed: Order | None) -> RunRow:
+    """Queue a stopped run of the fleet again, with raised budgets if need be."""
+    ticket = queue.ticket_of(row, desk.store.kv(row.run_id))
+    more = {queue.TRIES: None}
+    if changed:
+        more[queue.ORDER] = msgspec.to_builtins(changed)
+    waiting = queue.requeue(desk.store, row, "resumed", desk.store.now(), more)
+    if waiting is None:
+        raise BlockedError(
+            f"run {row.run_id} has just been changed by someone else",
+            code="still_running",
+            fix=[f"treadle runs show {row.run_id}"],
+        )
+    enqueue(desk, waiting, ticket)
+    return waiting
+
+
+def enqueue(desk: Desk, row: RunRow, ticket: Ticket) -> None:
+    """Tell the dispatcher; if it cannot be told now, the leader of the workers will."""
+    if desk.dispatcher is None:
+        return
+    job = Job(ticket.project, row.run_id, row.claim_epoch)
+    try:
+        desk.dispatcher.submit(job, ticket.project, ticket.priority, 0.0)
+    except StoreError:
+        return
+
+
+def _announce(desk: Desk, ticket: Ticket, now: datetime) -> None:
+    """Let the workers look for this project's runs."""
+    if desk.site.url is None:
+        fleet.add_project(desk.store, ticket.project, ticket.remote, utc(now))
+        return
+    store = desk.site.fleet()
+    fleet.add_project(store, ticket.project, ticket.remote, utc(now))
+    store.close()
+
+
+def _ticket(desk: Desk) -> Ticket:
+    config = desk.loaded.config
+    return Ticket(
+        project=desk.site.project,
+        remote=remote.url_of(desk.project.repo, config.fleet.remote),
+        artifacts=_artifacts(desk),
+        priority=desk.priority,
+        fingerprint=_fingerprint(desk),
+    )
+
+
+def _artifacts(desk: Desk) -> str:
+    if url := desk.loaded.config.artifacts:
+        return url
+    if desk.site.url:
+        raise ConfigError(
+            "artifacts is not set: workers on other machines need a place for a run's files",
+            details={"key": "artifacts"},
+            fix=["export TREADLE_ARTIFACTS=s3://bucket/prefix"],
+        )
+    return f"file://{desk.project.layout.archives}"
+
+
+def _fingerprint(desk: Desk) -> str:
+    """Return the digest of the configuration that the user trusted when the run was queued."""
+    said = [desk.loaded.config, trust.commands(desk.loaded)]
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+
+
+def _row(desk: Desk, asked: Order, now: datetime) -> RunRow:
+    head = repo.head(desk.project.repo)
+    run_id = new_run_id(now, desk.store.last_run_id(), secrets.randbits(24))
+    layout = desk.project.layout
+    return RunRow(
+        run_id=run_id,
+        created_at=utc(now),
+        goal=asked.goal,
+        status="stopped",
+        iteration=1,
+        current_step_index=0,
+        verdict=None,
+        run_dir=layout.relative(layout.run(run_id).folder),
+        task_id=asked.task_id,
+        message_id=asked.message.id if asked.message else None,
+        routine=asked.message.routine if asked.message else "develop",
+        base_commit=head.commit,
+        base_branch=head.branch,
+        branch=asked.workspace.branch.format(run_id=run_id),
+        head_commit=head.commit,
+    )

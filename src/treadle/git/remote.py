@@ -1,0 +1,114 @@
+"""Talk to a repository elsewhere: fetch it once per machine, clone it cheaply, push with a lease."""
+
+import re
+from pathlib import Path
+
+from treadle.errors import GitError
+from treadle.git import call
+from treadle.git.repo import Repo, find
+from treadle.proc.capture import Captured
+
+_SECRET = re.compile(r"(?<=://)[^/@]+@")
+# Whoever may write to a repository's folder is trusted with what is fetched from it here: the
+# objects are checked by their names, and nothing of its configuration runs.
+_OPEN = ("safe.directory=*", "protocol.file.allow=always")
+_REFUSALS = ("rejected", "denied", "not allowed", "read-only", "protected", "hook declined")
+
+
+def url_of(repo: Repo, name: str) -> str:
+    """Return where the remote `name` is, without a name or password; without one, the folder."""
+    done = call.run(["remote", "get-url", "--push", "--", name], repo.place)
+    found = done.stdout.decode(errors="replace").strip()
+    if done.returncode or not found:
+        return str(repo.common_dir)
+    return str((repo.root / found).resolve()) if _is_path(repo, found) else bare(found)
+
+
+def bare(url: str) -> str:
+    """Return an address without the name and password it may hold."""
+    return _SECRET.sub("", url) if url.startswith(("http://", "https://")) else url
+
+
+def mirror(url: str, path: Path) -> None:
+    """Bring this machine's copy of a repository up to date; the caller keeps others away."""
+    if not (path / "HEAD").exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _out(["clone", "-q", "--mirror", "--", url, str(path)])
+        return
+    _out(["fetch", "-q", "--prune", "origin"], {"GIT_DIR": str(path)})
+
+
+def clone(url: str, mirrored: Path, path: Path, commit: str) -> Repo:
+    """Make a clone of one's own that borrows what the mirror has, with `commit` checked out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _out(["clone", "-q", "-n", "--no-tags", "--reference", str(mirrored), "--", url, str(path)])
+    _out(["-C", str(path), "checkout", "-q", "--detach", commit])
+    return find(path)
+
+
+def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -> None:
+    """Move a branch elsewhere from `expected`, None for not there, to `commit`, or raise."""
+    ref = f"refs/heads/{branch}"
+    lease = f"--force-with-lease={ref}:{expected or ''}"
+    args = ["push", "-q", "--porcelain", "--no-verify", lease, "--", url, f"{commit}:{ref}"]
+    done = call.run(args, repo.place, config=_OPEN)
+    if done.returncode == 0:
+        return
+    if tip(repo, url, branch) == commit:  # an earlier push got through, only its answer did not
+        return
+    raise _refused(args, done, url, branch)
+
+
+def tip(repo: Repo, url: str, branch: str) -> str | None:
+    """Return where a branch stands elsewhere; None if it is not there."""
+    args = ["ls-remote", "-q", "--", url, f"refs/heads/{branch}"]
+    done = call.run(args, repo.place, config=_OPEN)
+    if done.returncode:
+        raise _refused(args, done, url, branch)
+    return done.stdout.decode().partition("\t")[0].strip() or None
+
+
+def pack(repo: Repo, before: str, after: str) -> bytes:
+    """Return the objects that a commit adds to another one."""
+    wanted = f"{after}\n^{before}\n".encode()
+    args = ["pack-objects", "-q", "--revs", "--thin", "--stdout"]
+    return call.out(args, repo.place, stdin=wanted)
+
+
+def unpack(repo: Repo, data: bytes) -> None:
+    """Add packed objects."""
+    call.out(["index-pack", "--stdin", "--fix-thin"], repo.place, stdin=data)
+
+
+def has(repo: Repo, commit: str) -> bool:
+    """Tell whether a commit is there with everything it needs at hand."""
+    return call.run(["cat-file", "-e", f"{commit}^{{tree}}"], repo.place).returncode == 0
+
+
+def _out(args: list[str], place: dict[str, str] | None = None) -> None:
+    done = call.run(args, place or {}, config=_OPEN)
+    if done.returncode:
+        error = call.failure(args, done)
+        raise GitError(bare(error.message), code="remote_failed", fix=["git ls-remote"])
+
+
+def _refused(args: list[str], done: Captured, url: str, branch: str) -> GitError:
+    text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
+    if "stale info" in text:
+        message = f"{branch} was moved by someone else at {bare(url)}; nothing was pushed"
+        return GitError(message, code="push_stale", fix=[f"git ls-remote {bare(url)}"])
+    refusal = any(word in text.lower() for word in _REFUSALS)
+    return GitError(
+        f"{bare(url)} did not take {branch}: {bare(_reason(text) or call.said(done))}",
+        code="push_refused" if refusal else "remote_failed",
+        fix=[f"git push {bare(url)} HEAD:refs/heads/{branch}"],
+    )
+
+
+def _reason(text: str) -> str:
+    found = [line for line in text.splitlines() if line.startswith(("!", "remote: "))]
+    return found[-1].lstrip("! \t") if found else ""
+
+
+def _is_path(repo: Repo, url: str) -> bool:
+    return "://" not in url and (url.startswith(("/", ".")) or (repo.root / url).exists())

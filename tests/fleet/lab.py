@@ -1,0 +1,166 @@
+"""A fleet in a test: one project with a shared repository, workers as machines of their own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+from psycopg import conninfo
+
+QUICK = {
+    "TREADLE_FLEET_POLLING": "0.1",
+    "TREADLE_FLEET_BEAT": "0.5",
+    "TREADLE_FLEET_DEAD_AFTER": "5",
+}
+# An agent in a few lines of shell: cheap to start, so that a test can have hundreds.
+AGENT = r"""#!/bin/sh
+# Plays every role; what it is asked stands in its environment and on its standard input.
+role=$1; here=$(sed -n 's/.*"step_dir": *"\([^"]*\)".*/\1/p'); cd "$here"
+echo "$TREADLE_RUN $role $$ $(date +%s.%N)" >> {log}
+{extra}
+case $role in
+check) judged='{{"version":1,"verdict":"%s","criteria":[{{"id":"AC1","pass":%s}}]}}'
+       printf "$judged" $2 $3 > verdict.json; echo "# $2" > scorecard.md ;;
+esac
+echo '{{"version":1,"status":"ok","summary":"done"}}'
+"""
+
+
+class Lab:
+    """One project, its workers and its database."""
+
+    def __init__(self, folder: Path, env: dict[str, str]):
+        self.folder = folder
+        self.env = {**os.environ, **QUICK, **env}
+        self.root = folder / "project"
+        self.log = folder / "spawned.log"
+        self.workers: list[subprocess.Popen] = []
+
+    def make(self, steps: str = "", sandbox: str = "off") -> None:
+        """Set a project up whose agents need no interpreter."""
+        (self.folder / "agent").write_text(AGENT.format(log=self.log, extra=steps))
+        (self.folder / "agent").chmod(0o755)
+        self._git("init", "-q", "--bare", "-b", "main", str(self.folder / "origin.git"))
+        self._git("init", "-q", "-b", "main", str(self.root))
+        (self.root / "README.md").write_text("# Project\n")
+        self._git("-C", str(self.root), "add", ".")
+        self._git("-C", str(self.root), "commit", "-q", "-m", "Begin")
+        self._git("-C", str(self.root), "remote", "add", "origin", "../origin.git")
+        self.treadle("init", "--commit")
+        self.configure(sandbox=sandbox)
+
+    def configure(self, sandbox: str = "off", more: str = "") -> None:
+        """Write the configuration: each role is played by the shell agent in its step folder."""
+        lines = [f'sandbox = "{sandbox}"', f'artifacts = "file://{self.folder}/archives"', more]
+        for role, words in {"plan": [], "do": [], "check": ["PASS", "true"], "act": []}.items():
+            argv = [str(self.folder / "agent"), role, *words]
+            lines += [f"[agents.{role}]", 'type = "exec"', f"cmd = {json.dumps(argv)}"]
+        (self.root / ".treadle" / "config.toml").write_text("\n".join(lines) + "\n")
+
+    def treadle(self, *args: str, cwd: Path | None = None, check: bool = True) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "treadle", *args],
+            cwd=cwd or self.root,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def queue(self, count: int = 1) -> list[str]:
+        """Queue runs of the usual goal."""
+        words = ("run", "--goal", "Look around", "--ac", "It is fine", "--fleet", "--json")
+        return [json.loads(self.treadle(*words))["run_id"] for _ in range(count)]
+
+    def worker(self, *args: str, name: str | None = None) -> subprocess.Popen:
+        """Start a worker on a machine of its own: its own home, caches and current folder."""
+        home = self.folder / "hosts" / (name or f"host{len(self.workers)}")
+        home.mkdir(parents=True, exist_ok=True)
+        (home / ".gitconfig").write_text((Path(self.env["HOME"]) / ".gitconfig").read_text())
+        env = {**self.env, "HOME": str(home)}
+        for place in ("CACHE", "STATE", "CONFIG"):
+            env[f"XDG_{place}_HOME"] = str(home / place.lower())
+        with (home / "worker.log").open("a") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "treadle", "worker", *args],
+                cwd=home if self.env.get("TREADLE_STORE") else self.root,
+                env=env,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.workers.append(process)
+        return process
+
+    def words(self) -> str:
+        """Return what every worker said, for a failed test."""
+        return "\n".join(path.read_text() for path in self.folder.glob("hosts/*/worker.log"))
+
+    def runs(self) -> list[dict]:
+        return json.loads(self.treadle("runs", "list", "--limit", "10000", "--json"))["runs"]
+
+    def show(self, run_id: str) -> dict:
+        return json.loads(self.treadle("runs", "show", run_id, "--json"))
+
+    def events(self, run_id: str) -> list[dict]:
+        return json.loads(self.treadle("runs", "events", run_id, "--json"))["events"]
+
+    def types(self, run_id: str) -> list[str]:
+        return [event["type"] for event in self.events(run_id)]
+
+    def status(self) -> dict:
+        return json.loads(self.treadle("fleet", "status", "--json"))
+
+    def spawned(self) -> list[list[str]]:
+        """Return every start of an agent: run, role, process, time."""
+        return (
+            [line.split() for line in self.log.read_text().splitlines()]
+            if self.log.exists()
+            else []
+        )
+
+    def wait_over(self, count: int, timeout: float = 60.0) -> list[dict]:
+        """Wait until so many runs have passed or failed."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            over = [row for row in self.runs() if row["status"] in ("passed", "failed")]
+            if len(over) >= count:
+                return over
+            time.sleep(0.5)
+        raise AssertionError(f"only {len(over)} of {count} runs are over\n{self.words()[-4000:]}")
+
+    def close(self) -> None:
+        """End what is still there."""
+        for process in self.workers:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def _git(self, *args: str) -> None:
+        subprocess.run(["git", *args], env=self.env, check=True, capture_output=True)
+
+
+def database(server: str, name: str) -> str:
+    """Make a database of one's own and return its address."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    settings = {**conninfo.conninfo_to_dict(server), "dbname": name}
+    host = settings.pop("host")
+    user = settings.pop("user")
+    return f"postgresql://{user}@/{name}?host={host}"
+
+
+def wait_for(condition, timeout: float = 30.0):
+    """Poll until `condition()` is true and return what it gave."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
