@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from treadle.contract.request import AgentRequest, Asked, Context, Observed, Paths, Step
-from treadle.engine import budget, letters
+from treadle.engine import budget, comments, letters
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 
@@ -28,13 +28,13 @@ def build(run: Run, stage: Stage, observed: Sequence[Observed]) -> AgentRequest:
         ),
         context=Context(
             previous_step_dirs=tuple(run.step_dirs),
-            notes="\n\n".join(part for part in (_notes(run), letters.unread(run, stage)) if part),
+            notes="\n\n".join(part for part in _notes(run, stage) if part),
         ),
     )
 
 
-def _notes(run: Run) -> str:
-    """Pass on the full text and what the last check found."""
+def _notes(run: Run, stage: Stage) -> Sequence[str]:
+    """Pass on the full text, what the last check found, and what people and agents wrote."""
     parts = [run.order.text] if run.order.text != run.order.goal else []
     failing = run.kv.get("failing")
     if isinstance(failing, list) and failing:
@@ -43,4 +43,6 @@ def _notes(run: Run) -> str:
     if isinstance(refuted, list) and refuted:
         claimed = ", ".join(map(str, refuted))
         parts.append(f"Claimed to pass but observed to fail by their commands: {claimed}")
-    return "\n\n".join(parts)
+    if stage.role == "act":
+        parts.append(comments.words(run.tools.store, run.id))
+    return [*parts, letters.unread(run, stage)]

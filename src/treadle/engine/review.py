@@ -53,9 +53,20 @@ def counts(views: list[CriterionView]) -> tuple[int, int]:
     return len(held), len(views)
 
 
+def order(layout: Layout, run_id: str) -> dict[str, object]:
+    """Return what a run was asked to do, for showing; nothing if its file is lost."""
+    found = _read(layout.run(run_id).run_json).get("order")
+    return found if isinstance(found, dict) else {}
+
+
+def claims(layout: Layout, step: StepRow) -> dict[str, bool | None]:
+    """Return what a check step's agent claimed of each criterion."""
+    found = _claimed(layout.root / step.step_dir)
+    return {id_: _flag(item.get("pass")) for id_, item in found.items()}
+
+
 def _asked(layout: Layout, run_id: str) -> list[dict[str, object]]:
-    order = _read(layout.run(run_id).run_json).get("order")
-    found = order.get("criteria") if isinstance(order, dict) else None
+    found = order(layout, run_id).get("criteria")
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from treadle.errors import BlockedError, NotFoundError, TreadleError
+from treadle.files import beneath
 from treadle.web import act, gate, markdown, render
 from treadle.web.live import Feed
 from treadle.web.site import Action, Asked, Document, Page, Site
@@ -22,6 +24,7 @@ from treadle.web.table import ACTIONS, PAGES
 
 _HOME = "/desk"
 _MAX_FORM = 1 << 20
+_MAX_FILE = 32 << 20
 
 
 def build(site: Site) -> ASGIApp:
@@ -38,6 +41,7 @@ def build(site: Site) -> ASGIApp:
         Route("/", _home),
         Route("/enter", partial(_enter, site, templates)),
         Route("/stream", partial(_stream, feed)),
+        Route("/runs/{run}/files/{path:path}", partial(_file, site)),
         *(Route(f"{page.path}.json", partial(_json, site, page)) for page in PAGES),
         *(Route(page.path, partial(_page, site, templates, page)) for page in PAGES),
         *(
@@ -102,6 +106,19 @@ async def _form(request: Request) -> dict[str, str]:
         if len(body) > _MAX_FORM:
             raise BlockedError(f"a form may have {_MAX_FORM >> 20} MiB", code="form_too_large")
     return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+
+
+async def _file(site: Site, request: Request) -> Response:
+    """Give a file of a run as plain text: whatever it is, it is not ours to run."""
+    asked = _asked(request)
+    folder = site.project.layout.run(asked.run).folder
+    data = await run_in_threadpool(_read, folder, asked.names["path"])
+    return Response(data, media_type="text/plain", headers={"content-disposition": "inline"})
+
+
+def _read(folder: Path, name: str) -> bytes:
+    with beneath.opened(folder, name) as handle:
+        return handle.read(_MAX_FILE)
 
 
 async def _stream(feed: Feed, request: Request) -> Response:

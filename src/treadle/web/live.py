@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from treadle.layout import Layout
+from treadle.store import address
 from treadle.store.changes import Changes
 from treadle.store.reader import Reader
 
@@ -33,7 +34,7 @@ class Looking:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._changes = Changes(layout)
+        self._changes = Changes(address.find(layout))
         self._running: list[Path] = []
         self._seen: dict[str, object] = {}
 

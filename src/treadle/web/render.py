@@ -20,7 +20,14 @@ def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    ours = {"age": age, "until": until, "seconds": seconds, "bytes": size, "number": number}
+    ours = {
+        "age": age,
+        "until": until,
+        "seconds": seconds,
+        "bytes": size,
+        "number": number,
+        "took": took,
+    }
     found.filters.update({**ours, **filters})
     return found
 
@@ -40,6 +47,12 @@ def until(text: str | None, now: datetime) -> str:
 def number(value: float) -> str:
     """Say a count so that its size can be seen: `12 345`."""
     return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def took(step: Mapping[str, str | None]) -> str:
+    """Say how long a step worked."""
+    start, end = _time(step["started_at"]), _time(step["ended_at"])
+    return seconds((end - start).total_seconds()) if start and end else ""
 
 
 def seconds(value: float | None) -> str:

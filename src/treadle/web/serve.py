@@ -18,7 +18,7 @@ _GRACE = 2  # seconds that open streams get
 def serve(site: Site, server: socket.socket, stop: Callable[[], str | None]) -> None:
     """Answer browsers in this thread."""
     gc.enable()
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         app.build(site),
         log_config=None,

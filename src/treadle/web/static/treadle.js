@@ -29,6 +29,18 @@
     if (fresh.isEqualNode(target)) event.detail.shouldSwap = false;
   });
 
+  // A log that is read at its end stays there while it grows.
+  const atEnd = (log) => log.scrollHeight - log.scrollTop - log.clientHeight < 30;
+  let following = true;
+  const follow = () => document.querySelectorAll("[data-follow]").forEach((log) => {
+    if (following) log.scrollTop = log.scrollHeight;
+  });
+  document.addEventListener("scroll", (event) => {
+    if (event.target.matches && event.target.matches("[data-follow]")) following = atEnd(event.target);
+  }, true);
+  document.addEventListener("htmx:oobAfterSwap", follow);
+  follow();
+
   const rows = () => [...document.querySelectorAll("[data-href]")];
   const step = (by) => {
     const all = rows();

@@ -1,0 +1,64 @@
+"""What a person says about a step's change; the next act step is told."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from treadle.errors import BlockedError, NotFoundError
+from treadle.store.reader import Reader
+from treadle.store.records import RunRow
+from treadle.store.writer import Store
+
+_KEY = "comment."
+_MAX = 8 << 10
+_INTRODUCTION = "Comments of a person on earlier changes; answer each of them with this change:"
+
+
+class Comment(NamedTuple):
+    """One remark; without a path it is about the whole step."""
+
+    at: str
+    step_index: int
+    text: str
+    path: str | None = None
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Say what it is about."""
+        where = f", {self.path}" if self.path else ""
+        return f"step {self.step_index}{where}{f' line {self.line}' if self.line else ''}"
+
+
+def add(store: Store, row: RunRow, comment: Comment) -> None:
+    """Leave a comment for the next act step of a run that can still have one."""
+    if row.status in ("passed", "failed"):
+        raise BlockedError(
+            f"run {row.run_id} has {row.status}: no further act step will read a comment",
+            code="run_over",
+            fix=["treadle run --goal GOAL"],
+        )
+    if not any(step.step_index == comment.step_index for step in store.steps(row.run_id)):
+        raise NotFoundError(
+            f"run {row.run_id} has no step {comment.step_index}",
+            fix=[f"treadle runs show {row.run_id}"],
+        )
+    value = comment._replace(text=comment.text[:_MAX])._asdict()
+    store.leave(row.run_id, f"{_KEY}{comment.at}", value)
+
+
+def comments(kv: Mapping[str, object]) -> list[Comment]:
+    """Return what was said about a run's steps, in order."""
+    found = [value for key, value in sorted(kv.items()) if key.startswith(_KEY)]
+    return [Comment(**value) for value in found if isinstance(value, dict)]
+
+
+def unheard(store: Reader, run_id: str) -> list[Comment]:
+    """Return what was said since the last act step began."""
+    acts = [step.started_at for step in store.steps(run_id) if step.role == "act"]
+    return [item for item in comments(store.kv(run_id)) if item.at > max(acts, default="")]
+
+
+def words(store: Reader, run_id: str) -> str:
+    """Return what the next act step is told, or nothing."""
+    found = [f"On {item.place}:\n{item.text.strip()}" for item in unheard(store, run_id)]
+    return "\n\n".join([_INTRODUCTION, *found]) if found else ""

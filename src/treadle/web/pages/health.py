@@ -1,0 +1,86 @@
+"""Health: whether everything is there that treadle needs, and what it keeps on this machine."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.config.load import load
+from treadle.engine import health, lock
+from treadle.errors import TreadleError
+from treadle.files import walk
+from treadle.ids import is_run_id
+from treadle.project.project import workspaces
+from treadle.store import address
+from treadle.store.reader import Reader
+from treadle.web.site import Asked, Document, Site
+
+_MOST = 20_000  # entries of a workspace that are counted
+
+
+class Kept(NamedTuple):
+    """One workspace on the disk."""
+
+    run_id: str
+    status: str | None
+    size: int
+    is_more: bool
+
+
+def document(site: Site, asked: Asked) -> Document:
+    """Return what `treadle doctor --json` does."""
+    return health.document(health.examine(site.project.layout.root, site.project.env))
+
+
+def view(site: Site, asked: Asked, found: Document) -> Document:
+    """Add what takes space, and who holds the lock."""
+    layout = site.project.layout
+    with site.store() as store:
+        kept = [_kept(store, path) for path in _workspaces(site)]
+        running = store.running()
+    files = [layout.database, *layout.home.glob(f"{layout.database.name}-*")]
+    return {
+        "kept": kept,
+        "total": sum(item.size for item in kept),
+        "running": running,
+        "holder": lock.holder(layout.run_lock),
+        "store": address.find(layout).name,
+        "store_size": sum(path.stat().st_size for path in files if path.exists()),
+    }
+
+
+def prune(asked: Asked) -> list[str]:
+    """Remove workspaces of runs that have ended."""
+    return ["runs", "prune", f"--older-than={asked.number('days', 0)}"]
+
+
+def _workspaces(site: Site) -> list[Path]:
+    try:
+        root = workspaces(site.project, load(site.project.layout, site.project.env).config)
+    except TreadleError:
+        return []
+    return [root / name for name in sorted(walk.names(root), reverse=True) if is_run_id(name)]
+
+
+def _kept(store: Reader, path: Path) -> Kept:
+    row = store.run(path.name)
+    size, is_more = _size(path)
+    return Kept(path.name, row.status if row else None, size, is_more)
+
+
+def _size(folder: Path) -> tuple[int, bool]:
+    """Add up what lies below a folder, as far as one cares to wait."""
+    total, seen = 0, 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            seen += 1
+            if seen > _MOST:
+                return total, True
+            total += _length(Path(place, name))
+    return total, False
+
+
+def _length(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

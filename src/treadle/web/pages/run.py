@@ -1,0 +1,137 @@
+"""Run: its timeline, its criteria round by round, what it has used, and what it says now."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from treadle.contract.role import ROLES, follows
+from treadle.engine import comments, documents, explain, review, weather, whereabouts
+from treadle.engine.find import find
+from treadle.store.reader import Reader
+from treadle.store.records import RunRow, StepRow
+from treadle.web import tail, timeline
+from treadle.web.pages import runs
+from treadle.web.site import Asked, Document, Site
+from treadle.web.timeline import Bar
+
+_EVENTS = 100
+_BUDGETS = ("iterations", "minutes", "tokens", "cost_usd", "output_mb")
+
+
+class Cell(NamedTuple):
+    """What was claimed and observed of one criterion in one iteration."""
+
+    claimed: bool | None
+    observed: bool | None
+
+
+class Meter(NamedTuple):
+    """One budget."""
+
+    name: str
+    used: float
+    limit: float | None
+
+    @property
+    def share(self) -> float:
+        """Return how much of it is used, from 0 to 100."""
+        return min(self.used / self.limit, 1) * 100 if self.limit else 0.0
+
+
+def document(site: Site, asked: Asked) -> Document:
+    """Return a run as `treadle runs show --json` does."""
+    with site.store() as store:
+        return documents.run(site.project.layout, store, find(store, asked.run))
+
+
+def view(site: Site, asked: Asked, found: Document) -> Document:
+    """Add the picture, the matrix, the meters, the end of the log and the last events."""
+    layout = site.project.layout
+    with site.store() as store:
+        row, kv, steps = find(store, asked.run), store.kv(asked.run), store.steps(asked.run)
+        order = review.order(layout, asked.run)
+        last = store.last_seq(asked.run)
+        told = store.events(asked.run, max(last - _EVENTS, 0))
+        return {
+            "run": row,
+            "line": runs.glance(site, store, row),
+            "picture": timeline.draw(
+                _bars(site, row, steps), f"/runs/{asked.run}/steps/{{}}".format
+            ),
+            "matrix": _matrix(site, store, row, steps),
+            "rounds": sorted({step.iteration for step in steps}),
+            "meters": _meters(row, kv, order),
+            "log": tail.of_run(layout, row, steps),
+            "events": told[::-1],
+            "earlier": max(last - _EVENTS, 0),
+            "where": whereabouts.words(kv),
+            "is_in": whereabouts.now(kv) is not None,
+            "next": explain.next_commands(row, kv),
+            "budget": kv.get("budget_needed"),
+            "comments": comments.unheard(store, asked.run),
+            "storms": [s.sentence for s in weather.storms(store, [row])],
+        }
+
+
+def stop(asked: Asked) -> list[str]:
+    """Ask a run to stop."""
+    return ["stop", asked.run, "--reason=stopped on the page"]
+
+
+def resume(asked: Asked) -> list[str]:
+    """Go on with a stopped run."""
+    budget = asked.fields.get("budget", "").strip()
+    return ["run", f"--resume={asked.run}", *([f"--budget={budget}"] if budget else []), "--wait"]
+
+
+def land(asked: Asked) -> list[str]:
+    """Bring a passed run into its branch."""
+    return ["land", asked.run]
+
+
+def undo(asked: Asked) -> list[str]:
+    """Take a landed run out again."""
+    return ["undo", asked.run]
+
+
+def _url(asked: Asked) -> str:
+    return f"/runs/{asked.run}"
+
+
+def _bars(site: Site, row: RunRow, steps: list[StepRow]) -> list[Bar]:
+    found = [timeline.bar(step._asdict()) for step in steps]
+    if row.status != "running":
+        return found
+    role = follows(steps[-1].role) if steps else ROLES[0]
+    start = found[-1].end if found else timeline.moment(row.created_at) or site.now()
+    number = row.current_step_index + 1
+    return [*found, Bar(number, role, row.iteration, "running", start, site.now(), "works now")]
+
+
+def _matrix(
+    site: Site, store: Reader, row: RunRow, steps: list[StepRow]
+) -> dict[str, dict[int, Cell]]:
+    """Return for each criterion what each iteration's check claimed and observed."""
+    checks = [check for check in store.checks(row.run_id) if check.phase == "check"]
+    found: dict[str, dict[int, Cell]] = {}
+    for step in (step for step in steps if step.role == "check"):
+        seen = {c.criterion_id: c.passed for c in checks if c.step_index == step.step_index}
+        said = review.claims(site.project.layout, step)
+        for id_ in {**seen, **said}:
+            cell = Cell(said.get(id_), seen.get(id_))
+            found.setdefault(id_, {})[step.iteration] = cell
+    return found
+
+
+def _meters(row: RunRow, kv: Mapping[str, object], order: Mapping[str, object]) -> list[Meter]:
+    limits, spent = order.get("budgets"), kv.get("spent")
+    known = limits if isinstance(limits, dict) else {}
+    used = {"iterations": row.iteration, **(spent if isinstance(spent, dict) else {})}
+    found = [
+        Meter(name, _number(used.get(name)) or 0.0, _number(known.get(f"max_{name}")))
+        for name in _BUDGETS
+    ]
+    return [meter for meter in found if meter.limit is not None or meter.used]
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,106 @@
+"""Step: what an agent was asked, what it answered, and what it changed."""
+
+import json
+
+from treadle.engine import comments
+from treadle.engine.find import find
+from treadle.errors import FormatError, NotFoundError
+from treadle.files import beneath, walk
+from treadle.files.walk import Entry
+from treadle.store.records import StepRow
+from treadle.web import ansi, diff, markdown, tail
+from treadle.web.site import Asked, Document, Site
+
+_MAX = 1 << 20
+_TEXTS = {"prompt": "logs/prompt.md", "request": "input.json", "response": "output.json"}
+_PATCHES = ("patch.diff", "files/workspace.diff")
+
+
+def document(site: Site, asked: Asked) -> Document:
+    """Return the step's row as in `treadle runs show --json`, and its files."""
+    layout = site.project.layout
+    with site.store() as store:
+        step = _find(store.steps(find(store, asked.run).run_id), asked)
+    files = [e._asdict() for e in _entries(site, step) if not e.is_folder]
+    return step._asdict() | {"files": files, "folder": f"{layout.root}/{step.step_dir}"}
+
+
+def view(site: Site, asked: Asked, found: Document) -> Document:
+    """Add what stands in the files that matter."""
+    layout = site.project.layout
+    run = layout.run(asked.run)
+    with site.store() as store:
+        row, steps = find(store, asked.run), store.steps(asked.run)
+        step = _find(steps, asked)
+        usage = [item for item in store.usage(asked.run) if item.step_index == step.step_index]
+        said = comments.comments(store.kv(asked.run))
+    patch = next((text for name in _PATCHES if (text := _text(site, step, name))), None)
+    card = _text(site, step, "scorecard.md") or _text(site, step, "plan.md")
+    numbers = [item.step_index for item in steps]
+    return {
+        "run": row,
+        "step": step,
+        "numbers": numbers,
+        "usage": usage,
+        "texts": {name: _shown(_text(site, step, path)) for name, path in _TEXTS.items()},
+        "verdict": _shown(_text(site, step, "verdict.json")),
+        "card": markdown.render(card) if card else None,
+        "logs": tail.of_step(run, layout, step),
+        "diff": diff.parse(patch) if patch else None,
+        "base": f"/runs/{asked.run}/files/steps/{step.step_dir.rpartition('/')[2]}/",
+        "comments": [item for item in said if item.step_index == step.step_index],
+        "can_comment": row.status in ("running", "stopped"),
+    }
+
+
+def comment(asked: Asked) -> list[str]:
+    """Say something about a step's change."""
+    words = ["comment", f"--step={_number(asked)}"]
+    if path := asked.fields.get("file", "").strip():
+        words.append(f"--file={path}")
+    if line := asked.number("line", 0):
+        words.append(f"--line={line}")
+    return [*words, "--", asked.run, asked.text("text", "TEXT")]
+
+
+def _number(asked: Asked) -> int:
+    text = asked.names["step"]
+    if text.isascii() and text.isdecimal() and len(text) < 7:
+        return int(text)
+    raise NotFoundError(f"no step is called {text!r}", fix=[f"treadle runs show {asked.run}"])
+
+
+def _find(steps: list[StepRow], asked: Asked) -> StepRow:
+    number = _number(asked)
+    for step in steps:
+        if step.step_index == number:
+            return step
+    raise NotFoundError(
+        f"run {asked.run} has no step {number} yet", fix=[f"treadle runs show {asked.run}"]
+    )
+
+
+def _entries(site: Site, step: StepRow) -> list[Entry]:
+    try:
+        return walk.walk(site.project.layout.root / step.step_dir)
+    except (FormatError, OSError):
+        return []
+
+
+def _text(site: Site, step: StepRow, name: str) -> str | None:
+    try:
+        with beneath.opened(site.project.layout.root / step.step_dir, name) as handle:
+            return handle.read(_MAX).decode(errors="replace")
+    except NotFoundError:
+        return None
+
+
+def _shown(text: str | None) -> str | None:
+    """Lay JSON out for reading; anything else is shown as it is."""
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ansi.visible(text)
+    return ansi.visible(json.dumps(found, indent=2, ensure_ascii=False))

@@ -1,0 +1,63 @@
+"""Read the end of a log that may still grow."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from treadle.errors import NotFoundError
+from treadle.files import beneath
+from treadle.layout import Layout, RunLayout
+from treadle.store.records import RunRow, StepRow
+from treadle.web import ansi
+
+_BYTES = 64 << 10
+_LINES = 300
+_NAMES = ("stderr.txt", "stdout.txt")
+
+
+class Tail(NamedTuple):
+    """The end of one log."""
+
+    name: str
+    text: Markup
+    is_cut: bool
+
+
+def of_run(layout: Layout, row: RunRow, steps: list[StepRow]) -> list[Tail]:
+    """Return what the step that works now has said, or the last one."""
+    run = layout.run(row.run_id)
+    if row.status == "running":
+        return of_folder(run.folder, [f"{run.live.name}/{name}" for name in _NAMES])
+    return of_step(run, layout, steps[-1]) if steps else []
+
+
+def of_step(run: RunLayout, layout: Layout, step: StepRow) -> list[Tail]:
+    """Return the ends of a step's logs."""
+    folder = (layout.root / step.step_dir).relative_to(run.folder).as_posix()
+    return of_folder(run.folder, [f"{folder}/logs/{name}" for name in _NAMES])
+
+
+def of_folder(folder: Path, names: list[str]) -> list[Tail]:
+    """Return the ends of the files that are there and say something."""
+    found = []
+    for name in names:
+        try:
+            text, is_cut = end(folder, name)
+        except NotFoundError:
+            continue
+        if text.strip():
+            found.append(Tail(name, ansi.render(text), is_cut))
+    return found
+
+
+def end(folder: Path, name: str) -> tuple[str, bool]:
+    """Return the last lines of a file, and whether there are more."""
+    with beneath.opened(folder, name) as handle:
+        size = os.fstat(handle.fileno()).st_size
+        handle.seek(max(size - _BYTES, 0))
+        lines = handle.read(_BYTES).decode(errors="replace").split("\n")
+    if size > _BYTES:
+        lines = lines[1:]
+    return "\n".join(lines[-_LINES:]), size > _BYTES or len(lines) > _LINES
