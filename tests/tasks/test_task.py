@@ -5,7 +5,7 @@ import pytest
 from tests.store.rows import run_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import NotFoundError, UsageError
-from treadle.tasks import task
+from treadle.tasks import show, task
 from treadle.tasks.claim import Holder, claim
 from treadle.tasks.criteria import from_flags
 from treadle.tasks.move import done
@@ -65,7 +65,7 @@ def test_an_empty_goal_is_refused(store, now):
 def test_an_unknown_task_gets_the_nearest_id(store, add):
     add(task_id="AUTH-012")
     with pytest.raises(NotFoundError, match="did you mean AUTH-012"):
-        task.show(store, "AUTH-102")
+        show.show(store, "AUTH-102")
 
 
 def test_show_tells_what_is_around_a_task(store, add, now):
@@ -74,11 +74,11 @@ def test_show_tells_what_is_around_a_task(store, add, now):
     task.link(store, third, [second])
     store.insert_run(run_row(task_id=second), (), {})
     claim(store, first, "ada", now)
-    shown = task.show(store, second)
+    shown = show.show(store, second)
     assert [row.task_id for row in shown.depends_on] == [first]
     assert [row.task_id for row in shown.needed_by] == [third]
     assert [row.run_id for row in shown.runs] == [run_row().run_id]
-    assert [(row.who, row.to_lane) for row in task.show(store, first).moves] == [("ada", "claimed")]
+    assert [(row.who, row.to_lane) for row in show.show(store, first).moves] == [("ada", "claimed")]
 
 
 def test_ready_are_the_planned_ones_that_wait_for_nothing(store, add, now):

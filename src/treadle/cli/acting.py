@@ -8,20 +8,20 @@ from treadle.cli import letters, main
 from treadle.cli.place import Place
 from treadle.mail import address, folders
 from treadle.mail import place as places
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 from treadle.tasks import leases
 
 
-def opened(found: Place, now: datetime) -> Reader:
+def opened(found: Place, now: datetime) -> TaskReader:
     """Open the store with every letter in it; inside a run, as it is."""
-    reader = Reader.open(found.layout)
+    reader = TaskReader.open(found.layout)
     mail = found.layout.mail
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
     if not folders.is_stale(reader, mail):
         return reader
     reader.close()
-    store: Reader
+    store: TaskReader
     store, said = main.load("refresh").fresh(found.layout, now)
     letters.warn(said)
     return store
@@ -46,7 +46,7 @@ def required(found: Place, args: Namespace) -> str:
     return registered(found, args) or address.HUMAN
 
 
-def renew(found: Place, store: Reader, agent: str | None, now: datetime) -> None:
+def renew(found: Place, store: TaskReader, agent: str | None) -> None:
     """Any command by a task's owner keeps its lease alive."""
-    if agent and not os.environ.get("TREADLE_RUN") and leases.due(store, agent, now):
-        main.load("refresh").renew(found.layout, agent, now)
+    if agent and not os.environ.get("TREADLE_RUN") and leases.due(store, agent, store.now()):
+        main.load("refresh").renew(found.layout, agent)

@@ -10,7 +10,7 @@ from treadle.layout import MailLayout
 from treadle.mail import claim as claims
 from treadle.mail import document, folders, handle, look
 from treadle.mail import place as places
-from treadle.store.writer import Store
+from treadle.store.task_store import TaskStore
 from treadle.tasks import claim as tasks
 
 
@@ -18,7 +18,8 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
     """Take a letter, and its task with it."""
     agent = acting.required(found, args)
     mail = found.layout.mail
-    with Store.open(found.layout) as store:
+    with TaskStore.open(found.layout) as store:
+        now = store.now()
         if args.file:
             letters.warn(_refreshed(store, mail, now))
             taken: claims.Claimed | None = claims.claim(store, mail, agent, args.file, now)
@@ -37,11 +38,11 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
 def ack(found: Place, args: Namespace, now: datetime) -> int:
     """Say that a letter is taken care of."""
     agent = acting.required(found, args)
-    with Store.open(found.layout) as store:
+    with TaskStore.open(found.layout) as store:
         letters.warn(_refreshed(store, found.layout.mail, now))
         row = look.find(store, args.file, agent)
         row = handle.acknowledge(store, found.layout.mail, row, agent)
-        tasks.renew_all(store, agent, now)
+        tasks.renew_all(store, agent, store.now())
     told = document.brief(found.layout, row)
     return letters.say(args, told, f"acknowledged: {told['file']}")
 
@@ -51,7 +52,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
     if sum(value is not None for value in (args.file, args.task, args.older_than)) != 1:
         raise UsageError("say which: a FILE, --task TASK or --older-than DAYS")
     mail = found.layout.mail
-    with Store.open(found.layout) as store:
+    with TaskStore.open(found.layout) as store:
         letters.warn(_refreshed(store, mail, now))
         if args.task:
             rows = handle.archive_task(store, mail, args.task)
@@ -62,7 +63,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
     return letters.show_rows(found, args, rows, "nothing to archive")
 
 
-def _refreshed(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+def _refreshed(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what others wrote, if there is anything."""
     if not folders.is_stale(store, mail):
         return []

@@ -19,7 +19,7 @@ def list(found: Place, args: Namespace, now: datetime) -> int:
     agent = acting.registered(found, args)
     with acting.opened(found, now) as store:
         rows = look.letters(store, look.Asked(agent, boxes, args.task, word, args.limit))
-        acting.renew(found, store, agent, now)
+        acting.renew(found, store, agent)
     return letters.show_rows(found, args, rows, "no letters")
 
 
@@ -29,6 +29,6 @@ def read(found: Place, args: Namespace, now: datetime) -> int:
     with acting.opened(found, now) as store:
         row = look.find(store, args.file, agent)
         letter = look.open_letter(found.layout.mail, row)
-        acting.renew(found, store, agent, now)
+        acting.renew(found, store, agent)
     told = document.whole(found.layout, row, letter)
     return letters.say(args, told, write(letter).rstrip("\n"))

@@ -11,7 +11,7 @@ from treadle.mail import search as words
 from treadle.mail import sync
 from treadle.mail import watch as waits
 from treadle.store import mail_words
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 from treadle.store.writer import Store
 
 
@@ -41,7 +41,7 @@ def reindex(found: Place, args: Namespace, now: datetime) -> int:
     return letters.say(args, document, f"{count} letters read")
 
 
-def _opened(found: Place, now: datetime) -> Reader:
+def _opened(found: Place, now: datetime) -> TaskReader:
     """Open the store to search in; inside a run nothing is written, and files are read instead."""
     if os.environ.get("TREADLE_RUN"):
         return acting.opened(found, now)

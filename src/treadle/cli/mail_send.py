@@ -14,7 +14,7 @@ from treadle.mail.letter import MAX_BYTES, parse_time
 from treadle.mail.post import Draft
 from treadle.mail.read import decode, text
 from treadle.project.root import refuse_inside_run
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 
 
 def send(found: Place, args: Namespace, now: datetime) -> int:
@@ -98,7 +98,7 @@ def _headers(args: Namespace) -> tuple[tuple[str, str | None], ...]:
     )
 
 
-def _references(found: Place, store: Reader, file: str) -> tuple[tuple[str, str | None], ...]:
+def _references(found: Place, store: TaskReader, file: str) -> tuple[tuple[str, str | None], ...]:
     """Return the headers that tie an answer to a letter."""
     original = look.find(store, file)
     letter = look.open_letter(found.layout.mail, original)

@@ -2,7 +2,6 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
 
 from treadle.cli import main, output
 from treadle.errors import ExitCode, UsageError
@@ -11,7 +10,7 @@ from treadle.missions import decision, next
 from treadle.missions import mission as missions
 from treadle.missions.decision import Decision, Step
 from treadle.project.root import find_root, here
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 from treadle.tasks.owner import HUMAN, owner_id
 
 
@@ -50,12 +49,12 @@ def _check(args: Namespace) -> None:
 
 def _decide(args: Namespace, layout: Layout) -> Decision:
     mission = missions.choose(layout, args.mission, here())
-    agent, now = owner_id(args.agent), datetime.now(UTC)
+    agent = owner_id(args.agent)
     if args.result is None and not args.retry:
-        with Reader.open(layout) as store:
+        with TaskReader.open(layout) as store:
             ask = next.query if args.query else next.decide
-            return ask(layout, store, mission, agent, now)
-    reported: Decision = main.load("next_report").report(args, layout, mission, agent, now)
+            return ask(layout, store, mission, agent, store.now())
+    reported: Decision = main.load("next_report").report(args, layout, mission, agent)
     return reported
 
 

@@ -8,7 +8,7 @@ from treadle.mail.post import Sent
 from treadle.mail.send import deliver
 from treadle.mail.sync import fresh as fresh
 from treadle.mail.sync import refresh as refresh
-from treadle.store.writer import Store
+from treadle.store.task_store import TaskStore
 from treadle.tasks import claim
 
 
@@ -17,7 +17,7 @@ def send(layout: Layout, letter: Letter, now: datetime) -> Sent:
     return deliver(layout, letter, now)
 
 
-def renew(layout: Layout, agent: str, now: datetime) -> None:
+def renew(layout: Layout, agent: str) -> None:
     """Prolong an owner's leases."""
-    with Store.open(layout) as store:
-        claim.renew_all(store, agent, now)
+    with TaskStore.open(layout) as store:
+        claim.renew_all(store, agent, store.now())

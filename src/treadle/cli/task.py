@@ -3,17 +3,18 @@
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from treadle.cli import letters, output, place
 from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
 from treadle.missions import adopt, change
 from treadle.project.root import refuse_inside_run
+from treadle.store import address
 from treadle.store.reader import Reader
 from treadle.store.writer import Store
-from treadle.tasks import claim, criteria, document, lanes, move, reserve, takeover, task
-from treadle.tasks.change import Changed
+from treadle.tasks import claim, criteria, document, lanes, move, reserve, show, takeover, task
+from treadle.tasks.change import Changed, find
 from treadle.tasks.claim import HUMAN, Holder
 
 
@@ -57,7 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Look without waiting for anyone; change in one transaction."""
     layout = place.find(os.environ).layout
-    if not layout.database.exists() and layout.mail.tasks.is_dir():
+    if layout.mail.tasks.is_dir() and not address.exists(layout):
         _find_again(layout)
     if args.action in _LOOKS and not _is_of_mission(args):
         with Reader.open(layout) as store:
@@ -65,7 +66,7 @@ def run(args: Namespace) -> int:
         return ExitCode.DONE
     refuse_inside_run(os.environ)
     with Store.open(layout) as store:
-        now = datetime.now(UTC)
+        now = store.now()
         _resolve(layout, store, args, now)
         if args.action in _LOOKS:
             _LOOKS[args.action](store, args)
@@ -79,7 +80,7 @@ def run(args: Namespace) -> int:
 def _find_again(layout: Layout) -> None:
     """Take over the tasks that their files tell of, when the store is lost."""
     with Store.open(layout) as store:
-        letters.warn(takeover.take_over_all(store, layout.mail, datetime.now(UTC)))
+        letters.warn(takeover.take_over_all(store, layout.mail, store.now()))
 
 
 def _is_of_mission(args: Namespace) -> bool:
@@ -116,7 +117,7 @@ def _holding(parser: ArgumentParser) -> ArgumentParser:
 
 def _list(store: Reader, args: Namespace) -> None:
     if args.ready:
-        rows = task.ready(store, datetime.now(UTC))
+        rows = task.ready(store, store.now())
     else:
         rows = store.tasks(lanes.parse(args.lane) if args.lane else None)
     if args.json:
@@ -129,8 +130,8 @@ def _list(store: Reader, args: Namespace) -> None:
 
 
 def _show(store: Reader, args: Namespace) -> None:
-    found = task.show(store, args.task)
-    now = datetime.now(UTC)
+    found = show.show(store, args.task)
+    now = store.now()
     if args.json:
         output.print_json(document.whole(store, found, now))
         return
@@ -152,7 +153,7 @@ def _add(store: Store, args: Namespace, now: datetime) -> None:
     asked = criteria.from_flags(args.goal, args.ac, args.verify)
     new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
     for other in args.depends_on:
-        task.show(store, other)
+        find(store, other)
     row = task.add(store, new, now)
     task.link(store, row.task_id, args.depends_on)
     _answer(
@@ -228,7 +229,7 @@ def _holder(args: Namespace) -> Holder:
 
 def _tell_move(store: Store, args: Namespace, found: Changed) -> None:
     before, after = found.before, found.after
-    change.finish(store, found, datetime.now(UTC))
+    change.finish(store, found, store.now())
     _answer(args, change.document(found), f"{after.task_id}: {before.lane} → {after.lane}")
 
 

@@ -8,8 +8,10 @@ from treadle.layout import MailLayout
 from treadle.mail import address, handle, post, sync
 from treadle.mail.letter import Letter, time
 from treadle.store import mail as index
-from treadle.store.records import LetterRow, QuestionRow, TaskRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import LetterRow
+from treadle.store.rows.question import QuestionRow
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_store import TaskStore
 from treadle.tasks import questions
 
 
@@ -22,7 +24,7 @@ class Answered(NamedTuple):
 
 
 def answer(
-    store: Store,
+    store: TaskStore,
     mail: MailLayout,
     item_id: str,
     text: str | None,
@@ -58,7 +60,7 @@ def document(given: Answered) -> dict[str, object]:
 
 
 def _tell(
-    store: Store, mail: MailLayout, asked: LetterRow, words: str, now: datetime
+    store: TaskStore, mail: MailLayout, asked: LetterRow, words: str, now: datetime
 ) -> tuple[str, TaskRow | None]:
     """Send the answer to who asked; return its name, and their task if it goes on."""
     before = store.task(asked.task_id or "")
@@ -109,7 +111,7 @@ def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     )
 
 
-def _put_away(store: Store, mail: MailLayout, asked: LetterRow) -> None:
+def _put_away(store: TaskStore, mail: MailLayout, asked: LetterRow) -> None:
     """Archive what was asked, and the human's copy of it."""
     rows = (*index.named(store, asked.name), *index.copies(store, asked.name))
     for row in {row.letter_id: row for row in rows}.values():

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.store.reader import Reader
-from treadle.store.records import QuestionRow
+from treadle.store.rows.question import QuestionRow
+from treadle.store.task_reader import TaskReader
 
 
 class Item(NamedTuple):
@@ -20,7 +20,7 @@ class Item(NamedTuple):
     fix: tuple[str, ...]
 
 
-def items(store: Reader) -> list[Item]:
+def items(store: TaskReader) -> list[Item]:
     """Return what is open, oldest first."""
     return [item(row) for row in store.questions()]
 

@@ -13,8 +13,9 @@ from treadle.mail.name import numbered
 from treadle.store import mail_changes as changes
 from treadle.store.mail import Place
 from treadle.store.mail_changes import TaskTaken, Wanted
-from treadle.store.records import LetterRow, TaskRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import LetterRow
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_store import TaskStore
 from treadle.tasks import claim as tasks
 from treadle.tasks import views
 from treadle.tasks.change import Note, moved
@@ -30,7 +31,7 @@ class Claimed(NamedTuple):
     task: TaskRow | None
 
 
-def claim(store: Store, mail: MailLayout, agent: str, text: str, now: datetime) -> Claimed:
+def claim(store: TaskStore, mail: MailLayout, agent: str, text: str, now: datetime) -> Claimed:
     """Claim one letter, or say why it cannot be had."""
     row = look.find(store, text, agent)
     _check(row, agent)
@@ -41,7 +42,7 @@ def claim(store: Store, mail: MailLayout, agent: str, text: str, now: datetime) 
 
 
 def claim_next(
-    store: Store,
+    store: TaskStore,
     mail: MailLayout,
     agent: str,
     now: datetime,
@@ -68,7 +69,7 @@ def claim_next(
         looked = True
 
 
-def _look_again(store: Store, mail: MailLayout, refresh: Callable[[], object]) -> None:
+def _look_again(store: TaskStore, mail: MailLayout, refresh: Callable[[], object]) -> None:
     if folders.is_stale(store, mail):
         refresh()
 
@@ -78,7 +79,7 @@ def _who(agent: str, now: datetime) -> tuple[str, Place, str]:
 
 
 def _take(
-    store: Store, mail: MailLayout, agent: str, now: datetime, wanted: Wanted
+    store: TaskStore, mail: MailLayout, agent: str, now: datetime, wanted: Wanted
 ) -> Claimed | None:
     take = _taking(store, agent, now, strict=wanted.letter_id is not None)
     found = changes.claim(store, wanted, numbered, take)
@@ -96,7 +97,7 @@ def _take(
 
 
 def _taking(
-    store: Store, agent: str, now: datetime, *, strict: bool
+    store: TaskStore, agent: str, now: datetime, *, strict: bool
 ) -> Callable[[LetterRow, TaskRow | None], TaskTaken | None]:
     """Return what decides about a letter's task; `strict` raises why it cannot be had."""
     take = tasks.taking(store, agent, now)
@@ -119,7 +120,7 @@ def _taking(
     return decide
 
 
-def _give_back(store: Store, task: TaskRow, agent: str, now: datetime) -> None:
+def _give_back(store: TaskStore, task: TaskRow, agent: str, now: datetime) -> None:
     tasks.release(store, task.task_id, tasks.Holder(agent, task.claim_id), now)
 
 

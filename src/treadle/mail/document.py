@@ -5,7 +5,7 @@ from pathlib import Path
 
 from treadle.layout import Layout
 from treadle.mail.letter import Letter
-from treadle.store.records import LetterRow
+from treadle.store.rows.letter import LetterRow
 
 
 def listed(layout: Layout, rows: Sequence[LetterRow]) -> dict[str, object]:

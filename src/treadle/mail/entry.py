@@ -3,7 +3,7 @@
 from treadle.errors import UsageError
 from treadle.mail.letter import Letter, parse_time, time
 from treadle.store.mail import Place
-from treadle.store.records import LetterRow
+from treadle.store.rows.letter import LetterRow
 from treadle.tasks import markdown
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import place
 from treadle.store import mail as index
-from treadle.store.reader import Reader
-from treadle.store.records import FolderRow
+from treadle.store.rows.letter import FolderRow
+from treadle.store.task_reader import TaskReader
 
 TASKS = "TASKS"
 
@@ -17,13 +17,13 @@ TASKS = "TASKS"
 _GRAIN = 50_000_000
 
 
-def is_stale(store: Reader, mail: MailLayout) -> bool:
+def is_stale(store: TaskReader, mail: MailLayout) -> bool:
     """Tell whether any folder has changed since the index was made."""
     marks = index.folders(store)
     return any(changed(mail, folder, marks) for folder in every(mail))
 
 
-def is_recent(store: Reader) -> bool:
+def is_recent(store: TaskReader) -> bool:
     """Tell whether new letters were looked for within the last second."""
     mark = index.folders(store).get(NEW_MESSAGES)
     return mark is not None and 0 <= time.time_ns() - mark.seen_ns < 1_000_000_000

@@ -7,11 +7,11 @@ from treadle.mail.name import numbered
 from treadle.store import mail as index
 from treadle.store import mail_changes as changes
 from treadle.store.mail import Place
-from treadle.store.records import LetterRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import LetterRow
+from treadle.store.task_store import TaskStore
 
 
-def move(store: Store, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
+def move(store: TaskStore, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
     """Move a letter; a kill in between leaves a file that the next look puts in its place."""
     moved = changes.place(store, row, to, numbered(row.name))
     if moved is None:
@@ -19,7 +19,7 @@ def move(store: Store, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow
     return follow(store, mail, row, moved)
 
 
-def follow(store: Store, mail: MailLayout, before: LetterRow, after: LetterRow) -> LetterRow:
+def follow(store: TaskStore, mail: MailLayout, before: LetterRow, after: LetterRow) -> LetterRow:
     """Rename a letter's file to where the store says it is now."""
     folder = mail.root / after.folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from treadle.errors import NotFoundError
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.store.mail import Place
-from treadle.store.records import LetterRow
+from treadle.store.rows.letter import LetterRow
 
 NEW = Place("new", None, NEW_MESSAGES)
 

@@ -13,7 +13,7 @@ from treadle.layout import MailLayout
 from treadle.mail import address, intent, place
 from treadle.mail.letter import MAX_BYTES, Letter, check_task_id, parse_time, time, write
 from treadle.mail.name import Label, build
-from treadle.store.records import LetterRow
+from treadle.store.rows.letter import LetterRow
 
 _HAS_SUMMARY = re.compile(r"^#+ +summary *$", re.MULTILINE | re.IGNORECASE)
 

@@ -10,17 +10,19 @@ from treadle.mail import place
 from treadle.mail.read import text
 from treadle.store import mail as index
 from treadle.store import mail_words
-from treadle.store.reader import Reader
-from treadle.store.records import LetterRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import LetterRow
+from treadle.store.task_reader import TaskReader
+from treadle.store.task_store import TaskStore
 
 _PAGE = 500
 
 
-def search(store: Reader, mail: MailLayout, words: Sequence[str], limit: int) -> list[LetterRow]:
+def search(
+    store: TaskReader, mail: MailLayout, words: Sequence[str], limit: int
+) -> list[LetterRow]:
     """Return the newest letters that have all the words."""
     wanted = [word for item in words for word in item.split()]
-    if isinstance(store, Store) and mail_words.catch_up(store, lambda row: _text(mail, row)):
+    if isinstance(store, TaskStore) and mail_words.catch_up(store, lambda row: _text(mail, row)):
         match = " ".join(_quoted(word) for word in wanted)
         return mail_words.search(store, match, limit)
     return list(islice(_read_all(store, mail, wanted), limit))
@@ -38,7 +40,7 @@ def _text(mail: MailLayout, row: LetterRow) -> str:
     return ""
 
 
-def _read_all(store: Reader, mail: MailLayout, words: Sequence[str]) -> Iterator[LetterRow]:
+def _read_all(store: TaskReader, mail: MailLayout, words: Sequence[str]) -> Iterator[LetterRow]:
     """Look into every file, where SQLite cannot search or must not write."""
     found: list[LetterRow] = []
     last = 0

@@ -19,8 +19,8 @@ from treadle.mail.name import numbered
 from treadle.mail.read import read
 from treadle.store import mail as index
 from treadle.store import mail_changes as changes
-from treadle.store.records import FolderRow, LetterRow
-from treadle.store.writer import Store
+from treadle.store.rows.letter import FolderRow, LetterRow
+from treadle.store.task_store import TaskStore
 from treadle.tasks import takeover
 
 # A file that is no letter yet may still be being written.
@@ -36,7 +36,7 @@ class _Found(NamedTuple):
     gone: list[LetterRow]
 
 
-def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+def refresh(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what changed, and make the effects of letters; return what went wrong."""
     marks = index.folders(store)
     stale = [folder for folder in folders.every(mail) if folders.changed(mail, folder, marks)]
@@ -54,19 +54,19 @@ def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     return said + settle(store, mail, now)
 
 
-def fresh(layout: Layout, now: datetime) -> tuple[Store, list[str]]:
+def fresh(layout: Layout, now: datetime) -> tuple[TaskStore, list[str]]:
     """Open the store with every letter in it, and say what was wrong with some."""
-    store = Store.open(layout)
+    store = TaskStore.open(layout)
     return store, refresh(store, layout.mail, now)
 
 
-def rebuild(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+def rebuild(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     """Read every folder again, whatever its time says."""
     changes.mark(store, [], list(index.folders(store)))
     return refresh(store, mail, now)
 
 
-def settle(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+def settle(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     """Make the effects that letters still wait for."""
     said = []
     for pending in index.pending(store):
@@ -81,7 +81,7 @@ def letters(mail: MailLayout) -> Iterator[str]:
             yield from (f"{folder}/{name}" for name in _letters(mail.root / folder))
 
 
-def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
+def see(store: TaskStore, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
     """Take in one letter that was just delivered, with its effect."""
     new = row(letter, place.NEW, name, pending=kind.has_effect(letter))
     changes.insert(store, [new])
@@ -89,14 +89,14 @@ def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime
     return effect.make(store, mail, known, now) if known and known.pending else []
 
 
-def _tasks(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+def _tasks(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what others wrote about tasks; writing it down again changes the folder too."""
     said = takeover.take_over_all(store, mail, now)
     changes.mark(store, [FolderRow(folders.TASKS, folders.dated(mail.tasks), time.time_ns())])
     return said
 
 
-def _look(store: Store, mail: MailLayout, folder: str) -> _Found:
+def _look(store: TaskStore, mail: MailLayout, folder: str) -> _Found:
     seen = FolderRow(folder, folders.dated(mail.root / folder), time.time_ns())
     known = index.names_in(store, folder)
     there = set(_letters(mail.root / folder))
@@ -113,7 +113,7 @@ def _letters(folder: Path) -> Iterator[str]:
                 yield entry.name
 
 
-def _take_in(store: Store, mail: MailLayout, look: _Found) -> list[str]:
+def _take_in(store: TaskStore, mail: MailLayout, look: _Found) -> list[str]:
     said: list[str] = []
     rows: list[LetterRow] = []
     for name in look.new:
@@ -127,7 +127,7 @@ def _take_in(store: Store, mail: MailLayout, look: _Found) -> list[str]:
     return said
 
 
-def _moved(store: Store, mail: MailLayout, folder: str, name: str) -> bool:
+def _moved(store: TaskStore, mail: MailLayout, folder: str, name: str) -> bool:
     """Recognise a letter that is known from elsewhere and has left there."""
     for known in index.named(store, name):
         if place.path(mail, known).exists() or known.folder == folder:
@@ -175,7 +175,7 @@ def _set_aside(mail: MailLayout, path: Path, reason: str) -> str:
     return f"{path.name} was set aside in LOGS/quarantine: {reason}"
 
 
-def _still_gone(store: Store, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
+def _still_gone(store: TaskStore, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
     """Yield what is nowhere; a letter on its way is still, or already, at one of its places."""
     for known in look.gone:
         now_at = index.at(store, known.folder, known.name)

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from treadle.layout import Layout
 from treadle.mail import folders, look, sync
-from treadle.store.reader import Reader
-from treadle.store.records import LetterRow
+from treadle.store.rows.letter import LetterRow
+from treadle.store.task_reader import TaskReader
 
 _PAUSE = 0.1
 
@@ -30,7 +30,7 @@ def watch(
 
 
 def _waiting(layout: Layout, agent: str | None, now: Callable[[], datetime]) -> list[LetterRow]:
-    with Reader.open(layout) as reader:
+    with TaskReader.open(layout) as reader:
         if not folders.is_stale(reader, layout.mail):
             return look.waiting(reader, agent)
     store, _ = sync.fresh(layout, now())

@@ -11,8 +11,8 @@ from treadle.missions import mission as missions
 from treadle.missions import taskfile
 from treadle.missions.mission import Mission
 from treadle.missions.taskfile import TaskFile
-from treadle.store.records import TaskRow
-from treadle.store.writer import Store
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_store import TaskStore
 from treadle.tasks import refusal
 
 _SHORT = re.compile(r"WP\d{2,}", re.IGNORECASE)
@@ -24,7 +24,7 @@ def is_mission_task(word: str, slug: str | None) -> bool:
     return slug is not None or bool(_SHORT.fullmatch(word) or _LONG.fullmatch(word))
 
 
-def resolve(layout: Layout, store: Store, word: str, slug: str | None, now: datetime) -> str:
+def resolve(layout: Layout, store: TaskStore, word: str, slug: str | None, now: datetime) -> str:
     """Return the id of the task that is meant; a mission's is brought up to date first."""
     if not is_mission_task(word, slug) or (slug is None and store.task(word) and "." not in word):
         return word
@@ -33,7 +33,7 @@ def resolve(layout: Layout, store: Store, word: str, slug: str | None, now: date
     return mission.task_id(id_)
 
 
-def adopt(store: Store, mission: Mission, ids: Iterable[str], now: datetime) -> None:
+def adopt(store: TaskStore, mission: Mission, ids: Iterable[str], now: datetime) -> None:
     """Bring these tasks and all they depend on into the store as their files describe them."""
     files = closure(mission, ids)
     rows = [_row(mission, file, utc(now)) for file in files.values()]

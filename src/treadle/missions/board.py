@@ -7,8 +7,8 @@ from treadle.errors import FormatError
 from treadle.missions import taskfile
 from treadle.missions.mission import Mission
 from treadle.missions.taskfile import TaskFile
-from treadle.store.reader import Reader
-from treadle.store.records import LaneRow
+from treadle.store.rows.mission import LaneRow
+from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes
 
 
@@ -22,7 +22,7 @@ class Board:
         self._files: dict[str, TaskFile] = {}
 
     @classmethod
-    def open(cls, store: Reader, mission: Mission, now: str) -> "Board":
+    def open(cls, store: TaskReader, mission: Mission, now: str) -> "Board":
         """Read the lanes that the store knows."""
         return cls(mission, store.mission_lanes(mission.slug), now)
 

@@ -9,7 +9,7 @@ from treadle.files import atomic
 from treadle.missions import adopt, gates, taskfile, template
 from treadle.missions.mission import Mission
 from treadle.missions.substance import is_real
-from treadle.store.writer import Store
+from treadle.store.task_store import TaskStore
 from treadle.tasks import markdown
 
 HEADINGS = ("Tasks", "Task List", "Work Packages")
@@ -37,7 +37,7 @@ class Written(NamedTuple):
     tasks: tuple[str, ...]
 
 
-def write(store: Store, mission: Mission, now: datetime) -> Written:
+def write(store: TaskStore, mission: Mission, now: datetime) -> Written:
     """Write the files that are missing, then bring all tasks into the store."""
     _require_plan(mission)
     kept = taskfile.names(mission)

@@ -5,7 +5,7 @@ from treadle.missions import state
 from treadle.missions.decision import NOT_RESOLVABLE, Halt, Where
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, At, State
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes
 
 
@@ -14,7 +14,7 @@ def where(mission: Mission, at: At) -> Where:
     return Where(mission.slug, at.phase, mission.task_id(at.id) if at.id else None)
 
 
-def nothing_to_do(found: State, store: Reader, at: At | None) -> Halt:
+def nothing_to_do(found: State, store: TaskReader, at: At | None) -> Halt:
     """Say why no step can be given."""
     if at:
         return stuck(found, at)
@@ -102,7 +102,7 @@ def _opens(found: State, at: At) -> tuple[str, ...]:
     )
 
 
-def _blocked_task(found: State, store: Reader, id_: str) -> Halt:
+def _blocked_task(found: State, store: TaskReader, id_: str) -> Halt:
     """Tell why a task is in the lane blocked: a question on the desk, or its last move."""
     task_id = found.board.task_id(id_)
     place = where(found.mission, At("implement", id_))

@@ -8,10 +8,12 @@ from treadle.missions import halt, prompt, state
 from treadle.missions.decision import NOT_RESOLVABLE, Decision, Step
 from treadle.missions.mission import Mission
 from treadle.missions.state import At, State
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 
 
-def decide(layout: Layout, store: Reader, mission: Mission, agent: str, now: datetime) -> Decision:
+def decide(
+    layout: Layout, store: TaskReader, mission: Mission, agent: str, now: datetime
+) -> Decision:
     """Say what to do now; a prompt file is all that is written."""
     try:
         found = state.read(layout, store, mission, now)
@@ -23,7 +25,9 @@ def decide(layout: Layout, store: Reader, mission: Mission, agent: str, now: dat
         return halt.unreadable(mission, error)
 
 
-def query(layout: Layout, store: Reader, mission: Mission, agent: str, now: datetime) -> Decision:
+def query(
+    layout: Layout, store: TaskReader, mission: Mission, agent: str, now: datetime
+) -> Decision:
     """Say where a mission stands, without a prompt."""
     try:
         return halt.query(state.read(layout, store, mission, now), agent)

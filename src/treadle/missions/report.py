@@ -13,8 +13,8 @@ from treadle.missions.decision import Decision, Result
 from treadle.missions.mission import Mission
 from treadle.missions.next import decide
 from treadle.missions.state import At, State
-from treadle.store.records import MissionStepRow
-from treadle.store.writer import Store
+from treadle.store.rows.mission import MissionStepRow
+from treadle.store.task_store import TaskStore
 from treadle.tasks import move, worktree
 from treadle.tasks.claim import Holder, release
 from treadle.tasks.lanes import HELD, Lane
@@ -43,7 +43,7 @@ class Report(NamedTuple):
 
 
 def report(
-    layout: Layout, store: Store, mission: Mission, agent: str, now: datetime, word: Report
+    layout: Layout, store: TaskStore, mission: Mission, agent: str, now: datetime, word: Report
 ) -> Decision:
     """Take a report on a step, then say what to do now; nothing in the work tree changes."""
     found = state.read(layout, store, mission, now)
@@ -59,7 +59,9 @@ def report(
     return _answer(layout, store, mission, agent, now, at)
 
 
-def retry(layout: Layout, store: Store, mission: Mission, agent: str, now: datetime) -> Decision:
+def retry(
+    layout: Layout, store: TaskStore, mission: Mission, agent: str, now: datetime
+) -> Decision:
     """Let everything that failed or was blocked be tried again."""
     found = state.read(layout, store, mission, now)
     for step in found.reports:
@@ -73,7 +75,7 @@ def retry(layout: Layout, store: Store, mission: Mission, agent: str, now: datet
 
 
 def _answer(
-    layout: Layout, store: Store, mission: Mission, agent: str, now: datetime, at: At
+    layout: Layout, store: TaskStore, mission: Mission, agent: str, now: datetime, at: At
 ) -> Decision:
     """Answer a report: a step that has become stuck first, then whatever else can be done."""
     found = state.read(layout, store, mission, now)
@@ -116,7 +118,7 @@ def _last_issued(layout: Layout, mission: Mission, agent: str) -> At | None:
     return prompt.parse(max(found)[1].replace(".", ":")) if found else None
 
 
-def _succeed(found: State, store: Store, at: At, agent: str, now: datetime) -> None:
+def _succeed(found: State, store: TaskStore, at: At, agent: str, now: datetime) -> None:
     """Move what was reported onward; repeating a report changes nothing."""
     board = found.board
     if at.phase == "accept":
@@ -129,7 +131,7 @@ def _succeed(found: State, store: Store, at: At, agent: str, now: datetime) -> N
 
 
 def _fall_short(
-    found: State, store: Store, at: At, agent: str, now: datetime, word: Report
+    found: State, store: TaskStore, at: At, agent: str, now: datetime, word: Report
 ) -> None:
     if at.id and found.board.lane(at.id) not in _LANES[at.phase]:
         raise _over(found, at)
@@ -144,7 +146,7 @@ def _fall_short(
 
 
 def _move_aside(
-    found: State, store: Store, at: At, agent: str, now: datetime, word: Report
+    found: State, store: TaskStore, at: At, agent: str, now: datetime, word: Report
 ) -> None:
     """Let the lane say it too: a blocked task, or one that a review sends back."""
     if at.id is None:
@@ -158,7 +160,7 @@ def _move_aside(
         move.move(store, task_id, "blocked", Holder(agent), now, reason)
 
 
-def _walk(found: State, store: Store, id_: str, goal: Lane, agent: str, now: datetime) -> None:
+def _walk(found: State, store: TaskStore, id_: str, goal: Lane, agent: str, now: datetime) -> None:
     """Take a task through every lane up to `goal`, each move by the rules."""
     adopt.adopt(store, found.mission, [id_], now)
     for lane in _ONWARD[found.board.lane(id_)]:

@@ -12,8 +12,8 @@ from treadle.missions.decision import Phase
 from treadle.missions.gates import Gate, Head
 from treadle.missions.mission import Mission
 from treadle.missions.substance import Kind
-from treadle.store.reader import Reader
-from treadle.store.records import MissionStepRow
+from treadle.store.rows.mission import MissionStepRow
+from treadle.store.task_reader import TaskReader
 
 MAX_FAILURES = 3
 GATED: dict[Phase, Kind] = {"specify": "spec", "plan": "plan"}
@@ -56,7 +56,7 @@ class State(NamedTuple):
 
 
 def read(
-    layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head | None = None
+    layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head | None = None
 ) -> State:
     """Read a mission's state, with at most one git process."""
     return State(

@@ -12,7 +12,7 @@ from treadle.missions.decision import SCHEMA_VERSION, Phase
 from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, State
-from treadle.store.reader import Reader
+from treadle.store.task_reader import TaskReader
 from treadle.tasks.owner import HUMAN
 
 
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
 
 
 def read(
-    layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head | None = None
+    layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head | None = None
 ) -> Status:
     """Return where one mission stands."""
     found = state.read(layout, store, mission, now, head)
@@ -50,7 +50,7 @@ def read(
     return Status(mission.slug, phase, reason, missing, found.board.counts())
 
 
-def read_all(layout: Layout, store: Reader, now: datetime) -> list[Listed]:
+def read_all(layout: Layout, store: TaskReader, now: datetime) -> list[Listed]:
     """Return all missions, with one git process for all of them."""
     known = missions.find_all(layout)
     head = gates.read_head(known)
@@ -87,7 +87,9 @@ def _line(item: Listed) -> dict[str, object]:
     }
 
 
-def _listed(layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head) -> Listed:
+def _listed(
+    layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head
+) -> Listed:
     try:
         title = missions.title(mission)
         return Listed(mission, title, read(layout, store, mission, now, head))

@@ -7,8 +7,8 @@ from treadle.errors import FencedError, NotFoundError
 from treadle.store import codec, costs
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
+from treadle.store.rows.check import CheckRow
 from treadle.store.rows.run import (
-    CheckRow,
     Cursor,
     Event,
     RunRow,

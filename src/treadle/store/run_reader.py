@@ -5,7 +5,8 @@ import json
 from treadle.contract.role import RunStatus
 from treadle.layout import step_name
 from treadle.store.reading import Reading
-from treadle.store.rows.run import CheckRow, Event, RunRow, StepRow, UsageRow, to_check, to_event
+from treadle.store.rows.check import CheckRow, to_check
+from treadle.store.rows.run import Event, RunRow, StepRow, UsageRow, to_event
 
 _ALL = 1 << 62
 # Sorts after every run id.

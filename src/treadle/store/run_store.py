@@ -6,7 +6,8 @@ from datetime import datetime
 from treadle.ids import utc
 from treadle.store import run_changes
 from treadle.store.backend import Connection
-from treadle.store.rows.run import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
+from treadle.store.rows.check import CheckRow
+from treadle.store.rows.run import Cursor, Event, RunRow, StepRow, UsageRow
 from treadle.store.run_changes import History
 from treadle.store.run_reader import RunReader
 from treadle.store.writing import Writing

@@ -1,11 +1,17 @@
-"""What letters say about a task's checks, and the files that are kept to one task."""
+"""How a task's checks stand, and the files that are kept to one task."""
 
 from collections.abc import Sequence
 
 from treadle.store.queries import SQL
 from treadle.store.reading import Reading
+from treadle.store.rows.check import CheckRow, to_check
 from treadle.store.rows.note import ReservationRow, TaskClaimRow
 from treadle.store.writing import Writing
+
+
+def observed(store: Reading, task_id: str) -> list[CheckRow]:
+    """Return what treadle itself saw in the last check of a task's work."""
+    return [to_check(row) for row in store._all("checks_of_task", task_id=task_id)]
 
 
 def claims(store: Reading, task_id: str) -> dict[str, TaskClaimRow]:

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from treadle.errors import BlockedError
 from treadle.store import task_notes
-from treadle.store.reader import Reader
-from treadle.store.records import CheckRow, TaskRow
+from treadle.store.reading import Reading
+from treadle.store.rows.check import CheckRow
+from treadle.store.rows.task import TaskRow
 
 TESTS_PASSED = "tests_passed"
 PEER_REVIEWED = "peer_reviewed"
@@ -22,7 +23,7 @@ class Checks(NamedTuple):
     ready_for_merge: bool
 
 
-def standing(store: Reader, task: TaskRow) -> Checks:
+def standing(store: Reading, task: TaskRow) -> Checks:
     """Return how a task stands now."""
     seen, claims = observed(store, task), task_notes.claims(store, task.task_id)
     tested = tests_passed(store, task) is True
@@ -33,7 +34,7 @@ def standing(store: Reader, task: TaskRow) -> Checks:
     return Checks(tested, covered, reviewed, tested and covered and reviewed)
 
 
-def tests_passed(store: Reader, task: TaskRow) -> bool | None:
+def tests_passed(store: Reading, task: TaskRow) -> bool | None:
     """Tell whether the task's tests passed; None when nobody has seen or said anything."""
     if seen := observed(store, task):
         wanted = {item.id for item in task.criteria if item.verify}
@@ -45,16 +46,12 @@ def tests_passed(store: Reader, task: TaskRow) -> bool | None:
     return claimed.value if claimed else None
 
 
-def observed(store: Reader, task: TaskRow) -> list[CheckRow]:
+def observed(store: Reading, task: TaskRow) -> list[CheckRow]:
     """Return what treadle itself saw in the last check of the task's work."""
-    for run in reversed(store.task_runs(task.task_id)):
-        rows = [row for row in store.checks(run.run_id) if row.phase == "check"]
-        if rows:
-            return [row for row in rows if row.step_index == rows[-1].step_index]
-    return []
+    return task_notes.observed(store, task.task_id)
 
 
-def require(store: Reader, task: TaskRow, *, person: bool) -> None:
+def require(store: Reading, task: TaskRow, *, person: bool) -> None:
     """Refuse to complete untested work; a person's word stands in for tests nobody has run."""
     found = tests_passed(store, task)
     if found or (found is None and person):

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from treadle.ids import utc
-from treadle.store.reader import Reader
-from treadle.store.records import TaskRow
-from treadle.store.writer import Store
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_reader import TaskReader
+from treadle.store.task_store import TaskStore
 from treadle.tasks import lanes, leases, refusal
 from treadle.tasks.change import Note, change
 from treadle.tasks.owner import HUMAN as HUMAN
@@ -26,7 +26,7 @@ class Holder(NamedTuple):
 
 
 def claim(
-    store: Store, task_id: str, owner: str, now: datetime, lease: timedelta = LEASE
+    store: TaskStore, task_id: str, owner: str, now: datetime, lease: timedelta = LEASE
 ) -> TaskRow:
     """Take a task that nobody holds; of many who try at once, one gets it."""
     owner = owner_id(owner)
@@ -35,7 +35,7 @@ def claim(
 
 
 def taking(
-    store: Reader, owner: str, now: datetime, lease: timedelta = LEASE
+    store: TaskReader, owner: str, now: datetime, lease: timedelta = LEASE
 ) -> Callable[[TaskRow], TaskRow]:
     """Return what turns a task that nobody holds into the owner's, or raises why not."""
 
@@ -50,7 +50,7 @@ def taking(
     return take
 
 
-def release(store: Store, task_id: str, by: Holder, now: datetime) -> TaskRow:
+def release(store: TaskStore, task_id: str, by: Holder, now: datetime) -> TaskRow:
     """Give a task back to be planned again."""
     by = acting(by)
 
@@ -64,7 +64,7 @@ def release(store: Store, task_id: str, by: Holder, now: datetime) -> TaskRow:
 
 
 def renew(
-    store: Store, task_id: str, claim_id: str, now: datetime, lease: timedelta = LEASE
+    store: TaskStore, task_id: str, claim_id: str, now: datetime, lease: timedelta = LEASE
 ) -> bool:
     """Prolong a claim that has used half its lease; False when it is lost."""
     while True:
@@ -77,7 +77,7 @@ def renew(
             return True
 
 
-def renew_all(store: Store, owner: str, now: datetime, lease: timedelta = LEASE) -> None:
+def renew_all(store: TaskStore, owner: str, now: datetime, lease: timedelta = LEASE) -> None:
     """Prolong all claims of an owner that shows signs of life; a run renews its own."""
     for task in leases.due(store, owner, now, lease):
         renew(store, task.task_id, task.claim_id or "", now, lease)
@@ -105,7 +105,7 @@ def check_holder(task: TaskRow, by: Holder, now: datetime) -> None:
         raise refusal.held(task)
 
 
-def check_dependencies(store: Reader, task: TaskRow) -> None:
+def check_dependencies(store: TaskReader, task: TaskRow) -> None:
     """Refuse a task that waits for others."""
     needed = [other for other in store.dependencies(task.task_id) if other.lane != "done"]
     if needed:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from treadle.store.reader import Reader
-from treadle.store.records import TaskRow
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes, reserve
-from treadle.tasks.task import Shown
+from treadle.tasks.show import Shown
 
 
 def brief(row: TaskRow) -> dict[str, object]:
@@ -27,7 +27,7 @@ def listed(rows: Sequence[TaskRow]) -> dict[str, object]:
     return {"tasks": [brief(row) for row in rows]}
 
 
-def whole(store: Reader, found: Shown, now: datetime) -> dict[str, object]:
+def whole(store: TaskReader, found: Shown, now: datetime) -> dict[str, object]:
     """Return one task with what it waits for and what became of it."""
     kept = reserve.live_of(store, found.task.task_id, now)
     return brief(found.task) | {

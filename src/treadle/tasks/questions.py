@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple
 
 from treadle.errors import NotFoundError, UsageError
 from treadle.ids import nearest, utc
-from treadle.store.reader import Reader
-from treadle.store.records import QuestionRow
-from treadle.store.writer import Store
+from treadle.store.rows.question import QuestionRow
+from treadle.store.task_reader import TaskReader
+from treadle.store.task_store import TaskStore
 from treadle.tasks.claim import TREADLE
 
 Kind = Literal[
@@ -26,7 +26,7 @@ class Question(NamedTuple):
     task_id: str | None = None
 
 
-def ask(store: Store, question: Question, now: datetime) -> str:
+def ask(store: TaskStore, question: Question, now: datetime) -> str:
     """Put a question on the desk and return its id; the same open question is asked once."""
     return store.ask(
         QuestionRow(
@@ -42,19 +42,19 @@ def ask(store: Store, question: Question, now: datetime) -> str:
     )
 
 
-def answer(store: Store, question_id: str, text: str, by: str, now: datetime) -> QuestionRow:
+def answer(store: TaskStore, question_id: str, text: str, by: str, now: datetime) -> QuestionRow:
     """Answer a question, once."""
     if not store.answer(question_id, text, by, now):
         raise _closed(find(store, question_id))
     return find(store, question_id)
 
 
-def settle(store: Store, run_id: str, why: str, now: datetime) -> int:
+def settle(store: TaskStore, run_id: str, why: str, now: datetime) -> int:
     """Close a run's open questions because what they asked has been decided by doing."""
     return store.settle(run_id, why, TREADLE, now)
 
 
-def find(store: Reader, question_id: str) -> QuestionRow:
+def find(store: TaskReader, question_id: str) -> QuestionRow:
     """Return a question, or raise NotFoundError with the nearest id."""
     question = store.question(question_id)
     if question is None:
@@ -64,7 +64,7 @@ def find(store: Reader, question_id: str) -> QuestionRow:
     return question
 
 
-def find_open(store: Reader, question_id: str) -> QuestionRow:
+def find_open(store: TaskReader, question_id: str) -> QuestionRow:
     """Return a question that nobody has answered yet."""
     question = find(store, question_id)
     if question.answered_at is not None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from treadle.errors import BlockedError, NotFoundError
 from treadle.ids import is_run_id, nearest
-from treadle.store.records import ReservationRow, TaskRow
+from treadle.store.rows.note import ReservationRow
+from treadle.store.rows.task import TaskRow
 from treadle.tasks import lanes
 
 

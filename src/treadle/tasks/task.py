@@ -7,9 +7,9 @@ from typing import NamedTuple
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
 from treadle.ids import is_task_id, utc
-from treadle.store.reader import Reader
-from treadle.store.records import MoveRow, RunRow, TaskRow
-from treadle.store.writer import Store
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_reader import TaskReader
+from treadle.store.task_store import TaskStore
 from treadle.tasks import views
 from treadle.tasks.change import find
 
@@ -25,17 +25,7 @@ class NewTask(NamedTuple):
     source: str | None = None
 
 
-class Shown(NamedTuple):
-    """A task with everything around it."""
-
-    task: TaskRow
-    depends_on: tuple[TaskRow, ...]
-    needed_by: tuple[TaskRow, ...]
-    runs: tuple[RunRow, ...]
-    moves: tuple[MoveRow, ...]
-
-
-def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
+def add(store: TaskStore, new: NewTask, now: datetime) -> TaskRow:
     """Add a task at the end of the order."""
     _check(new)
     added = store.add_task(_row(new, utc(now)))
@@ -50,23 +40,12 @@ def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
     return added
 
 
-def show(store: Reader, task_id: str) -> Shown:
-    """Return a task, what it waits for, what waits for it, its runs and its moves."""
-    return Shown(
-        task=find(store, task_id),
-        depends_on=tuple(store.dependencies(task_id)),
-        needed_by=tuple(store.dependents(task_id)),
-        runs=tuple(store.task_runs(task_id)),
-        moves=tuple(store.task_moves(task_id)),
-    )
-
-
-def ready(store: Reader, now: datetime) -> list[TaskRow]:
+def ready(store: TaskReader, now: datetime) -> list[TaskRow]:
     """Return the tasks that can be run now, in order."""
     return store.ready_tasks(utc(now))
 
 
-def link(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
+def link(store: TaskStore, task_id: str, depends_on: Sequence[str]) -> None:
     """Make a task wait for others; circles are refused."""
     find(store, task_id)
     for other in depends_on:
@@ -76,7 +55,7 @@ def link(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
             raise _circular(task_id, circle)
 
 
-def unlink(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
+def unlink(store: TaskStore, task_id: str, depends_on: Sequence[str]) -> None:
     """Let a task wait no longer for others."""
     find(store, task_id)
     for other in depends_on:

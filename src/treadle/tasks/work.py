@@ -5,7 +5,7 @@ from datetime import datetime
 from treadle.contract.role import RunStatus
 from treadle.ids import is_run_id
 from treadle.store.reader import Reader
-from treadle.store.records import TaskRow
+from treadle.store.rows.task import TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import lanes, refusal
 from treadle.tasks.change import Note, change

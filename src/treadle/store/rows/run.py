@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from treadle.contract.role import Role, RunStatus, StepStatus, VerdictWord
 from treadle.store.codec import Row, kept_in, to_json
-
-Phase = Literal["before", "check"]
 
 
 @kept_in("runs")
@@ -47,7 +45,10 @@ class Cursor(NamedTuple):
 
 @kept_in("steps")
 class StepRow(NamedTuple):
-    """One committed step; `digest` is the sha256 of its step.json."""
+    """One committed step; `digest` is the sha256 of its step.json.
+
+    `archive` names the archive of its folder where other machines can read it.
+    """
 
     run_id: str
     step_index: int
@@ -65,6 +66,8 @@ class StepRow(NamedTuple):
     tree: str | None = None
     sandbox_tier: str | None = None
     digest: str | None = None
+    archive: str | None = None
+    archive_sha256: str | None = None
 
 
 @kept_in("events")
@@ -93,23 +96,6 @@ class UsageRow(NamedTuple):
     seconds: float | None = None
 
 
-@kept_in("checks")
-class CheckRow(NamedTuple):
-    """What treadle saw when it ran one criterion's command on one tree."""
-
-    run_id: str
-    step_index: int
-    criterion_id: str
-    phase: Phase
-    command: str
-    tree: str | None
-    passed: bool
-    exit_code: int | None
-    seconds: float
-    log: str | None = None
-    note: str | None = None
-
-
 def to_event(row: Row) -> Event:
     """Read an event."""
     seq, ts, type_, message, data = row
@@ -120,9 +106,3 @@ def event_values(event: Event) -> tuple[object, ...]:
     """Return an event as the values of its columns."""
     data = None if event.data is None else to_json(event.data)
     return (event.seq, event.ts, str(event.type), event.message, data)
-
-
-def to_check(row: Row) -> CheckRow:
-    """Read an observed check."""
-    found = CheckRow._make(row)
-    return found._replace(passed=bool(found.passed))
