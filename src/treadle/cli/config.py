@@ -11,6 +11,7 @@ from treadle.config import agents, keys
 from treadle.config.load import Loaded, load
 from treadle.contract.role import ROLES
 from treadle.errors import ExitCode
+from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 
@@ -41,15 +42,22 @@ def _document(loaded: Loaded) -> dict[str, object]:
         name, agent = agents.resolve(loaded.config, role)
         roles[role] = {"agent": name, "type": agent.type}
     return {
-        "config": msgspec.to_builtins(loaded.config),
+        "config": _shown(loaded),
         "origins": {key: origin for key, _, origin in _values(loaded)},
         "roles": roles,
     }
 
 
 def _values(loaded: Loaded) -> list[tuple[str, object, dict[str, str]]]:
-    values = dict(_flat(msgspec.to_builtins(loaded.config), ()))
+    values = dict(_flat(_shown(loaded), ()))
     return [(key, values[key], origin._asdict()) for key, origin in loaded.origins.items()]
+
+
+def _shown(loaded: Loaded) -> dict[str, object]:
+    """Return the configuration without the password of its store."""
+    config = loaded.config
+    shown: dict[str, object] = msgspec.to_builtins(config)
+    return shown | {"store": mask(config.store) if config.store else None}
 
 
 def _flat(value: object, path: keys.Path) -> list[tuple[str, object]]:

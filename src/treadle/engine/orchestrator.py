@@ -14,6 +14,7 @@ from treadle.git import config
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
+from treadle.store import address
 from treadle.store.writer import Store
 
 
@@ -23,14 +24,14 @@ def opened(
     *,
     watch: Watch,
     wait: bool = False,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    now: Callable[[], datetime] | None = None,
 ) -> Iterator[Tools]:
     """Hold the project while the block works; on entry whatever crashed before is recovered."""
     gc.enable()
     interrupts = Interrupts()
     with contextlib.ExitStack() as stack:
         dead = stack.enter_context(lock.hold(project.layout, wait=wait))
-        store = stack.enter_context(contextlib.closing(open_store(project.layout, now, watch)))
+        store = stack.enter_context(contextlib.closing(open_store(project.layout, watch, now)))
         keeper = stack.enter_context(Keeper())
         stack.enter_context(interrupts.installed())
         tools = Tools(
@@ -38,7 +39,7 @@ def opened(
             store=store,
             keeper=keeper,
             git_settings=config.read(project.repo),
-            now=now,
+            now=now or store.now,
             interrupted=interrupts.reason,
             watch=watch,
         )
@@ -46,24 +47,24 @@ def opened(
         yield tools
 
 
-def open_store(layout: Layout, now: Callable[[], datetime], watch: Watch) -> Store:
+def open_store(layout: Layout, watch: Watch, now: Callable[[], datetime] | None = None) -> Store:
     """Open the store; one that is lost or damaged is rebuilt from the run folders."""
-    lost = not layout.database.exists()
+    lost = not address.exists(layout)
     try:
         store = Store.open(layout)
     except StoreError as error:
         if error.code != "store_damaged":
             raise
-        set_aside(layout, now)
+        set_aside(layout)
         store, lost = Store.open(layout), True
     if lost:
-        rebuild.rebuild(store, layout, now, watch)
+        rebuild.rebuild(store, layout, now or store.now, watch)
     return store
 
 
-def set_aside(layout: Layout, now: Callable[[], datetime]) -> None:
+def set_aside(layout: Layout) -> None:
     """Keep a damaged database under another name for whoever wants to look at it."""
-    stamp = now().strftime("%Y%m%d%H%M%S")
+    stamp = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
     for suffix in ("", "-wal", "-shm"):
         old = layout.database.with_name(layout.database.name + suffix)
         if old.exists():

@@ -22,6 +22,7 @@ from treadle.project import trust
 from treadle.project.project import Project, open_repository, require_commit, workspaces
 from treadle.sandbox import probe
 from treadle.sandbox.probe import Sandbox
+from treadle.store import address
 from treadle.store.reader import Reader
 from treadle.store.writer import Store
 
@@ -146,7 +147,7 @@ def _files(project: Project) -> str:
 
 
 def _store(project: Project) -> str:
-    if not project.layout.database.exists():
+    if not address.exists(project.layout):
         return "no run yet"
     with Reader.open(project.layout) as reader:
         # Reading whole tables meets a damaged page that a single row would miss.
@@ -155,12 +156,14 @@ def _store(project: Project) -> str:
 
 
 def _journal(project: Project) -> str:
-    if not project.layout.database.exists():
+    if not address.exists(project.layout):
         return "asked when the store is made"
     store = Store.open(project.layout)
     mode = store.journal_mode
     store.close()
-    return "wal" if mode == "wal" else f"{mode}: no WAL on this file system, writing is slower"
+    if mode in ("wal", "postgresql"):
+        return mode
+    return f"{mode}: no WAL on this file system, writing is slower"
 
 
 def _trust(project: Project, loaded: Loaded) -> str:

@@ -53,8 +53,11 @@ class Writer(AbstractContextManager[object], Protocol):
     def mode(self) -> str:
         """Say how the database keeps what is committed."""
 
-    def begin(self, *, alone: bool) -> None:
-        """Begin a transaction; `alone` keeps all others of this project out until it ends."""
+    def begin(self, *, alone: bool, lasting: bool = True) -> None:
+        """Begin a transaction; `alone` keeps all others of this project out until it ends.
+
+        One that need not be `lasting` survives a kill, and may be lost with the power.
+        """
 
     def commit(self) -> None:
         """Make the transaction durable."""
@@ -64,6 +67,16 @@ class Writer(AbstractContextManager[object], Protocol):
 
     def close(self) -> None:
         """Leave."""
+
+
+class Waker(Protocol):
+    """Something that tells when others have committed."""
+
+    def wait(self, timeout: float) -> bool:
+        """Tell whether anything was committed since the last call; wait for it no longer."""
+
+    def close(self) -> None:
+        """Stop listening."""
 
 
 class Database(Protocol):
@@ -101,6 +114,9 @@ class Database(Protocol):
 
     def run_script(self, connection: Connection, script: str) -> None:
         """Carry out a migration completely or not at all."""
+
+    def open_waker(self) -> Waker:
+        """Return what tells of changes."""
 
     def now(self) -> datetime:
         """Return the time that leases and beats go by."""

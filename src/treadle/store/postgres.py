@@ -1,25 +1,17 @@
-"""Reach PostgreSQL with the SQL that is written for SQLite; only here the two differ."""
+"""Keep projects in PostgreSQL, each in a schema of its own; what differs from SQLite is here."""
 
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import psycopg
 from psycopg import conninfo
-from psycopg.adapt import Dumper
-from psycopg.postgres import types
 
 from treadle.errors import StoreError
 from treadle.ids import mask
-from treadle.store.backend import Cursor
-from treadle.store.queries import SQL, Queries
-
-CHANNEL = "treadle"
+from treadle.store.postgres_line import Connection, Line, Waker, Writer, adapt
 
 _OLDEST = 15
 # Nobody waits for ever: not for a server that is gone, nor for a process that stands still
@@ -40,7 +32,6 @@ SELECT set_config('search_path', %(schema)s, false),
     extract(epoch FROM clock_timestamp())::float8,
     obj_description(to_regnamespace(%(schema)s), 'pg_namespace')
 """
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 # Text is compared byte by byte, as SQLite does, and whole numbers have 64 bits.
 _TYPES = (
     (re.compile(r"\bTEXT\b"), 'TEXT COLLATE "C"'),
@@ -58,114 +49,6 @@ _SENTENCES = {
     "53300": "the server takes no more connections ({text})",
     "55P03": "another process has kept it busy for 30 seconds, nothing was saved; repeat it",
 }
-
-
-class _Truth(Dumper):
-    """Keep true and false as 1 and 0, as SQLite does."""
-
-    oid = types["int8"].oid
-
-    def dump(self, obj: bool) -> bytes:
-        return b"1" if obj else b"0"
-
-
-class _Text(Dumper):
-    """Keep text; PostgreSQL has no room for NUL in it."""
-
-    def dump(self, obj: str) -> bytes:
-        return obj.replace("\0", "\ufffd").encode()
-
-
-class Connection:
-    """A line to the server that is taken up again when it was cut between transactions."""
-
-    def __init__(self, server: "Postgres", *, read_only: bool) -> None:
-        self.in_transaction = False
-        self._server = server
-        self._read_only = read_only
-        self._line: psycopg.Connection[Any] | None = None
-
-    def execute(self, sql: str, values: Any = (), /) -> Cursor:
-        """Carry out one statement."""
-        return self._ask(_translated(sql), values)
-
-    def executemany(self, sql: str, rows: Any, /) -> Cursor:
-        """Carry out one statement for each row."""
-        cursor = self.line().cursor()
-        cursor.executemany(_translated(sql), rows)
-        return cursor
-
-    def script(self, text: str) -> None:
-        """Carry out statements without parameters in one go."""
-        self._ask(text.encode(), None)
-
-    def close(self) -> None:
-        """Leave."""
-        if self._line:
-            self._line.close()
-
-    def line(self) -> psycopg.Connection[Any]:
-        """Return the line, new if there is none; a cut one stays cut until its turn is over."""
-        if self._line is None or (self._line.closed and not self.in_transaction):
-            self._line = self._server.connect(read_only=self._read_only)
-        return self._line
-
-    def _ask(self, sql: bytes, values: Any) -> Cursor:
-        line = self.line()
-        try:
-            return line.execute(sql, values)
-        except psycopg.OperationalError:
-            if self.in_transaction or not line.closed:
-                raise
-        return self.line().execute(sql, values)
-
-
-class Writer:
-    """The connection that writes; the server lets processes take turns."""
-
-    def __init__(self, connection: Connection, schema: str) -> None:
-        self.connection = connection
-        self.mode = "postgresql"
-        self._lock = f"pg_advisory_xact_lock(hashtext('treadle'), hashtext('{schema}'))"
-        self._commit = f"NOTIFY {CHANNEL}, '{schema}'; COMMIT"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing is held between transactions."""
-
-    def begin(self, *, alone: bool) -> None:
-        """Begin a transaction, as the only one of this project if it must be alone."""
-        self.connection.script(f"BEGIN; SELECT {self._lock}" if alone else "BEGIN")
-        self.connection.in_transaction = True
-
-    def commit(self) -> None:
-        """Make the transaction durable and wake who waits for changes."""
-        try:
-            self.connection.script(self._commit)
-        except psycopg.OperationalError as error:
-            raise StoreError(
-                "the connection was lost while a change was being saved; see whether it was",
-                code="store_unreachable",
-            ) from error
-        self.connection.in_transaction = False
-
-    def rollback(self) -> None:
-        """Take the transaction back, if one is open."""
-        if self.connection.in_transaction:
-            if not self.connection.line().closed:
-                self.connection.script("ROLLBACK")
-            self.connection.in_transaction = False
-
-    def close(self) -> None:
-        """Leave."""
-        self.connection.close()
 
 
 class Postgres:
@@ -198,7 +81,7 @@ class Postgres:
 
     def exists(self) -> bool:
         """Tell whether the schema has tables."""
-        connection = Connection(self, read_only=True)
+        connection = Connection(self._connect_to_read)
         try:
             return self.version(connection) > 0
         except psycopg.Error as error:
@@ -208,11 +91,11 @@ class Postgres:
 
     def open_reader(self) -> Connection:
         """Open the schema for reading only, when it is first asked something."""
-        return Connection(self, read_only=True)
+        return Connection(self._connect_to_read)
 
     def open_writer(self) -> Writer:
         """Open the schema, which need not be there yet."""
-        return Writer(Connection(self, read_only=False), self.schema)
+        return Writer(Connection(self._connect_to_write), self.schema)
 
     def version(self, connection: Connection) -> int:
         """Return the schema version; 0 means it was never set up."""
@@ -240,22 +123,31 @@ class Postgres:
             script = pattern.sub(type_, script)
         connection.script(script)
 
+    def open_waker(self) -> Waker:
+        """Return what listens to the server."""
+        return Waker(self._connect_to_read, self.schema)
+
     def now(self) -> datetime:
         """Return the server's time: many machines share it, and none of them is asked."""
         if self._clock is None:
-            self.connect(read_only=True).close()
+            self._connect_to_read().close()
         server, here = self._clock or (0.0, 0.0)
         return datetime.fromtimestamp(server + time.monotonic() - here, UTC)
 
-    def connect(self, *, read_only: bool) -> psycopg.Connection[Any]:
+    def _connect_to_read(self) -> Line:
+        return self._open(read_only=True)
+
+    def _connect_to_write(self) -> Line:
+        return self._open(read_only=False)
+
+    def _open(self, *, read_only: bool) -> Line:
         """Open a line that speaks of this schema only."""
         settings = conninfo.conninfo_to_dict(self._url)
         self._secret = str(settings.get("password") or "")
         line = psycopg.connect(
             conninfo.make_conninfo("", **{**_DEFAULTS, **settings}), autocommit=True
         )
-        line.adapters.register_dumper(bool, _Truth)
-        line.adapters.register_dumper(str, _Text)
+        adapt(line)
         self._check_version(line)
         values = {"schema": self.schema, "read_only": "on" if read_only else "off"}
         *_, clock, owner = line.execute(_SET_UP, values).fetchone() or (0.0, None)
@@ -271,7 +163,7 @@ class Postgres:
                 f"CREATE SCHEMA {self.schema}; COMMENT ON SCHEMA {self.schema} IS '{owner}'"
             )
 
-    def _check_version(self, line: psycopg.Connection[Any]) -> None:
+    def _check_version(self, line: Line) -> None:
         found = line.info.server_version // 10000
         if found < _OLDEST:
             line.close()
@@ -280,7 +172,7 @@ class Postgres:
                 code="store_too_old",
             )
 
-    def _check_owner(self, line: psycopg.Connection[Any], owner: str | None) -> None:
+    def _check_owner(self, line: Line, owner: str | None) -> None:
         """Keep two folders of one name apart, unless someone says that they are one project."""
         if self._owner and owner and owner != self._owner:
             line.close()
@@ -290,20 +182,3 @@ class Postgres:
                 code="store_taken",
                 details={"key": "store_schema"},
             )
-
-
-def _translated(sql: str) -> bytes:
-    """Return a query with the driver's parameters, or PostgreSQL's own version of it."""
-    if sql not in _KNOWN:
-        name = SQL.name_of(sql)
-        _KNOWN[sql] = _rewritten(_OWN.get(name or "", sql))
-    return _KNOWN[sql]
-
-
-def _rewritten(sql: str) -> bytes:
-    text = sql.replace("%", "%%").replace("?", "%s")
-    return _PARAMETER.sub(r"%(\1)s", text).encode()
-
-
-_OWN = Queries(Path(__file__).with_name("postgres.sql"))
-_KNOWN: dict[str, bytes] = {}

@@ -1,6 +1,7 @@
 """Open SQLite the way treadle uses it; whatever PostgreSQL does differently is in `postgres`."""
 
 import sqlite3
+import time
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ BUSY_TIMEOUT = 5.0
 BEGIN = "BEGIN IMMEDIATE"
 NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
+# Between two looks of someone who waits.
+_PAUSE = 0.05
 # RETURNING and upserts as the queries use them.
 _OLDEST = (3, 35, 0)
 _REPAIR = ("treadle doctor --repair",)
@@ -27,6 +30,7 @@ class Writer:
         self.connection = connection
         self.mode = ""
         self._lock = lock
+        self._lasting = True
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
@@ -40,8 +44,11 @@ class Writer:
     ) -> None:
         self._lock.__exit__(kind, error, trace)
 
-    def begin(self, *, alone: bool) -> None:
+    def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction; SQLite has one writer at a time in any case."""
+        if lasting is not self._lasting and self.mode == "wal":
+            self.connection.execute(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
+            self._lasting = lasting
         self.connection.execute(BEGIN)
 
     def commit(self) -> None:
@@ -58,6 +65,44 @@ class Writer:
         with self._lock:
             self.connection.close()
         self._lock.close()
+
+
+class Waker:
+    """One connection that is asked for the database's version, again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self._seen: tuple[int, int] | None = None
+
+    def wait(self, timeout: float) -> bool:
+        """Look until the store is another one or has other content than at the last call."""
+        end = time.monotonic() + timeout
+        while (found := self._look()) == self._seen:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(_PAUSE, left))
+        self._seen = found
+        return True
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            place = self._path.stat().st_ino
+            if self._connection is None or self._seen is None or self._seen[0] != place:
+                self.close()
+                self._connection = open_reader(self._path)
+            version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except (OSError, sqlite3.Error, StoreError):
+            self.close()
+            return None
+        return place, int(version)
 
 
 class Sqlite:
@@ -115,6 +160,10 @@ class Sqlite:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+    def open_waker(self) -> Waker:
+        """Return what looks at the file's version."""
+        return Waker(self.path)
 
     def now(self) -> datetime:
         """Return this machine's time: whoever shares the file shares the clock."""

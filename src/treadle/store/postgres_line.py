@@ -1,0 +1,181 @@
+"""One line to a PostgreSQL server, spoken to with the SQL that is written for SQLite."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg.adapt import Dumper
+from psycopg.postgres import types
+
+from treadle.errors import StoreError
+from treadle.store.backend import Cursor
+from treadle.store.queries import SQL, Queries
+
+Line = psycopg.Connection[Any]
+
+_CHANNEL = "treadle"
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+class Connection:
+    """A line to the server that is taken up again when it was cut between transactions."""
+
+    def __init__(self, connect: Callable[[], Line]) -> None:
+        self.in_transaction = False
+        self._connect = connect
+        self._line: Line | None = None
+
+    def execute(self, sql: str, values: Any = (), /) -> Cursor:
+        """Carry out one statement."""
+        return self._ask(_translated(sql), values)
+
+    def executemany(self, sql: str, rows: Any, /) -> Cursor:
+        """Carry out one statement for each row."""
+        cursor = self.line().cursor()
+        cursor.executemany(_translated(sql), rows)
+        return cursor
+
+    def script(self, text: str) -> None:
+        """Carry out statements without parameters in one go."""
+        self._ask(text.encode(), None)
+
+    def close(self) -> None:
+        """Leave."""
+        if self._line:
+            self._line.close()
+
+    def line(self) -> Line:
+        """Return the line, new if there is none; a cut one stays cut until its turn is over."""
+        if self._line is None or (self._line.closed and not self.in_transaction):
+            self._line = self._connect()
+        return self._line
+
+    def _ask(self, sql: bytes, values: Any) -> Cursor:
+        line = self.line()
+        try:
+            return line.execute(sql, values)
+        except psycopg.OperationalError:
+            if self.in_transaction or not line.closed:
+                raise
+        return self.line().execute(sql, values)
+
+
+class Writer:
+    """The connection that writes; the server lets processes take turns."""
+
+    def __init__(self, connection: Connection, schema: str) -> None:
+        self.connection = connection
+        self.mode = "postgresql"
+        self._lock = f"pg_advisory_xact_lock(hashtext('treadle'), hashtext('{schema}'))"
+        self._commit = f"NOTIFY {_CHANNEL}, '{schema}'; COMMIT"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is held between transactions."""
+
+    def begin(self, *, alone: bool, lasting: bool = True) -> None:
+        """Begin a transaction, as the only one of this project if it must be alone."""
+        begin = "BEGIN" if lasting else "BEGIN; SET LOCAL synchronous_commit = off"
+        self.connection.script(f"{begin}; SELECT {self._lock}" if alone else begin)
+        self.connection.in_transaction = True
+
+    def commit(self) -> None:
+        """Make the transaction durable and wake who waits for changes."""
+        try:
+            self.connection.script(self._commit)
+        except psycopg.OperationalError as error:
+            raise StoreError(
+                "the connection was lost while a change was being saved; see whether it was",
+                code="store_unreachable",
+            ) from error
+        self.connection.in_transaction = False
+
+    def rollback(self) -> None:
+        """Take the transaction back, if one is open."""
+        if self.connection.in_transaction:
+            if not self.connection.line().closed:
+                self.connection.script("ROLLBACK")
+            self.connection.in_transaction = False
+
+    def close(self) -> None:
+        """Leave."""
+        self.connection.close()
+
+
+class Waker:
+    """A line on which the server tells of commits."""
+
+    def __init__(self, connect: Callable[[], Line], schema: str) -> None:
+        self._connect = connect
+        self._schema = schema
+        self._line: Line | None = None
+
+    def wait(self, timeout: float) -> bool:
+        """Listen; a new line tells at once, because nobody listened before."""
+        try:
+            if self._line is None:
+                self._line = self._connect()
+                self._line.execute(f"LISTEN {_CHANNEL}".encode())
+                return True
+            heard = self._line.notifies(timeout=timeout, stop_after=1)
+            return any(it.payload == self._schema for it in heard)
+        except (psycopg.Error, StoreError):
+            self.close()
+            time.sleep(timeout)
+            return False
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._line:
+            self._line.close()
+            self._line = None
+
+
+def adapt(line: Line) -> None:
+    """Let values look as they do in SQLite."""
+    line.adapters.register_dumper(bool, _Truth)
+    line.adapters.register_dumper(str, _Text)
+
+
+class _Truth(Dumper):
+    """Keep true and false as 1 and 0, as SQLite does."""
+
+    oid = types["int8"].oid
+
+    def dump(self, obj: bool) -> bytes:
+        return b"1" if obj else b"0"
+
+
+class _Text(Dumper):
+    """Keep text; PostgreSQL has no room for NUL in it."""
+
+    def dump(self, obj: str) -> bytes:
+        return obj.replace("\0", "\ufffd").encode()
+
+
+def _translated(sql: str) -> bytes:
+    """Return a query with the driver's parameters, or PostgreSQL's own version of it."""
+    if sql not in _KNOWN:
+        name = SQL.name_of(sql)
+        _KNOWN[sql] = _rewritten(_OWN.get(name or "", sql))
+    return _KNOWN[sql]
+
+
+def _rewritten(sql: str) -> bytes:
+    text = sql.replace("%", "%%").replace("?", "%s")
+    return _PARAMETER.sub(r"%(\1)s", text).encode()
+
+
+_OWN = Queries(Path(__file__).with_name("postgres.sql"))
+_KNOWN: dict[str, bytes] = {}
