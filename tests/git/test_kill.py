@@ -36,7 +36,7 @@ for turn in itertools.count():
     if turn % 2:
         workspace.follow(ws, head, new)
     else:
-        workspace.adopt(ws, built.scratch.index, new)
+        workspace.adopt(ws, built.scratch, new)
     head = new
 """
 

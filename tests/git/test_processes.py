@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.conftest import git
 from tests.git.corpus import BASE, TWO_FILES
 from tests.git.support import calls, count_calls, head, make, open_workspace, write
 from treadle.git import branch, build, commit, judge, repo, workspace
@@ -70,7 +71,10 @@ def test_act_step_with_a_patch(place, log, tmp_path):
     assert calls(log) == expected
 
 
-def test_do_step_with_edits(place, log, tmp_path):
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_do_step_with_edits(place, log, tmp_path, is_packed):
+    if is_packed:
+        git(place.root, "gc", "-q", "--prune=now")
     ws = open_workspace(place, tmp_path)
     base, tree = head(place), repo.tree_of(place, head(place))
     branch.create(place, NAME, base)
@@ -81,8 +85,19 @@ def test_do_step_with_edits(place, log, tmp_path):
     judge.judge(built.scratch, tree, built.tree, Limits())
     new = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
     branch.move(place, NAME, new, base)
-    workspace.adopt(ws, built.scratch.index, new)
-    assert calls(log) == ["status", "update-index", "write-tree", "diff-tree", "update-ref"]
+    workspace.adopt(ws, built.scratch, new)
+    found = calls(log)
+    assert workspace.changes(ws) == ()
+    read = ["cat-file"] if is_packed else []
+    assert found == ["status", "hash-object", *read, "diff-tree", "update-ref", "update-index"]
+
+
+def test_do_step_whose_lines_depend_on_the_index(place, log, tmp_path):
+    ws = open_workspace(place, tmp_path)
+    (ws.path / "src/app.py").write_bytes(b"x\r\n")
+    calls(log)
+    build.from_edits(ws, head(place), tmp_path / "s", workspace.survey(ws).changes)
+    assert calls(log) == ["status", "update-index", "write-tree"]
 
 
 def test_patch_to_judged_tree(place, log, tmp_path):

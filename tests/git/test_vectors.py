@@ -51,7 +51,7 @@ def exercise(ws, tmp_path) -> None:
     edited = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
     branch.create(ws.repo, NAME, base)
     branch.move(ws.repo, NAME, edited, base)
-    workspace.adopt(ws, built.scratch.index, edited)
+    workspace.adopt(ws, built.scratch, edited)
     patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", workspace=ws)
     judge.judge(patched.scratch, built.tree, patched.tree, Limits())
     after = commit.commit(patched, edited, "act", datetime.now(UTC), commit.FALLBACK)

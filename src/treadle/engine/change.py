@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
@@ -21,6 +20,7 @@ from treadle.files import atomic, walk
 from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Excess, Judged, Limits
+from treadle.git.scratch import Scratch
 from treadle.tasks import refusal, reserve
 from treadle.tasks.change import HUMAN
 
@@ -38,11 +38,11 @@ class Refused(NamedTuple):
 class Accepted(NamedTuple):
     """A change that became a commit; the branch does not stand on it yet.
 
-    `built_in` is the index it was built in, if it was built from the workspace's own files.
+    `built_in` is where it was built, if out of the workspace's own files.
     """
 
     after: Snapshot
-    built_in: Path | None = None
+    built_in: Scratch | None = None
 
 
 def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
@@ -115,7 +115,7 @@ def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
     judged = _judge(run, stage, built)
     atomic.create(stage.live / "workspace.diff", judged.diff)
     found = _admit(run, stage, built, judged)
-    return found._replace(built_in=built.scratch.index) if isinstance(found, Accepted) else found
+    return found._replace(built_in=built.scratch) if isinstance(found, Accepted) else found
 
 
 def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:

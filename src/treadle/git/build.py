@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from treadle.errors import GitError
 from treadle.files import remove
-from treadle.git import call, changes, checkout, scratch
+from treadle.git import call, changes, checkout, plain, scratch
 from treadle.git import patch as patch_text
 from treadle.git.changes import Change
 from treadle.git.checkout import Workspace
@@ -76,7 +76,7 @@ def from_edits(
     folder: Path,
     found: Iterable[Change] | None = None,
 ) -> Built:
-    """Add the workspace's own files to its index in the scratch place `folder`."""
+    """Build the tree of a commit with the workspace's own files, in the scratch place `folder`."""
     edits, notes = _absorb(ws, tuple(changes.changes(ws) if found is None else found))
     if size_of(ws, edits) > MAX_EDIT_BYTES:
         raise GitError(
@@ -85,8 +85,11 @@ def from_edits(
             fix=[f"du -ah {ws.path} | sort -h | tail"],
         )
     place = scratch.make(ws.repo, folder)
+    names = _names(ws, edits)
+    if tree := plain.write(ws, base_commit, place, names):
+        return Built(tree, place, notes)
     scratch.seed(place, base_commit, ws)
-    stage(ws, place, edits)
+    _stage(ws, place, names)
     return Built(_write_tree(place), place, notes)
 
 
@@ -105,18 +108,29 @@ def file_size(path: Path) -> int:
 
 def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
     """Bring the scratch index to the contents of the workspace's files."""
+    _stage(ws, place, _names(ws, edits))
+
+
+def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
+    """Return the paths git is to look at, each of them readable."""
     paths = {change.path for change in edits if change.kind not in _OPAQUE}
     names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
+    for name in names:
+        _make_readable(ws.path / name)
+    return names
+
+
+def _stage(ws: Workspace, place: Scratch, names: list[str]) -> None:
     if names and _update_index(ws, place, names).returncode:
         changes.open_up(ws)
+        for name in names:
+            _make_readable(ws.path / name)
         done = _update_index(ws, place, names)
         if done.returncode:
             raise call.failure(_STAGE, done)
 
 
-def _update_index(ws: Workspace, place: Scratch, names: Iterable[str]) -> Captured:
-    for name in names:
-        _make_readable(ws.path / name)
+def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
     return call.run(
         _STAGE,
         place.place | {"GIT_WORK_TREE": str(ws.path)},

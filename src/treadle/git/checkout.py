@@ -46,9 +46,9 @@ class Workspace:
         return self.index.with_name(f"{self.index.name}.commit")
 
 
-def run(ws: Workspace, *args: str) -> Captured:
+def run(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
     """Run git on the workspace, whatever its exit code."""
-    return call.run(args, ws.place, config=settings(ws), lock=ws.lock)
+    return call.run(args, ws.place, stdin=stdin, config=settings(ws), lock=ws.lock)
 
 
 def out(ws: Workspace, *args: str) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from treadle.files import atomic, sync
 
 _READ_ONLY = 0o444
+_FAST = 1  # ids do not compress anyway
 _MAX_DEPTH = 5  # as deep as git itself follows one store's pointer to another
 
 
@@ -32,7 +33,7 @@ def write(store: Path, kind: str, content: bytes, object_format: str) -> str:
     path = _path(store, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        atomic.create(path, zlib.compress(data), mode=_READ_ONLY)
+        atomic.create(path, zlib.compress(data, _FAST), mode=_READ_ONLY)
     return name
 
 

@@ -25,6 +25,11 @@ class Scratch:
         return self.folder / "index"
 
     @property
+    def listing(self) -> Path:
+        """Return the list of what has changed, where a tree was built without an index."""
+        return self.folder / "index.changes"
+
+    @property
     def store(self) -> Path:
         """Return the scratch object store."""
         return self.folder / "objects"

@@ -1,57 +1,132 @@
-"""List folders of a tree, without a call of git where their objects are files."""
+"""Read and write folders of a tree, without a call of git where their objects are files."""
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from treadle.git import call, objects
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
+_FOLDER = b"40000"
+_ROW = {width: re.compile(rb"(\d+) ([^\0]+)\0(.{%d})" % width, re.DOTALL) for width in (20, 32)}
+
+
+class Entry(NamedTuple):
+    """What stands under a name: its mode and its object, as git writes them in a tree."""
+
+    mode: bytes
+    id: bytes
+
+
+Folder = dict[str, Entry]
+
 
 def names(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, list[str]]:
     """Return the names in each of these folders of a tree; the root is the empty string."""
-    wanted = sorted(set(folders))
-    found = _read(place, tree, wanted)
-    missing = [folder for folder in wanted if folder not in found]
+    return {folder: list(rows) for folder, rows in _folders(place, tree, folders).items()}
+
+
+def edited(place: Scratch, base: str, files: Mapping[str, Entry | None]) -> str:
+    """Write the tree of `base` with these files in it, or without those that are None."""
+    rows = _folders(place, base, {"", *(up for path in files for up in above(path))})
+    children: dict[str, dict[str, Entry | None]] = {folder: {} for folder in rows}
+    for path, entry in files.items():
+        if entry or path not in rows:
+            children[_parent(path)][_name(path)] = entry
+    root = ""
+    for folder in sorted(rows, key=lambda path: len(above(path)) + bool(path), reverse=True):
+        content = _replaced(rows[folder], children[folder])
+        if not folder:
+            root = _write(place, content)
+        elif _name(folder) not in children[_parent(folder)]:
+            made = Entry(_FOLDER, bytes.fromhex(_write(place, content))) if content else None
+            children[_parent(folder)][_name(folder)] = made
+    return root
+
+
+def above(path: str) -> list[str]:
+    """Return the folders above a path, the outermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _folders(place: Scratch | Repo, tree: str, wanted: Iterable[str]) -> dict[str, Folder]:
+    """Return what these folders of a tree or commit hold; one that is not there holds nothing."""
+    paths = sorted(set(wanted))
+    found = _read(place, tree, paths)
+    missing = [folder for folder in paths if folder not in found]
     return found | (_ask(place, tree, missing) if missing else {})
 
 
-def _read(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, list[str]]:
+def _read(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, Folder]:
     """Follow the folders down as far as their objects lie in files of their own."""
     stores = place.stores if isinstance(place, Scratch) else (place.objects,)
-    ids = {"": tree}
-    found: dict[str, list[str]] = {}
+    ids = {"": _root(stores, tree)}
+    found: dict[str, Folder] = {}
     for folder in folders:
-        content = objects.read(stores, ids[folder]) if folder in ids else None
+        if folder not in ids:
+            if folder and _parent(folder) in found:
+                found[folder] = {}
+            continue
+        content = objects.read(stores, ids[folder])
         if content is not None:
-            entries = dict(_entries(content, len(tree) // 2))
-            ids |= {_join(folder, name): entry for name, entry in entries.items()}
-            found[folder] = list(entries)
+            found[folder] = _entries(content, len(tree) // 2)
+            below = f"{folder}/" if folder else ""
+            rows = found[folder].items()
+            ids |= {below + name: row.id.hex() for name, row in rows if row.mode == _FOLDER}
     return found
 
 
-def _ask(place: Scratch | Repo, tree: str, folders: list[str]) -> dict[str, list[str]]:
+def _root(stores: Iterable[Path], tree: str) -> str:
+    """Return the tree of a commit whose object is a file; other ids stay."""
+    content = objects.read(stores, tree) or b""
+    start = len(b"tree ")
+    is_commit = content.startswith(b"tree ")
+    return content[start : start + len(tree)].decode("ascii") if is_commit else tree
+
+
+def _ask(place: Scratch | Repo, tree: str, folders: list[str]) -> dict[str, Folder]:
     lines = "".join(f"{tree}:{folder}\n" for folder in folders)
     output = call.out(["cat-file", "--batch"], place.place, stdin=os.fsencode(lines))
-    found: dict[str, list[str]] = {}
+    found: dict[str, Folder] = {}
     for folder in folders:
         header, _, output = output.partition(b"\n")
-        size = int(header.rpartition(b" ")[2])
-        found[folder] = [name for name, _ in _entries(output[:size], len(tree) // 2)]
-        output = output[size + 1 :]
+        found[folder] = {}
+        if header.endswith(b" missing"):
+            continue
+        _, kind, size = header.split(b" ")
+        if kind == b"tree":
+            found[folder] = _entries(output[: int(size)], len(tree) // 2)
+        output = output[int(size) + 1 :]
     return found
 
 
-def _entries(content: bytes, width: int) -> list[tuple[str, str]]:
-    """Return names and ids of a tree object."""
-    entries, position = [], 0
-    while position < len(content):
-        start = content.index(b" ", position) + 1
-        end = content.index(b"\0", start)
-        position = end + 1 + width
-        entries.append((os.fsdecode(content[start:end]), content[end + 1 : position].hex()))
-    return entries
+def _entries(content: bytes, width: int) -> Folder:
+    """Read a tree object."""
+    rows = _ROW[width].findall(content)
+    return {os.fsdecode(name): Entry(mode, id_) for mode, name, id_ in rows}
 
 
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
+def _replaced(rows: Folder, changes: Mapping[str, Entry | None]) -> Folder:
+    return {name: entry for name, entry in {**rows, **changes}.items() if entry}
+
+
+def _write(place: Scratch, rows: Folder) -> str:
+    """Write a tree object; git sorts a folder as if its name ended in a slash."""
+    lines = sorted(
+        (name + b"/" * (mode == _FOLDER), b"%s %s\0%s" % (mode, name, id_))
+        for name, (mode, id_) in ((os.fsencode(name), row) for name, row in rows.items())
+    )
+    content = b"".join(line for _, line in lines)
+    return objects.write(place.store, "tree", content, place.repo.object_format)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

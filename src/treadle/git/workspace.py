@@ -7,10 +7,11 @@ from pathlib import Path
 from treadle.errors import GitError
 from treadle.files import remove as removal
 from treadle.git import changes as listing
-from treadle.git import checkout, config, gitdir
+from treadle.git import checkout, config, gitdir, plain
 from treadle.git.changes import Change, Survey, changes, ignored_files, survey
 from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
+from treadle.git.scratch import Scratch
 
 __all__ = [
     "Change",
@@ -79,10 +80,15 @@ def follow(ws: Workspace, old: str, new: str) -> None:
     restore(ws, new)
 
 
-def adopt(ws: Workspace, index: Path, commit: str) -> None:
-    """Take over the index from which `commit` was built out of the workspace's own files."""
-    checkout.forget(ws)
-    checkout.copy_index(index, ws.index)
+def adopt(ws: Workspace, place: Scratch, commit: str) -> None:
+    """Bring the index to `commit`, which was built out of the workspace's own files."""
+    if place.listing.is_file():
+        if not plain.bring(ws, place.listing):
+            restore(ws, commit)
+            return
+    else:
+        checkout.forget(ws)
+        checkout.copy_index(place.index, ws.index)
     checkout.mark(ws, commit)
     gitdir.write(ws, commit)
 
