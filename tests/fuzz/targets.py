@@ -2,17 +2,29 @@
 
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 from treadle import ids
+from treadle.agents import answer, lines, table, trouble
+from treadle.agents.conversation import Conversation
+from treadle.agents.tool import Ask
 from treadle.config import check, read
+from treadle.config.schema import AgentConfig
 from treadle.contract import response, strictjson, verdict
 from treadle.errors import TreadleError
 from treadle.frontmatter import parse, rewrite
 from treadle.git import patch, rules
-from treadle.mail import letter
+from treadle.inbox import cron, normalize
+from treadle.inbox.message import Place
+from treadle.layout import Layout, MissionLayout
+from treadle.mail import letter, name
+from treadle.missions import substance, taskfile
+from treadle.missions.mission import Mission
 from treadle.sandbox.mask import Mask
+from treadle.tasks import markdown
 
 
 class Target(NamedTuple):
@@ -23,6 +35,7 @@ class Target(NamedTuple):
 
 
 _SCRATCH = Path(tempfile.gettempdir())
+_NOW = datetime(2026, 3, 29, 2, 30, tzinfo=UTC)
 _MASK = Mask({"MY_TOKEN": "sesame-open-0815", "B_SECRET": 'p@ss w"ord\n99'})
 
 
@@ -75,6 +88,89 @@ def _mask(data: bytes) -> None:
     masked.encode(errors="surrogateescape")
 
 
+def _message(data: bytes) -> None:
+    for place in (None, Place("2025022514320000", 3)):
+        found = normalize.understand(data, place, lambda: "2025022514320100").message
+        once = normalize.complete(data, found, "develop")
+        again = normalize.understand(once, None, lambda: "never").message
+        assert (again.place, again.type, again.body) == (found.place, found.type, found.body)
+        assert normalize.complete(once, again, "develop") == once
+
+
+def _cron(data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
+        layout = Layout(Path(folder))
+        layout.cron.mkdir(parents=True)
+        (layout.cron / "job.md").write_bytes(data)
+        for job in cron.jobs(layout):
+            if isinstance(job, TreadleError):
+                raise job
+            cron.is_due(job, _NOW, None)
+
+
+def _task_file(data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
+        mission = Mission("m", Path(folder), MissionLayout(Path(folder) / "missions" / "m"))
+        mission.files.tasks.mkdir(parents=True)
+        (mission.files.tasks / "WP01-x.md").write_bytes(data)
+        assert taskfile.read(mission, "WP01-x.md").criteria
+
+
+def _markdown(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    markdown.title(text)
+    found = [item.id for item in markdown.criteria(text)]
+    assert len(found) == len(set(found))
+    substance.missing(text, "spec")
+    substance.missing(text, "plan")
+
+
+def _name(data: bytes) -> None:
+    label = name.split(data.decode(errors="surrogateescape"))
+    if label and data.isascii():
+        assert name.split(next(name.build(label))) == label
+
+
+def _events(data: bytes) -> None:
+    events = [found for line in data.split(b"\n") if (found := lines.parse(line))]
+    for tool in table.TOOLS.values():
+        spec = cast(Any, SimpleNamespace(config=AgentConfig(type=tool.name)))
+        ask = Ask(
+            spec=spec,
+            role="do",
+            step_dir=_SCRATCH,
+            state=_SCRATCH / "none",
+            scratch=_SCRATCH,
+            edits=True,
+            session="s",
+        )
+        tool.hear(events, ask)
+        for event in events:
+            list(tool.tell(event))
+
+
+def _conversation(data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
+        talk = Conversation(Path(folder), Path(folder) / "kept", lambda _: None, lambda _: None)
+        talk.hang_up()
+        try:
+            for line in data.split(b"\n"):
+                if message := lines.parse(line):
+                    talk._hear(message)
+        finally:
+            talk.close()
+
+
+def _answer(data: bytes) -> None:
+    answer.find(data.decode(errors="surrogateescape"), _SCRATCH / "none")
+
+
+def _trouble(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    trouble.classify(text, None, _NOW)
+    trouble.reset_time(text, _NOW)
+
+
 TARGETS = {
     "json": Target(
         lambda data: strictjson.loads(data, source="it"),
@@ -118,5 +214,77 @@ TARGETS = {
     ),
     "mask": Target(
         _mask, (b"x sesame-open-0815 y", b"ghp_" + b"a" * 36, b"c2VzYW1lLW9wZW4tMDgxNQ==")
+    ),
+    "message": Target(
+        _message,
+        (
+            b"---\nid: 2025022514320000-0\nchain: 2025022514320000\nseq: 0\ntype: task\n---\nx\n",
+            b"---\nchain: ../x\nseq: 9999999999\nroutine: [no]\n---\n",
+            b"---\r\ninput_file: specs/a.md # c\r\ntype: odd\r\n---\r\nx",
+        ),
+    ),
+    "cron": Target(
+        _cron,
+        (
+            b"---\ncron: 30 2 29 2 0-7/2\ntz: Europe/Berlin\nroutine: develop\n---\nDo it\n",
+            b"---\ncron: '*/5 * L * MON#1'\ntz: ../../etc/passwd\nchain: a.b\n---\n",
+        ),
+    ),
+    "taskfile": Target(
+        _task_file,
+        (
+            b"---\nwork_package_id: WP01\ntitle: T\ndependencies: [WP02]\nlane: doing\n---\n# T\n",
+            b"---\ndependencies:\n  - WP02\nowned_files: src/**\n---\n## Acceptance Criteria\n- x",
+        ),
+    ),
+    "markdown": Target(
+        _markdown,
+        (
+            b"# T\n## Acceptance Criteria\n- [ ] AC2: it works $ make\n- AC2: x\n<!-- - no -->\n",
+            b"## Functional Requirements\n| FR-001 | x |\n- **FR-002**: [NEEDS y] TODO\n```\n",
+            b"## Technical Context\n**Language/Version**: Python 3.11\n- Testing: pytest\n",
+        ),
+    ),
+    "name": Target(
+        _name,
+        (b"20250225_143200_a.b-all_fix-bug_T.1~002.md", b"20250230_990000_a-b_x.md", b"_-_.md"),
+    ),
+    "events": Target(
+        _events,
+        (
+            b'{"type": "turn.completed", "usage": {"input_tokens": 1e999}}\n{"type": "error"}',
+            b'{"type": "item.completed", "item": {"type": "agent_message", "text": "x"}}',
+            b'{"type": "result", "subtype": "success", "total_cost_usd": 0.1, "usage": {}}',
+            b'{"type": "assistant", "message": {"content": [{"type": "tool_use", "input": {}}]}}',
+            b'{"type": "step_finish", "part": {"cost": 1, "tokens": {"input": 3}}}',
+        ),
+    ),
+    "acp": Target(
+        _conversation,
+        (
+            b'{"method": "session/update", "params": {"update": {"sessionUpdate": "usage_update",'
+            b' "cost": {"amount": 0.5}}}}',
+            b'{"id": 1, "method": "session/request_permission", "params": {"options": [{"kind":'
+            b' "allow_once", "optionId": "o"}], "toolCall": {"title": "t"}}}',
+            b'{"method": "session/update", "params": {"update": {"sessionUpdate": "tool_call"}}}',
+        ),
+    ),
+    "answer": Target(
+        _answer,
+        (
+            b'Done.\n```json\n{"version": 1, "status": "ok", "summary": "s"}\n```\n',
+            b'{"a": {"version": 1, "status": "ok", "summary": "s"}} and {"',
+        ),
+    ),
+    "trouble": Target(
+        _trouble,
+        (
+            b"usage limit reached|1767225600",
+            b"try again in 3 days 4 hours and 5 minutes",
+            b"resets 5:30pm (Europe/Berlin)",
+            b"resets 5:90pm (Europe)",
+            b"try again at Mar 3rd, 2026 5:30 PM",
+            b'{"resets_in_seconds": 99999999}',
+        ),
     ),
 }

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from treadle.agents.lines import parse
-from treadle.agents.tool import Note, at, items_at, text_at
+from treadle.agents.tool import Note, at, items_at, money_at, text_at
 from treadle.errors import FormatError
 
 Decide = Callable[[object], str | None]
@@ -142,8 +142,7 @@ class Conversation:
             case "tool_call_update" if at(update, "status") in ("completed", "failed"):
                 self._note(Note("tool_end", f"{text_at(update, 'status')}: {title}"))
             case "usage_update":
-                amount = at(update, "cost", "amount")
-                self.cost = float(amount) if isinstance(amount, int | float) else self.cost
+                self.cost = money_at(update, "cost", "amount") or self.cost
 
     def _permit(self, number: object, params: object) -> None:
         chosen = self._decide(params)

@@ -10,6 +10,8 @@ from treadle.contract.role import Role
 
 Event = Mapping[str, object]
 
+_COUNTABLE = 2**53
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
@@ -102,14 +104,15 @@ def text_at(value: object, *path: str | int) -> str:
 
 def number_at(value: object, *path: str | int) -> int:
     """Return the whole number at a path, or 0."""
-    found = at(value, *path)
-    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else 0
+    return int(money_at(value, *path))
 
 
 def money_at(value: object, *path: str | int) -> float:
-    """Return the amount at a path, or 0."""
+    """Return the amount at a path, or 0; what a double cannot count is none."""
     found = at(value, *path)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else 0.0
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return 0.0
+    return float(found) if abs(found) < _COUNTABLE else 0.0
 
 
 def items_at(value: object, *path: str | int) -> list[object]:

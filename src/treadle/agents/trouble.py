@@ -145,9 +145,9 @@ def _date(found: re.Match[str], now: datetime) -> datetime | None:
     words = f"{found[1][:3].title()} {found[2]} {found[3]} {found[4].upper().replace(' ', '')}"
     try:
         local = datetime.strptime(words, "%b %d %Y %I:%M%p")
-    except ValueError:
+        return local.replace(tzinfo=now.astimezone().tzinfo).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return local.replace(tzinfo=now.astimezone().tzinfo).astimezone(UTC)
 
 
 def _clock(found: re.Match[str], now: datetime) -> datetime | None:
@@ -160,7 +160,7 @@ def _clock(found: re.Match[str], now: datetime) -> datetime | None:
 def _zone(name: str | None) -> ZoneInfo | None:
     try:
         return ZoneInfo(name) if name else None
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
 
 
@@ -178,7 +178,8 @@ _TIMES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], datetim
     ),
     (
         re.compile(
-            r"(?:again|resets?) (?:at )?(\d{1,2})(?::(\d\d))? ?([ap]m)(?: ?\(([\w/+-]+)\))?", re.I
+            r"(?:again|resets?) (?:at )?(\d{1,2})(?::([0-5]\d))? ?([ap]m)(?: ?\(([\w/+-]+)\))?",
+            re.I,
         ),
         _clock,
     ),

@@ -38,7 +38,7 @@ def _toml(data: bytes, name: str) -> dict[str, object]:
         return tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: not UTF-8 at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not only TOMLDecodeError: a number may have too many digits
         raise ConfigError(f"{name}: not TOML: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{name}: nested too deeply") from error

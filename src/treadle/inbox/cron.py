@@ -76,11 +76,11 @@ def _own(fields: Mapping[str, Value]) -> dict[str, str]:
 
 def _checked(expression: str) -> str:
     if len(expression.split()) != _FIELDS:
-        raise FormatError(f"cron: {expression!r} must have five fields")
+        raise FormatError(f"cron: {expression[:80]!r} must have five fields")
     try:
         CronSim(expression, datetime(2026, 1, 1))
-    except CronSimError as error:
-        raise FormatError(f"cron: {expression!r}: {error}") from error
+    except (CronSimError, ValueError) as error:  # a number may have too many digits
+        raise FormatError(f"cron: {expression[:80]!r}: {error}") from error
     return expression
 
 
