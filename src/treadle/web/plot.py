@@ -10,14 +10,11 @@ _LEFT, _TOP, _BOTTOM = 64, 10, 22
 _LABELS = 8
 
 
-def draw(days: Sequence[tuple[date, float]], unit: str) -> Markup:
-    """Return a bar for each day; days between that have nothing are drawn as nothing."""
+def draw(days: Sequence[tuple[date, float]], first: date, last: date, unit: str) -> Markup:
+    """Return a bar for each day from the first to the last."""
     known = dict(days)
-    if not known:
-        return Markup("")
-    first, last = min(known), max(known)
     every = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-    top = max(known.values()) or 1.0
+    top = max(known.values(), default=0.0) or 1.0
     width = (WIDTH - _LEFT) / len(every)
     parts = [*_grid(top), *_labels(every, width)]
     for number, day in enumerate(every):

@@ -1,6 +1,6 @@
 """Cost: tokens, money and minutes, by agent, model and day."""
 
-from datetime import date
+from datetime import date, timedelta
 from typing import cast
 
 from treadle.engine import costs
@@ -25,7 +25,10 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     default = "cost_usd" if any(numbers["cost_usd"] for _, numbers in points) else "minutes"
     what = asked.fields.get("plot", default)
     what = what if what in _UNITS else default
-    drawn = plot.draw([(day, numbers[what]) for day, numbers in points], _UNITS[what])
+    last = site.now().date()
+    first = last - timedelta(days=int(str(found["days"])) - 1)
+    values = [(day, numbers[what]) for day, numbers in points]
+    drawn = plot.draw(values, first, last, _UNITS[what])
     return {"plot": drawn, "plotted": what}
 
 

@@ -10,6 +10,7 @@ from treadle.web import letters
 from treadle.web.site import Asked, Document, Site
 
 _READ = "treadle mail read "
+_SHOWN = (_READ, "treadle answer ")  # in another way
 
 
 class Way(NamedTuple):
@@ -70,7 +71,7 @@ def _around(store: Reader, item: desk.Item) -> Document:
         "spent": store.kv_value(item.run_id, "spent") if item.run_id else None,
         "ways": [way._asdict() for way in ways],
         "answers": numbered,
-        "look": [it for it in item.fix if not _way(it) and not it.startswith("treadle answer ")],
+        "look": [it for it in item.fix if not _way(it) and not it.startswith(_SHOWN)],
         "letter": next((it[len(_READ) :] for it in item.fix if it.startswith(_READ)), None),
     }
 

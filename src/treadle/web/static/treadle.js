@@ -26,7 +26,23 @@
       const same = fresh.querySelector(`#${CSS.escape(old.id)}`);
       if (same) same.open = true;
     }
-    if (fresh.isEqualNode(target)) event.detail.shouldSwap = false;
+    if (fresh.isEqualNode(target)) { event.detail.shouldSwap = false; return; }
+    for (const old of fields(target)) {
+      const same = twin(fresh, old);
+      if (!same) continue;
+      same.value = old.value;
+      if (old === document.activeElement) typing = [old, old.selectionStart, old.selectionEnd];
+    }
+  });
+  // Neither is what somebody is typing.
+  let typing = null;
+  const fields = (part) => [...part.querySelectorAll("form[method=post] [name]:not([type=hidden])")];
+  const twin = (part, field) => fields(part).find((it) => it.name === field.name
+    && it.closest("form").getAttribute("action") === field.closest("form").getAttribute("action"));
+  document.addEventListener("htmx:oobAfterSwap", () => {
+    const same = typing && twin(document, typing[0]);
+    if (same) { same.focus(); if (typing[1] !== null && same.setSelectionRange) same.setSelectionRange(typing[1], typing[2]); }
+    typing = null;
   });
 
   // A log that is read at its end stays there while it grows.
@@ -41,7 +57,7 @@
   document.addEventListener("htmx:oobAfterSwap", follow);
   follow();
 
-  const rows = () => [...document.querySelectorAll("[data-href]")];
+  const rows = () => [...document.querySelectorAll("[data-href], [data-row]")];
   const step = (by) => {
     const all = rows();
     if (!all.length) return;
@@ -64,7 +80,7 @@
   });
   document.addEventListener("click", (event) => {
     const row = event.target.closest("[data-href]");
-    if (row && !event.target.closest("a, button, input, label") && !String(getSelection())) {
+    if (row && !event.target.closest("a, button, input, label, textarea, select, summary") && !String(getSelection())) {
       location.assign(row.dataset.href);
     }
   });

@@ -1,0 +1,65 @@
+"""Words of anybody, wherever they stand, are words on a page and nothing else."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.web import world
+from tests.web.test_project import entered
+
+# All of them at once, and some alone where length is limited.
+TEXTS = (" ".join(world.XSS), *world.XSS[::12])
+PAGES = (
+    *("/desk", "/runs", "/board", "/missions", "/missions/auth", "/mail", "/inbox", "/cost"),
+    *("/health", f"/runs/{world.RUN}", f"/runs/{world.RUN}/steps/1", f"/runs/{world.RUN}/events"),
+)
+OURS = {"/static/htmx.js", "/static/sse.js", "/static/treadle.js"}
+LOADS = ("src", "href", "action", "formaction", "data", "srcdoc", "xlink:href")
+NEVER = {"iframe", "object", "embed", "base", "style", "math", "video", "audio", "template"}
+
+
+class Elements(HTMLParser):
+    """Collect what a browser could act on and we have not put there."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.active = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = {name: value or "" for name, value in attrs}
+        acts = any(name.startswith(("on", "hx-on", "style")) for name in found)
+        strange = any(not _is_ours(tag, found[name]) for name in LOADS if name in found)
+        foreign = tag == "script" and found.get("src") not in OURS
+        if tag in NEVER or acts or strange or foreign:
+            self.active.append((tag, found))
+
+
+def _is_ours(tag, value):
+    if tag == "a" and value.startswith(("http://", "https://")):
+        return True  # from markdown; it does nothing until somebody follows it
+    return value.startswith(("/", "#")) and not value.startswith("//")
+
+
+@pytest.fixture(scope="module")
+def look(tmp_path_factory):
+    return entered(world.site(tmp_path_factory.mktemp("hostile"), TEXTS))
+
+
+def test_the_instrument_sees_what_is_active():
+    raw = [text for text in world.XSS if text.startswith("<")]
+    assert sum(bool(Elements(text).active) for text in raw) > len(raw) * 0.8
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_becomes_active(look, path):
+    found = look.get(path)
+    assert found.status_code == 200
+    assert "__xss" in found.text or path in ("/cost", "/health")
+    assert Elements(found.text).active == []
+
+
+def test_no_letter_becomes_active(look):
+    for letter in look.get("/mail.json").json()["letters"]:
+        found = look.get(f"/mail/{letter['file'].rpartition('/')[2]}")
+        assert Elements(found.text).active == []
