@@ -1,10 +1,13 @@
 """A served project, asked through the application itself."""
 
 import asyncio
+import os
 
 import httpx
 import pytest
 
+from tests.acceptance.conftest import Project
+from tests.conftest import GIT_IDENTITY
 from treadle.project.project import open_project
 from treadle.web import app, gate
 from treadle.web.keys import Keys
@@ -60,3 +63,43 @@ def browser(site, stranger):
     stranger.get("/enter", params={"key": site.keys.new_link()})
     assert gate.cookie_name(site) in stranger.cookies
     return stranger
+
+
+class Worked:
+    """A project with a run that passed in its second iteration, and a client that may see it."""
+
+    def __init__(self, project, run, env):
+        self.project, self.root, self.run, self.env = project, project.root, run, env
+        self.site = Site(open_project(project.root, {**os.environ, **env}), Keys(), PORT)
+        self.browser = self.client()
+
+    def json(self, *words):
+        return self.project.treadle(*words, "--json", env=self.env).json
+
+    def client(self, **changes):
+        client = Client(self.site._replace(**changes))
+        client.get("/enter", params={"key": self.site.keys.new_link()})
+        return client
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory):
+    """Return a project in which the real command has worked."""
+    root = tmp_path_factory.mktemp("worked")
+    folders = {name: root / name for name in ("home", "agents", "project")}
+    for folder in folders.values():
+        folder.mkdir()
+    (folders["home"] / ".gitconfig").write_text(GIT_IDENTITY)
+    env = {"HOME": str(folders["home"]), "GIT_CONFIG_NOSYSTEM": "1"}
+    env |= {f"XDG_{name}_HOME": str(root / name) for name in ("CACHE", "STATE", "CONFIG")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        project = Project(folders["project"], folders["agents"])
+        project.git("init", "-q")
+        project.git("commit", "-q", "--allow-empty", "-m", "Begin")
+        assert project.treadle("init", "--commit").code == 0
+        project.good_agents()
+        run = project.run_json("--verify", "AC1=test -f done.txt")["run_id"]
+    return Worked(project, run, env)

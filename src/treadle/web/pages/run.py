@@ -130,7 +130,7 @@ def _meters(row: RunRow, kv: Mapping[str, object], order: Mapping[str, object]) 
         Meter(name, _number(used.get(name)) or 0.0, _number(known.get(f"max_{name}")))
         for name in _BUDGETS
     ]
-    return [meter for meter in found if meter.limit is not None or meter.used]
+    return [meter for meter in found if meter.limit is not None or meter.used >= 0.01]
 
 
 def _number(value: object) -> float | None:

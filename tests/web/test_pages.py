@@ -1,0 +1,159 @@
+"""Every page shows what the command says, and no name leads astray."""
+
+import itertools
+import re
+
+import pytest
+
+from tests.web.conftest import URL
+from treadle.errors import TreadleError
+from treadle.web.pages import runs
+from treadle.web.site import Asked
+from treadle.web.table import ACTIONS, PAGES
+
+OURS = {"origin": URL, "hx-request": "true"}
+# What a path may be made of by somebody who means ill.
+HOSTILE = [
+    *("%2e%2e", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e%2f%2e%2e%2fsecret.txt", "%2fetc%2fpasswd"),
+    *("....//....//etc/passwd", "a%00b", "%ff%fe", "-rf", "--help", "*", "%0d%0ax", "x" * 3000),
+    *("20260101-000000-00000g", "<script>alert(1)</script>", "{run}", "'; DROP TABLE runs"),
+]
+ELSEWHERE = [*HOSTILE, "workspace/README.md", "..%2f..%2ftreadle.db", "steps", "link"]
+
+
+def names(path):
+    return re.findall(r"{(\w+)}", path)
+
+
+def paths(table):
+    """Return every path with each of its names spoilt, the others plausible."""
+    for item, bad in itertools.product(table, HOSTILE):
+        for spoilt in names(item.path):
+            good = {"run": "20260101-000000-000000", "step": "1"}
+            values = {name: good.get(name, "x") for name in names(item.path)} | {spoilt: bad}
+            yield item.path.format_map(values)
+
+
+def test_runs_are_what_the_command_lists(worked):
+    assert worked.browser.get("/runs.json").json() == worked.json("runs", "list")
+
+
+def test_a_run_is_what_the_command_shows(worked):
+    assert worked.browser.get(f"/runs/{worked.run}.json").json() == worked.json(
+        "runs", "show", worked.run
+    )
+
+
+def test_events_are_what_the_command_shows(worked):
+    found = worked.browser.get(f"/runs/{worked.run}/events.json")
+    assert found.json() == worked.json("runs", "events", worked.run)
+    later = worked.browser.get(f"/runs/{worked.run}/events.json", params={"after": 3, "limit": 2})
+    assert [event["seq"] for event in later.json()["events"]] == [4, 5]
+
+
+def test_health_is_what_doctor_says(worked):
+    found, said = worked.browser.get("/health.json").json(), worked.json("doctor")
+    assert [check["name"] for check in found["checks"]] == [c["name"] for c in said["checks"]]
+    assert found["sandbox"] == said["sandbox"]
+
+
+def test_a_step_is_its_row_and_its_files(worked):
+    found = worked.browser.get(f"/runs/{worked.run}/steps/4.json").json()
+    row = worked.json("runs", "show", worked.run)["steps"][3]
+    assert {key: found[key] for key in row} == row
+    assert "patch.diff" in [item["path"] for item in found["files"]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+def test_every_page_without_names_opens(worked, page):
+    if not names(page.path):
+        found = worked.browser.get(page.path)
+        assert (found.status_code, "<main" in found.text) == (200, True)
+
+
+def test_pages_of_a_run_show_it(worked):
+    base = f"/runs/{worked.run}"
+    run = worked.browser.get(base).text
+    assert "Make done.txt" in run
+    assert '<svg class="timeline"' in run
+    assert f"treadle land {worked.run}" in run
+    step = worked.browser.get(f"{base}/steps/4").text
+    assert '<td class="ins">done</td>' in step
+    assert "run_passed" in worked.browser.get(f"{base}/events").text
+
+
+def test_runs_are_filtered_and_paged(worked):
+    get = worked.browser.get
+    assert worked.run in get("/runs", params={"q": "DONE.txt"}).text
+    assert "No run is like that" in get("/runs", params={"q": "nothing"}).text
+    assert "No run is like that" in get("/runs", params={"status": "failed"}).text
+    assert get("/runs.json", params={"before": worked.run}).json()["runs"] == []
+    assert 'rel="next"' in get("/runs", params={"limit": "1"}).text
+
+
+def test_no_name_in_a_path_leads_astray(worked):
+    (worked.root.parent / "secret.txt").write_text("top secret")
+    for path in {*paths(PAGES), *(f"{path}.json" for path in paths(PAGES))}:
+        found = worked.browser.get(path)
+        assert found.status_code in (404, 409), path
+        assert "top secret" not in found.text
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
+def test_no_name_in_an_action_becomes_an_option(action):
+    for spoilt, bad in itertools.product(names(action.path), ["-rf", "--help", "--budget=x"]):
+        good = {"run": "20260101-000000-000000", "step": "1"}
+        values = {name: good.get(name, "x") for name in names(action.path)} | {spoilt: bad}
+        try:
+            words = action.words(Asked(values, {}, is_example=True))
+        except TreadleError:
+            continue
+        assert bad not in words or "--" in words[: words.index(bad)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["run.json", "steps/004-act/patch.diff", "steps/001-plan/logs/stdout.txt"],
+)
+def test_files_of_a_run_are_plain_text(worked, name):
+    found = worked.browser.get(f"/runs/{worked.run}/files/{name}")
+    assert found.status_code == 200
+    assert found.headers["content-type"].startswith("text/plain")
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_nothing_else_is_read_through_a_run(worked, name):
+    link = worked.root / ".treadle" / "runs" / worked.run / "link"
+    if not link.is_symlink():
+        link.symlink_to("/etc/passwd")
+    found = worked.browser.get(f"/runs/{worked.run}/files/{name}")
+    assert found.status_code == 404
+
+
+def test_an_action_is_its_command_line(worked):
+    found = worked.browser.post(f"/runs/{worked.run}/stop", headers=OURS)
+    assert f"treadle stop {worked.run}" in found.text
+    assert "is not running: it has passed" in found.text
+    assert f"treadle why {worked.run}" in found.text
+
+
+def test_an_action_without_its_text_or_with_too_much_is_refused(worked):
+    assert "must say something" in worked.browser.post("/runs/start", headers=OURS).text
+    huge = {"goal": "x" * (1 << 20)}
+    assert worked.browser.post("/runs/start", headers=OURS, data=huge).status_code == 409
+
+
+def test_words_that_look_like_options_stay_words():
+    asked = Asked({}, {"goal": "--help", "command": "true"})
+    assert runs.start(asked) == ["run", "--goal=--help", "--verify=AC1=true", "--wait"]
+
+
+def test_a_read_only_page_offers_nothing_to_press(worked):
+    text = worked.client(read_only=True).get(f"/runs/{worked.run}").text
+    assert "read-only" in text
+    assert "<form" not in text
+
+
+def test_an_empty_project_says_what_to_do_first(browser):
+    assert "No runs yet" in browser.get("/runs").text
