@@ -20,6 +20,12 @@ def test_a_report_tells_goal_criteria_steps_changes_and_cost(site):
     assert " done.txt    | 1 +\n" in text
     assert "3 files changed" in text
     assert "## Cost\n\n0.0 minutes" in text
+    page = site.project.folder / "report.html"
+    assert site.project.treadle("report", run_id, "--html", str(page), "--json").json == {
+        "run_id": run_id,
+        "file": str(page),
+    }
+    assert "done.txt" in page.read_text()
 
 
 def test_a_report_says_where_the_work_is(site):

@@ -88,7 +88,7 @@ def test_home_is_the_desk(look):
 def test_the_desk_shows_what_was_spent_and_offers_what_would_help(look):
     text = look.get("/desk").text
     assert "spent 3.5 min, 5\u202f000 tokens, 0.25 USD" in text
-    assert f"treadle run --resume={world.RUN} --budget=max_iterations=10" in text
+    assert f"treadle run --resume={world.RUN} --budget=max_iterations=10 --wait" in text
     assert "treadle answer --option=2 Q-1" in text
     assert "treadle answer --option=1 Q-1" not in text  # it would only write down the resume
 

@@ -40,6 +40,15 @@ def markdown(project: Project, store: Reader, row: RunRow) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def tail(path: Path) -> str:
+    """Return the end of a command's output; nothing if there is none."""
+    try:
+        data = path.read_bytes()[-_TAIL_BYTES:]
+    except OSError:
+        return ""
+    return "\n".join(data.decode(errors="replace").splitlines()[-_TAIL:])
+
+
 def _summary(row: RunRow, kv: Mapping[str, object], views: list[CriterionView]) -> str:
     held, total = review.counts(views)
     score = f"{held}/{total} criteria, iteration {row.iteration}, {row.current_step_index} steps"
@@ -64,19 +73,11 @@ def _evidence(project: Project, row: RunRow, views: list[CriterionView]) -> list
             if view.evidence:
                 found.append(f"{view.id}: {_text(view.evidence)}")
             continue
-        lines = _tail(steps / (view.evidence or ""))
+        lines = tail(steps / (view.evidence or ""))
         if lines:
             head = f"<details><summary>{view.id}: {_text(view.verify or '')}</summary>"
             found.append(f"{head}\n\n{_fenced(lines)}\n\n</details>")
     return found
-
-
-def _tail(path: Path) -> str:
-    try:
-        data = path.read_bytes()[-_TAIL_BYTES:]
-    except OSError:
-        return ""
-    return "\n".join(data.decode(errors="replace").splitlines()[-_TAIL:])
 
 
 def _step(step: StepRow) -> tuple[str, ...]:

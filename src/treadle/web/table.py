@@ -41,7 +41,6 @@ ACTIONS = (
     Action("/runs/{run}/land", run.land),
     Action("/runs/{run}/undo", run.undo),
     Action("/runs/{run}/steps/{step}/comment", step.comment),
-    Action("/runs/{run}/budget", desk.raise_budget, is_long=True),
     Action("/tasks/{task}/claim", board.claim),
     Action("/tasks/{task}/release", board.release),
     Action("/tasks/{task}/move", board.move),

@@ -42,11 +42,6 @@ def answer(asked: Asked) -> list[str]:
     return ["answer", "--", _item(asked), asked.text("text", "TEXT")]
 
 
-def raise_budget(asked: Asked) -> list[str]:
-    """Go on with a run under a larger budget."""
-    return ["run", f"--resume={asked.run}", f"--budget={asked.text('budget', 'KEY=VALUE')}"]
-
-
 def again(asked: Asked) -> list[str]:
     """Begin a task's work anew."""
     return ["run", "--", asked.text("task", "TASK")]
@@ -84,7 +79,7 @@ def _way(command: str) -> Way | None:
         return None
     match words:
         case ["treadle", "run", "--resume", run, "--budget", budget]:
-            return Way("/runs/{run}/budget", "resume", {"run": run}, {"budget": budget})
+            return Way("/runs/{run}/resume", "resume", {"run": run}, {"budget": budget})
         case ["treadle", "run", "--resume", run]:
             return Way("/runs/{run}/resume", "resume", {"run": run}, {})
         case ["treadle", "land", run]:

@@ -1,0 +1,57 @@
+"""Tell a run as one page that needs nothing else: to attach to a pull request."""
+
+from datetime import datetime
+
+from markupsafe import Markup
+
+from treadle.engine import documents, report, review, whereabouts
+from treadle.errors import GitError
+from treadle.git import stat
+from treadle.project.project import Project
+from treadle.store.reader import Reader
+from treadle.store.records import RunRow
+from treadle.web import ansi, diff, render, timeline
+from treadle.web.diff import Diff
+
+_STYLES = ("treadle.css", "report.css")
+
+
+def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
+    """Return goal, criteria with evidence, timeline, changes and cost of a run."""
+    views = review.criteria(project.layout, store, row)
+    steps = store.steps(row.run_id)
+    folder = project.layout.run(row.run_id).steps
+    held, total = review.counts(views)
+    styles = "\n".join((render.STATIC / name).read_text("utf-8") for name in _STYLES)
+    return (
+        render.environment({})
+        .get_template("report.html")
+        .render(
+            styles=Markup(styles),
+            project=project.layout.root.name,
+            read_only=True,
+            doc=documents.run(project.layout, store, row),
+            run=row,
+            held=held,
+            total=total,
+            where=whereabouts.words(store.kv(row.run_id)),
+            evidence=[
+                (view.id, ansi.visible(report.tail(folder / (view.evidence or ""))))
+                for view in views
+                if view.observed is not None
+            ],
+            picture=timeline.draw([timeline.bar(step._asdict()) for step in steps]),
+            diff=_changes(project, row),
+            usage=store.usage(row.run_id),
+            now=now,
+        )
+    )
+
+
+def _changes(project: Project, row: RunRow) -> Diff | None:
+    if not row.base_commit or not row.head_commit:
+        return None
+    try:
+        return diff.parse(stat.patch(project.repo, row.base_commit, row.head_commit))
+    except GitError:
+        return None
