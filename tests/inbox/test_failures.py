@@ -1,8 +1,12 @@
 """Routines that fail: attempts, what the last one is told, dead letters, another try."""
 
+import json
+
 import pytest
 
+from treadle.errors import TreadleError
 from treadle.inbox import dead
+from treadle.sandbox import probe
 from treadle.store.writer import Store
 
 
@@ -84,9 +88,7 @@ def _is_alive(pid):
 def test_hooks_run_around_the_pass_and_each_message(inbox):
     for hook in ("beforeAll", "beforeEach", "afterEach", "afterAll"):
         path = inbox.root.parent / hook
-        path.write_text(
-            f'#!/bin/sh\necho "$TREADLE_HOOK $message_id" >> {inbox.root.parent}/hooks\n'
-        )
+        path.write_text(f'#!/bin/sh\necho "$TREADLE_HOOK $message_id" >> {inbox.root}/hooks\n')
         path.chmod(0o755)
     table = "".join(
         f'{hook} = ["{inbox.root.parent / hook}"]\n'
@@ -95,12 +97,23 @@ def test_hooks_run_around_the_pass_and_each_message(inbox):
     inbox.settings(f'default_routine = "log"\n[hooks]\n{table}')
     inbox.drop("2025022514320000-0.md", "x\n")
     inbox.process()
-    assert (inbox.root.parent / "hooks").read_text().splitlines() == [
+    assert (inbox.root / "hooks").read_text().splitlines() == [
         "beforeAll ",
         "beforeEach 2025022514320000-0",
         "afterEach 2025022514320000-0",
         "afterAll ",
     ]
+
+
+@pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
+def test_a_hook_may_write_in_the_project_and_not_beside_it(inbox):
+    beside = inbox.root.parent / "beside"
+    command = json.dumps(f"git gc -q && touch mine $TMPDIR/x && echo > {beside}")
+    inbox.settings(f'[hooks]\nbeforeAll = ["sh", "-c", {command}]\n')
+    with pytest.raises(TreadleError, match=r"the sandbox let it not write .*beside"):
+        inbox.process()
+    assert (inbox.root / "mine").exists()
+    assert not beside.exists()
 
 
 def test_a_hook_that_fails_before_a_message_kills_it(inbox):

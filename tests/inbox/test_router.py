@@ -4,10 +4,12 @@ import sys
 
 import pytest
 
-from treadle.inbox import routines
+from treadle.config.schema import Config
+from treadle.inbox import bounds, routines
 from treadle.inbox.router import External, Fallback, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
+from treadle.sandbox import probe
 
 
 @pytest.fixture
@@ -91,3 +93,17 @@ def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
     with Keeper() as keeper:
         external = External(["./no-such-router"], tmp_path, {}, keeper)
         assert picked(known, "x", external=external) == ("develop", "config")
+
+
+@pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
+def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path):
+    held = bounds.around(Config(), {"HOME": str(tmp_path)})
+    code = "import sys\nopen(sys.argv[1] + '/x', 'w').close(); print('fix')"
+    with Keeper() as keeper:
+        for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):
+            argv = ["sh", "-c", f'{sys.executable} -S -E -c "{code}" {place}']
+            external = External(argv, tmp_path, {"PATH": "/usr/bin:/bin"}, keeper, held)
+            found = choose("Mend it", known, Fallback(None, "develop"), external)
+            assert found.routine == expected
+    assert "the sandbox let it not write" in found.reason
+    assert not (tmp_path / "x").exists()

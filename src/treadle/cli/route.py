@@ -8,7 +8,7 @@ from treadle.cli import output
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode, UsageError
-from treadle.inbox import router, routines
+from treadle.inbox import bounds, router, routines
 from treadle.inbox.router import Choice, External, Fallback
 from treadle.inbox.routines import Routine
 from treadle.proc.keeper import Keeper
@@ -48,7 +48,8 @@ def run(args: Namespace) -> int:
 def _external(project: Project, config: Config, keeper: Keeper) -> External | None:
     if config.commands.router is None:
         return None
-    return External(config.commands.router, project.layout.root, project.env, keeper)
+    held = bounds.around(config, project.env)
+    return External(config.commands.router, project.layout.root, project.env, keeper, held)
 
 
 def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> None:

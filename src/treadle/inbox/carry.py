@@ -19,7 +19,18 @@ from treadle.errors import (
     TreadleError,
 )
 from treadle.ids import utc
-from treadle.inbox import attempt, box, dead, followups, hooks, normalize, precheck, select, specs
+from treadle.inbox import (
+    attempt,
+    bounds,
+    box,
+    dead,
+    followups,
+    hooks,
+    normalize,
+    precheck,
+    select,
+    specs,
+)
 from treadle.inbox.attempt import Job
 from treadle.inbox.followups import FollowUp
 from treadle.inbox.outcome import Outcome, Status
@@ -47,7 +58,8 @@ class Pass:
         command = self.config.commands.router
         if command is None:
             return None
-        return External(command, self.tools.layout.root, self.tools.env, self.tools.keeper)
+        tools, held = self.tools, bounds.around(self.config, self.tools.env)
+        return External(command, tools.layout.root, tools.env, tools.keeper, held)
 
     def tell(self, message: str) -> None:
         """Say something to whoever watches."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from treadle.inbox.bounds import Bounds
 from treadle.inbox.routines import BUILT_IN, Routine
 from treadle.proc import environment
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
@@ -62,6 +63,7 @@ class External(NamedTuple):
     root: Path
     env: Mapping[str, str]
     keeper: Keeper
+    bounds: Bounds = Bounds()
     timeout: float = TIMEOUT
 
 
@@ -127,7 +129,9 @@ def ask(external: External, task: str, known: Mapping[str, Routine]) -> Answer:
         ended = _run(external, question, folder)
         said = _read(folder / "stdout")
         errors = _read(folder / "stderr")
+        denied = external.bounds.denied(folder / "stderr", external.env)
     name_, reason = _judge(ended, said, known)
+    reason += "" if name_ else denied
     transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
     return Answer(name_, reason, transcript)
 
@@ -139,15 +143,17 @@ def _run(external: External, question: str, folder: Path) -> Ended:
     argv = [words[0], *(word.replace("{prompt}", question) for word in words[1:])]
     if "/" in argv[0] and not argv[0].startswith("/"):
         argv[0] = str(external.root / argv[0])
+    (folder / "tmp").mkdir()
     return external.keeper.run(
         Command(
             argv=tuple(argv),
             cwd=external.root,
-            env=environment.allowed(external.env),
+            env=environment.allowed(external.env) | {"TMPDIR": str(folder / "tmp")},
             stdin=None if is_argument else folder / "prompt",
             stdout=folder / "stdout",
             stderr=folder / "stderr",
             limits=Limits(wall=external.timeout, idle=None, output_bytes=_OUTPUT),
+            jail=external.bounds.widened(folder / "tmp").jail,
         )
     )
 
