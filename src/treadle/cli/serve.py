@@ -18,7 +18,8 @@ from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.web import link, listen
 from treadle.web.keys import Keys
 
-_PAUSE = 0.5
+_PAUSE = 0.25
+_GRACE = 0.5
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -73,7 +74,7 @@ def _page(args: Namespace, project: Project, interrupts: Interrupts) -> Iterator
                 yield
             finally:
                 interrupts.name = interrupts.name or "SIGTERM"
-                waiting.join(5)
+                waiting.join(_GRACE)
 
 
 def _answer(

@@ -1,0 +1,80 @@
+"""`treadle serve` through the real command: the page, its links and its end."""
+
+import http.client
+import json
+import signal
+
+import pytest
+
+from tests.acceptance.conftest import wait_for
+
+
+@pytest.fixture
+def served(project):
+    process = project.start("serve", "--no-work", "--port", "0", "--json")
+    yield json.loads(process.stdout.readline()), process
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 143
+    assert "Traceback" not in process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def get(url, path, **headers):
+    host = url.split("/")[2]
+    connection = http.client.HTTPConnection(host, timeout=20)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body.decode()
+
+
+def enter(link):
+    answer, _ = get(link, "/" + link.split("/", 3)[3])
+    return answer.getheader("set-cookie").split(";")[0]
+
+
+def test_the_link_opens_the_page_and_another_can_be_had(project, served):
+    said, _ = served
+    cookie = enter(said["link"])
+    assert get(said["url"], "/runs.json", cookie=cookie)[1] == '{"runs":[],"weather":[]}'
+    other = project.treadle("serve", "--link", "--json").json["link"]
+    assert enter(other) == cookie
+    assert get(said["url"], "/runs")[0].status == 401
+
+
+def test_it_listens_on_this_machine_alone_and_dots_lead_nowhere(project, served):
+    said, _ = served
+    cookie = enter(said["link"])
+    for path in ("/runs/../../../etc/passwd", "/static/../keys.py", "/static/%2e%2e/keys.py"):
+        answer, body = get(said["url"], path, cookie=cookie)
+        assert (answer.status, "class Keys" in body) == (404, False)
+    port = int(said["url"].split(":")[2].strip("/"))
+    with open("/proc/net/tcp") as table:
+        hosts = {line.split()[1] for line in table if line.split()[1].endswith(f":{port:04X}")}
+    assert hosts == {f"0100007F:{port:04X}"}
+    refused = project.treadle("serve", "--no-work", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (75, "served")
+
+
+def test_page_and_inbox_work_side_by_side(inbox):
+    process = inbox.start("serve", "--port", "0", "--json")
+    said = json.loads(process.stdout.readline())
+    inbox.treadle("send", "hello")
+    cookie = enter(said["link"])
+
+    def passed():
+        runs = json.loads(get(said["url"], "/runs.json", cookie=cookie)[1])["runs"]
+        return [run for run in runs if run["status"] == "passed"]
+
+    wait_for(passed, 60)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+
+
+def test_nobody_serves_nothing(project):
+    refused = project.treadle("serve", "--link", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (3, "not_served")
+    assert project.treadle("serve", "--no-web", "--no-work").code == 2

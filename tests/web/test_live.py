@@ -1,0 +1,96 @@
+"""Open pages hear of every change, and of nothing else."""
+
+import asyncio
+from contextlib import aclosing, suppress
+
+import pytest
+
+from treadle.layout import Layout
+from treadle.store.rows.run import RunRow
+from treadle.store.run_changes import History
+from treadle.store.writer import Store
+from treadle.web import live
+from treadle.web.live import Feed
+
+RUN = RunRow("20260101-000000-000000", "2026-01-01T00:00:00Z", "g", "running", 1, 0, None, "r")
+
+
+@pytest.fixture
+def layout(tmp_path):
+    (tmp_path / ".treadle").mkdir()
+    return Layout(tmp_path)
+
+
+def test_changes_of_store_logs_and_folders_are_told_by_topic(layout):
+    async def watch():
+        feed = Feed(layout)
+        heard = []
+        async with aclosing(feed.stream("")) as stream:
+            heard += [topic(await anext(stream)) for _ in live.TOPICS]
+            with Store.open(layout) as store:
+                store.restore(RUN, History())
+            heard.append(topic(await anext(stream)))
+            log = layout.run(RUN.run_id).live
+            log.mkdir(parents=True)
+            (log / "stderr.txt").write_text("hello")
+            heard.append(topic(await anext(stream)))
+            layout.inbox.mkdir()
+            heard.append(topic(await anext(stream)))
+        return heard
+
+    assert run(watch()) == ["store", "live", "files", "store", "live", "files"]
+
+
+def test_whoever_comes_back_hears_only_what_is_new(layout):
+    async def come_back():
+        feed = Feed(layout)
+        async with aclosing(feed.stream("")) as stream:
+            last = [await anext(stream) for _ in live.TOPICS][-1]
+            id_ = last.split("\n")[0].removeprefix("id: ")
+            async with aclosing(feed.stream(id_)) as again:
+                silent = await quiet(again)
+            async with aclosing(feed.stream("another.server")) as other:
+                return silent, topic(await anext(other))
+
+    assert run(come_back()) == (True, "store")
+
+
+def test_what_happens_while_nobody_looks_is_not_lost(layout):
+    async def leave():
+        feed = Feed(layout)
+        async with aclosing(feed.stream("")) as stream:
+            last = [await anext(stream) for _ in live.TOPICS][-1]
+        await asyncio.sleep(2 * live._EVERY)
+        async with aclosing(feed.stream(last.split("\n")[0][4:])) as stream:
+            return topic(await anext(stream))
+
+    assert run(leave()) == "store"
+
+
+def test_only_so_many_streams_are_open(layout):
+    async def crowd():
+        feed = Feed(layout)
+        streams = [feed.stream("") for _ in range(live.MAX_STREAMS + 1)]
+        for stream in streams[:-1]:
+            await anext(stream)
+        refused = feed.is_full and [item async for item in streams[-1]]
+        for stream in streams:
+            await stream.aclose()
+        return refused, feed.is_full
+
+    assert run(crowd()) == ([], False)
+
+
+def run(work):
+    return asyncio.run(asyncio.wait_for(work, 30))
+
+
+def topic(text):
+    return text.split("event: ")[1].split("\n")[0]
+
+
+async def quiet(stream):
+    with suppress(TimeoutError):
+        await asyncio.wait_for(anext(stream), 3 * live._EVERY)
+        return False
+    return True
