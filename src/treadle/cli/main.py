@@ -32,6 +32,7 @@ COMMANDS = {
     "routine": "List, show and check routines",
     "dead": "List, show and retry dead letters",
     "serve": "Show the page, and carry out messages and specs as they come",
+    "store": "Move the store to another database",
     "worker": "Take runs from the fleet's queue and drive them here",
     "fleet": "Show the workers and what waits for them, let one leave",
     "land": "Bring a passed run into its branch",

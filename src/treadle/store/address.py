@@ -26,7 +26,20 @@ def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
     if "store" not in found:
         return Sqlite(layout.database, layout.store_lock)
     owner = None if "store_schema" in found else f"{os.uname().nodename}:{layout.root}"
-    return at(found["store"], found.get("store_schema") or default_schema(layout.root), owner)
+    url = absolute(found["store"], layout.root)
+    return at(url, found.get("store_schema") or default_schema(layout.root), owner)
+
+
+def schema(layout: Layout, env: Mapping[str, str]) -> str:
+    """Return the schema that the project has, or would have, in PostgreSQL."""
+    return settings(layout, env).get("store_schema") or default_schema(layout.root)
+
+
+def absolute(url: str, root: Path) -> str:
+    """Return an address that means the same from everywhere."""
+    if not url.startswith("sqlite:"):
+        return url
+    return f"sqlite:{root / url.removeprefix('sqlite:')}"
 
 
 def at(url: str, schema: str, owner: str | None = None) -> Database:
@@ -53,7 +66,7 @@ def exists(layout: Layout, env: Mapping[str, str] = os.environ) -> bool:
 
 
 def default_schema(root: Path) -> str:
-    """Return the schema of a project that does not name one, after its folder."""
+    """Return the schema of a project that names none, after its folder."""
     return "treadle_" + re.sub(r"[^a-z0-9]+", "_", root.name.lower()).strip("_")[:50]
 
 

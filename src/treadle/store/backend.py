@@ -15,6 +15,10 @@ class Cursor(Protocol):
     def rowcount(self) -> int:
         """Return how many rows were changed."""
 
+    @property
+    def description(self) -> Any:
+        """Return the columns of the rows, each with its name first."""
+
     def fetchone(self) -> Any:
         """Return the next row, or None."""
 

@@ -158,7 +158,7 @@ class Postgres:
     def _make_schema(self, connection: Connection) -> None:
         found = connection.execute("SELECT to_regnamespace(:schema)", {"schema": self.schema})
         if found.fetchone()[0] is None:
-            owner = (self._owner or "treadle").replace("'", "''")
+            owner = (self._owner or "treadle: whoever names it").replace("'", "''")
             connection.script(
                 f"CREATE SCHEMA {self.schema}; COMMENT ON SCHEMA {self.schema} IS '{owner}'"
             )
@@ -177,8 +177,8 @@ class Postgres:
         if self._owner and owner and owner != self._owner:
             line.close()
             raise StoreError(
-                f"{self.name} belongs to another folder ({owner.removeprefix('treadle: ')}); set"
-                f' store_schema = "{self.schema}" if both are one project, else another name',
+                f"{self.name} is in use already (by {owner.removeprefix('treadle: ')}); set"
+                f' store_schema = "{self.schema}" if it is the same project, else another name',
                 code="store_taken",
                 details={"key": "store_schema"},
             )

@@ -1,0 +1,114 @@
+"""The store is where the environment or the configuration says, and passwords stay unsaid."""
+
+import pytest
+
+from treadle.config.load import load
+from treadle.errors import ConfigError
+from treadle.ids import mask
+from treadle.layout import Layout
+from treadle.store import address
+from treadle.store.sqlite import Sqlite
+
+URL = "postgresql://ada:geheim@db.example/fleet"
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / ".treadle").mkdir()
+    return Layout(tmp_path)
+
+
+def test_a_project_has_a_file_of_its_own(project):
+    found = address.find(project, {})
+    assert isinstance(found, Sqlite)
+    assert found.path == project.database
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'store = "{url}"\n',
+        "  store='{url}' # ours\n",
+        'max_retries = 2\n"store" = "{url}"\nstore_schema = "shop"\n[land]\nrun = "auto"\n',
+    ],
+)
+def test_the_quick_look_sees_what_the_configuration_says(project, tmp_path, text):
+    project.config_toml.write_text(text.format(url=URL))
+    env = {"HOME": str(tmp_path)}
+    config = load(project, env).config
+    said = {"store": config.store, "store_schema": config.store_schema}
+    assert address.settings(project, env) == {key: it for key, it in said.items() if it}
+
+
+def test_json_is_looked_into_as_well(project):
+    (project.home / "config.json").write_text('{"store": "sqlite:x.db", "agents": {}}')
+    assert address.find(project, {}).path == project.root / "x.db"
+
+
+def test_a_key_of_the_same_name_in_a_table_is_another_one(project):
+    project.config_toml.write_text('[verify]\nstore = "true"\n')
+    assert address.settings(project, {}) == {}
+
+
+def test_the_environment_beats_the_project_and_that_the_user(project, tmp_path):
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "user")}
+    user = tmp_path / "user" / "treadle" / "config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('store = "sqlite:user"\nstore_schema = "user"\n')
+    project.config_toml.write_text('store = "sqlite:project"\n')
+    said = address.settings(project, env)
+    assert said == {"store": "sqlite:project", "store_schema": "user"}
+    assert (
+        address.settings(project, {**env, "TREADLE_STORE": "sqlite:env"})["store"] == "sqlite:env"
+    )
+
+
+@pytest.mark.parametrize("value", ["5", '"""x"""', '"a\\u0020b"', ""])
+def test_a_spelling_that_the_quick_look_cannot_read_is_refused(project, value):
+    project.config_toml.write_text(f"store = {value}\n")
+    with pytest.raises(ConfigError, match="store must be a plain text"):
+        address.find(project, {})
+
+
+@pytest.mark.parametrize("schema", ["Shop", "pg_shop", "a-b", "1a", "x" * 64])
+def test_a_name_that_is_no_schema_is_refused(project, schema):
+    with pytest.raises(ConfigError, match="store_schema must be"):
+        address.find(project, {"TREADLE_STORE": URL, "TREADLE_STORE_SCHEMA": schema})
+
+
+def test_a_project_without_a_schema_gets_one_after_its_folder(tmp_path):
+    assert address.default_schema(tmp_path / "My Shop-2") == "treadle_my_shop_2"
+
+
+def test_the_driver_is_asked_for_by_name_when_it_is_missing(project, monkeypatch):
+    def missing(name, *args, **kwargs):
+        raise ModuleNotFoundError(name="psycopg")
+
+    monkeypatch.setattr("builtins.__import__", missing)
+    with pytest.raises(address.StoreError) as caught:
+        address.at(URL, "shop")
+    monkeypatch.undo()
+    assert caught.value.fix == ('pip install "treadle[fleet]"',)
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        URL,
+        "postgresql://ada:ge@he/im@db/fleet",
+        "postgresql:///fleet?user=ada&password=geheim&host=db",
+        "dbname=x password=geheim host=db",
+        'connection to "postgresql://ada:geheim@db" failed',
+    ],
+)
+def test_no_password_is_shown(text):
+    assert "im" not in mask(text).replace("db.example", "")
+    assert "***" in mask(text)
+
+
+def test_the_configuration_hides_the_password_of_a_bad_address(project, tmp_path):
+    project.config_toml.write_text(f'store = "x{URL}"\n')
+    with pytest.raises(ConfigError, match="must begin with postgresql://") as caught:
+        load(project, {"HOME": str(tmp_path)})
+    assert "geheim" not in str(caught.value)

@@ -1,0 +1,170 @@
+"""PostgreSQL is another machine: it goes away, comes back, is too old, too new or says no."""
+
+import threading
+import time
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from tests.store.rows import RUN, commit, cursor, event, run_row
+from treadle.errors import StoreError
+from treadle.layout import Layout
+from treadle.store import address, postgres, wake
+from treadle.store.postgres import Postgres
+from treadle.store.reader import Reader
+from treadle.store.run_changes import History
+from treadle.store.writer import Store
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def database(pg_server, pg_store):
+    return Postgres(pg_server, pg_store)
+
+
+@pytest.fixture
+def shared(database):
+    """Return an open store with one run."""
+    with Store.at(database) as store:
+        store.insert_run(run_row(), (event(1),), {})
+        yield store
+
+
+def cut_all_lines(server):
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'treadle'"
+        )
+
+
+def test_a_store_goes_on_after_the_server_came_back(shared, pg_server):
+    cut_all_lines(pg_server)
+    assert shared.last_seq(RUN) == 1
+    commit(shared)
+    assert shared.last_seq(RUN) == 2
+
+
+def test_a_line_cut_within_a_transaction_saves_nothing(shared, pg_server):
+    def change(tx):
+        tx.execute("UPDATE runs SET goal = 'half done'")
+        cut_all_lines(pg_server)
+        tx.execute("UPDATE runs SET goal = 'done'")
+
+    with pytest.raises(StoreError, match="cannot be reached") as caught:
+        shared._write(change)
+    assert caught.value.code == "store_unreachable"
+    assert shared.run(RUN).goal == "goal"
+
+
+def test_a_line_cut_while_saving_says_that_nobody_knows(shared, pg_server):
+    with pytest.raises(StoreError, match="lost while a change was being saved"):
+        shared._write(lambda tx: cut_all_lines(pg_server))
+    commit(shared)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://ada:geheim@127.0.0.1:1/x", "postgresql://ada:geheim@/x?host=/nowhere"],
+)
+def test_a_server_that_is_not_there_is_named_without_the_password(url):
+    for kind in (Reader, Store):
+        with pytest.raises(StoreError, match="cannot be reached") as caught:
+            kind.at(Postgres(url, "shop"))
+        assert "geheim" not in str(caught.value)
+
+
+def test_a_user_whom_the_server_does_not_know_is_refused(pg_server):
+    url = pg_server.replace("postgres:@", "nobody:geheim@", 1)
+    with pytest.raises(StoreError, match="nobody") as caught:
+        Reader.at(Postgres(url, "shop"))
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_server_that_is_too_old_is_refused(pg_server, monkeypatch):
+    monkeypatch.setattr(postgres, "_OLDEST", 99)
+    with pytest.raises(StoreError, match="treadle needs 99 or newer") as caught:
+        Reader.at(Postgres(pg_server, "shop"))
+    assert caught.value.code == "store_too_old"
+
+
+def test_a_user_without_rights_is_told_so(pg_server, pg_store):
+    with psycopg.connect(pg_server, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {pg_store}_r LOGIN")
+    url = pg_server.replace("postgres:@", f"{pg_store}_r:@", 1)
+    with pytest.raises(StoreError, match="may not do this"):
+        Store.at(Postgres(url, pg_store))
+    with psycopg.connect(pg_server, autocommit=True) as admin:
+        admin.execute(f"DROP ROLE {pg_store}_r")
+
+
+def test_a_reader_cannot_write(shared, database):
+    with closing(database.open_reader()) as reader, pytest.raises(psycopg.Error, match="read-only"):
+        reader.execute("DELETE FROM runs")
+
+
+def test_two_folders_of_one_name_do_not_share_a_schema_by_accident(pg_server, pg_store, tmp_path):
+    Store.at(Postgres(pg_server, pg_store, f"host:{tmp_path}/a")).close()
+    with pytest.raises(StoreError, match="store_schema") as caught:
+        Reader.at(Postgres(pg_server, pg_store, f"host:{tmp_path}/b"))
+    assert caught.value.code == "store_taken"
+    Reader.at(Postgres(pg_server, pg_store)).close()
+
+
+def test_projects_in_one_database_do_not_see_each_other(shared, pg_server, pg_store):
+    other = f"{pg_store}_b"
+    with Store.at(Postgres(pg_server, other)) as store:
+        assert store.runs(limit=5) == []
+        store.insert_run(run_row(goal="another"), (), {})
+    assert shared.run(RUN).goal == "goal"
+    with psycopg.connect(pg_server, autocommit=True) as admin:
+        admin.execute(f"DROP SCHEMA {other} CASCADE")
+
+
+def test_the_time_is_the_servers(shared, monkeypatch):
+    with closing(psycopg.connect(shared._database._url)) as line:
+        server = line.execute("SELECT clock_timestamp()").fetchone()[0]
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert abs((shared.now() - server).total_seconds()) < 5
+
+
+def test_nul_is_kept_as_a_mark_because_the_server_has_no_room_for_it(shared):
+    shared.record(RUN, (event(2)._replace(message="a\0b"),), cursor(), {}, 1)
+    assert shared.events(RUN, after=1)[0].message == "a�b"
+
+
+def test_text_is_in_the_order_of_its_bytes(shared):
+    for task in ("b", "B", "a"):
+        shared.restore(run_row(f"20260123-145501-{ord(task):06x}", task_id=task), History())
+    found = shared._reading.execute("SELECT task_id FROM runs ORDER BY task_id").fetchall()
+    assert [row[0] for row in found] == ["B", "a", "b", None]
+
+
+def test_a_commit_wakes_whoever_listens(shared, pg_store):
+    with closing(wake.open_waker(Layout(shared.mail.root))) as waker:
+        assert waker.wait(5)
+        assert not waker.wait(0)
+        threading.Timer(0.2, commit, (shared,)).start()
+        start = time.monotonic()
+        assert waker.wait(30)
+        assert time.monotonic() - start < 25
+
+
+def test_other_projects_do_not_wake(shared, pg_server, pg_store):
+    with closing(Postgres(pg_server, "elsewhere").open_waker()) as waker:
+        assert waker.wait(5)
+        commit(shared)
+        assert not waker.wait(0.2)
+
+
+def test_a_schema_that_was_never_set_up_reads_as_empty_and_stays_so(database):
+    with Reader.at(database) as reader:
+        assert reader.runs(limit=5) == []
+    assert not database.exists()
+
+
+def test_the_address_leads_to_the_server(pg_server, pg_store, tmp_path):
+    found = address.find(Layout(tmp_path))
+    assert (type(found), found.schema) == (Postgres, pg_store)
