@@ -41,8 +41,7 @@ class Lab:
 
     def make(self, steps: str = "", sandbox: str = "off") -> None:
         """Set a project up whose agents need no interpreter."""
-        (self.folder / "agent").write_text(AGENT.format(log=self.log, extra=steps))
-        (self.folder / "agent").chmod(0o755)
+        self.make_agent(steps)
         self._git("init", "-q", "--bare", "-b", "main", str(self.folder / "origin.git"))
         self._git("init", "-q", "-b", "main", str(self.root))
         (self.root / "README.md").write_text("# Project\n")
@@ -51,6 +50,11 @@ class Lab:
         self._git("-C", str(self.root), "remote", "add", "origin", "../origin.git")
         self.treadle("init", "--commit")
         self.configure(sandbox=sandbox)
+
+    def make_agent(self, steps: str) -> None:
+        """Write the agent; `steps` is what it does before it answers."""
+        (self.folder / "agent").write_text(AGENT.format(log=self.log, extra=steps))
+        (self.folder / "agent").chmod(0o755)
 
     def configure(self, sandbox: str = "off", more: str = "") -> None:
         """Write the configuration: each role is played by the shell agent in its step folder."""

@@ -1,8 +1,12 @@
-"""Call off a run that waits for a worker; loaded only when there is one."""
+"""Reach runs of the fleet from commands that hardly ever meet one; loaded only then."""
 
 from datetime import UTC, datetime
 
-from treadle.engine import queue
+from treadle.cli import output
+from treadle.engine import queue, restore
+from treadle.errors import TreadleError
+from treadle.layout import Layout
+from treadle.store.reader import Reader
 from treadle.store.records import RunRow
 from treadle.store.writer import Store
 
@@ -10,3 +14,11 @@ from treadle.store.writer import Store
 def call_off(store: Store, row: RunRow, reason: str) -> None:
     """Take a waiting run out of the queue."""
     queue.call_off(store, row, reason, datetime.now(UTC))
+
+
+def bring(layout: Layout, store: Reader, row: RunRow) -> None:
+    """Fetch the step folders that are not here; without them there is less to show."""
+    try:
+        restore.fetch(layout, store, row)
+    except TreadleError as error:
+        output.warn(f"its files are elsewhere and cannot be fetched: {error.message}")

@@ -2,16 +2,17 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
 from treadle.cli import fleet_place, output, shape
 from treadle.config import agents, budget
-from treadle.config.load import load
+from treadle.config.load import Loaded, load
 from treadle.engine import order, queue
 from treadle.engine.find import find
 from treadle.engine.order import Order
+from treadle.engine.run import Tools
 from treadle.errors import BlockedError, ExitCode
 from treadle.fleet import submit, worker
 from treadle.fleet.dbos import Dbos
@@ -40,6 +41,14 @@ def run(args: Namespace) -> int:
         results = [shape.run_result(row, store.kv(row.run_id)) for row in rows]
     _render(args, rows, results)
     return ExitCode.DONE
+
+
+def submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
+    """Return what queues the runs of a pass over the inbox."""
+    site, config = fleet_place.find(tools.env)
+    dispatcher = Dbos(site.queue, worker.new_id(), float(config.polling), config.per_repository)
+    desk = Desk(tools.project, loaded, site, tools.store, dispatcher)
+    return lambda asked: submit.submit(desk, asked)
 
 
 def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[RunRow]:

@@ -57,4 +57,6 @@ def _print(event: Event, as_json: bool) -> None:
 
 def _is_running(store: Reader, run_id: str) -> bool:
     row = store.run(run_id)
-    return row is not None and row.status == "running"
+    if row is None or row.status in ("passed", "failed"):
+        return False
+    return row.status == "running" or store.kv_value(run_id, "reason_code") == "queued"

@@ -3,7 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import output
+from treadle.cli import main, output
 from treadle.cli.progress import watcher
 from treadle.config.load import Loaded, load
 from treadle.engine import orchestrator, work
@@ -24,6 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="Say what would be done")
     parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failure")
     parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+    parser.add_argument("--fleet", action="store_true", help="Let workers drive the runs")
 
 
 def run(args: Namespace) -> int:
@@ -37,7 +38,10 @@ def run(args: Namespace) -> int:
     trust.require(project, loaded, tuple(plan.commands(project.layout)))
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        found = process.process(tools, loaded.config, fail_fast=args.fail_fast)
+        submit = None
+        if args.fleet:
+            submit = main.load("worker").load("submit").submitter(tools, loaded)
+        found = process.process(tools, loaded.config, fail_fast=args.fail_fast, submit=submit)
     if args.json:
         output.print_json(document(found))
     else:
@@ -50,7 +54,9 @@ def document(found: Summary) -> dict[str, object]:
     return {
         "processed": [item.name for item in found.outcomes if item.status == "done"],
         "failed": [
-            item.name for item in found.outcomes if item.status not in ("done", "duplicate")
+            item.name
+            for item in found.outcomes
+            if item.status not in ("done", "duplicate", "queued")
         ],
         "dead": [item.name for item in found.outcomes if item.status == "dead"],
         "messages": [_message(item) for item in found.outcomes],

@@ -9,6 +9,7 @@ from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
+from treadle.store import address
 from treadle.store.reader import Reader
 from treadle.store.records import RunRow, StepRow
 
@@ -51,7 +52,7 @@ def run(args: Namespace) -> int:
 
 def _list(layout: Layout, store: Reader, args: Namespace) -> None:
     rows = _rows(store, args)
-    if not rows and not layout.database.exists() and layout.runs.exists():
+    if not rows and layout.runs.exists() and not address.exists(layout):
         output.warn("the store is missing; rebuild it with: treadle doctor --repair")
     if args.json:
         output.print_json(documents.runs(store, rows))
@@ -84,6 +85,8 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
 
 def _show(layout: Layout, store: Reader, args: Namespace) -> None:
     row = find(store, args.run)
+    if any(step.archive for step in store.steps(row.run_id)):
+        main.load("fleet_queue").bring(layout, store, row)
     if args.json:
         output.print_json(documents.run(layout, store, row))
         return

@@ -25,8 +25,11 @@ class Patient(Store):
     def _all(self, name: str, **values: object) -> list[Row]:
         return self._patiently(lambda: super(Patient, self)._all(name, **values))
 
-    def _write(self, apply: Callable[[Connection], T], *, alone: bool = True) -> T:
-        return self._patiently(lambda: super(Patient, self)._write(apply, alone=alone))
+    def _write(
+        self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
+    ) -> T:
+        write = super()._write
+        return self._patiently(lambda: write(apply, alone=alone, lasting=lasting))
 
     def _advance(self, run_id: str, history: History, cursor: Cursor, epoch: int) -> None:
         """Commit once: a connection that broke during a commit leaves open whether it was made."""

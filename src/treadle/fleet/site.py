@@ -58,9 +58,8 @@ class Site(NamedTuple):
 
 def find(layout: Layout | None, env: Mapping[str, str]) -> Site | None:
     """Return the fleet that the environment or the project names; None if neither does."""
-    said = address.settings(layout or Layout(Path(os.devnull)), env)
-    url = said.get("store")
+    url = address.settings(layout or Layout(Path(os.devnull)), env).get("store")
     if url is None or url.startswith("sqlite:"):
         return Site(None, LOCAL, layout) if layout else None
-    root = layout.root if layout else Path(os.devnull)
-    return Site(url, said.get("store_schema") or address.default_schema(root), layout)
+    place = layout or Layout(Path(os.devnull))
+    return Site(url, address.schema(place, env), layout)

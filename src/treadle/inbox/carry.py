@@ -1,13 +1,14 @@
 """Carry one message out: take it in, try its routine, land it, put its file where it belongs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import autoland, load, loop
+from treadle.engine import autoland, load, loop, queue, restore
+from treadle.engine.order import Order
 from treadle.engine.progress import Progress
 from treadle.engine.run import Tools
 from treadle.errors import (
@@ -42,6 +43,9 @@ from treadle.tasks import questions
 MAX_DEPTH = 10
 _REFUSALS = (BlockedError, GitError, ProjectError)
 
+# Lets a worker drive a run, and returns the row it waits under.
+Submit = Callable[[Order], RunRow]
+
 
 @dataclass
 class Pass:
@@ -51,6 +55,7 @@ class Pass:
     config: Config
     below: RunRow | None = None
     failed_hook: str | None = None
+    submit: Submit | None = None
 
     @property
     def external(self) -> External | None:
@@ -104,8 +109,11 @@ def _has_moved_on(work: Pass, row: MessageRow) -> bool:
 def _waits(work: Pass, row: MessageRow) -> Carried:
     reason = row.reason or ""
     status: Status = "refused" if row.status == "refused" else "stopped"
+    last = _last_run(work, row)
+    if last and _is_with_workers(work, last):
+        status = "queued"
     if row.status == "refused":
-        work.below = _last_run(work, row)
+        work.below = last
     return Carried(_outcome(row, status, reason), row=row)
 
 
@@ -169,6 +177,8 @@ def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
     tools = work.tools
     is_last = failed and len(failed) == work.config.max_retries - 1
     context = attempt.failure_context(tools, failed) if is_last else None
+    if work.submit and job.selected.routine.kind == "builtin":
+        return work.submit(attempt.freeze(tools, work.config, job, context))
     run = attempt.begin(tools, work.config, job, work.below, context)
     for earlier in failed:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
@@ -176,7 +186,11 @@ def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
 
 
 def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
+    if _is_with_workers(work, last):
+        row = _save(work, row, "stopped", "its run waits for a worker, or one drives it")
+        return Carried(_outcome(row, "queued", row.reason or ""), row=row)
     if last.status == "passed":
+        restore.fetch(work.tools.layout, work.tools.store, last)
         return _passed(work, job, row, last, before)
     reason = str(work.tools.store.kv_value(last.run_id, "reason") or last.status)
     if last.status == "stopped":
@@ -258,6 +272,11 @@ def _last_run(work: Pass, row: MessageRow) -> RunRow | None:
 
 def _was_cut_off(work: Pass, run: RunRow) -> bool:
     return work.tools.store.kv_value(run.run_id, "reason_code") == "interrupted"
+
+
+def _is_with_workers(work: Pass, run: RunRow) -> bool:
+    kv = work.tools.store.kv(run.run_id)
+    return queue.FLEET in kv and (run.status == "running" or queue.is_queued(run, kv))
 
 
 def _with(row: MessageRow, runs: Sequence[RunRow]) -> MessageRow:

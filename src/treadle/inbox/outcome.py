@@ -4,11 +4,14 @@ from typing import Literal, NamedTuple
 
 from treadle.errors import ExitCode
 
-Status = Literal["done", "dead", "stopped", "refused", "held", "duplicate", "interrupted"]
+Status = Literal[
+    "done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"
+]
 
 _CODES = {
     "done": ExitCode.DONE,
     "duplicate": ExitCode.DONE,
+    "queued": ExitCode.DONE,
     "dead": ExitCode.FAILED,
     "refused": ExitCode.BLOCKED,
     "held": ExitCode.BLOCKED,

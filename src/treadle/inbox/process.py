@@ -1,17 +1,15 @@
 """Go through the inbox and the specs once, each chain to its end before the next."""
 
-import contextlib
-import hashlib
 import os
 
 from treadle.config.schema import Config
 from treadle.engine import autoland, tracker
 from treadle.engine.run import Tools
-from treadle.errors import FormatError, TreadleError
+from treadle.errors import TreadleError
 from treadle.frontmatter import rewrite
 from treadle.ids import utc
 from treadle.inbox import box, carry, hooks, specs
-from treadle.inbox.carry import Pass
+from treadle.inbox.carry import Pass, Submit
 from treadle.inbox.followups import FollowUp
 from treadle.inbox.message import FIELDS
 from treadle.inbox.outcome import Outcome, Summary
@@ -21,9 +19,11 @@ from treadle.store.records import MessageRow
 _STOPS = ("dead", "stopped", "refused", "held")
 
 
-def process(tools: Tools, config: Config, *, fail_fast: bool = False) -> Summary:
-    """Carry out every waiting message, then every unprocessed spec."""
-    work = Pass(tools=tools, config=config, below=None)
+def process(
+    tools: Tools, config: Config, *, fail_fast: bool = False, submit: Submit | None = None
+) -> Summary:
+    """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
+    work = Pass(tools=tools, config=config, below=None, submit=submit)
     hooks.run(tools, config, "beforeAll", {})
     outcomes = _Round(work, fail_fast).go()
     try:
@@ -108,7 +108,7 @@ class _Round:
         """Return the file of a spec's message, made or found; None if there is nothing to do."""
         layout, store = self._tools.layout, self._tools.store
         row = store.spec_message(name)
-        digest = self._digest(name)
+        digest, routine = specs.glance(layout, name)
         if row and row.status == "done":
             specs.mark_processed(layout, name)
             return None
@@ -123,7 +123,7 @@ class _Round:
         if path.name in self._seen:
             return None
         if not path.exists():
-            box.put(path.parent, path.name, _message_text(row, self._routine(name)))
+            box.put(path.parent, path.name, _message_text(row, routine))
         return path.name
 
     def _new_row(self, name: str, digest: str | None) -> MessageRow:
@@ -146,16 +146,6 @@ class _Round:
         )
         return self._tools.store.add_message(row)
 
-    def _routine(self, name: str) -> str | None:
-        with contextlib.suppress(FormatError):
-            return specs.read(self._tools.layout, specs.path_of(name)).routine
-        return None
-
-    def _digest(self, name: str) -> str | None:
-        with contextlib.suppress(FormatError, OSError):
-            return hashlib.sha256(box.read(self._tools.layout.specs / name)).hexdigest()
-        return None
-
     def _stack_on_refused(self) -> None:
         """Build on what passed in an earlier pass and could not land."""
         for row in self._tools.store.messages("refused"):
@@ -173,7 +163,7 @@ class _Round:
         done = tracker.names(tracker.read(layout))
         for name in names:
             row = self._tools.store.spec_message(name) if name in done else None
-            if row and row.status == "done" and row.spec_digest != self._digest(name):
+            if row and row.status == "done" and row.spec_digest != specs.glance(layout, name)[0]:
                 self._work.tell(f"{name} was edited after it was processed; it is not run again")
 
 

@@ -34,7 +34,9 @@ def register(store: Store, row: WorkerRow, forget_before: str) -> None:
 def beat(store: Store, worker_id: str, busy: int, at: str) -> str | None:
     """Say that a worker lives; its status, or None if it was declared dead."""
     values = {"worker_id": worker_id, "busy": busy, "at": at}
-    row = store._write(lambda tx: tx.execute(SQL["beat"], values).fetchone())
+    row = store._write(
+        lambda tx: tx.execute(SQL["beat"], values).fetchone(), alone=False, lasting=False
+    )
     return str(row[0]) if row else None
 
 
@@ -53,7 +55,7 @@ def bury(store: Store, before: str) -> list[str]:
 def lead(store: Store, worker_id: str, at: str, until: str) -> bool:
     """Become or stay the leader until then; False while another one leads."""
     values = {"worker_id": worker_id, "at": at, "until": until}
-    return store._write(lambda tx: tx.execute(SQL["lead"], values).rowcount > 0)
+    return store._write(lambda tx: tx.execute(SQL["lead"], values).rowcount > 0, lasting=False)
 
 
 def leader(store: Reader, at: str) -> str | None:
