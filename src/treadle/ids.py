@@ -4,16 +4,15 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+# Compiled when they are asked: most commands ask none.
+_RUN_ID = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}"
 # A mission's task bears its mission's name, which may begin with a number: 001-log-in.WP01.
-TASK_ID = re.compile(
-    r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*|[A-Za-z0-9]+([._-][A-Za-z0-9]+)*\.WP[0-9]{2,}"
-)
-SCHEMA = re.compile(r"(?!pg_)[a-z][a-z0-9_]{0,62}")
+_TASK_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*|[A-Za-z0-9]+([._-][A-Za-z0-9]+)*\.WP[0-9]{2,}"
+_SCHEMA = r"(?!pg_)[a-z][a-z0-9_]{0,62}"
 STORES = ("postgresql://", "postgres://", "sqlite:")
-CRITERION_ID = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*")
+_CRITERION_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*"
 _STAMP = "%Y%m%d-%H%M%S"
-_PASSWORD = re.compile(r"(://[^/:@]*:).*@|(password=)[^&\s]*")
+_PASSWORD = r"(://[^/:@]*:).*@|(password=)[^&\s]*"
 
 
 def new_run_id(now: datetime, last: str | None, rand: int) -> str:
@@ -33,27 +32,34 @@ def new_run_id(now: datetime, last: str | None, rand: int) -> str:
 
 def is_run_id(text: str) -> bool:
     """Tell whether `text` is shaped like a run id."""
-    return RUN_ID.fullmatch(text) is not None
+    return re.fullmatch(_RUN_ID, text) is not None
 
 
 def is_task_id(text: str) -> bool:
     """Tell whether `text` may name a task (and so a file)."""
-    return len(text) <= 64 and TASK_ID.fullmatch(text) is not None
+    return len(text) <= 64 and re.fullmatch(_TASK_ID, text) is not None
 
 
 def is_criterion_id(text: str) -> bool:
     """Tell whether `text` may name a criterion (and so a log file)."""
-    return len(text) <= 64 and CRITERION_ID.fullmatch(text) is not None
+    return len(text) <= 64 and re.fullmatch(_CRITERION_ID, text) is not None
 
 
 def is_schema(text: str) -> bool:
     """Tell whether `text` may name a project's part of a database."""
-    return SCHEMA.fullmatch(text) is not None
+    return re.fullmatch(_SCHEMA, text) is not None
 
 
 def mask(text: str) -> str:
     """Hide the password of an address, and in what a program says about one."""
-    return _PASSWORD.sub(lambda it: f"{it[1]}***@" if it[1] else f"{it[2]}***", text)
+    return re.sub(_PASSWORD, lambda it: f"{it[1]}***@" if it[1] else f"{it[2]}***", text)
+
+
+def is_agent_id(text: str) -> bool:
+    """Tell whether `text` may name an agent: words of small letters and digits, joined by . _ -"""
+    words = text.replace(".", "-").replace("_", "-").split("-")
+    is_small = text.isascii() and text == text.lower() and text[:1].isalpha()
+    return is_small and len(text) <= 64 and all(word.isalnum() for word in words)
 
 
 def utc(now: datetime) -> str:

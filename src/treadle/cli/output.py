@@ -13,9 +13,7 @@ Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 # What would move the cursor, ring, or reorder text when a goal or an agent's words are shown.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def print_json(document: object) -> None:
@@ -63,7 +61,7 @@ def wants_colour(stream: TextIO, env: Mapping[str, str]) -> bool:
 
 def clean(text: str) -> str:
     """Return a text that shows itself and does nothing else to the terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return re.sub(_CONTROL, lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _cell(value: object) -> str:

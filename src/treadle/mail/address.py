@@ -1,21 +1,19 @@
 """Who writes and who is written to: agent ids, and the names that stand for people."""
 
-import re
-
 from treadle.errors import UsageError
+from treadle.ids import is_agent_id
 
 ALL = "all"
 HUMAN = "human"
 MAX = 64
 
-_ID = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 _ALIASES = {"rooster": HUMAN}
 
 
 def parse(text: str) -> str:
     """Return an address in lower case; `rooster` is the human."""
     name = text.strip().lower()
-    if len(name) > MAX or _ID.fullmatch(name) is None:
+    if not is_agent_id(name):
         shown = repr(text[:MAX]) + ("…" if len(text) > MAX else "")
         raise UsageError(
             f"{shown} is no agent id: begin with a letter, then letters and digits "

@@ -15,7 +15,7 @@ from treadle.mail.letter import MAX_BYTES, Letter, check_task_id, parse_time, ti
 from treadle.mail.name import Label, build
 from treadle.store.rows.letter import LetterRow
 
-_HAS_SUMMARY = re.compile(r"^#+ +summary *$", re.MULTILINE | re.IGNORECASE)
+_HAS_SUMMARY = r"(?mi)^#+ +summary *$"
 
 
 class Draft(NamedTuple):
@@ -99,7 +99,7 @@ def _body(draft: Draft, word: str) -> str:
     text = draft.body.strip("\n")
     if text.strip() and not text.lstrip().startswith("#"):
         return f"## Summary\n{text}\n"
-    if not _HAS_SUMMARY.search(text):
+    if not re.search(_HAS_SUMMARY, text):
         about = f" {draft.task_id}" if draft.task_id else ""
         text = f"## Summary\n{word.replace('_', ' ')}{about}\n\n{text}".rstrip("\n")
     return text + "\n"

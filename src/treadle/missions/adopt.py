@@ -15,13 +15,13 @@ from treadle.store.rows.task import TaskRow
 from treadle.store.task_store import TaskStore
 from treadle.tasks import refusal
 
-_SHORT = re.compile(r"WP\d{2,}", re.IGNORECASE)
-_LONG = re.compile(r"(.+)\.(WP\d{2,})")
+_SHORT = r"(?i)WP\d{2,}"
+_LONG = r"(.+)\.(WP\d{2,})"
 
 
 def is_mission_task(word: str, slug: str | None) -> bool:
     """Tell whether a word on the command line means a mission's task."""
-    return slug is not None or bool(_SHORT.fullmatch(word) or _LONG.fullmatch(word))
+    return slug is not None or bool(re.fullmatch(_SHORT, word) or re.fullmatch(_LONG, word))
 
 
 def resolve(layout: Layout, store: TaskStore, word: str, slug: str | None, now: datetime) -> str:
@@ -64,7 +64,7 @@ def closure(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:
 
 
 def _find(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
-    long = _LONG.fullmatch(word)
+    long = re.fullmatch(_LONG, word)
     if long and slug is None:
         slug = long[1]
     id_ = (long[2] if long else word).upper()

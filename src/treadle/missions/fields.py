@@ -6,7 +6,8 @@ from treadle.frontmatter import parse
 from treadle.frontmatter.block import Value, find
 
 # Starts and signs that mean something else in YAML than what they look like.
-_PLAIN = re.compile(r"""[\w./(*~+$](?:[^#:'"\[\]{}]|:(?=\S)|(?<!\s)#)*$""")
+_PLAIN = r"""[\w./(*~+$](?:[^#:'"\[\]{}]|:(?=\S)|(?<!\s)#)*$"""
+_USUAL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./ -")
 KNOWN = frozenset({"work_package_id", "title", "dependencies", "owned_files", "lane"})
 _MARKS = ("*", "&", "!", "|", ">", "%", "@", "`", "?", "-")
 
@@ -76,6 +77,10 @@ def _scalar(text: str) -> str | None:
     inner = text[1:-1]
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return None if text[0] in inner or "\\" in inner else inner
-    if text.startswith(_MARKS) or not _PLAIN.match(text):
+    if (
+        text.startswith(_MARKS)
+        or not text
+        or not (_USUAL.issuperset(text) or re.match(_PLAIN, text))
+    ):
         return None
     return text

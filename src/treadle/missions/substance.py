@@ -20,8 +20,7 @@ PEERS = (
     "Scale/Scope",
 )
 
-# Few patterns are compiled beforehand: `next` reads these files each time and is in a hurry.
-_REQUIREMENT = re.compile(r"\W*FR-\d{3,}\b[\s*_`:.)—–-]*(.*)")
+# No pattern is compiled beforehand: `next` reads these files each time and is in a hurry.
 _SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 _PLACEHOLDER = r"(?is)\[\s*(?:needs clarification|e\.g\.)|.*\be\.g\.,?"
 # What is left of a template's sentence when its placeholder is taken out says nothing.
@@ -159,8 +158,16 @@ def _requirements(lines: list[Line]) -> Iterator[tuple[int, str]]:
     for index, (number, text) in enumerate(lines):
         if text.lstrip().startswith("|"):
             yield from _row(number, text)
-        elif found := _REQUIREMENT.match(_item(text) or ""):
-            yield number, " ".join([found[1], *_continued(lines, index)])
+        elif (described := _requirement(_item(text) or "")) is not None:
+            yield number, " ".join([described, *_continued(lines, index)])
+
+
+def _requirement(text: str) -> str | None:
+    """Return what follows `FR-001` at the beginning of a text; None if that is not there."""
+    before, _, rest = text.partition("FR-")
+    after = rest.lstrip("0123456789")
+    is_alone = not any(sign.isalnum() or sign == "_" for sign in before + after[:1])
+    return after.lstrip(_SIGNS) if is_alone and len(rest) - len(after) >= 3 else None
 
 
 def _item(text: str) -> str | None:
@@ -173,8 +180,8 @@ def _item(text: str) -> str | None:
 def _row(number: int, text: str) -> Iterator[tuple[int, str]]:
     cells = text.replace("\\|", " ").strip().strip("|").split("|")
     for index, cell in enumerate(cells):
-        if found := _REQUIREMENT.match(cell):
-            described = [found[1], *cells[index + 1 :]]
+        if (first := _requirement(cell)) is not None:
+            described = [first, *cells[index + 1 :]]
             kept = [item for item in described if item.strip(_SIGNS).lower() not in _LABELS]
             yield number, " ".join(kept)
             return

@@ -1,7 +1,6 @@
 """Read a mission's tasks: one markdown file each, `tasks/WP01-name.md`."""
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from treadle.missions.mission import Mission
 from treadle.tasks import lanes, markdown
 from treadle.tasks.lanes import Lane
 
-_NAME = re.compile(r"(WP\d{2,})(?:[-_. ].*)?\.md")
 _MAX_BYTES = 1 << 20
 
 
@@ -36,13 +34,13 @@ def names(mission: Mission) -> dict[str, str]:
     """Return the names of a mission's task files by id, in order, without opening them."""
     found: dict[str, str] = {}
     for name in _listing(mission.files.tasks):
-        match = _NAME.fullmatch(name)
-        if match is None:
+        id_ = _id(name)
+        if id_ is None:
             continue
-        if match[1] in found:
-            both = " and ".join(sorted((found[match[1]], name)))
+        if id_ in found:
+            both = " and ".join(sorted((found[id_], name)))
             raise _wrong(mission, mission.files.tasks, f"{both} have the same id; rename one")
-        found[match[1]] = name
+        found[id_] = name
     return {id_: found[id_] for id_ in sorted(found, key=order)}
 
 
@@ -55,9 +53,8 @@ def read(mission: Mission, name: str) -> TaskFile:
     """Read one task's file; FormatError names what is wrong in it."""
     path = mission.files.tasks / name
     known, body = _parse(mission, path)
-    named = _NAME.fullmatch(path.name)
-    id_ = _text(known, "work_package_id") or (named[1] if named else "")
-    if named is None or id_ != named[1]:
+    id_ = _text(known, "work_package_id") or _id(name)
+    if id_ is None or id_ != _id(name):
         raise _wrong(mission, path, f"work_package_id is {id_}; it must begin the file's name")
     text = _decode(mission, path, body).strip()
     title = _text(known, "title") or markdown.title(text) or id_
@@ -120,6 +117,15 @@ def cycle(mission: Mission, circle: tuple[str, ...]) -> FormatError:
         code="task_cycle",
         fix=[f"grep -n -A3 dependencies {mission.name(mission.files.tasks)}/{circle[0]}*.md"],
     )
+
+
+def _id(name: str) -> str | None:
+    """Return the `WP01` that begins a file's name; None if it is no task's file."""
+    stem = name.removeprefix("WP").removesuffix(".md")
+    after = stem.lstrip("0123456789")
+    digits = stem[: len(stem) - len(after)]
+    is_task = name.startswith("WP") and name.endswith(".md") and len(digits) >= 2
+    return f"WP{digits}" if is_task and after[:1] in ("", *"-_. ") else None
 
 
 def _listing(folder: Path) -> list[str]:

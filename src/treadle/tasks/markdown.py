@@ -11,14 +11,13 @@ from treadle.ids import is_criterion_id
 MAX_TITLE = 200
 CRITERIA_HEADING = "Acceptance Criteria"
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
-_ITEM = re.compile(r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)")
-_CHECKBOX = re.compile(r"\[[ xX]\](?:[ \t]+|$)")
-_VERIFY = re.compile(
-    r"(?<!`)(?P<ticks>`+) ?\$[ \t]+(?P<command>(?:(?!(?P=ticks)).)+?) ?(?P=ticks)\.?$"
-)
-_EXPLICIT_ID = re.compile(r"\**(?P<id>[A-Za-z][A-Za-z0-9._-]*\d)\**:\**\s+(?=\S)")
+# Compiled when a line looks like it: most commands read few lines.
+_HEADING = r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$"
+_FENCE = r" {0,3}(`{3,}|~{3,})(.*)$"
+_ITEM = r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)"
+_CHECKBOX = r"\[[ xX]\](?:[ \t]+|$)"
+_VERIFY = r"(?<!`)(?P<ticks>`+) ?\$[ \t]+(?P<command>(?:(?!(?P=ticks)).)+?) ?(?P=ticks)\.?$"
+_EXPLICIT_ID = r"\**(?P<id>[A-Za-z][A-Za-z0-9._-]*\d)\**:\**\s+(?=\S)"
 
 
 class Line(NamedTuple):
@@ -75,7 +74,7 @@ def _same(found: str, wanted: str) -> bool:
 
 
 def _heading(line: str) -> str:
-    match = _HEADING.match(line)
+    match = re.match(_HEADING, line)
     return (match[2] or "").strip() if match else ""
 
 
@@ -88,8 +87,8 @@ def _lines(text: str) -> Iterator[Line]:
             yield Line(raw, 0, True)
             continue
         line, in_comment = _visible(raw, in_comment)
-        opening = _FENCE.match(line)
-        heading = _HEADING.match(line)
+        opening = re.match(_FENCE, line) if "```" in line or "~~~" in line else None
+        heading = re.match(_HEADING, line) if "#" in line else None
         fence = opening[1] if opening and not ("`" in opening[1] and "`" in opening[2]) else ""
         yield Line(line, len(heading[1]) if heading else 0, bool(fence))
 
@@ -120,7 +119,7 @@ def _items(lines: list[Line]) -> Iterator[str]:
     content = 0
     after_blank = False
     for line in lines:
-        match = None if line.is_code else _ITEM.match(line.text)
+        match = None if line.is_code else re.match(_ITEM, line.text)
         indent = len(line.text) - len(line.text.lstrip())
         if match and (not item or indent < content):
             yield from _joined(item)
@@ -136,16 +135,19 @@ def _items(lines: list[Line]) -> Iterator[str]:
 
 def _joined(item: list[str]) -> Iterator[str]:
     words = " ".join(" ".join(item).split())
-    words = words[found.end() :] if (found := _CHECKBOX.match(words)) else words
+    box = re.match(_CHECKBOX, words) if words.startswith("[") else None
+    words = words[box.end() :] if box else words
     if words:
         yield words
 
 
 def _criterion(item: str, default: str) -> Criterion:
     id_, verify = default, None
-    if (named := _EXPLICIT_ID.match(item)) and is_criterion_id(named["id"]):
+    looks_named = item.partition(":")[0].rstrip("*")[-1:].isdigit()
+    named = re.match(_EXPLICIT_ID, item) if looks_named else None
+    if named and is_criterion_id(named["id"]):
         id_, item = named["id"], item[named.end() :]
-    if command := _VERIFY.search(item):
+    if command := re.search(_VERIFY, item):
         verify = command["command"].strip()
         item = item[: command.start()].rstrip(" :\u2013\u2014-") or verify
     return Criterion(id_, item, verify)

@@ -17,7 +17,7 @@ from treadle.tasks.task import NewTask, add
 
 _MAX_BYTES = 1 << 20
 # A mission's own files say what its tasks are.
-_OF_MISSION = re.compile(r"\.WP\d+$")
+_OF_MISSION = r"\.WP\d+$"
 _LANES: dict[str, lanes.Lane] = {
     "new": "planned",
     "claimed": "claimed",
@@ -62,7 +62,7 @@ def _create(store: TaskStore, mail: MailLayout, task_id: str, now: datetime) -> 
     """Add a task that only files know."""
     text = _read(mail.task(task_id, "md"))
     status = _read(mail.task(task_id, "status"))
-    if _OF_MISSION.search(task_id) or (text is None and status is None):
+    if re.search(_OF_MISSION, task_id) or (text is None and status is None):
         return False
     owner = _pairs(_read(mail.task(task_id, "owner")) or status or "").get("owner")
     lane = _LANES.get(_pairs(status or "").get("status", "new"), "planned")
