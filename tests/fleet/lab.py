@@ -25,7 +25,7 @@ case $role in
 check) judged='{{"version":1,"verdict":"%s","criteria":[{{"id":"AC1","pass":%s}}]}}'
        printf "$judged" $2 $3 > verdict.json; echo "# $2" > scorecard.md ;;
 esac
-echo '{{"version":1,"status":"ok","summary":"done"}}'
+echo '{{"version":1,"status":"'${{2:-ok}}'","summary":"done"}}' | sed 's/"PASS"\|"FAIL"/"ok"/'
 """
 
 
@@ -38,6 +38,7 @@ class Lab:
         self.root = folder / "project"
         self.log = folder / "spawned.log"
         self.workers: list[subprocess.Popen] = []
+        self.words_of = {"plan": [], "do": [], "check": ["PASS", "true"], "act": []}
 
     def make(self, steps: str = "", sandbox: str = "off") -> None:
         """Set a project up whose agents need no interpreter."""
@@ -59,9 +60,10 @@ class Lab:
     def configure(self, sandbox: str = "off", more: str = "") -> None:
         """Write the configuration: each role is played by the shell agent in its step folder."""
         lines = [f'sandbox = "{sandbox}"', f'artifacts = "file://{self.folder}/archives"', more]
-        for role, words in {"plan": [], "do": [], "check": ["PASS", "true"], "act": []}.items():
+        for role, words in self.words_of.items():
             argv = [str(self.folder / "agent"), role, *words]
             lines += [f"[agents.{role}]", 'type = "exec"', f"cmd = {json.dumps(argv)}"]
+            lines += ["edits = true"] * (role == "do")
         (self.root / ".treadle" / "config.toml").write_text("\n".join(lines) + "\n")
 
     def treadle(self, *args: str, cwd: Path | None = None, check: bool = True) -> str:
@@ -120,6 +122,13 @@ class Lab:
 
     def status(self) -> dict:
         return json.loads(self.treadle("fleet", "status", "--json"))
+
+    def refs(self) -> dict[str, str]:
+        """Return the branches of the shared repository."""
+        words = ["git", "ls-remote", str(self.folder / "origin.git")]
+        done = subprocess.run(words, env=self.env, check=True, capture_output=True, text=True)
+        pairs = (line.split("\t") for line in done.stdout.splitlines())
+        return {name: commit for commit, name in pairs}
 
     def spawned(self) -> list[list[str]]:
         """Return every start of an agent: run, role, process, time."""

@@ -19,6 +19,6 @@ def call_off(store: Store, row: RunRow, reason: str) -> None:
 def bring(layout: Layout, store: Reader, row: RunRow) -> None:
     """Fetch the step folders that are not here; without them there is less to show."""
     try:
-        restore.fetch(layout, store, row)
+        restore.look(layout, store, row)
     except TreadleError as error:
         output.warn(f"its files are elsewhere and cannot be fetched: {error.message}")

@@ -12,9 +12,11 @@ from treadle.store.reader import Reader
 from treadle.store.records import RunRow
 
 
-def is_elsewhere(layout: Layout, store: Reader, row: RunRow) -> bool:
-    """Tell whether a run worked in the fleet and has steps whose folders are not here."""
-    return any(archive.missing(layout, store.steps(row.run_id)))
+def look(layout: Layout, store: Reader, row: RunRow) -> None:
+    """Bring a run of the fleet here for whoever wants to see its files; any other run stays."""
+    kv = store.kv(row.run_id)
+    if queue.FLEET in kv:
+        restore(layout, store, row, queue.order_of(row, kv))
 
 
 def fetch(layout: Layout, store: Reader, row: RunRow) -> None:
@@ -33,10 +35,9 @@ def fetch(layout: Layout, store: Reader, row: RunRow) -> None:
 
 def here(layout: Layout, store: Reader, repo: Repo, row: RunRow) -> None:
     """Bring a run of the fleet to the project's own machine, for whoever lands or resumes it."""
-    kv = store.kv(row.run_id)
-    if queue.FLEET in kv:
+    if queue.FLEET in store.kv(row.run_id):
         bring_commit(repo, store, row)
-        restore(layout, store, row, queue.order_of(row, kv))
+        look(layout, store, row)
 
 
 def restore(layout: Layout, store: Reader, row: RunRow, order: Order) -> None:
