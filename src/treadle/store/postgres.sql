@@ -5,7 +5,7 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id IN (
     SELECT letter_id FROM (
         (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = :agent
             AND (created_at, letter_id) > (:created_at, :letter_id)
-            AND (:task_id IS NULL OR task_id = :task_id)
+            AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)
         ORDER BY created_at, letter_id LIMIT 200)
         UNION ALL
@@ -15,7 +15,7 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id IN (
                 'document'
             )
             AND (created_at, letter_id) > (:created_at, :letter_id)
-            AND (:task_id IS NULL OR task_id = :task_id)
+            AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)
         ORDER BY created_at, letter_id LIMIT 200)
     ) AS nearest ORDER BY created_at, letter_id LIMIT 200
