@@ -1,11 +1,13 @@
 """What each tier is told for a policy."""
 
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
-from treadle.proc.command import Jail
+from treadle.proc.command import Command, Jail
+from treadle.proc.keeper import Keeper
 from treadle.sandbox import bubblewrap, jail, landlock, probe, seatbelt, seccomp
 from treadle.sandbox.policy import Policy, expand
 
@@ -41,7 +43,8 @@ def test_bubblewrap_hides_then_opens(place):
 
 
 def test_landlock_allows_everything_beside_what_is_hidden(place):
-    paths = set(landlock.around(tuple(path.resolve() for path in policy(place).hidden[:3])))
+    hidden = tuple(path.resolve() for path in policy(place).hidden[:3])
+    paths = {path for path, _ in landlock.around(hidden)}
     home = place / "home"
     assert str(home / "src") in paths
     assert "/usr" in paths
@@ -51,7 +54,7 @@ def test_landlock_allows_everything_beside_what_is_hidden(place):
 
 
 def test_landlock_without_secrets_needs_one_rule():
-    assert list(landlock.around(())) == ["/"]
+    assert list(landlock.around(())) == [("/.", 0)]
 
 
 def test_a_profile_for_macos(place):
@@ -100,3 +103,48 @@ def test_links_are_followed_before_a_rule_is_made(place):
     found = landlock.jail(Policy((place / "link",)))
     assert isinstance(found, Jail)
     assert found.rules[-1][1] == str(Path(place / "work").resolve())
+
+
+def test_what_may_be_read_is_the_same_for_every_step(place):
+    first = landlock.jail(policy(place))
+    second = landlock.jail(policy(place).widened([place / "home" / "src"]))
+    assert first.lasting == second.lasting
+    assert first.rules != second.rules
+    src = place / "home" / "src"
+    src.rename(place / "home" / "old")
+    src.mkdir()
+    assert landlock.jail(policy(place)).lasting != first.lasting
+
+
+@pytest.mark.skipif(landlock.version() < landlock.OLDEST, reason="no Landlock here")
+def test_a_folder_made_anew_can_be_read_by_the_same_shim(place, tmp_path):
+    src = place / "home" / "src"
+    with Keeper() as keeper:
+        for turn in ("one", "two"):
+            (src / turn).write_text("x")
+            command = Command(
+                ("cat", str(src / turn)),
+                place,
+                {"PATH": "/usr/bin:/bin"},
+                None,
+                tmp_path / "out",
+                tmp_path / "out",
+                jail=landlock.jail(policy(place)),
+            )
+            assert keeper.run(command).exit_code == 0
+            shutil.rmtree(src)
+            src.mkdir()
+
+
+@pytest.mark.skipif(landlock.version() < landlock.OLDEST, reason="no Landlock here")
+def test_a_folder_to_write_in_may_lie_in_a_hidden_one(place, tmp_path):
+    state = place / "home" / ".ssh" / "state"
+    state.mkdir()
+    held = landlock.jail(policy(place).widened([state]))
+    script = f"echo x > {state}/a && mv {state}/a {state}/b && cat {state}/b; cat {state}/../key"
+    with Keeper() as keeper:
+        env, out = {"PATH": "/usr/bin:/bin"}, tmp_path / "out"
+        (place / "home" / ".ssh" / "key").write_text("secret")
+        keeper.run(Command(("sh", "-c", script), place, env, None, out, out, jail=held))
+    assert out.read_text().startswith("x\n")
+    assert "secret" not in out.read_text()

@@ -110,4 +110,5 @@ def _words(command: Command, jail: Jail) -> list[str]:
     rules = [f"{rights} {path}" for rights, path in jail.rules]
     if jail.access:  # a shell opens /dev/stderr anew, and that is this file
         rules += [f"{_REOPEN} {path}" for path in {command.stdout, command.stderr}]
-    return [str(jail.access), str(jail.scope), jail.filter.hex(), *rules]
+    lasting = (str(jail.seen), jail.lasting)
+    return [str(jail.access), str(jail.scope), jail.filter.hex(), *lasting, *rules]

@@ -37,28 +37,32 @@ def landlock_version() -> int:
     return max(int(_libc().syscall(_CREATE, None, 0, _VERSION)), 0)
 
 
-def confine(access: int, scope: int, code: bytes, rules: list[tuple[int, bytes]]) -> None:
+def ruleset(access: int, scope: int, rules: list[tuple[int, bytes]]) -> int:
+    """Return a descriptor of rules for Landlock; whoever asked closes it."""
+    libc = _libc()
+    attributes = _Ruleset(access, 0, scope)
+    size = ctypes.sizeof(attributes) if scope else ctypes.sizeof(ctypes.c_uint64)
+    made = _check(libc.syscall(_CREATE, ctypes.byref(attributes), size, 0))
+    try:
+        for rights, path in rules:
+            _allow(libc, made, rights, path)
+    except OSError:
+        os.close(made)
+        raise
+    return made
+
+
+def confine(rulesets: tuple[int, ...], code: bytes) -> None:
     """Take the rules and the filter; the thread that calls this is bound until it ends."""
     libc = _libc()
     if os.geteuid() == 0:  # root in a jail must not be root any more
         for number in range(_CAPABILITIES):
             libc.prctl(_CAP_DROP, number, 0, 0, 0)
     _check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
-    _landlock(libc, access, scope, rules)
+    for made in rulesets:
+        _check(libc.syscall(_RESTRICT, made, 0))
     program = _Program(len(code) // 8, code)
     _check(libc.prctl(_SECCOMP, _FILTER, ctypes.byref(program), 0, 0))
-
-
-def _landlock(libc: ctypes.CDLL, access: int, scope: int, rules: list[tuple[int, bytes]]) -> None:
-    attributes = _Ruleset(access, 0, scope)
-    size = ctypes.sizeof(attributes) if scope else ctypes.sizeof(ctypes.c_uint64)
-    ruleset = _check(libc.syscall(_CREATE, ctypes.byref(attributes), size, 0))
-    try:
-        for rights, path in rules:
-            _allow(libc, ruleset, rights, path)
-        _check(libc.syscall(_RESTRICT, ruleset, 0))
-    finally:
-        os.close(ruleset)
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, rights: int, path: bytes) -> None:

@@ -22,6 +22,7 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
 _UNKILLABLE = 10.0  # seconds after which a process that does not die is reported, not awaited
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _FD = 4
+_MAX_KEPT = 4
 _RSS_UNIT = 1024 if sys.platform == "darwin" else 1  # bytes there, kilobytes here
 _IGNORED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
 _RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
@@ -217,7 +218,8 @@ class _Order:
         held, rest = rest[: int(count)], rest[int(count) :]
         self.access, self.scope = int(held[0]), int(held[1])
         self.filter = bytes.fromhex(held[2].decode())
-        self.rules = [_rule(text) for text in held[3:]]
+        self.seen, self.lasting = int(held[3]), held[4]
+        self.rules = [_rule(text) for text in held[5:]]
         self.argv, pairs = rest[1 : int(rest[0]) + 1], rest[int(rest[0]) + 1 :]
         self.env = dict(pair.split(b"=", 1) for pair in pairs)
 
@@ -249,12 +251,14 @@ def _start(order: _Order, fds: list[int]) -> int:
 def _on_thread(order: _Order, fds: list[int]) -> int:
     """Start a confined command from a thread that dies at once, so that the shim stays free."""
     outcome: list[int | OSError] = []
+    lasting = _lasting(order.seen, order.lasting)
+    own = confine.ruleset(order.access, order.scope, order.rules)
     done = _thread.allocate_lock()
     done.acquire()
 
     def work() -> None:
         try:
-            confine.confine(order.access, order.scope, order.filter, order.rules)
+            confine.confine((lasting, own), order.filter)
             outcome.append(_spawn(order, fds))
         except OSError as error:
             outcome.append(error)
@@ -263,9 +267,23 @@ def _on_thread(order: _Order, fds: list[int]) -> int:
 
     _thread.start_new_thread(work, ())
     done.acquire()
+    os.close(own)
     if isinstance(outcome[0], OSError):
         raise outcome[0]
     return outcome[0]
+
+
+def _lasting(seen: int, text: bytes) -> int:
+    """Return the rules that many commands share; the number in each says which file is meant."""
+    if (seen, text) not in _KEPT:
+        for key in list(_KEPT)[: 1 - _MAX_KEPT]:
+            os.close(_KEPT.pop(key))
+        rules = [item.split(b" ", 2) for item in text.split(b"//")]
+        _KEPT[seen, text] = confine.ruleset(seen, 0, [(int(it[0]), it[2]) for it in rules])
+    return _KEPT[seen, text]
+
+
+_KEPT: dict[tuple[int, bytes], int] = {}
 
 
 def _spawn(order: _Order, fds: list[int]) -> int:

@@ -15,22 +15,38 @@ OLDEST = 3  # before it, a file can be emptied that cannot be written
 _EXECUTE, _WRITE, _READ, _LIST, _TRUNCATE = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _ALL = (1 << 15) - 1  # everything version 3 knows: make, remove, link, rename, truncate
 _LOOK = _EXECUTE | _READ | _LIST
+_CHANGE = _ALL & ~_LOOK
+_REFER = 1 << 13  # moving between folders: every layer must allow it
 _SIGNALS, _ABSTRACT_SOCKETS = 1 << 1, 1
 _SCOPES = 6  # the version that can keep signals and sockets inside
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
 
 def jail(policy: Policy) -> Jail:
-    """Return what the shim must take on for this policy."""
-    rules = [(_LIST, "/"), *((_LOOK, path) for path in around(settled(policy.hidden)))]
-    rules += [(_READ | _WRITE | _TRUNCATE | _LIST, f"/dev/{name}") for name in _DEVICES]
-    rules += [(_ALL, str(path)) for path in settled(policy.writable)]
+    """Return what the shim must take on for this policy: two layers, and both must agree.
+
+    What may be read hangs on what is hidden alone; what may be written changes with every step.
+    """
+    hidden, writable = settled(policy.hidden), settled(policy.writable)
+    rules = [(_WRITE | _TRUNCATE, f"/dev/{name}") for name in _DEVICES]
+    rules += [(_CHANGE, str(path)) for path in writable]
     return Jail(
         filter=seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets),
-        access=_ALL,
+        access=_CHANGE,
         scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= _SCOPES else 0,
         rules=tuple(rules),
+        seen=_LOOK | _REFER,
+        lasting=_lasting(hidden, writable),
     )
+
+
+def _lasting(hidden: tuple[Path, ...], writable: tuple[Path, ...]) -> str:
+    """Write the rules about reading: right, inode and path each; a path never holds `//`."""
+    inside = [path for path in writable if any(path.is_relative_to(item) for item in hidden)]
+    rules = [f"{_LIST | _REFER} 0 /."]
+    rules += [f"{_LOOK} {inode} {path}" for path, inode in around(hidden)]
+    rules += [f"{_LOOK} {path.stat().st_ino} {path}" for path in inside]
+    return "//".join(rules)
 
 
 @functools.cache
@@ -39,22 +55,23 @@ def version() -> int:
     return confine.landlock_version()
 
 
-def around(hidden: Iterable[Path]) -> Iterator[str]:
-    """Yield the fewest paths that hold everything but what is hidden."""
+def around(hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
+    """Yield the fewest paths that hold everything but what is hidden, and their inodes."""
     secret = {str(path) for path in hidden}
     ways = {str(up) for path in hidden for up in path.parents}
     if not ways:
-        yield "/"
+        yield "/.", 0
     yield from (path for way in ways for path in _beside(way, ways | secret))
 
 
-def _beside(folder: str, skip: set[str]) -> list[str]:
+def _beside(folder: str, skip: set[str]) -> list[tuple[str, int]]:
     """List a folder without what leads to hidden things; one that may not be listed has nothing.
 
     A link is left out, for it may lead there too; where it leads has a path of its own.
     """
     try:
         with os.scandir(folder) as found:
-            return [i.path for i in found if i.path not in skip and not i.is_symlink()]
+            items = [item for item in found if item.path not in skip and not item.is_symlink()]
+            return [(item.path, item.inode()) for item in items]
     except OSError:
         return []
