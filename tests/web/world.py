@@ -98,7 +98,8 @@ def _step(layout, store, run_id, index, role, text, now) -> None:
     begun = now - timedelta(hours=2) + timedelta(minutes=index * 3)
     folder = layout.run(run_id).step(index, role)
     (folder / "logs").mkdir(parents=True)
-    (folder / "logs" / "stdout.txt").write_text(f"\x1b[31m{text}\x1b[0m\n")
+    words = "\n".join(XSS) if run_id == RUN else text
+    (folder / "logs" / "stdout.txt").write_text(f"\x1b[31m{words}\x1b[0m\n")
     row = StepRow(run_id, index, role, 1, "ok", layout.relative(folder), utc(begun))
     row = row._replace(ended_at=utc(begun + timedelta(minutes=2)), summary=text, agent=f"{role}er")
     used = UsageRow(run_id, index, f"{role}er", "gpt-5", 12_000, 4_000, 900, 0.12, 120.0)

@@ -1,6 +1,7 @@
 """Serve the page on a socket that is already open, until told to stop."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import socket
@@ -8,6 +9,9 @@ from collections.abc import Callable
 
 import uvicorn
 
+from treadle.config.load import load
+from treadle.errors import ConfigError
+from treadle.project.project import place_mail
 from treadle.web import app
 from treadle.web.site import Site
 
@@ -18,6 +22,8 @@ _GRACE = 2  # seconds that open streams get
 def serve(site: Site, server: socket.socket, stop: Callable[[], str | None]) -> None:
     """Answer browsers in this thread."""
     gc.enable()
+    with contextlib.suppress(ConfigError):  # the page on health says what is wrong
+        place_mail(site.project, load(site.project.layout, site.project.env).config)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         app.build(site),
