@@ -1,7 +1,7 @@
 """Open pages hear of every change, and of nothing else."""
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_changes_of_store_logs_and_folders_are_told_by_topic(layout):
     async def watch():
         feed = Feed(layout)
         heard = []
-        async with aclosing(feed.stream("")) as stream:
+        async with listening(feed, "") as stream:
             heard += [topic(await anext(stream)) for _ in live.TOPICS]
             with Store.open(layout) as store:
                 store.restore(RUN, History())
@@ -44,12 +44,12 @@ def test_changes_of_store_logs_and_folders_are_told_by_topic(layout):
 def test_whoever_comes_back_hears_only_what_is_new(layout):
     async def come_back():
         feed = Feed(layout)
-        async with aclosing(feed.stream("")) as stream:
+        async with listening(feed, "") as stream:
             last = [await anext(stream) for _ in live.TOPICS][-1]
             id_ = last.split("\n")[0].removeprefix("id: ")
-            async with aclosing(feed.stream(id_)) as again:
+            async with listening(feed, id_) as again:
                 silent = await quiet(again)
-            async with aclosing(feed.stream("another.server")) as other:
+            async with listening(feed, "another.server") as other:
                 return silent, topic(await anext(other))
 
     assert run(come_back()) == (True, "store")
@@ -58,27 +58,29 @@ def test_whoever_comes_back_hears_only_what_is_new(layout):
 def test_what_happens_while_nobody_looks_is_not_lost(layout):
     async def leave():
         feed = Feed(layout)
-        async with aclosing(feed.stream("")) as stream:
+        async with listening(feed, "") as stream:
             last = [await anext(stream) for _ in live.TOPICS][-1]
         await asyncio.sleep(2 * live._EVERY)
-        async with aclosing(feed.stream(last.split("\n")[0][4:])) as stream:
+        async with listening(feed, last.split("\n")[0][4:]) as stream:
             return topic(await anext(stream))
 
     assert run(leave()) == "store"
 
 
-def test_only_so_many_streams_are_open(layout):
-    async def crowd():
-        feed = Feed(layout)
-        streams = [feed.stream("") for _ in range(live.MAX_STREAMS + 1)]
-        for stream in streams[:-1]:
-            await anext(stream)
-        refused = feed.is_full and [item async for item in streams[-1]]
-        for stream in streams:
-            await stream.aclose()
-        return refused, feed.is_full
+def test_only_so_many_streams_have_a_seat(layout):
+    feed = Feed(layout)
+    with ExitStack() as stack:
+        seats = [stack.enter_context(feed.seat()) for _ in range(live.MAX_STREAMS + 1)]
+        assert seats == [True] * live.MAX_STREAMS + [False]
+    with feed.seat() as is_free:
+        assert is_free
 
-    assert run(crowd()) == ([], False)
+
+@asynccontextmanager
+async def listening(feed, last_id):
+    with feed.seat():
+        async with aclosing(feed.stream(last_id)) as stream:
+            yield stream
 
 
 def run(work):

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.files import beneath
@@ -121,11 +121,23 @@ def _read(folder: Path, name: str) -> bytes:
         return handle.read(_MAX_FILE)
 
 
+class Stream(StreamingResponse):
+    """What changes, as it changes, as long as there is a seat."""
+
+    def __init__(self, feed: Feed, request: Request) -> None:
+        last_id = request.headers.get("last-event-id", "")
+        super().__init__(feed.stream(last_id), media_type="text/event-stream")
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Keep the seat until the browser leaves, however it does."""
+        with self._feed.seat() as is_free:
+            full = Response("too many pages are open\n", 503, {"retry-after": "30"})
+            await (super().__call__ if is_free else full)(scope, receive, send)
+
+
 async def _stream(feed: Feed, request: Request) -> Response:
-    if feed.is_full:
-        return Response("too many pages are open\n", 503, {"retry-after": "30"})
-    stream = feed.stream(request.headers.get("last-event-id", ""))
-    return StreamingResponse(stream, media_type="text/event-stream")
+    return Stream(feed, request)
 
 
 async def _failed(templates: Environment, request: Request, error: Exception) -> Response:

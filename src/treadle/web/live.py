@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -68,34 +68,38 @@ class Feed:
         self._news = asyncio.Condition()
         self._watcher: asyncio.Task[None] | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """Tell whether another stream would be too many."""
-        return self._streams >= MAX_STREAMS
-
-    async def stream(self, last_id: str) -> AsyncIterator[str]:
-        """Yield what has changed since `last_id`, then whatever changes."""
-        if self.is_full:
+    @contextmanager
+    def seat(self) -> Iterator[bool]:
+        """Take a place among the streams while the block works; False if there is none."""
+        if self._streams >= MAX_STREAMS:
+            yield False
             return
         self._streams += 1
         try:
-            if self._watcher is None or self._watcher.done():
-                # Whatever happened while nobody looked counts as news.
-                self._versions = {name: count + 1 for name, count in self._versions.items()}
-                wake = Looking(self._layout)
-                wake.news()
-                self._watcher = asyncio.create_task(self._watch(wake))
-            seen = dict(self._versions) if last_id == self._id() else dict.fromkeys(TOPICS, -1)
-            while True:
-                now, id_ = dict(self._versions), self._id()
-                for topic in TOPICS:
-                    if seen[topic] != now[topic]:
-                        yield f"id: {id_}\nevent: {topic}\ndata: {id_}\n\n"
-                seen = now
-                if not await self._changed(seen):
-                    yield ": alive\n\n"
+            yield True
         finally:
             self._streams -= 1
+
+    async def stream(self, last_id: str) -> AsyncIterator[str]:
+        """Yield what has changed since `last_id`, then whatever changes."""
+        self._begin()
+        seen = dict(self._versions) if last_id == self._id() else dict.fromkeys(TOPICS, -1)
+        while True:
+            now, id_ = dict(self._versions), self._id()
+            for topic in TOPICS:
+                if seen[topic] != now[topic]:
+                    yield f"id: {id_}\nevent: {topic}\ndata: {id_}\n\n"
+            seen = now
+            if not await self._changed(seen):
+                yield ": alive\n\n"
+
+    def _begin(self) -> None:
+        """Begin to look, unless somebody does; what happened while nobody did counts as news."""
+        if self._watcher is None or self._watcher.done():
+            self._versions = {name: count + 1 for name, count in self._versions.items()}
+            wake = Looking(self._layout)
+            wake.news()
+            self._watcher = asyncio.create_task(self._watch(wake))
 
     def _id(self) -> str:
         return ".".join([self._boot, *map(str, self._versions.values())])

@@ -1,0 +1,100 @@
+"""A real browser on a real page; whatever goes wrong there is written down."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+ARTIFACTS = Path(__file__).parents[2] / ".ci" / "artifacts" / "page"
+WIDTHS = (360, 1600)
+QUIET = (
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+
+
+@contextmanager
+def launched():
+    """Start Chromium, or skip loudly."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("chromium is NOT INSTALLED: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def served(root, *options, env=None):
+    """Serve a project; yields its address, a fresh link and the process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "treadle", "serve", "--port", "0", "--json", *options],
+        cwd=root,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    said = json.loads(process.stdout.readline())
+    try:
+        yield said["url"].rstrip("/"), said["link"], process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        process.stdout.close()
+
+
+class Screen:
+    """One tab: goes to pages, keeps what went wrong and whom it asked."""
+
+    def __init__(self, browser, url, link, width=1600):
+        self.url = url
+        self.wrong = []
+        self.asked = set()
+        context = browser.new_context(viewport={"width": width, "height": 1000})
+        self.page = context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("dialog", self._dialog)
+        self.page.on("request", lambda request: self.asked.add(request.url.split("/")[2]))
+        self.page.goto(link)
+        # The link's page goes on by itself.
+        self.page.wait_for_selector("#live[data-state=live]")
+
+    def go(self, path):
+        self.page.goto(self.url + path)
+        self.page.wait_for_selector("#live[data-state=live]")
+        return self.page
+
+    def shoot(self, name):
+        """Keep a picture at every width, light and dark; say where the page is too wide."""
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        wide = []
+        for width, scheme in zip(WIDTHS, ("dark", "light"), strict=True):
+            self.page.set_viewport_size({"width": width, "height": 1000})
+            self.page.emulate_media(color_scheme=scheme)
+            self.page.screenshot(path=ARTIFACTS / f"{name}-{width}.png", full_page=True)
+            if self.page.evaluate("document.documentElement.scrollWidth") > width:
+                wide.append(width)
+        return wide
+
+    @property
+    def hosts(self):
+        """Return every host that this tab has asked for anything."""
+        return self.asked
+
+    def _console(self, message):
+        if message.type in ("error", "warning"):
+            self.wrong.append(f"{message.text} at {message.location.get('url')}")
+
+    def _dialog(self, dialog):
+        self.wrong.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()

@@ -1,0 +1,241 @@
+"""The page in a real browser."""
+
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import wait_for
+from tests.real import browser
+from tests.real.browser import Screen
+from tests.web import world
+from treadle.web.live import MAX_STREAMS
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+
+PATCH = """diff --git a/cart.py b/cart.py
+--- a/cart.py
++++ b/cart.py
+@@ -1,3 +1,2 @@
+ def total(items):
+-    result = 0
+-    return result
++    return sum(items)
+diff --git a/done.txt b/done.txt
+new file mode 100644
+--- /dev/null
++++ b/done.txt
+@@ -0,0 +1 @@
++done
+"""
+SLOW = """
+for n in range(1000):
+    sys.stderr.write(f"line {n}\\n"); sys.stderr.flush()
+    if (pathlib.Path(%r)).exists(): break
+    time.sleep(.1)
+ok("waited")
+"""
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser.launched() as found:
+        yield found
+
+
+@pytest.fixture
+def shop(project, tmp_path):
+    """A project with a passed, a stopped and a failed run; `release` lets a slow one go on."""
+    (project.root / "cart.py").write_text("def total(items):\n    result = 0\n    return result\n")
+    project.git("add", ".")
+    project.git("commit", "-q", "-m", "Add a cart")
+    project.good_agents()
+    project.agent(
+        "plan", r'sys.stderr.write("\x1b[31mred\x1b[0m\n"); write("plan.md", "# P"); ok()'
+    )
+    project.agent("act", f'write("patch.diff", {PATCH!r}); ok("sum", files=["patch.diff"])')
+    return project
+
+
+def runs(project):
+    return project.treadle("runs", "list", "--json").json["runs"]
+
+
+def test_every_page_stands_at_both_widths_and_asks_nobody_else(shop, chrome):
+    done = shop.run_json("--verify", "AC1=test -f done.txt")["run_id"]
+    shop.treadle("task", "add", "Write the docs", "--verify", "AC1=test -f docs.md")
+    stuck = ("--verify", "AC1=test -f never", "--budget", "max_iterations=2")
+    stopped = shop.run_json(*stuck)["run_id"]
+    pages = {
+        "runs": "/runs",
+        "run": f"/runs/{done}",
+        "stopped": f"/runs/{stopped}",
+        "step": f"/runs/{done}/steps/4",
+        "check": f"/runs/{done}/steps/3",
+        "plan": f"/runs/{done}/steps/1",
+        "events": f"/runs/{done}/events",
+        "health": "/health",
+    }
+    with browser.served(shop.root, "--no-work") as (url, link, _):
+        screen = Screen(chrome, url, link)
+        for name, path in pages.items():
+            screen.go(path)
+            assert screen.shoot(name) == [], name
+        walk_by_keys(screen.go("/runs"), done)
+        assert screen.wrong == []
+        assert screen.hosts == {url.split("/")[2]}
+
+
+def walk_by_keys(page, older):
+    """Filter, go down, up and down again, and open the second row."""
+    page.keyboard.press("/")
+    page.keyboard.type("Make")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs?q=Make*")
+    for key in ("j", "j", "k", "j", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(f"**/runs/{older}")
+
+
+def test_a_run_appears_and_moves_without_reload(shop, chrome, tmp_path):
+    shop.agent("do", SLOW % str(tmp_path / "go"))
+    with browser.served(shop.root, "--no-work") as (url, link, _):
+        screen = Screen(chrome, url, link)
+        page = screen.go("/runs")
+        page.evaluate("window.same = true")
+        process = shop.start("run", "--goal", "Make done.txt", "--verify", "AC1=test -f done.txt")
+        page.wait_for_selector("tr:has-text('Make done.txt') .state.running")
+        tab = Screen(chrome, url, link_of(shop)).go(f"/runs/{runs(shop)[0]['run_id']}")
+        tab.wait_for_selector(".timeline .bar.running")
+        tab.wait_for_selector("#log pre:has-text('line 3')")
+        (tmp_path / "go").write_text("")
+        page.wait_for_selector("tr:has-text('Make done.txt') .state.passed", timeout=60_000)
+        tab.wait_for_selector("#acts button:has-text('Land')")
+        assert tab.locator(".timeline .bar").count() == 7
+        assert page.evaluate("window.same")
+        process.communicate(timeout=30)
+        assert screen.wrong == []
+
+
+def link_of(project):
+    return project.treadle("serve", "--link", "--json").json["link"]
+
+
+def test_a_run_is_started_stopped_resumed_and_landed_from_the_page(shop, chrome, tmp_path):
+    shop.agent("do", SLOW % str(tmp_path / "go"))
+    with browser.served(shop.root, "--no-work") as (url, link, _):
+        screen = Screen(chrome, url, link)
+        page = screen.go("/runs")
+        page.fill("[name=goal]", "Make done.txt")
+        page.fill("[name=command]", "test -f done.txt")
+        page.click("button:has-text('Start')")
+        page.wait_for_selector(".said.good:has-text('treadle run')")
+        page.wait_for_selector(".state.running")
+        page.click("td.goal a")
+        page.wait_for_selector(".timeline .bar.running")
+        page.click("button:has-text('Stop')")
+        page.wait_for_selector("#acts button:has-text('Resume')")
+        (tmp_path / "go").write_text("")
+        page.click("button:has-text('Resume')")
+        page.click("#acts button:has-text('Land')", timeout=60_000)
+        page.click("#acts button:has-text('Undo')")
+        page.wait_for_selector("#summary:has-text('undone by')")
+        assert screen.wrong == []
+
+
+def test_a_patch_is_shown_and_a_comment_reaches_the_run(shop, chrome):
+    shop.agent("check", 'verdict("FAIL", AC1=False); ok()')
+    run = shop.run_json("--verify", "AC1=test -f never", "--budget", "max_iterations=2")["run_id"]
+    with browser.served(shop.root, "--no-work") as (url, link, _):
+        screen = Screen(chrome, url, link)
+        page = screen.go(f"/runs/{run}/steps/4")
+        assert page.locator("td.ins:has-text('return sum(items)')").is_visible()
+        assert page.locator("td.del:has-text('result = 0')").is_visible()
+        page.locator("summary:has-text('Comment')").first.click()
+        page.locator("textarea").first.fill("keep the loop")
+        page.locator("button:has-text('Tell the next act step')").first.click()
+        page.wait_for_selector(".said.good")
+        page = screen.go(f"/runs/{run}")
+        page.wait_for_selector(".note:has-text('cart.py line 1: keep the loop')")
+        assert screen.wrong == []
+
+
+def test_hostile_words_do_nothing_in_a_browser(chrome, tmp_path):
+    site = world.site(tmp_path, (" ".join(world.XSS), *world.XSS[::6]))
+    spoil(site.project.layout.run(world.RUN).steps)
+    base = f"/runs/{world.RUN}"
+    pages = ["/desk", "/runs", "/board", "/missions/auth", "/mail", "/inbox", "/cost", "/health"]
+    pages += [base, f"{base}/events", *(f"{base}/steps/{number}" for number in range(1, 5))]
+    with browser.served(site.project.layout.root, "--no-work", env=site.project.env) as found:
+        url, link, _ = found
+        screen = Screen(chrome, url, link)
+        for path in pages:
+            page = screen.go(path)
+            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            assert page.evaluate("Object.keys(window).filter(n => n.includes('xss'))") == []
+        assert screen.wrong == []
+        assert screen.hosts == {url.split("/")[2]}
+
+
+def spoil(steps: Path):
+    """Fill every step's logs, verdict, patch and names of files with hostile words."""
+    lines = "\n".join(world.XSS)
+    patch = "".join(f"+{line}\n" for line in world.XSS)
+    for folder in steps.iterdir():
+        (folder / "logs").mkdir(exist_ok=True)
+        for name in ("stderr.txt", "stdout.txt", "prompt.md"):
+            (folder / "logs" / name).write_text(lines)
+        (folder / "scorecard.md").write_text(lines)
+        (folder / "verdict.json").write_text(json.dumps({"criteria": world.XSS}))
+        head = f"--- /dev/null\n+++ b/{world.XSS[0]}\n@@ -0,0 +1,{len(world.XSS)} @@\n"
+        (folder / "patch.diff").write_text(head + patch)
+        for word in world.XSS:
+            (folder / re.sub("[/\0]", "_", word)[:80]).write_text(word)
+
+
+def test_five_hundred_streams_cost_little_memory(project):
+    with browser.served(project.root, "--no-work") as (url, link, process):
+        host, port = url.removeprefix("http://").split(":")
+        cookie = re.search("set-cookie: ([^;]+)", ask(host, port, link.split(port)[1])).group(1)
+        ask(host, port, "/runs", cookie)
+        before = rss(process.pid)
+        clients = [stream(host, port, cookie) for _ in range(500)]
+        heads = [client.recv(200).decode().split(" ")[1] for client in clients]
+        assert heads.count("200") == MAX_STREAMS
+        assert heads.count("200") + heads.count("503") == 500
+        assert rss(process.pid) - before <= 50_000
+        for client in clients:
+            client.close()
+        wait_for(lambda: "200" in try_stream(host, port, cookie))
+
+
+def try_stream(host, port, cookie):
+    with stream(host, port, cookie) as client:
+        return client.recv(200).decode().split("\r\n")[0]
+
+
+def ask(host, port, path, cookie=""):
+    with socket.create_connection((host, int(port)), 30) as client:
+        client.sendall(request(host, port, path, cookie))
+        found = b""
+        while chunk := client.recv(1 << 16):
+            found += chunk
+        return found.decode().replace("Set-Cookie", "set-cookie")
+
+
+def stream(host, port, cookie):
+    client = socket.create_connection((host, int(port)), 30)
+    client.sendall(request(host, port, "/stream", cookie, "keep-alive"))
+    return client
+
+
+def request(host, port, path, cookie, connection="close"):
+    lines = [f"GET {path} HTTP/1.1", f"Host: {host}:{port}", f"Connection: {connection}"]
+    return "\r\n".join([*lines, f"Cookie: {cookie}", "", ""]).encode()
+
+
+def rss(pid):
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", text).group(1))
