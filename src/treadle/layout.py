@@ -56,6 +56,10 @@ class Layout:
         """Return the paths of one run."""
         return RunLayout(self.runs / run_id)
 
+    def staged_run(self, run_id: str) -> "RunLayout":
+        """Return the paths of a run whose folder is still being written."""
+        return RunLayout(self.runs / f".{run_id}")
+
     def changing(self) -> list[Path]:
         """Return what treadle itself writes at any time, whoever works."""
         ours = [self.home / name for name in ("inbox", "mail", "prompts", "runs", "locks")]
@@ -65,6 +69,10 @@ class Layout:
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""
         return path.relative_to(self.root).as_posix()
+
+    def shown(self, path: Path) -> str:
+        """Spell a path for people: from the root, if it is inside."""
+        return self.relative(path) if path.is_relative_to(self.root) else str(path)
 
 
 class MissionLayout:

@@ -51,6 +51,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     kill, when `dead` names the killed process, every run folder is.
     """
     if dead is not None:
+        _remove_unborn(tools.layout)
         rebuild.rebuild(tools.store, tools.layout, tools.now, tools.watch)
     rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}
     if dead is not None:
@@ -213,6 +214,13 @@ def _is_step(name: str) -> bool:
 
 def _role(name: str) -> Role:
     return next(role for role in ROLES if role == name[4:])
+
+
+def _remove_unborn(layout: Layout) -> None:
+    """Remove folders of runs that a kill kept from beginning."""
+    for name in names(layout.runs):
+        if name.startswith("."):
+            remove.remove_tree(layout.runs / name)
 
 
 def _remove_staged(layout: Layout, run_id: str) -> None:

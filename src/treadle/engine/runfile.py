@@ -37,13 +37,18 @@ def write(
     path: Path, order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, object]
 ) -> None:
     """Replace `run.json` durably."""
+    atomic.write(path, encode(order, row, events, kv))
+
+
+def encode(order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, object]) -> bytes:
+    """Return what `run.json` is to say."""
     found = RunFile(
         order=order,
         row=row._asdict(),
         events=tuple(event._asdict() for event in events),
         kv=dict(kv),
     )
-    atomic.write(path, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
 def read(path: Path) -> RunFile:

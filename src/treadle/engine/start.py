@@ -164,18 +164,24 @@ def _note_dirty(run: Run) -> None:
 
 
 def _write_folder(run: Run, extras: Extras | None) -> None:
+    """Write the run's folder under another name and rename it: it is there whole, or not."""
     runs = run.tools.layout.runs
     is_first = not runs.exists()
-    run.folder.steps.mkdir(parents=True)
-    (run.folder.folder / "live").mkdir()
-    new = {run.folder.readme: _readme(run).encode(), run.folder.spec: _text(run)}
+    staged = run.tools.layout.staged_run(run.id)
+    for folder in (staged.steps, staged.live):
+        folder.mkdir(parents=True)
+    new = {
+        staged.readme: _readme(run).encode(),
+        staged.spec: _text(run),
+        staged.run_json: runfile.encode(run.order, run.row, run.recorded, run.kv),
+    }
     if extras and extras.files:
-        run.folder.message.mkdir()
-        new |= {run.folder.message / name: data for name, data in extras.files.items()}
+        staged.message.mkdir()
+        new |= {staged.message / name: data for name, data in extras.files.items()}
     for path, data in new.items():
         atomic.create(path, data)
     sync.sync_all({*new, *(path.parent for path in new)})
-    runfile.write(run.folder.run_json, run.order, run.row, run.recorded, run.kv)
+    atomic.rename_new(staged.folder, run.folder.folder)
     # The new folder's own name, and in a fresh project its parents', must be durable too.
     for folder in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):
         sync.sync(folder)

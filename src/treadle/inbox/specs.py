@@ -1,5 +1,6 @@
 """Specs: which ones there are, which are finished, what one says."""
 
+import contextlib
 import hashlib
 import itertools
 import re
@@ -64,6 +65,18 @@ def mark_processed(layout: Layout, name: str) -> None:
 def path_of(name: str) -> str:
     """Return what a message for this spec has as its `input_file`."""
     return f"specs/{name}"
+
+
+def glance(layout: Layout, name: str) -> tuple[str | None, str | None]:
+    """Return a spec's digest and the routine it names, None for what cannot be read."""
+    try:
+        data = box.read(layout.specs / name)
+    except (FormatError, OSError):
+        return None, None
+    routine = None
+    with contextlib.suppress(FormatError):
+        routine = read_text(parse.read(data).fields.get("routine"))
+    return hashlib.sha256(data).hexdigest(), routine
 
 
 def read(layout: Layout, input_file: str | None) -> Spec:

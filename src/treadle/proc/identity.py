@@ -1,5 +1,6 @@
 """Say which process this is, so that another one can prove later that it is dead."""
 
+import functools
 import hashlib
 import json
 import os
@@ -43,7 +44,11 @@ def decode(text: str) -> Identity:
 
 def current() -> Identity:
     """Return who this process is."""
-    pid = os.getpid()
+    return _of_pid(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _of_pid(pid: int) -> Identity:
     return Identity(_host(), _boot(), pid, _started(pid) or "")
 
 

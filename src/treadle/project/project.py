@@ -65,4 +65,5 @@ def require_commit(project: Project) -> None:
 
 
 def _open(root: Path, env: Mapping[str, str]) -> Project:
-    return Project(Layout(root), git.find(root), env)
+    # A copy: asking the process for its variables decodes each of them every time.
+    return Project(Layout(root), git.find(root), dict(env))

@@ -1,5 +1,6 @@
 """Say what a child process may reach."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +44,11 @@ READ_ONLY = Policy()
 
 def expand(paths: Iterable[str], env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the paths with `~/` filled in; relative ones name nothing."""
-    home = env.get("HOME") or "/"
+    return _expand(tuple(paths), env.get("HOME") or "/")
+
+
+@functools.lru_cache(maxsize=64)
+def _expand(paths: tuple[str, ...], home: str) -> tuple[Path, ...]:
     full = (f"{home}{path[1:]}" if path.startswith("~/") else path for path in paths)
     return tuple(Path(path) for path in full if path.startswith("/"))
 

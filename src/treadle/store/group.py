@@ -11,13 +11,16 @@ T = TypeVar("T")
 
 
 class Change(Generic[T]):
-    """What one thread wants done, alone or beside other processes, and what came of it."""
+    """What one thread wants done, alone or not, to last or not, and what came of it."""
 
-    __slots__ = ("alone", "apply", "error", "result", "saved", "settled", "wake")
+    __slots__ = ("alone", "apply", "error", "lasting", "result", "saved", "settled", "wake")
 
-    def __init__(self, apply: Callable[[Connection], T], alone: bool = True) -> None:
+    def __init__(
+        self, apply: Callable[[Connection], T], alone: bool = True, lasting: bool = True
+    ) -> None:
         self.apply = apply
         self.alone = alone
+        self.lasting = lasting
         self.wake: Lock | None = None
         self.settled = False
         self.saved = False
@@ -42,9 +45,11 @@ class Group:
         self._waiting: list[Change[Any]] = []
         self._leader: Change[Any] | None = None
 
-    def run(self, apply: Callable[[Connection], T], *, alone: bool = True) -> T:
+    def run(
+        self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
+    ) -> T:
         """Apply a change and return its result when it is durable."""
-        change = Change(apply, alone)
+        change = Change(apply, alone, lasting)
         try:
             self._enqueue(change)
             if change.wake:

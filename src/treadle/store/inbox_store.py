@@ -23,7 +23,8 @@ class InboxStore(Writing, InboxReader):
 
     def add_message(self, row: MessageRow) -> MessageRow:
         """Add a message; without a chain it begins a new one, a taken id gets the next number."""
-        return self._write(lambda tx: _add_message(tx, row))
+        # Its file, written next, says the same.
+        return self._write(lambda tx: _add_message(tx, row), lasting=False)
 
     def save_message(self, row: MessageRow) -> None:
         """Write down where a message stands."""

@@ -52,8 +52,11 @@ class Writing(Reading):
         super().close()
         self._transactions.close()
 
-    def _write(self, apply: Callable[[Connection], T], *, alone: bool = True) -> T:
-        return self._group.run(apply, alone=alone)
+    def _write(
+        self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
+    ) -> T:
+        """Commit a change; one that need not last is safe from a kill, not from a power cut."""
+        return self._group.run(apply, alone=alone, lasting=lasting)
 
     def _all(self, name: str, **values: object) -> list[Row]:
         # Two threads reading at once would share the older one's snapshot, and the younger
