@@ -159,6 +159,35 @@ def test_other_projects_do_not_wake(shared, pg_server, pg_store):
         assert not waker.wait(0.2)
 
 
+def test_two_that_wait_for_each_other_both_get_through(shared, database):
+    shared._write(lambda tx: tx.execute("INSERT INTO counters VALUES ('a', 0), ('b', 0)"))
+    both = threading.Barrier(2)
+
+    def count(first, second):
+        met = []
+
+        def change(tx):
+            for name in (first, second):
+                tx.execute(
+                    "UPDATE counters SET value = value + 1 WHERE name = :name", {"name": name}
+                )
+                if not met:
+                    met.append(both.wait(20))
+
+        with Store.at(database) as store:
+            store._write(change, alone=False)
+
+    threads = [threading.Thread(target=count, args=pair) for pair in (("a", "b"), ("b", "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    found = shared._reading.execute(
+        "SELECT value FROM counters WHERE name IN ('a', 'b')"
+    ).fetchall()
+    assert found == [(2,), (2,)]
+
+
 def test_a_schema_that_was_never_set_up_reads_as_empty_and_stays_so(database):
     with Reader.at(database) as reader:
         assert reader.runs(limit=5) == []

@@ -101,6 +101,9 @@ class Database(Protocol):
     def explain(self, error: Exception) -> StoreError:
         """Turn what the driver says into a sentence that helps."""
 
+    def passes(self, error: Exception) -> bool:
+        """Tell whether another process was in the way, and need not be the next time."""
+
     def exists(self) -> bool:
         """Tell whether anything was ever recorded."""
 

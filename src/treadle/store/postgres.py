@@ -79,6 +79,10 @@ class Postgres:
         sentence = _SENTENCES.get(code) or _SENTENCES.get(code[:2]) or "{text}"
         return StoreError(f"{self.name}: {sentence.format(text=text)}")
 
+    def passes(self, error: Exception) -> bool:
+        """Tell whether two processes waited for each other and the server stopped this one."""
+        return isinstance(error, psycopg.errors.DeadlockDetected)
+
     def exists(self) -> bool:
         """Tell whether the schema has tables."""
         connection = Connection(self._connect_to_read)

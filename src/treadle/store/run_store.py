@@ -49,11 +49,12 @@ class RunStore(Writing, RunReader):
 
     def take_over(self, run_id: str, owner: str | None) -> int:
         """Give a run a new owner and return its epoch; every older one is fenced off."""
-        return self._write(lambda tx: run_changes.take_over(tx, run_id, owner))
+        return self._write(lambda tx: run_changes.take_over(tx, run_id, owner), alone=False)
 
     def release(self, run_id: str, epoch: int) -> None:
         """Say that no process drives a run any more."""
-        self._write(lambda tx: run_changes.release(tx, run_id, epoch))
+        # Recovery does it again for an owner that is gone.
+        self._write(lambda tx: run_changes.release(tx, run_id, epoch), lasting=False)
 
     def request_stop(self, run_id: str, reason: str, now: datetime) -> None:
         """Ask a run's owner to stop, through the key `stop_requested`."""
@@ -79,4 +80,5 @@ class RunStore(Writing, RunReader):
             run_changes.advance(tx, run_id, cursor, epoch)
             run_changes.append(tx, rows)
 
-        self._write(apply)
+        # The run's row is locked first, so whoever else wants this run waits.
+        self._write(apply, alone=False)

@@ -120,6 +120,10 @@ class Sqlite:
         """Turn what SQLite says into a sentence that helps."""
         return explain(error, self.path)
 
+    def passes(self, error: Exception) -> bool:
+        """Nobody is ever in the way: SQLite has one writer at a time."""
+        return False
+
     def exists(self) -> bool:
         """Tell whether there is a file."""
         return self.path.exists()

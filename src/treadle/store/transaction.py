@@ -10,6 +10,8 @@ from treadle.store.group import Change
 # What a change can raise about its own values, beside what the database says: refusals, text or
 # numbers too odd for a column. Anything else is a bug and ends the batch.
 _OWN = (TreadleError, ValueError, OverflowError)
+# How often a change is tried again that another process was in the way of.
+_TRIES = 3
 
 
 class Transactions:
@@ -35,9 +37,13 @@ class Transactions:
         """Give the connection back."""
         self._writer.close()
 
-    def _commit_in_turn(self, batch: Sequence[Change[Any]]) -> None:
-        """Commit all at once; if one fails, each alone, so that it fails alone."""
-        self._writer.begin(alone=any(change.alone for change in batch))
+    def _commit_in_turn(self, batch: Sequence[Change[Any]], tries: int = _TRIES) -> None:
+        """Commit all at once; if one fails, each by itself, so that it fails by itself."""
+        self._writer.begin(
+            # Several changes lock their rows in any order, and so might others.
+            alone=len(batch) > 1 or batch[0].alone,
+            lasting=any(change.lasting for change in batch),
+        )
         try:
             error = self._apply(batch)
             if error is None:
@@ -46,11 +52,13 @@ class Transactions:
             self._writer.rollback()
         if error is None:
             _mark_saved(batch)
-        elif len(batch) == 1:
-            batch[0].error = self._own(error)
-        else:
+        elif len(batch) > 1:
             for change in batch:
                 self._commit_in_turn([change])
+        elif tries and self._database.passes(error):
+            self._commit_in_turn(batch, tries - 1)
+        else:
+            batch[0].error = self._own(error)
 
     def _apply(self, batch: Sequence[Change[Any]]) -> Exception | None:
         try:
