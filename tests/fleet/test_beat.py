@@ -1,0 +1,122 @@
+"""The keeper of a worker: beats, judges the dead, finds what was lost."""
+
+import time
+
+import pytest
+
+from tests.store.rows import run_row
+from treadle.engine import queue
+from treadle.engine.queue import Ticket
+from treadle.fleet.beat import Beat
+from treadle.fleet.dispatcher import Job
+from treadle.fleet.inline import Inline
+from treadle.layout import Layout
+from treadle.store import fleet
+from treadle.store.records import WorkerRow
+from treadle.store.writer import Store
+
+LONG_AGO = "2026-01-01T00:00:00.000000Z"
+RUN = "20260123-145501-ab12cd"
+
+
+class Nobody:
+    """A driver that drives nothing."""
+
+    def __init__(self, store):
+        self.active = set()
+        self.store = lambda project: store
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(Layout(tmp_path)) as opened:
+        fleet.add_project(opened, "p", "/repo", LONG_AGO)
+        yield opened
+
+
+@pytest.fixture
+def beat(store):
+    """A worker that came just now, and another one that beats no more."""
+    died = []
+    made = Beat(
+        "me", store, Inline(), Nobody(store), every=0.01, dead_after=0.2, on_death=died.append
+    )
+    made.died = died
+    for name in ("me", "other"):
+        fleet.register(store, WorkerRow(name, "h", 1, 1, 0, "alive", LONG_AGO, LONG_AGO), LONG_AGO)
+    return made
+
+
+def status(store, name):
+    return next(row.status for row in fleet.workers(store) if row.worker_id == name)
+
+
+def queued(store, **changes):
+    row = run_row(RUN, status="stopped", claim_epoch=0, **changes)
+    ticket = Ticket(project="p", remote="/repo", artifacts="file:///x", priority=3)
+    kv = {"reason_code": "queued", "order": {}, "fleet": queue.msgspec.to_builtins(ticket)}
+    store.insert_run(row, (), kv)
+    return row
+
+
+def test_nobody_is_judged_before_the_leader_was_connected_for_a_whole_period(beat, store):
+    beat.tick()
+    assert status(store, "other") == "alive"
+    time.sleep(0.25)
+    beat.tick()
+    assert (status(store, "other"), status(store, "me")) == ("dead", "alive")
+
+
+def test_an_outage_is_nobodys_death(beat, store):
+    beat.tick()
+    time.sleep(0.25)
+    beat._connected_at = None  # what a failed beat leaves
+    beat.tick()
+    assert status(store, "other") == "alive"
+
+
+def test_a_worker_that_was_declared_dead_is_told_so(beat, store):
+    called = []
+    beat._on_death = lambda: called.append(True)
+    fleet.bury(store, "2100-01-01T00:00:00.000000Z")
+    beat.tick()
+    assert called == [True]
+
+
+def test_a_run_that_no_job_stands_for_gets_one(beat, store):
+    queued(store)
+    beat.tick()
+    assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 0)]
+
+
+def test_a_run_whose_job_was_spent_waits_again_under_a_new_epoch(beat, store):
+    queued(store)
+    beat.tick()
+    beat._dispatcher.cancel(Job("p", RUN, 0))
+    time.sleep(0.25)
+    beat.tick()
+    assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 1)]
+    assert store.run(RUN).claim_epoch == 1
+
+
+def test_a_run_of_a_lost_worker_waits_again(beat, store):
+    row = queued(store)
+    epoch = fleet.claim(store, row, "worker:gone")
+    running = row._replace(claim_epoch=epoch)
+    queue.record(store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
+    time.sleep(0.25)
+    beat.tick()
+    assert queue.is_queued(store.run(RUN), store.kv(RUN))
+    assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 2)]
+
+
+def test_a_job_that_no_thread_drives_is_sent_back_after_three_beats(beat, store):
+    job = Job("p", RUN, 7)
+    sent = []
+    beat._dispatcher.health = lambda waiting=True: type(
+        "H", (), {"held": {job: "me"}, "waiting": {}}
+    )
+    beat._dispatcher.retry = sent.append
+    for _ in range(3):
+        beat.tick()
+    assert sent == [job]

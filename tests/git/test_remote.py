@@ -1,0 +1,66 @@
+"""Fetch, clone and push with a shared repository."""
+
+import pytest
+
+from tests.conftest import git
+from treadle.errors import GitError
+from treadle.git import remote
+from treadle.git.repo import find
+
+
+@pytest.fixture
+def shared(repo, tmp_path):
+    """Return a repository with a bare one beside it, and a commit that only the first has."""
+    bare = tmp_path / "origin.git"
+    git(repo, "init", "-q", "--bare", str(bare))
+    git(repo, "push", "-q", str(bare), "HEAD:refs/heads/main")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "More")
+    return find(repo), str(bare)
+
+
+def commits(repo):
+    return git(repo.root, "rev-list", "HEAD").split()
+
+
+def test_a_push_with_an_old_lease_is_refused_and_changes_nothing(shared):
+    repo, url = shared
+    new, old = commits(repo)
+    remote.push(repo, url, old, "treadle/r", None)
+    remote.push(repo, url, new, "treadle/r", old)
+    git(repo.root, "commit", "-q", "--allow-empty", "-m", "Zombie")
+    with pytest.raises(GitError) as refused:
+        remote.push(repo, url, commits(repo)[0], "treadle/r", old)
+    assert refused.value.code == "push_stale"
+    assert remote.tip(repo, url, "treadle/r") == new
+
+
+def test_pushing_again_what_is_there_is_no_error(shared):
+    repo, url = shared
+    new, old = commits(repo)
+    remote.push(repo, url, new, "treadle/r", None)
+    remote.push(repo, url, new, "treadle/r", old)
+
+
+def test_a_clone_borrows_from_the_mirror_and_a_pack_brings_the_rest(shared, tmp_path):
+    repo, url = shared
+    new, old = commits(repo)
+    for _ in range(2):
+        remote.mirror(url, tmp_path / "mirror.git")
+    clone = remote.clone(url, tmp_path / "mirror.git", tmp_path / "clone", old)
+    assert not list((tmp_path / "clone" / ".git" / "objects").glob("??"))
+    assert not remote.has(clone, new)
+    remote.unpack(clone, remote.pack(repo, old, new))
+    assert remote.has(clone, new)
+
+
+def test_addresses_lose_their_passwords(shared):
+    repo, _ = shared
+    git(repo.root, "remote", "add", "origin", "https://me:secret@git.example/repo.git")
+    assert remote.url_of(repo, "origin") == "https://git.example/repo.git"
+    assert remote.url_of(repo, "elsewhere") == str(repo.common_dir)
+
+
+def test_a_repository_that_is_not_there_is_named(shared, tmp_path):
+    with pytest.raises(GitError) as missing:
+        remote.mirror(str(tmp_path / "nothing"), tmp_path / "mirror.git")
+    assert missing.value.code == "remote_failed"

@@ -1,0 +1,57 @@
+"""Workers, their leader and the runs that wait, as both databases keep them."""
+
+from tests.store.rows import RUN, run_row
+from treadle.store import fleet
+from treadle.store.records import WorkerRow
+
+EARLY, LATE = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:01:00.000000Z"
+
+
+def worker(name: str, beat_at: str = LATE) -> WorkerRow:
+    return WorkerRow(name, "host", 1, 2, 0, "alive", EARLY, beat_at)
+
+
+def test_a_worker_that_beats_no_more_is_buried_and_cannot_beat_again(store):
+    fleet.register(store, worker("a", EARLY), EARLY)
+    fleet.register(store, worker("b"), EARLY)
+    assert fleet.bury(store, LATE) == ["a"]
+    assert fleet.beat(store, "a", 0, LATE) is None
+    assert fleet.beat(store, "b", 2, LATE) == "alive"
+    assert [(row.worker_id, row.status, row.busy) for row in fleet.workers(store)] == [
+        ("a", "dead", 0),
+        ("b", "alive", 2),
+    ]
+
+
+def test_a_draining_worker_is_told_so_by_its_next_beat(store):
+    fleet.register(store, worker("a"), EARLY)
+    assert fleet.set_status(store, "a", "draining")
+    assert fleet.beat(store, "a", 1, LATE) == "draining"
+    assert not fleet.set_status(store, "nobody", "draining")
+
+
+def test_one_worker_leads_until_its_time_is_over(store):
+    assert fleet.lead(store, "a", EARLY, LATE)
+    assert not fleet.lead(store, "b", EARLY, LATE)
+    assert fleet.leader(store, EARLY) == "a"
+    after = "2026-01-01T00:02:00.000000Z"
+    assert fleet.leader(store, after) is None
+    assert fleet.lead(store, "b", after, after)
+
+
+def test_a_run_is_claimed_only_as_it_was_read(store):
+    row = run_row()
+    store.insert_run(row, (), {})
+    assert fleet.claim(store, row, "worker:a") == 2
+    assert fleet.claim(store, row, "worker:b") is None
+    assert store.run(RUN).owner == "worker:a"
+    assert [found.run_id for found in fleet.held(store)] == [RUN]
+
+
+def test_waiting_runs_are_the_stopped_ones_that_say_so(store):
+    store.insert_run(run_row(status="stopped"), (), {"reason_code": "queued"})
+    store.insert_run(run_row("20260123-145501-ab12ce", status="stopped"), (), {"reason_code": "x"})
+    assert [row.run_id for row in fleet.queued(store)] == [RUN]
+    fleet.add_project(store, "p", "/repo", EARLY)
+    fleet.add_project(store, "p", "/other", LATE)
+    assert [tuple(item) for item in fleet.projects(store)] == [("p", "/other")]
