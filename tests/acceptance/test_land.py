@@ -631,3 +631,17 @@ def test_what_was_landed_survives_a_lost_store(site):
     assert site.project.treadle("doctor", "--repair").code in (0, 1)
     assert site.project.show(run_id)["landed"] == site.tip()
     site.refused(run_id, "already_landed")
+
+
+def test_a_project_that_was_moved_since(site):
+    run_id = site.passed()
+    new = site.root.with_name("moved")
+    site.root.rename(new)
+    site.root = site.project.root = new
+    refused = site.project.treadle("land", run_id, "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (3, "untrusted")
+    assert site.project.treadle("trust").code == 0
+    assert site.land(run_id).code == 0
+    assert (new / "done.txt").read_text() == "done\n"
+    assert site.undo(run_id).code == 0
+    assert not (new / "done.txt").exists()

@@ -101,6 +101,10 @@ def _write(path, trace):
     path.chmod(0o755)
 
 
+def test_there_are_enough_vectors():
+    assert len(SETTINGS) + len(HOOKS) >= 25
+
+
 @pytest.fixture
 def traps(tmp_path):
     return Traps(tmp_path)
