@@ -1,0 +1,42 @@
+"""Archives in a bucket, against an S3 server on this machine."""
+
+import pytest
+
+from treadle.engine.archive import Shelf
+from treadle.errors import FormatError, StoreError
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """Return the address of a bucket, with credentials in the environment."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    pytest.importorskip("boto3").client("s3").create_bucket(Bucket="runs")
+    yield "s3://runs/treadle"
+    server.stop()
+
+
+def test_a_bucket_keeps_archives_and_refuses_a_second_one_of_a_name(bucket):
+    shelf = Shelf(bucket)
+    assert shelf.put("runs/r/001-do.e1.tar", b"x" * 100_000)
+    assert not shelf.put("runs/r/001-do.e1.tar", b"y")
+    assert shelf.get("runs/r/001-do.e1.tar") == b"x" * 100_000
+    assert shelf.names("runs/r/001-") == ["runs/r/001-do.e1.tar"]
+    with pytest.raises(FormatError, match="has no runs/r/002"):
+        shelf.get("runs/r/002")
+
+
+def test_a_bucket_that_is_not_there_is_named_without_its_keys(bucket):
+    with pytest.raises(StoreError) as refused:
+        Shelf("s3://elsewhere").put("a", b"x")
+    assert refused.value.code == "artifacts_failed"
+    assert "s3://elsewhere" in refused.value.message
+    assert "hunter2" not in refused.value.message
