@@ -1,25 +1,31 @@
 """`treadle serve`: show the page, and carry out messages and specs as they come."""
 
 import contextlib
+import gc
 import os
+import signal
 import socket
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from threading import Thread
 
 from treadle.cli import main, output
 from treadle.engine.signals import Interrupts
 from treadle.errors import ExitCode, UsageError
-from treadle.layout import serve_socket
-from treadle.proc import browse
-from treadle.project.project import Project, open_project
+from treadle.inbox.waiting import Waiting
+from treadle.layout import Layout, serve_socket
+from treadle.proc.attend import attend
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.web import link, listen
 from treadle.web.keys import Keys
 
 _PAUSE = 0.25
 _GRACE = 0.5
+_AGAIN = 1.0  # seconds to leave a project alone that somebody else works in
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -30,44 +36,68 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="Port of the page; 0 for any")
     parser.add_argument("--open", action="store_true", help="Open the page in the browser")
     parser.add_argument("--link", action="store_true", help="Print another link and leave")
+    parser.add_argument("--once", action="store_true", help="Carry out what is due and leave")
 
 
 def run(args: Namespace) -> int:
     """Work and show until a signal comes."""
     refuse_inside_run(os.environ)
+    if args.once:
+        code: int = main.load("keep").once(args)
+        return code
+    root = find_root(here(), os.environ)
     if args.link:
-        return _print_link(args)
+        return _print_link(args, root)
     if args.no_web and args.no_work:
         raise UsageError("--no-web and --no-work leave nothing to do")
-    project = open_project(here(), os.environ)
+    gc.enable()
     interrupts = Interrupts()
-    code: int | None = None
     with interrupts.installed(), contextlib.ExitStack() as stack:
-        if not args.no_work:
-            main.load("keep").require(project)
         if not args.no_web:
-            stack.enter_context(_page(args, project, interrupts))
-        if not args.no_work:
-            code = main.load("keep").going(project, interrupts, args.json)
-        while not interrupts.reason() and code is None:
+            stack.enter_context(_page(args, root, interrupts))
+        failed = None if args.no_work else _work(args, Layout(root), interrupts)
+        while not interrupts.reason() and failed is None:
             time.sleep(_PAUSE)
-    if code is not None:
-        return code
+    if failed is not None:
+        return failed
     is_int = interrupts.name == "SIGINT"
     return ExitCode.INTERRUPTED if is_int else ExitCode.TERMINATED
 
 
+def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None:
+    """Start a round whenever one is due; return the exit code of one that cannot go on.
+
+    A round is a process of its own: what it loads and keeps goes with it, and waiting costs little.
+    """
+    argv = [sys.executable, "-m", "treadle", "serve", "--once", *(["--json"] if args.json else [])]
+    waiting = Waiting(layout, interrupts.reason, lambda: datetime.now(UTC))
+    for _ in waiting.reasons(output.warn):
+        code = attend(argv, layout.root, os.environ, lambda: _signal(interrupts))
+        if interrupts.name:
+            return None
+        if code == ExitCode.DONE:
+            waiting.done()
+        elif code == ExitCode.LOCKED:
+            time.sleep(_AGAIN)
+        else:
+            return code
+    return None
+
+
+def _signal(interrupts: Interrupts) -> int | None:
+    return signal.Signals[interrupts.name] if interrupts.name else None
+
+
 @contextlib.contextmanager
-def _page(args: Namespace, project: Project, interrupts: Interrupts) -> Iterator[None]:
+def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]:
     """Hold the port, hand out links; what answers is loaded when somebody comes."""
     keys = Keys()
     with listen.bind(args.port) as server:
         port = server.getsockname()[1]
-        place = serve_socket(os.environ, project.layout.root)
-        with link.offered(place, lambda: _url(port, keys)):
+        with link.offered(serve_socket(os.environ, root), lambda: _url(port, keys)):
             _say(args, port, _url(port, keys))
             waiting = Thread(
-                target=_answer, args=(args, project, keys, server, interrupts), daemon=True
+                target=_answer, args=(args, root, keys, server, interrupts), daemon=True
             )
             waiting.start()
             try:
@@ -78,12 +108,10 @@ def _page(args: Namespace, project: Project, interrupts: Interrupts) -> Iterator
 
 
 def _answer(
-    args: Namespace, project: Project, keys: Keys, server: socket.socket, interrupts: Interrupts
+    args: Namespace, root: Path, keys: Keys, server: socket.socket, interrupts: Interrupts
 ) -> None:
     if listen.wait(server, interrupts.reason):
-        page = main.load("page")
-        site = page.Site(project, keys, server.getsockname()[1], args.read_only)
-        page.serve(site, server, interrupts.reason)
+        main.load("page").show(root, keys, server, args.read_only, interrupts.reason)
 
 
 def _url(port: int, keys: Keys) -> str:
@@ -93,18 +121,19 @@ def _url(port: int, keys: Keys) -> str:
 def _say(args: Namespace, port: int, url: str) -> None:
     if args.json:
         output.print_json({"url": f"http://127.0.0.1:{port}/", "link": url})
+        sys.stdout.flush()
     else:
         print(f"the page, for whoever opens this first:\n  {url}", flush=True)
     if args.open:
-        browse.show(url)
+        main.load("browser").show(url)
 
 
-def _print_link(args: Namespace) -> int:
-    url = link.get(serve_socket(os.environ, find_root(here(), os.environ)))
+def _print_link(args: Namespace, root: Path) -> int:
+    url = link.get(serve_socket(os.environ, root))
     if args.json:
         output.print_json({"link": url})
     else:
         print(url)
     if args.open:
-        browse.show(url)
+        main.load("browser").show(url)
     return ExitCode.DONE

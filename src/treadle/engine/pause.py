@@ -1,14 +1,9 @@
 """Runs that wait for a usage limit to be over."""
 
-from datetime import datetime
-
 from treadle.agents.backend import AgentResult
 from treadle.contract.event import StepError
+from treadle.engine.due import RESUME_AT
 from treadle.ids import utc
-from treadle.store.reader import Reader
-from treadle.store.records import RunRow
-
-RESUME_AT = "resume_at"
 
 
 def until(result: AgentResult) -> dict[str, object]:
@@ -16,14 +11,3 @@ def until(result: AgentResult) -> dict[str, object]:
     if result.error != StepError.USAGE_LIMIT or result.resume_at is None:
         return {}
     return {RESUME_AT: utc(result.resume_at)}
-
-
-def due(store: Reader, now: datetime) -> list[RunRow]:
-    """Return the stopped runs whose usage limit is over by now, oldest first."""
-    found = (store.run(run_id) for run_id in store.runs_with_key(RESUME_AT))
-    return [row for row in found if row and row.status == "stopped" and _is_over(store, row, now)]
-
-
-def _is_over(store: Reader, row: RunRow, now: datetime) -> bool:
-    at = store.kv_value(row.run_id, RESUME_AT)
-    return isinstance(at, str) and at <= utc(now)

@@ -1,0 +1,122 @@
+"""Wait, at little cost, until there may be something to carry out."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import watchfiles
+
+from treadle.engine import due
+from treadle.inbox import box
+from treadle.layout import Layout
+from treadle.store.reader import Reader
+
+_STILL = 0.2  # seconds that nothing may change before a file counts as written
+_WAKE = 1000  # milliseconds between looks at the clock
+_MINUTE = 16  # characters of a time that name its minute
+
+Stop = Callable[[], object]
+Signature = tuple[tuple[str, int, int], ...]
+
+
+class Waiting:
+    """What was seen when the last pass began; `done` says that it went well."""
+
+    def __init__(self, layout: Layout, stop: Stop, now: Callable[[], datetime]) -> None:
+        self._layout = layout
+        self._stop = stop
+        self._now = now
+        self._seen: Signature | None = None
+        self._done: Signature | None = None
+        self._tried: set[str] = set()
+        self._minute = ""
+
+    def reasons(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Yield at once and whenever a pass is due, until told to stop."""
+        for folder in (self._layout.inbox, self._layout.specs):
+            folder.mkdir(parents=True, exist_ok=True)
+        for _ in _wakes(self._layout, self._stop, say):
+            if self._is_changed() | self._is_scheduled() | self._is_over():
+                yield None
+
+    def done(self) -> None:
+        """Take note that a pass was made: what came meanwhile is a change after it, never lost."""
+        self._done = self._seen
+
+    def _is_changed(self) -> bool:
+        seen = signature(self._layout)
+        if seen == self._done or not self._is_still(seen):
+            return False
+        self._seen = seen
+        return True
+
+    def _is_still(self, seen: Signature) -> bool:
+        deadline = time.monotonic() + _STILL
+        while time.monotonic() < deadline and not self._stop():
+            time.sleep(_STILL / 4)
+        return signature(self._layout) == seen and not self._stop()
+
+    def _is_scheduled(self) -> bool:
+        """Tell whether a minute has begun in a project that has a schedule."""
+        minute = self._now().isoformat()[:_MINUTE]
+        begun, self._minute = minute != self._minute, minute
+        return begun and self._layout.cron.is_dir() and any(self._layout.cron.glob("*.md"))
+
+    def _is_over(self) -> bool:
+        """Tell whether a usage limit is over for which a run has waited; each run is tried once."""
+        with Reader.open(self._layout) as store:
+            found = {row.run_id for row in due.runs(store, self._now())} - self._tried
+        self._tried |= found
+        return bool(found)
+
+
+def signature(layout: Layout) -> Signature:
+    """Return names, sizes and times of everything that could be work."""
+    paths = [layout.inbox / name for name in box.names(layout)]
+    paths += sorted(layout.specs.glob("*.spec.md"))
+    paths += [path for path in (layout.config_toml, layout.tracker) if path.exists()]
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = path.lstat()
+            found.append((str(path), state.st_size, state.st_mtime_ns))
+    return tuple(found)
+
+
+class _Stopped:
+    """The stop function as the watcher wants it."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def is_set(self) -> bool:
+        return bool(self._stop())
+
+
+def _wakes(layout: Layout, stop: Stop, say: Callable[[str], None]) -> Iterator[None]:
+    """Come back at once, on every change, and at least every second; poll where watching fails."""
+    yield None
+    paths: list[Path] = [layout.inbox, layout.specs]
+    for polling in (False, True):
+        try:
+            for _ in watchfiles.watch(
+                *paths,
+                watch_filter=None,
+                debounce=200,
+                step=50,
+                stop_event=_Stopped(stop),
+                rust_timeout=_WAKE,
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                force_polling=polling,
+                recursive=False,
+            ):
+                yield None
+            return
+        except (OSError, RuntimeError) as error:
+            say(f"files cannot be watched ({error}); looking every second instead")
+    while not stop():
+        time.sleep(_WAKE / 1000)
+        yield None
