@@ -1,0 +1,185 @@
+"""The fleet: what a step costs more than a bare commit, and how fast a long queue is handed out."""
+
+import atexit
+import os
+import secrets
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+from tests.fleet.lab import database, postgres
+
+from bench.harness import Bench, Claim, Command, Sample
+from bench.lab import REPOSITORY, Lab
+from bench.told import measured
+from treadle.engine import archive, manifest
+from treadle.engine.archive import Shelf
+from treadle.engine.manifest import Manifest, Snapshot
+from treadle.fleet.dbos import Dbos
+from treadle.fleet.dispatcher import Job
+from treadle.store import address
+from treadle.store.records import Cursor, Event, RunRow, StepRow
+from treadle.store.writer import Store
+
+RUN = "20260101-000000-000000"
+REPOSITORIES = 50
+_NOW = "2026-01-01T00:00:00.000000Z"
+_MS_A_STEP = 3.2
+_DISPATCHES = 55
+_SCHEMA = "treadle_bench"
+
+
+def benches(lab: Lab) -> list[Bench]:
+    """Return both; they need PostgreSQL, so they are not part of a run without names."""
+    server = postgres()
+    atexit.register(server.cleanup)
+    steps, jobs, taken = lab.size(200, 50), lab.size(10_000, 2_000), lab.size(500, 200)
+
+    def part(verb: str, folder: Path, *args: object) -> Command:
+        url = database(server.get_uri(), f"bench_{secrets.token_hex(4)}")
+        folder.mkdir()
+        argv = [sys.executable, "-m", "bench.fleet", verb, str(folder), url, *map(str, args)]
+        return Command(argv, REPOSITORY, {**os.environ, **lab.env})
+
+    def step_claims(samples: list[Sample]) -> list[Claim]:
+        best = min(sample.told["added"] for sample in samples)
+        return [Claim("ms a step added", best * 1000 / steps, _MS_A_STEP)]
+
+    def queue_claims(samples: list[Sample]) -> list[Claim]:
+        best = min(sample.wall for sample in samples)
+        return [Claim(f"ms a dispatch of {jobs} queued", best * 1000 / taken, 1000 / _DISPATCHES)]
+
+    return [
+        Bench(
+            "fleet-step",
+            f"{steps} steps: archive and commit",
+            "the same rows by psycopg alone",
+            lambda folder: part("step", folder, steps),
+            lambda folder: part("rows", folder, steps),
+            4.0,
+            8.0,
+            True,
+            lab.size(5, 2),
+            step_claims,
+        ),
+        Bench(
+            "fleet-queue",
+            f"{taken} of {jobs} jobs, {REPOSITORIES} repositories",
+            "the same claims by SKIP LOCKED",
+            lambda folder: part("queue", folder, jobs, taken),
+            lambda folder: part("locked", folder, jobs, taken),
+            20.0,
+            100.0,
+            True,
+            lab.size(2, 1),
+            queue_claims,
+        ),
+    ]
+
+
+def _step(folder: Path, url: str, count: int) -> None:
+    """Commit steps as a worker does; the archive's share is told."""
+    store, shelf = _store(url), Shelf(f"file://{folder}/shelf")
+    folders = [_folder(folder, index) for index in range(1, count + 1)]
+    with measured() as figures:
+        began = _clock()
+        kept = [
+            archive.save(shelf, archive.key(RUN, index, "do", 1), made, None)
+            for index, made in enumerate(folders, 1)
+        ]
+        figures["added"] = _clock() - began
+        for index, found in enumerate(kept, 1):
+            row = _row(index)._replace(archive=found.key, archive_sha256=found.sha256)
+            events = [Event(2 * index + at, _NOW, "step_committed", "x", {}) for at in range(2)]
+            store.commit_step(row, events, Cursor("running", 1, index), {}, None, (), 1)
+    store.close()
+
+
+def _rows(folder: Path, url: str, count: int) -> None:
+    """Commit the same rows with nothing around them."""
+    _store(url).close()
+    connection = psycopg.connect(url, autocommit=False)
+    connection.execute(f"SET search_path TO {_SCHEMA}")
+    places = ", ".join(["%s"] * len(StepRow._fields))
+    with measured(added=0.0):
+        for index in range(1, count + 1):
+            names = ", ".join(StepRow._fields)
+            connection.execute(f"INSERT INTO steps ({names}) VALUES ({places})", _row(index))
+            for at in range(2):
+                values = (RUN, 2 * index + at, _NOW, "step_committed", "x", "{}")
+                connection.execute("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s)", values)
+            connection.execute("UPDATE runs SET current_step_index = %s", (index,))
+            connection.commit()
+    connection.close()
+
+
+def _queue(folder: Path, url: str, jobs: int, taken: int) -> None:
+    """Hand out jobs of a long queue, one at a time for each repository."""
+    dispatcher = Dbos(url, "bench", 0.05, 1)
+    done = threading.Semaphore(0)
+    dispatcher.work(1, lambda job: None)
+    dispatcher.drain()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: _submit(dispatcher, number), range(jobs)))
+    dispatcher.work(16, lambda job: done.release())
+    done.acquire()
+    with measured():
+        for _ in range(taken):
+            done.acquire()
+    os._exit(0)
+
+
+def _submit(dispatcher: Dbos, number: int) -> None:
+    name = f"p{number % REPOSITORIES}"
+    dispatcher.submit(Job(name, f"{RUN[:9]}{number:06d}-000000", 0), name, 0, 0.0)
+
+
+def _locked(folder: Path, url: str, jobs: int, taken: int) -> None:
+    """Claim rows of a bare table."""
+    connection = psycopg.connect(url, autocommit=True)
+    connection.execute("CREATE TABLE q (id INTEGER PRIMARY KEY, done INTEGER)")
+    connection.execute(f"INSERT INTO q SELECT x, 0 FROM generate_series(1, {jobs}) AS x")
+    with measured():
+        for _ in range(taken):
+            connection.execute(
+                "UPDATE q SET done = 1 WHERE id = (SELECT id FROM q WHERE done = 0"
+                " ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+            )
+    connection.close()
+
+
+def _store(url: str) -> Store:
+    store = Store.at(address.at(url, _SCHEMA))
+    store.insert_run(RunRow(RUN, _NOW, "g", "running", 1, 0, None, "x", claim_epoch=1), (), {})
+    return store
+
+
+def _row(index: int) -> StepRow:
+    return StepRow(RUN, index, "do", 1, "ok", f"steps/{index:03d}-do", _NOW, _NOW, "done")
+
+
+def _folder(root: Path, index: int) -> Path:
+    """Make a step's folder with 20 KB in four files."""
+    folder = root / "steps" / f"{index:03d}-do"
+    folder.mkdir(parents=True)
+    for number in range(4):
+        (folder / f"{number}.txt").write_bytes(os.urandom(5000))
+    names = [f"{number}.txt" for number in range(4)]
+    files = {name: manifest.walk.sha256(folder / name) for name in names}
+    here = Snapshot("c", "t")
+    made = Manifest(_row(index), (), Cursor("running", 1, index), {}, here, here, None, (), files)
+    manifest.write(folder, made)
+    return folder
+
+
+def _clock() -> float:
+    return time.perf_counter()
+
+
+if __name__ == "__main__":
+    verb, place, address_, *numbers = sys.argv[1:]
+    sides = {"step": _step, "rows": _rows, "queue": _queue, "locked": _locked}
+    sides[verb](Path(place), address_, *map(int, numbers))
