@@ -82,5 +82,7 @@ def test_odd_recordings_are_refused(project, tmp_path):
         done = project.treadle("replay", str(path), "--json")
         assert (done.code, done.json["error"]["code"]) == (1, "format_invalid")
     (tmp_path / "text").write_text("hello")
-    assert project.treadle("replay", str(tmp_path / "text"), "--json").code == 1
-    assert project.treadle("replay", "missing", "--json").json["error"]["code"] == "not_found"
+    text = project.treadle("replay", str(tmp_path / "text"), "--json").json["error"]
+    missing = project.treadle("replay", "missing", "--json").json["error"]
+    assert (text["code"], missing["code"]) == ("format_invalid", "not_found")
+    assert text["fix"] == missing["fix"] == ["treadle runs list", "treadle replay --help"]

@@ -80,6 +80,8 @@ def test_details_never_hide_the_message(command, capsys):
         (["init", "--dry-rum"], "unrecognized arguments: --dry-rum; did you mean --dry-run?"),
         (["init", "--dry"], "unrecognized arguments: --dry"),
         (["completion", "csh"], "argument shell: invalid choice: 'csh'"),
+        (["route"], "give a text or --test FILE, one of them"),
+        (["replay", "export"], "write it as: treadle replay export RUN FILE"),
     ],
 )
 def test_usage_error_is_told_in_both_ways(capsys, words, message):
@@ -91,6 +93,8 @@ def test_usage_error_is_told_in_both_ways(capsys, words, message):
     error = answer(capsys)["error"]
     assert error["code"] == "usage"
     assert message in error["message"]
+    assert error["fix"]
+    assert all(command.endswith("--help") for command in error["fix"])
 
 
 def test_help_and_version_are_documents_too(capsys):

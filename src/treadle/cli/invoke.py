@@ -29,6 +29,8 @@ def invoke(words: list[str]) -> int:
             sys.stdout.flush()
         return code
     except TreadleError as error:
+        if isinstance(error, UsageError) and not error.fix:
+            error.fix = (f"treadle {' '.join(words[:1])} --help",)
         return _fail(error, error.exit_code, as_json)
     except KeyboardInterrupt:
         stopped = TreadleError("interrupted", code="interrupted")

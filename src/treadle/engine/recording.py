@@ -25,6 +25,7 @@ from treadle.store.reader import Reader
 from treadle.store.records import RunRow
 
 _HEAD = "recording.json"
+_FIX = ("treadle runs list", "treadle replay --help")
 _MAX_FILE, _MAX_ALL, _MAX_FILES = 64 << 20, 1 << 30, 20_000
 
 
@@ -93,31 +94,35 @@ def unpack(layout: Layout, source: Path) -> Recording:
     try:
         digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     except OSError as error:
-        raise NotFoundError(f"{source}: cannot be read ({error.strerror})") from error
+        raise NotFoundError(f"{source}: cannot be read ({error.strerror})", fix=_FIX) from error
     folder = layout.recordings / digest
     if not (folder / _HEAD).exists():
         try:
             with tarfile.open(source, mode="r:*") as archive:
                 _extract(archive, folder)
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise FormatError(f"{source} is no recording ({error})") from error
-    data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
+            raise _odd(f"{source} is no recording") from error
     try:
+        data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
         raw = strictjson.load_object(data, source=f"{source.name}/{_HEAD}")
         return Recording(folder, msgspec.convert(raw, Asked))
-    except msgspec.ValidationError as error:
-        raise FormatError(f"{source}: {error}") from error
+    except (FormatError, msgspec.ValidationError) as error:
+        raise _odd(f"{source}: {error}") from error
+
+
+def _odd(message: str) -> FormatError:
+    return FormatError(message, fix=_FIX)
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
     """Write plain files only, inside, and not without end; the head last, as the sign of all."""
     members = [item for _, item in zip(range(_MAX_FILES + 1), archive, strict=False)]
     if len(members) > _MAX_FILES or sum(item.size for item in members) > _MAX_ALL:
-        raise FormatError("the recording is too big")
+        raise _odd("the recording is too big")
     for item in sorted(members, key=lambda item: item.name == _HEAD):
         path = PurePosixPath(item.name)
         if not item.isreg() or path.is_absolute() or ".." in path.parts:
-            raise FormatError(f"the recording has an odd entry: {item.name!r}")
+            raise _odd(f"the recording has an odd entry: {item.name!r}")
         stream = archive.extractfile(item)
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
