@@ -1,5 +1,7 @@
 """The tables are the contract's, and records are their rows."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.store.rows import RUN, check_row, only_sqlite, run_row
@@ -78,6 +80,16 @@ def test_the_writer_has_the_contracts_pragmas(store):
     values = [_query(store, f"PRAGMA {name}")[0][0] for name in pragmas]
     assert values == [1, "wal", 5000, 2]
     assert store.journal_mode == "wal"
+
+
+@only_sqlite
+def test_only_what_may_be_lost_does_not_wait_for_the_disk(store):
+    store.insert_run(run_row(), (), {})
+    seen = [_query(store, "PRAGMA synchronous")[0][0]]
+    store.release(RUN, 1)
+    seen += _query(store, "PRAGMA synchronous")[0]
+    store.request_stop(RUN, "why", datetime.now(UTC))
+    assert [*seen, _query(store, "PRAGMA synchronous")[0][0]] == [2, 1, 2]
 
 
 def test_deleting_a_run_leaves_nothing_behind(store):
