@@ -9,6 +9,8 @@ HOME_NAME = ".treadle"
 CONFIG_NAMES = ("config.toml", "config.json")
 NEW_MESSAGES = "NEW_MESSAGES"
 LOGS = "LOGS"
+# Where letters can lie, as commands and the store call it.
+BOXES = ("new", "inbox", "workspace", "logs")
 
 
 class Layout:

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import acting, output, place
+from treadle.cli import opened, output, place
 from treadle.desk import desk
 from treadle.errors import ExitCode
 
@@ -15,7 +15,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
-    with acting.opened(place.find(os.environ), datetime.now(UTC)) as store:
+    with opened.fresh(place.find(os.environ), datetime.now(UTC)) as store:
         items = desk.items(store)
     if args.json:
         output.print_json(desk.document(items))

@@ -13,7 +13,7 @@ from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
-from treadle.store.records import Event
+from treadle.store.rows.run import Event
 
 _PAUSE = 0.3
 

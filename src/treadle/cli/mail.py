@@ -5,13 +5,13 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import main, place
-from treadle.mail.look import BOXES
+from treadle.layout import BOXES
 from treadle.project.root import refuse_inside_run
 
 # Each action's module: what is asked for most often loads least.
 _MODULES = {
     "send": "mail_send",
-    "reply": "mail_send",
+    "reply": "mail_reply",
     "list": "mail_list",
     "read": "mail_list",
     "claim": "mail_claim",

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from datetime import datetime, timedelta
 
-from treadle.cli import acting, letters, main
+from treadle.cli import acting, letters, main, output
 from treadle.cli.place import Place
 from treadle.errors import UsageError
 from treadle.layout import MailLayout
@@ -21,7 +21,7 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
     with TaskStore.open(found.layout) as store:
         now = store.now()
         if args.file:
-            letters.warn(_refreshed(store, mail, now))
+            output.warn(*_refreshed(store, mail, now))
             taken: claims.Claimed | None = claims.claim(store, mail, agent, args.file, now)
         else:
             taken = claims.claim_next(
@@ -29,22 +29,24 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
             )
         tasks.renew_all(store, agent, now)
     if taken is None:
-        return letters.say(args, {"file": None, "claim_id": None}, f"no letter waits for {agent}")
-    shown = document.shown(found.layout, places.path(mail, taken.row))
+        return output.say(
+            args.json, {"file": None, "claim_id": None}, f"no letter waits for {agent}"
+        )
+    shown = found.layout.shown(places.path(mail, taken.row))
     told = document.brief(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
-    return letters.say(args, told, f"{shown} is {agent}'s")
+    return output.say(args.json, told, f"{shown} is {agent}'s")
 
 
 def ack(found: Place, args: Namespace, now: datetime) -> int:
     """Say that a letter is taken care of."""
     agent = acting.required(found, args)
     with TaskStore.open(found.layout) as store:
-        letters.warn(_refreshed(store, found.layout.mail, now))
+        output.warn(*_refreshed(store, found.layout.mail, now))
         row = look.find(store, args.file, agent)
         row = handle.acknowledge(store, found.layout.mail, row, agent)
         tasks.renew_all(store, agent, store.now())
     told = document.brief(found.layout, row)
-    return letters.say(args, told, f"acknowledged: {told['file']}")
+    return output.say(args.json, told, f"acknowledged: {told['file']}")
 
 
 def archive(found: Place, args: Namespace, now: datetime) -> int:
@@ -53,7 +55,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
         raise UsageError("say which: a FILE, --task TASK or --older-than DAYS")
     mail = found.layout.mail
     with TaskStore.open(found.layout) as store:
-        letters.warn(_refreshed(store, mail, now))
+        output.warn(*_refreshed(store, mail, now))
         if args.task:
             rows = handle.archive_task(store, mail, args.task)
         elif args.file:

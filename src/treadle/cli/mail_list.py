@@ -3,32 +3,33 @@
 from argparse import Namespace
 from datetime import datetime
 
-from treadle.cli import acting, letters
+from treadle.cli import acting, letters, opened, output
 from treadle.cli.place import Place
 from treadle.errors import UsageError
+from treadle.layout import BOXES
 from treadle.mail import document, intent, look
 from treadle.mail.letter import write
 
 
 def list(found: Place, args: Namespace, now: datetime) -> int:
     """List letters, newest first."""
-    boxes = (args.box,) if args.box else look.BOXES if args.all else look.OPEN
+    boxes = (args.box,) if args.box else BOXES if args.all else look.OPEN
     word = intent.known(args.intent, found.extra_intents) if args.intent else None
     if args.limit < 1:
         raise UsageError("--limit must be at least 1")
     agent = acting.registered(found, args)
-    with acting.opened(found, now) as store:
+    with opened.fresh(found, now) as store:
         rows = look.letters(store, look.Asked(agent, boxes, args.task, word, args.limit))
-        acting.renew(found, store, agent)
+        opened.renew(found, store, agent)
     return letters.show_rows(found, args, rows, "no letters")
 
 
 def read(found: Place, args: Namespace, now: datetime) -> int:
     """Show a letter."""
     agent = acting.registered(found, args)
-    with acting.opened(found, now) as store:
+    with opened.fresh(found, now) as store:
         row = look.find(store, args.file, agent)
         letter = look.open_letter(found.layout.mail, row)
-        acting.renew(found, store, agent)
+        opened.renew(found, store, agent)
     told = document.whole(found.layout, row, letter)
-    return letters.say(args, told, write(letter).rstrip("\n"))
+    return output.say(args.json, told, write(letter).rstrip("\n"))

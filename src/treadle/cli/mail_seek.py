@@ -4,11 +4,11 @@ import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import acting, letters
+from treadle.cli import acting, letters, opened, output
 from treadle.cli.place import Place
 from treadle.errors import ExitCode
 from treadle.mail import search as words
-from treadle.mail import sync
+from treadle.mail import sync, take_in
 from treadle.mail import watch as waits
 from treadle.store import mail_words
 from treadle.store.task_reader import TaskReader
@@ -35,16 +35,16 @@ def reindex(found: Place, args: Namespace, now: datetime) -> int:
     with Store.open(found.layout) as store:
         said = sync.rebuild(store, found.layout.mail, now)
         mail_words.forget(store)
-        count = sum(1 for _ in sync.letters(found.layout.mail))
-    letters.warn(said)
+        count = sum(1 for _ in take_in.letters(found.layout.mail))
+    output.warn(*said)
     document = {"letters": count, "set_aside": said}
-    return letters.say(args, document, f"{count} letters read")
+    return output.say(args.json, document, f"{count} letters read")
 
 
 def _opened(found: Place, now: datetime) -> TaskReader:
     """Open the store to search in; inside a run nothing is written, and files are read instead."""
     if os.environ.get("TREADLE_RUN"):
-        return acting.opened(found, now)
+        return opened.fresh(found, now)
     store, said = sync.fresh(found.layout, now)
-    letters.warn(said)
+    output.warn(*said)
     return store

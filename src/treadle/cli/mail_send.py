@@ -1,4 +1,4 @@
-"""`treadle mail send` and `reply`: turn the words of a command line into a letter."""
+"""`treadle mail send`: turn the words of a command line into a letter."""
 
 import os
 import sys
@@ -6,51 +6,39 @@ from argparse import Namespace
 from datetime import datetime
 from pathlib import Path
 
-from treadle.cli import acting, letters, main
+from treadle.cli import acting, main, output
 from treadle.cli.place import Place
 from treadle.errors import FormatError, UsageError
-from treadle.mail import address, document, intent, kind, look, post
+from treadle.mail import address, kind, post
 from treadle.mail.letter import MAX_BYTES, parse_time
 from treadle.mail.post import Draft
 from treadle.mail.read import decode, text
 from treadle.project.root import refuse_inside_run
-from treadle.store.task_reader import TaskReader
 
 
 def send(found: Place, args: Namespace, now: datetime) -> int:
     """Write a letter."""
-    headers = _headers(args)
+    headers = headers_of(args)
     if args.reply_to:
-        with acting.opened(found, now) as store:
-            headers = (*_references(found, store, args.reply_to), *headers)
-    draft = _draft(args, args.to, args.intent, args.task, headers)
-    return _deliver(found, args, draft, now)
+        headers = (*main.load("mail_reply").references(found, args.reply_to, now), *headers)
+    return deliver(found, args, draft(args, args.to, args.intent, args.task, headers), now)
 
 
-def reply(found: Place, args: Namespace, now: datetime) -> int:
-    """Answer a letter."""
-    with acting.opened(found, now) as store:
-        original = look.find(store, args.file, acting.who(args))
-        headers = (*_references(found, store, args.file), *_headers(args))
-    word = args.intent or intent.reply(original.intent)
-    draft = _draft(args, original.sender, word, original.task_id, headers)
-    return _deliver(found, args, draft, now)
-
-
-def _deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
+def deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
+    """Send what was drafted; inside a run, leave it."""
     if os.environ.get("TREADLE_RUN"):
         return _leave(found, args, draft, now)
     letter = post.compose(draft, now, found.extra_intents)
     if kind.has_effect(letter):
         # What a letter brings about takes far more of treadle than a letter does.
-        sent = main.load("refresh").send(found.layout, letter, now)
+        sent = main.load("effects").send(found.layout, letter, now)
     else:
         sent = post.post(found.layout.mail, letter)
-    letters.warn(sent.said)
+    output.warn(*sent.said)
     path = found.layout.mail.new / sent.name
-    shown = document.shown(found.layout, path)
+    shown = found.layout.shown(path)
     told = {"file": shown, "message_id": sent.letter.message_id}
-    return letters.say(args, told, f"sent {shown}")
+    return output.say(args.json, told, f"sent {shown}")
 
 
 def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
@@ -63,16 +51,17 @@ def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / post.drop(folder, letter)
     told = {"file": str(path), "message_id": letter.message_id}
-    return letters.say(args, told, f"left {path}; it is delivered when the step is committed")
+    return output.say(args.json, told, f"left {path}; it is delivered when the step is committed")
 
 
-def _draft(
+def draft(
     args: Namespace,
     to: str,
     word: str,
     task_id: str | None,
     headers: tuple[tuple[str, str | None], ...],
 ) -> Draft:
+    """Return what the words of a command line want to say."""
     return Draft(
         sender=acting.who(args) or address.HUMAN,
         to=to,
@@ -85,7 +74,7 @@ def _draft(
     )
 
 
-def _headers(args: Namespace) -> tuple[tuple[str, str | None], ...]:
+def headers_of(args: Namespace) -> tuple[tuple[str, str | None], ...]:
     """Return the optional headers that flags ask for."""
     for moment in (args.due_at, args.expires_at):
         if moment:
@@ -96,13 +85,6 @@ def _headers(args: Namespace) -> tuple[tuple[str, str | None], ...]:
         ("expires_at", args.expires_at),
         ("ack_required", "true" if args.ack_required else None),
     )
-
-
-def _references(found: Place, store: TaskReader, file: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the headers that tie an answer to a letter."""
-    original = look.find(store, file)
-    letter = look.open_letter(found.layout.mail, original)
-    return post.references(original, letter.header("thread_id"))
 
 
 def _body(args: Namespace) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TextIO
 
-from treadle.errors import TreadleError
+from treadle.errors import ExitCode, TreadleError
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
@@ -33,9 +33,19 @@ def print_error(error: TreadleError, *, as_json: bool) -> None:
         print(f"  try: {clean(command)}", file=sys.stderr)
 
 
-def warn(message: str) -> None:
-    """Print a warning where it does not disturb the answer."""
-    print(f"treadle: warning: {clean(message)}", file=sys.stderr)
+def say(as_json: bool, told: Mapping[str, object], sentence: str) -> int:
+    """Print a document or a sentence."""
+    if as_json:
+        print_json(told)
+    else:
+        print(clean(sentence))
+    return ExitCode.DONE
+
+
+def warn(*messages: str) -> None:
+    """Print warnings where they do not disturb the answer."""
+    for message in messages:
+        print(f"treadle: warning: {clean(message)}", file=sys.stderr)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

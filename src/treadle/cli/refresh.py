@@ -1,23 +1,28 @@
-"""Let letters have their effects: loaded only when there is something to do."""
+"""Take in letters that others wrote: loaded only when there are any."""
 
 from datetime import datetime
 
-from treadle.layout import Layout
-from treadle.mail.letter import Letter
-from treadle.mail.post import Sent
-from treadle.mail.send import deliver
-from treadle.mail.sync import fresh as fresh
-from treadle.mail.sync import refresh as refresh
+from treadle.cli import main
+from treadle.layout import Layout, MailLayout
+from treadle.mail import folders
+from treadle.mail.take_in import take_in
+from treadle.store import mail as index
 from treadle.store.task_store import TaskStore
-from treadle.tasks import claim
 
 
-def send(layout: Layout, letter: Letter, now: datetime) -> Sent:
-    """Send a letter with what it brings about."""
-    return deliver(layout, letter, now)
+def fresh(layout: Layout, now: datetime) -> tuple[TaskStore, list[str]]:
+    """Open the store with every letter in it, and say what was wrong with some."""
+    store = TaskStore.open(layout)
+    return store, refresh(store, layout.mail, now)
 
 
-def renew(layout: Layout, agent: str) -> None:
-    """Prolong an owner's leases."""
-    with TaskStore.open(layout) as store:
-        claim.renew_all(store, agent, store.now())
+def refresh(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
+    """Take in what changed; what letters bring about takes far more of treadle than letters do."""
+    stale, marks = folders.stale(store, mail)
+    if folders.TASKS in stale:
+        told: list[str] = main.load("effects").refresh(store, mail, now)
+        return told
+    said = take_in(store, mail, stale, marks) if stale else []
+    if index.pending(store):
+        said += main.load("effects").settle(store, mail, now)
+    return said

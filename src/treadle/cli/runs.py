@@ -11,10 +11,10 @@ from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store import address
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 
 # What is asked for seldom is loaded only then.
-_MODULES = {"prune": "prune", "cost": "runs_cost"}
+_MODULES = {"prune": "prune", "cost": "runs_cost", "stop": "stop"}
 _STATUSES = ("running", "passed", "failed", "stopped")
 
 
@@ -33,6 +33,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="Only later events")
     cost = actions.add_parser("cost", help="Show what agents have cost by agent, model and day")
     cost.add_argument("--days", type=int, default=30, metavar="N", help="Of the last N days")
+    stopped = actions.add_parser("stop", help="Stop a run, or call it off while it waits")
+    stopped.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
+    stopped.add_argument("--reason", default="", help="Say why, for the timeline")
     pruned = actions.add_parser("prune", help="Remove workspaces of runs that have ended")
     pruned.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="Only these")
     pruned.add_argument("--history", action="store_true", help="Remove folder, rows and branch too")

@@ -2,10 +2,9 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 from datetime import datetime
 
-from treadle.cli import letters, output, place
+from treadle.cli import output, place
 from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
 from treadle.missions import adopt, change
@@ -80,7 +79,7 @@ def run(args: Namespace) -> int:
 def _find_again(layout: Layout) -> None:
     """Take over the tasks that their files tell of, when the store is lost."""
     with Store.open(layout) as store:
-        letters.warn(takeover.take_over_all(store, layout.mail, store.now()))
+        output.warn(*takeover.take_over_all(store, layout.mail, store.now()))
 
 
 def _is_of_mission(args: Namespace) -> bool:
@@ -93,7 +92,7 @@ def _resolve(layout: Layout, store: Store, args: Namespace, now: datetime) -> No
     if "task" not in args:
         return
     args.task, said = change.find(layout, store, args.task, args.mission, now)
-    letters.warn(said)
+    output.warn(*said)
     if args.action in _MOVES:
         change.require_clean(layout, store, args.task)
 
@@ -156,8 +155,10 @@ def _add(store: Store, args: Namespace, now: datetime) -> None:
         find(store, other)
     row = task.add(store, new, now)
     task.link(store, row.task_id, args.depends_on)
-    _answer(
-        args, {"task_id": row.task_id}, f"added {row.task_id}; run it: treadle run {row.task_id}"
+    output.say(
+        args.json,
+        {"task_id": row.task_id},
+        f"added {row.task_id}; run it: treadle run {row.task_id}",
     )
 
 
@@ -170,18 +171,18 @@ def _link(store: Store, args: Namespace, now: datetime) -> None:
         "task_id": args.task,
         "depends_on": [r.task_id for r in store.dependencies(args.task)],
     }
-    _answer(args, told, f"{args.task} {verb} for {names}")
+    output.say(args.json, told, f"{args.task} {verb} for {names}")
 
 
 def _claim(store: Store, args: Namespace, now: datetime) -> None:
     row = claim.claim(store, args.task, args.who, now)
     told = document.brief(row) | {"claim_id": row.claim_id}
-    _answer(args, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
+    output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
 
 
 def _release(store: Store, args: Namespace, now: datetime) -> None:
     row = claim.release(store, args.task, _holder(args), now)
-    _answer(args, document.brief(row), f"{row.task_id} is planned again")
+    output.say(args.json, document.brief(row), f"{row.task_id} is planned again")
 
 
 def _move(store: Store, args: Namespace, now: datetime) -> None:
@@ -197,7 +198,9 @@ def _done(store: Store, args: Namespace, now: datetime) -> None:
 def _reserve(store: Store, args: Namespace, now: datetime) -> None:
     if args.release:
         count = reserve.give_back(store, args.task, _holder(args), now)
-        _answer(args, {"task_id": args.task, "released": count}, f"{args.task}: {count} released")
+        output.say(
+            args.json, {"task_id": args.task, "released": count}, f"{args.task}: {count} released"
+        )
         return
     if not args.patterns or not 0 < args.minutes <= reserve.MAX_MINUTES:
         raise UsageError(
@@ -207,7 +210,9 @@ def _reserve(store: Store, args: Namespace, now: datetime) -> None:
     rows = reserve.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
     names = ", ".join(row.pattern for row in rows)
     told = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
-    _answer(args, told, f"{names} is {rows[0].owner}'s for {args.task} until {rows[0].until}")
+    output.say(
+        args.json, told, f"{names} is {rows[0].owner}'s for {args.task} until {rows[0].until}"
+    )
 
 
 _LOOKS = {"list": _list, "show": _show}
@@ -230,11 +235,4 @@ def _holder(args: Namespace) -> Holder:
 def _tell_move(store: Store, args: Namespace, found: Changed) -> None:
     before, after = found.before, found.after
     change.finish(store, found, store.now())
-    _answer(args, change.document(found), f"{after.task_id}: {before.lane} → {after.lane}")
-
-
-def _answer(args: Namespace, told: Mapping[str, object], text: str) -> None:
-    if args.json:
-        output.print_json(told)
-    else:
-        print(output.clean(text))
+    output.say(args.json, change.document(found), f"{after.task_id}: {before.lane} → {after.lane}")

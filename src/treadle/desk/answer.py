@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.layout import MailLayout
-from treadle.mail import address, handle, post, sync
+from treadle.mail import address, entry, handle, post, sync
 from treadle.mail.letter import Letter, time
 from treadle.store import mail as index
 from treadle.store.rows.letter import LetterRow
@@ -95,7 +95,7 @@ def _words(question: QuestionRow, text: str | None, option: int | None) -> str:
 def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     """Return the letter that brings the answer to whoever asked."""
     refused = asked.intent == "approval_request" and not words.lower().startswith("approve")
-    references = post.references(asked, None)
+    references = entry.references(asked, None)
     return Letter(
         sender=address.HUMAN,
         to=asked.sender,

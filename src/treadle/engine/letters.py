@@ -10,7 +10,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
-from treadle.mail import address, handle, kind, place, post, sync
+from treadle.mail import address, agents, handle, kind, place, post, sync
 from treadle.mail.letter import FIRST_LINE, Letter, parse, time
 from treadle.mail.name import split
 from treadle.mail.read import read, text
@@ -38,7 +38,7 @@ def unread(run: Run, stage: Stage) -> str:
         return ""
     store, mail = run.tools.store, run.tools.layout.mail
     if run.order.agent(stage.role).config.type != "builtin":
-        place.register(mail, _agent(run, stage.role))
+        agents.register(mail, _agent(run, stage.role))
     sync.refresh(store, mail, run.tools.now())
     given = _given(run)
     rows = [row for row in index.of_task(store, run.order.task_id) if _is_news(run, row)]

@@ -1,7 +1,6 @@
 """Letters as programs get them."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from treadle.layout import Layout
 from treadle.mail.letter import Letter
@@ -10,23 +9,18 @@ from treadle.store.rows.letter import LetterRow
 
 def listed(layout: Layout, rows: Sequence[LetterRow]) -> dict[str, object]:
     """Return a list of letters."""
-    root = shown(layout, layout.mail.root)
+    root = layout.shown(layout.mail.root)
     return {"letters": [_brief(root, row) for row in rows]}
 
 
 def brief(layout: Layout, row: LetterRow) -> dict[str, object]:
     """Return where one letter lies and what its headers say."""
-    return _brief(shown(layout, layout.mail.root), row)
+    return _brief(layout.shown(layout.mail.root), row)
 
 
 def whole(layout: Layout, row: LetterRow, letter: Letter) -> dict[str, object]:
     """Return one letter with all its words."""
     return brief(layout, row) | {"headers": dict(letter.extra), "body": letter.body}
-
-
-def shown(layout: Layout, path: Path) -> str:
-    """Return a path from the project's root, if it is inside."""
-    return layout.relative(path) if path.is_relative_to(layout.root) else str(path)
 
 
 def _brief(root: str, row: LetterRow) -> dict[str, object]:

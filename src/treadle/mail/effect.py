@@ -8,7 +8,7 @@ from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError
 from treadle.files import deliver
 from treadle.layout import MailLayout
-from treadle.mail import address, intent, kind, place
+from treadle.mail import address, agents, intent, kind, place
 from treadle.mail.entry import row, summary
 from treadle.mail.letter import Letter, time, write
 from treadle.mail.name import Label, build, numbered
@@ -215,7 +215,7 @@ def options(letter: Letter) -> tuple[str, ...]:
 
 
 def _copy_to_all(store: TaskStore, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
-    for agent in place.registered(mail):
+    for agent in agents.registered(mail):
         if agent != letter.sender:
             _copy(store, mail, known, letter, agent)
 
@@ -224,7 +224,7 @@ def _copy(store: TaskStore, mail: MailLayout, known: LetterRow, letter: Letter, 
     """Put a copy into an agent's INBOX, unless it has had one."""
     if any(copy.agent == agent for copy in index.copies(store, known.name)):
         return
-    place.register(mail, agent)
+    agents.register(mail, agent)
     name = deliver.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
     copy = row(letter, place.inbox(agent), name, pending=False)
     changes.insert(store, [copy._replace(copy_of=known.name)])

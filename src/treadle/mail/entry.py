@@ -34,6 +34,12 @@ def row(letter: Letter, place: Place, name: str, *, pending: bool) -> LetterRow:
     )
 
 
+def references(original: LetterRow, thread_id: str | None) -> tuple[tuple[str, str | None], ...]:
+    """Return the headers of an answer to a letter."""
+    reference = original.message_id or original.name
+    return (("in_reply_to", reference), ("thread_id", thread_id or reference))
+
+
 def _expiry(letter: Letter) -> str | None:
     value = letter.header("expires_at")
     try:

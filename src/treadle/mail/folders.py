@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
-from treadle.mail import place
+from treadle.mail import agents
 from treadle.store import mail as index
+from treadle.store.reading import Reading
 from treadle.store.rows.letter import FolderRow
-from treadle.store.task_reader import TaskReader
 
 TASKS = "TASKS"
 
@@ -17,13 +17,18 @@ TASKS = "TASKS"
 _GRAIN = 50_000_000
 
 
-def is_stale(store: TaskReader, mail: MailLayout) -> bool:
-    """Tell whether any folder has changed since the index was made."""
+def stale(store: Reading, mail: MailLayout) -> tuple[list[str], dict[str, FolderRow]]:
+    """Return the folders that have changed since the index was made, and how all looked then."""
     marks = index.folders(store)
-    return any(changed(mail, folder, marks) for folder in every(mail))
+    return [folder for folder in every(mail) if changed(mail, folder, marks)], marks
 
 
-def is_recent(store: TaskReader) -> bool:
+def is_stale(store: Reading, mail: MailLayout) -> bool:
+    """Tell whether any folder has changed since the index was made."""
+    return bool(stale(store, mail)[0])
+
+
+def is_recent(store: Reading) -> bool:
     """Tell whether new letters were looked for within the last second."""
     mark = index.folders(store).get(NEW_MESSAGES)
     return mark is not None and 0 <= time.time_ns() - mark.seen_ns < 1_000_000_000
@@ -32,7 +37,7 @@ def is_recent(store: TaskReader) -> bool:
 def every(mail: MailLayout) -> Iterator[str]:
     """Yield every folder that holds letters, and the one of the tasks."""
     yield NEW_MESSAGES
-    for agent in place.registered(mail):
+    for agent in agents.registered(mail):
         yield inbox_name(agent)
         yield workspace_name(agent)
     yield LOGS

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from treadle.errors import NotFoundError
 from treadle.ids import nearest
-from treadle.layout import MailLayout
+from treadle.layout import BOXES, MailLayout
 from treadle.mail import address, intent, place
 from treadle.mail.letter import Letter
 from treadle.mail.read import read
@@ -13,7 +13,6 @@ from treadle.store import mail as index
 from treadle.store.rows.letter import LetterRow
 from treadle.store.task_reader import TaskReader
 
-BOXES = ("new", "inbox", "workspace", "logs")
 OPEN = BOXES[:3]
 
 

@@ -37,19 +37,6 @@ def of_folder(folder: str) -> Place:
     return Place("logs", None, folder)
 
 
-def register(mail: MailLayout, agent: str) -> None:
-    """Give an agent its folders; from then on it gets letters to all."""
-    for folder in (mail.inbox(agent), mail.workspace(agent)):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def registered(mail: MailLayout) -> list[str]:
-    """Return the agents that have folders."""
-    if not mail.agents.is_dir():
-        return []
-    return sorted(path.name for path in mail.agents.iterdir() if path.is_dir())
-
-
 def path(mail: MailLayout, row: LetterRow) -> Path:
     """Return a letter's file."""
     return mail.root / row.folder / row.name

@@ -10,10 +10,9 @@ from typing import NamedTuple
 from treadle.errors import UsageError
 from treadle.files import deliver
 from treadle.layout import MailLayout
-from treadle.mail import address, intent, place
+from treadle.mail import address, agents, intent
 from treadle.mail.letter import MAX_BYTES, Letter, check_task_id, parse_time, time, write
 from treadle.mail.name import Label, build
-from treadle.store.rows.letter import LetterRow
 
 _HAS_SUMMARY = r"(?mi)^#+ +summary *$"
 
@@ -43,7 +42,7 @@ def post(mail: MailLayout, letter: Letter) -> Sent:
     """Put a letter into NEW_MESSAGES under the first free name."""
     mail.new.mkdir(parents=True, exist_ok=True)
     if letter.to != address.ALL:
-        place.register(mail, letter.to)
+        agents.register(mail, letter.to)
     return Sent(drop(mail.new, letter), letter)
 
 
@@ -79,12 +78,6 @@ def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:
 def new_id(now: datetime) -> str:
     """Return an id that no other letter has."""
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%S}-{os.urandom(6).hex()}"
-
-
-def references(original: LetterRow, thread_id: str | None) -> tuple[tuple[str, str | None], ...]:
-    """Return the headers of an answer to a letter."""
-    reference = original.message_id or original.name
-    return (("in_reply_to", reference), ("thread_id", thread_id or reference))
 
 
 def _status(draft: Draft, word: str) -> str:

@@ -1,56 +1,25 @@
 """Bring the index up to what lies in the folders: files that others wrote, moved or removed."""
 
-import contextlib
-import json
-import os
 import time
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import NamedTuple
 
-from treadle.errors import FormatError
-from treadle.files import deliver
-from treadle.layout import LOGS, NEW_MESSAGES, Layout, MailLayout, inbox_name, workspace_name
-from treadle.mail import effect, folders, intent, kind, move, place
+from treadle.layout import NEW_MESSAGES, Layout, MailLayout
+from treadle.mail import effect, folders, kind, place, take_in
 from treadle.mail.entry import row
 from treadle.mail.letter import Letter
-from treadle.mail.name import numbered
-from treadle.mail.read import read
 from treadle.store import mail as index
 from treadle.store import mail_changes as changes
-from treadle.store.rows.letter import FolderRow, LetterRow
+from treadle.store.rows.letter import FolderRow
 from treadle.store.task_store import TaskStore
 from treadle.tasks import takeover
-
-# A file that is no letter yet may still be being written.
-_YOUNG = 2_000_000_000
-_BATCH = 1000
-
-
-class _Found(NamedTuple):
-    """What a look into a folder gave."""
-
-    seen: FolderRow
-    new: list[str]
-    gone: list[LetterRow]
 
 
 def refresh(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what changed, and make the effects of letters; return what went wrong."""
-    marks = index.folders(store)
-    stale = [folder for folder in folders.every(mail) if folders.changed(mail, folder, marks)]
-    if not stale:
-        return settle(store, mail, now)
+    stale, marks = folders.stale(store, mail)
     said = _tasks(store, mail, now) if folders.TASKS in stale else []
-    found = [_look(store, mail, folder) for folder in stale if folder != folders.TASKS]
-    for look in found:
-        said += _take_in(store, mail, look)
-    # Only now: what vanished here may have been moved there.
-    if gone := [row for look in found for row in _still_gone(store, mail, look)]:
-        changes.forget(store, gone)
-    vanished = sorted(set(marks) - set(folders.every(mail)))
-    changes.mark(store, [look.seen for look in found], vanished)
+    if stale:
+        said += take_in.take_in(store, mail, stale, marks)
     return said + settle(store, mail, now)
 
 
@@ -74,13 +43,6 @@ def settle(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     return said
 
 
-def letters(mail: MailLayout) -> Iterator[str]:
-    """Yield every letter's path below the mail's root."""
-    for folder in folders.every(mail):
-        if folder != folders.TASKS:
-            yield from (f"{folder}/{name}" for name in _letters(mail.root / folder))
-
-
 def see(store: TaskStore, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
     """Take in one letter that was just delivered, with its effect."""
     new = row(letter, place.NEW, name, pending=kind.has_effect(letter))
@@ -94,96 +56,3 @@ def _tasks(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
     said = takeover.take_over_all(store, mail, now)
     changes.mark(store, [FolderRow(folders.TASKS, folders.dated(mail.tasks), time.time_ns())])
     return said
-
-
-def _look(store: TaskStore, mail: MailLayout, folder: str) -> _Found:
-    seen = FolderRow(folder, folders.dated(mail.root / folder), time.time_ns())
-    known = index.names_in(store, folder)
-    there = set(_letters(mail.root / folder))
-    gone = [
-        found for name in known if name not in there if (found := index.at(store, folder, name))
-    ]
-    return _Found(seen, sorted(there - known.keys()), gone)
-
-
-def _letters(folder: Path) -> Iterator[str]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".md") and not entry.name.startswith("."):
-                yield entry.name
-
-
-def _take_in(store: TaskStore, mail: MailLayout, look: _Found) -> list[str]:
-    said: list[str] = []
-    rows: list[LetterRow] = []
-    for name in look.new:
-        if not _moved(store, mail, look.seen.folder, name):
-            rows += _first_sight(mail, look.seen.folder, name, said)
-        if len(rows) >= _BATCH:
-            changes.insert(store, rows)
-            rows = []
-    if rows:
-        changes.insert(store, rows)
-    return said
-
-
-def _moved(store: TaskStore, mail: MailLayout, folder: str, name: str) -> bool:
-    """Recognise a letter that is known from elsewhere and has left there."""
-    for known in index.named(store, name):
-        if place.path(mail, known).exists() or known.folder == folder:
-            continue
-        if folder == NEW_MESSAGES and known.box != "new":
-            # Claimed, and the claimant was cut off before the file followed.
-            move.follow(store, mail, known._replace(folder=folder), known)
-        else:
-            to = place.of_folder(folder)
-            again = to.box == "inbox" and known.intent in intent.WORK
-            changes.place(store, known._replace(pending=again), to, iter((name,)))
-        return True
-    return False
-
-
-def _first_sight(mail: MailLayout, folder: str, name: str, said: list[str]) -> list[LetterRow]:
-    path, where = mail.root / folder / name, place.of_folder(folder)
-    try:
-        letter = read(path)
-    except FileNotFoundError:
-        return []
-    except FormatError as error:
-        if where.box in ("new", "inbox") and not _is_young(path):
-            said.append(_set_aside(mail, path, error.message))
-        return []
-    live = where.box in ("new", "inbox")
-    found = row(letter, where, name, pending=live and kind.has_effect(letter))
-    is_copy = where.box == "inbox" and kind.is_broadcast(letter)
-    return [found._replace(copy_of=name, pending=False) if is_copy else found]
-
-
-def _is_young(path: Path) -> bool:
-    try:
-        return abs(time.time_ns() - path.lstat().st_mtime_ns) < _YOUNG
-    except OSError:
-        return True
-
-
-def _set_aside(mail: MailLayout, path: Path, reason: str) -> str:
-    mail.quarantine.mkdir(parents=True, exist_ok=True)
-    name = deliver.move(path, mail.quarantine, numbered(path.name))
-    document = {"file": f"{path.parent.relative_to(mail.root)}/{path.name}", "reason": reason}
-    aside = mail.quarantine / f"{name}.reason.json"
-    aside.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-    return f"{path.name} was set aside in LOGS/quarantine: {reason}"
-
-
-def _still_gone(store: TaskStore, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
-    """Yield what is nowhere; a letter on its way is still, or already, at one of its places."""
-    for known in look.gone:
-        now_at = index.at(store, known.folder, known.name)
-        if now_at and not (_is_somewhere(mail, now_at) or _is_somewhere(mail, now_at)):
-            yield now_at
-
-
-def _is_somewhere(mail: MailLayout, row: LetterRow) -> bool:
-    own = (inbox_name(row.agent), workspace_name(row.agent)) if row.agent else ()
-    folders = (NEW_MESSAGES, *own, LOGS, row.folder)
-    return any((mail.root / folder / row.name).exists() for folder in folders)
