@@ -185,3 +185,22 @@ def test_after_the_store_is_lost_nothing_runs_again(inbox):
     with inbox.reader() as store:
         assert store.message("2025022514320000-0").status == "done"
         assert store.spec_message("01-a.spec.md").status == "done"
+
+
+def test_a_routine_is_told_its_message_by_absolute_paths(inbox):
+    names = "spec_file message_file message_id message_dir chain seq input_file"
+    inbox.routine("tell", *(f'echo "{name}=${name}" >> told.txt' for name in names.split()))
+    inbox.spec("1.spec.md", "---\nroutine: tell\n---\n# Do it\n")
+    inbox.process()
+    told = dict(line.split("=", 1) for line in inbox.read("told.txt").splitlines())
+    (run,) = inbox.runs()
+    folder, spec = inbox.layout.run(run.run_id).message, inbox.layout.specs / "1.spec.md"
+    chain = run.message_id.removesuffix("-0")
+    assert told == {
+        **dict.fromkeys(("spec_file", "input_file"), str(spec)),
+        "message_file": str(folder / "message.md"),
+        "message_dir": str(folder),
+        "message_id": run.message_id,
+        **{"chain": chain, "seq": "0"},
+    }
+    assert b"type: spec" in (folder / "message.md").read_bytes()
