@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from treadle.engine import queue
 from treadle.fleet.dispatcher import Dispatcher, Job
 from treadle.fleet.drive import Driver
+from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
 from treadle.store.records import RunRow
@@ -23,9 +24,9 @@ class Beat(threading.Thread):
     def __init__(
         self,
         worker: str,
-        store: Store,
         dispatcher: Dispatcher,
         driver: Driver,
+        site: Site,
         *,
         every: float,
         dead_after: float,
@@ -35,14 +36,17 @@ class Beat(threading.Thread):
         self.draining = threading.Event()
         self.offset = timedelta()
         self._worker = worker
-        self._store = store
+        self._site = site
+        self._store = site.fleet()
         self._dispatcher = dispatcher
         self._driver = driver
         self._every = every
         self._dead_after = dead_after
         self._on_death = on_death
+        self._stores: dict[str, Store] = {}
         self._over = threading.Event()
         self._connected_at: float | None = None
+        self._beaten_at = 0.0
         self._swept_at = 0.0
         self._seen: set[Job] = set()
         self._strange: dict[Job, int] = {}
@@ -65,6 +69,8 @@ class Beat(threading.Thread):
         self._over.set()
         if self.is_alive():
             self.join()
+        for store in (self._store, *self._stores.values()):
+            store.close()
 
     def tick(self) -> None:
         """Beat once, and lead if nobody else does."""
@@ -77,11 +83,19 @@ class Beat(threading.Thread):
             return
         if status == "draining":
             self.draining.set()
-        self._connected_at = self._connected_at or time.monotonic()
+        self._note_connection()
         self._check_own()
         until = now + timedelta(seconds=max(self._dead_after / 2, 2 * self._every))
         if fleet.lead(self._store, self._worker, utc(now), utc(until)):
             self._lead(now)
+
+    def _note_connection(self) -> None:
+        """Count from the last gap: who could not beat must not judge others who could not."""
+        now = time.monotonic()
+        gap = max(self._dead_after - 2 * self._every, self._dead_after / 2)
+        if self._connected_at is None or now - self._beaten_at > gap:
+            self._connected_at = now
+        self._beaten_at = now
 
     def _lead(self, now: datetime) -> None:
         if time.monotonic() - (self._connected_at or time.monotonic()) >= self._dead_after:
@@ -90,7 +104,7 @@ class Beat(threading.Thread):
         for job, holder in self._dispatcher.health(waiting=False).held.items():
             if holder not in alive:
                 self._dispatcher.retry(job)
-        self._sweep(alive)
+        self._sweep()
 
     def _check_own(self) -> None:
         """Send back what the queue believes to be ours and no thread of ours drives."""
@@ -102,11 +116,11 @@ class Beat(threading.Thread):
             if beats >= _PATIENCE:
                 self._dispatcher.retry(job)
 
-    def _sweep(self, alive: set[str]) -> None:
+    def _sweep(self) -> None:
         """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
         whole = time.monotonic() - self._swept_at >= self._dead_after
         found = [
-            (item.project, self._driver.store(item.project)) for item in fleet.projects(self._store)
+            (item.project, self._project(item.project)) for item in fleet.projects(self._store)
         ]
         waiting = [(p, s, row) for p, s in found for row in fleet.queued(s)]
         new = [item for item in waiting if whole or _job(item[0], item[2]) not in self._seen]
@@ -125,6 +139,11 @@ class Beat(threading.Thread):
             if (project, row.run_id) not in runs:
                 self._submit(project, store, row, again=True)
         self._swept_at = time.monotonic() if whole else self._swept_at
+
+    def _project(self, name: str) -> Store:
+        if name not in self._stores:
+            self._stores[name] = self._site.store(name)
+        return self._stores[name]
 
     def _submit(self, project: str, store: Store, row: RunRow, *, again: bool) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""

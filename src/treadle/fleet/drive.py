@@ -22,7 +22,6 @@ from treadle.errors import FencedError, TreadleError
 from treadle.files import remove
 from treadle.fleet.carrier import Carrier
 from treadle.fleet.dispatcher import Job
-from treadle.fleet.site import Site
 from treadle.git import config, remote
 from treadle.git.repo import Repo
 from treadle.layout import FleetLayout, Layout
@@ -39,7 +38,6 @@ class Machine(NamedTuple):
     """What every run of one worker shares."""
 
     worker: str
-    site: Site
     layout: FleetLayout
     env: Mapping[str, str]
     keeper: Keeper

@@ -9,7 +9,8 @@ from threading import Event
 from typing import NamedTuple
 
 from treadle.config.schema import FleetConfig
-from treadle.engine.progress import Watch
+from treadle.engine import queue
+from treadle.engine.progress import Progress, Watch
 from treadle.engine.signals import Interrupts
 from treadle.errors import ExitCode
 from treadle.files import remove
@@ -57,7 +58,6 @@ def work(
     with Keeper() as keeper, interrupts.installed():
         machine = Machine(
             worker=worker,
-            site=site,
             layout=FleetLayout(env, worker),
             env=env,
             keeper=keeper,
@@ -70,16 +70,16 @@ def work(
         driver = Driver(machine)
         beat = Beat(
             worker,
-            store,
             dispatcher,
             driver,
+            site,
             every=config.beat,
             dead_after=config.dead_after,
             on_death=_die,
         )
         _register(store, worker, wishes.slots)
         _clean(machine.layout, store)
-        dispatcher.work(wishes.slots, lambda job: _deliver(driver, dispatcher, draining, job))
+        dispatcher.work(wishes.slots, lambda job: _told(watch, driver, dispatcher, draining, job))
         beat.tick()
         beat.start()
         _stay(wishes, driver, beat, interrupts.reason)
@@ -94,14 +94,26 @@ def work(
     return driver.finished
 
 
+def _told(watch: Watch, driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) -> None:
+    """Deliver, and say what went wrong: the dispatcher would keep it to itself."""
+    try:
+        _deliver(driver, dispatcher, draining, job)
+    except Exception as error:
+        message = f"lost for now: {type(error).__name__}: {error}"
+        watch(Progress(kind="note", run_id=job.run_id, message=f"run {job.run_id} {message}"))
+        raise
+
+
 def _deliver(driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) -> None:
     """Drive a job, or let another worker have it when this one is about to leave."""
     if draining.is_set():
         dispatcher.retry(job)
         return
     row = driver.drive(job)
-    if row and row.status == "stopped" and draining.is_set():
-        dispatcher.submit(Job(job.project, job.run_id, row.claim_epoch), job.project, 0, 0.0)
+    kv = driver.store(job.project).kv(job.run_id) if row else {}
+    if row and queue.is_queued(row, kv):
+        again = Job(job.project, job.run_id, row.claim_epoch)
+        dispatcher.submit(again, job.project, queue.ticket_of(row, kv).priority, 0.0)
 
 
 def _stay(
