@@ -4,6 +4,7 @@ import json
 
 from treadle.contract.role import RunStatus
 from treadle.layout import step_name
+from treadle.store.codec import Row
 from treadle.store.reading import Reading
 from treadle.store.rows.check import CheckRow, to_check
 from treadle.store.rows.run import Event, RunRow, StepRow, UsageRow, to_event
@@ -71,6 +72,10 @@ class RunReader(Reading):
         size = _ALL if limit is None else limit
         rows = self._all("events", run_id=run_id, after=after, limit=size)
         return [to_event(row) for row in rows]
+
+    def event_rows(self, run_id: str, after: int, limit: int) -> list[Row]:
+        """Return a page of events as they are stored, their data as JSON text."""
+        return self._all("events", run_id=run_id, after=after, limit=limit)
 
     def last_seq(self, run_id: str) -> int:
         """Return the number of a run's last event."""

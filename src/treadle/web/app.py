@@ -19,6 +19,7 @@ from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.files import beneath
 from treadle.web import act, gate, markdown, render
 from treadle.web.live import Feed
+from treadle.web.readers import Readers
 from treadle.web.site import Action, Asked, Document, Page, Site
 from treadle.web.table import ACTIONS, PAGES
 
@@ -29,6 +30,7 @@ _MAX_FILE = 32 << 20
 
 def build(site: Site) -> ASGIApp:
     """Return the whole application."""
+    site = site._replace(readers=Readers(site.project.layout))
     templates = render.environment({"markdown": markdown.render})
     templates.globals |= {
         "nav": [page for page in PAGES if page.label],

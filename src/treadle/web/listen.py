@@ -29,7 +29,8 @@ def wait(server: socket.socket, stop: Callable[[], str | None]) -> bool:
 
 
 def _bound(port: int) -> socket.socket:
-    server = socket.socket(socket.AF_INET)
+    # Named, or asyncio would not know that answers must leave at once, and each waits 40 ms.
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         server.bind(("127.0.0.1", port))

@@ -10,6 +10,7 @@ from treadle.ids import is_run_id
 from treadle.project.project import Project
 from treadle.store.reader import Reader
 from treadle.web.keys import Keys
+from treadle.web.readers import Readers
 
 Document = dict[str, object]
 
@@ -22,11 +23,12 @@ class Site(NamedTuple):
     port: int
     read_only: bool = False
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    readers: Readers | None = None
 
     @contextmanager
     def store(self) -> Iterator[Reader]:
         """Read the project's store for one answer."""
-        with Reader.open(self.project.layout) as store:
+        with self.readers.one() if self.readers else Reader.open(self.project.layout) as store:
             yield store
 
 

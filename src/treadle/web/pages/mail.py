@@ -5,7 +5,7 @@ from collections import defaultdict
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
-from treadle.layout import MailLayout
+from treadle.layout import BOXES, MailLayout
 from treadle.mail import document as documents
 from treadle.mail import look
 from treadle.mail.address import HUMAN
@@ -72,7 +72,7 @@ def ack(asked: Asked) -> list[str]:
 
 
 def _wanted(asked: Asked) -> look.Asked:
-    boxes = look.BOXES if asked.fields.get("all") else look.OPEN
+    boxes = BOXES if asked.fields.get("all") else look.OPEN
     return look.Asked(None, boxes, asked.fields.get("task") or None, None, _LETTERS)
 
 
