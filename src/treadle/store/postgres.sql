@@ -1,13 +1,13 @@
 -- What PostgreSQL says otherwise than queries.sql, under the same names.
 
 -- name: claimable_letters
-SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id IN (
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id = ANY(ARRAY(
     SELECT letter_id FROM (
         (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = :agent
             AND (created_at, letter_id) > (:created_at, :letter_id)
             AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)
-        ORDER BY created_at, letter_id LIMIT 200)
+        ORDER BY created_at, letter_id LIMIT 64)
         UNION ALL
         (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = 'all'
             AND sender <> :agent AND intent IN (
@@ -17,9 +17,9 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id IN (
             AND (created_at, letter_id) > (:created_at, :letter_id)
             AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)
-        ORDER BY created_at, letter_id LIMIT 200)
-    ) AS nearest ORDER BY created_at, letter_id LIMIT 200
-)
+        ORDER BY created_at, letter_id LIMIT 64)
+    ) AS nearest ORDER BY created_at, letter_id LIMIT 64
+))
 ORDER BY created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
 
 -- name: words_of_letters

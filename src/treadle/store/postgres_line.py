@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +28,7 @@ class Connection:
         self.in_transaction = False
         self._connect = connect
         self._line: Line | None = None
+        self._first: Sequence[bytes] = ()
 
     def execute(self, sql: str, values: Any = (), /) -> Cursor:
         """Carry out one statement."""
@@ -35,13 +36,27 @@ class Connection:
 
     def executemany(self, sql: str, rows: Any, /) -> Cursor:
         """Carry out one statement for each row."""
+        if self._first:
+            self._ask(b"", None)
         cursor = self.line().cursor()
         cursor.executemany(_translated(sql), rows)
         return cursor
 
     def script(self, text: str) -> None:
         """Carry out statements without parameters in one go."""
+        if self._first:
+            self._ask(b"", None)
         self._ask(text.encode(), None)
+
+    def begin(self, *statements: str) -> None:
+        """Begin a transaction with its first statement, so that the server is asked once."""
+        self._first = [statement.encode() for statement in statements]
+
+    def end(self, how: str) -> None:
+        """End the transaction; one that asked nothing was never begun."""
+        if not self._first and self.in_transaction:
+            self._ask(how.encode(), None)
+        self.in_transaction, self._first = False, ()
 
     def close(self) -> None:
         """Leave."""
@@ -57,11 +72,22 @@ class Connection:
     def _ask(self, sql: bytes, values: Any) -> Cursor:
         line = self.line()
         try:
-            return line.execute(sql, values)
+            return self._send(line, sql, values)
         except psycopg.OperationalError:
             if self.in_transaction or not line.closed:
                 raise
-        return self.line().execute(sql, values)
+        return self._send(self.line(), sql, values)
+
+    def _send(self, line: Line, sql: bytes, values: Any) -> Cursor:
+        if not self._first:
+            return line.execute(sql, values)
+        with line.pipeline():
+            for statement in self._first:
+                cursor = line.execute(statement)
+            if sql:
+                cursor = line.execute(sql, values)
+        self.in_transaction, self._first = True, ()
+        return cursor
 
 
 class Writer:
@@ -70,8 +96,8 @@ class Writer:
     def __init__(self, connection: Connection, schema: str) -> None:
         self.connection = connection
         self.mode = "postgresql"
-        self._lock = f"pg_advisory_xact_lock(hashtext('treadle'), hashtext('{schema}'))"
-        self._commit = f"NOTIFY {_CHANNEL}, '{schema}'; COMMIT"
+        self._lock = f"SELECT pg_advisory_xact_lock(hashtext('treadle'), hashtext('{schema}'))"
+        self._commit = f"COMMIT; NOTIFY {_CHANNEL}, '{schema}'"
 
     def __enter__(self) -> Self:
         return self
@@ -86,27 +112,28 @@ class Writer:
 
     def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction, as the only one of this project if it must be alone."""
-        begin = "BEGIN" if lasting else "BEGIN; SET LOCAL synchronous_commit = off"
-        self.connection.script(f"{begin}; SELECT {self._lock}" if alone else begin)
-        self.connection.in_transaction = True
+        quick = () if lasting else ("SET LOCAL synchronous_commit = off",)
+        self.connection.begin("BEGIN", *quick, *((self._lock,) if alone else ()))
 
     def commit(self) -> None:
         """Make the transaction durable and wake who waits for changes."""
         try:
-            self.connection.script(self._commit)
+            # Calling is a transaction of its own: the server lets one at a time call, and a
+            # change would keep all others waiting until it is on disk.
+            self.connection.end(self._commit)
+        except psycopg.errors.ProgramLimitExceeded:
+            pass  # somebody listens and does not hear; what was to be saved is saved
         except psycopg.OperationalError as error:
             raise StoreError(
                 "the connection was lost while a change was being saved; see whether it was",
                 code="store_unreachable",
             ) from error
-        self.connection.in_transaction = False
 
     def rollback(self) -> None:
         """Take the transaction back, if one is open."""
-        if self.connection.in_transaction:
-            if not self.connection.line().closed:
-                self.connection.script("ROLLBACK")
+        if self.connection.in_transaction and self.connection.line().closed:
             self.connection.in_transaction = False
+        self.connection.end("ROLLBACK")
 
     def close(self) -> None:
         """Leave."""
