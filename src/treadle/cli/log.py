@@ -3,8 +3,8 @@
 import gc
 import json
 import os
-import time
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 
 from treadle.cli import output
 from treadle.cli.live import LiveEvents
@@ -12,8 +12,10 @@ from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
+from treadle.store.backend import Waker
 from treadle.store.reader import Reader
 from treadle.store.rows.run import Event
+from treadle.store.wake import open_waker
 
 _PAUSE = 0.3
 
@@ -31,13 +33,23 @@ def run(args: Namespace) -> int:
     with Reader.open(layout) as store:
         run_id = find(store, args.run).run_id
         seq = _print_after(store, run_id, 0, args.json)
-        live = LiveEvents(layout.run(run_id).live_events)
-        while args.follow and _is_running(store, run_id):
-            live.show(args.json)
-            time.sleep(_PAUSE)
-            seq = _print_after(store, run_id, seq, args.json)
+        if args.follow:
+            live = LiveEvents(layout.run(run_id).live_events)
+            seq = _follow(store, open_waker(layout), live, (run_id, seq), args.json)
         _print_after(store, run_id, seq, args.json)
     return ExitCode.DONE
+
+
+def _follow(
+    store: Reader, waker: Waker, live: LiveEvents, start: tuple[str, int], as_json: bool
+) -> int:
+    run_id, seq = start
+    with closing(waker):
+        while _is_running(store, run_id):
+            live.show(as_json)
+            waker.wait(_PAUSE)
+            seq = _print_after(store, run_id, seq, as_json)
+    return seq
 
 
 def _print_after(store: Reader, run_id: str, seq: int, as_json: bool) -> int:

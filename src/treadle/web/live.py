@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from treadle.layout import Layout
-from treadle.store import address
-from treadle.store.changes import Changes
 from treadle.store.reader import Reader
+from treadle.store.wake import open_waker
 
 MAX_STREAMS = 32
 TOPICS = ("store", "live", "files")
@@ -34,14 +33,14 @@ class Looking:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._changes = Changes(address.find(layout))
+        self._store = open_waker(layout)
         self._running: list[Path] = []
         self._seen: dict[str, object] = {}
 
     def news(self) -> set[str]:
         """Compare with the last look."""
         found = set()
-        if self._changes.happened():
+        if self._store.wait(0):
             found.add("store")
             self._running = _running(self._layout)
         seen: dict[str, object] = {
@@ -54,7 +53,7 @@ class Looking:
 
     def close(self) -> None:
         """Close the connection that is asked for its version."""
-        self._changes.close()
+        self._store.close()
 
 
 class Feed:

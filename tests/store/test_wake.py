@@ -1,14 +1,15 @@
 """Whoever commits is noticed, wherever they are."""
 
+import threading
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 
 from treadle.layout import Layout
-from treadle.store import address
-from treadle.store.changes import Changes
 from treadle.store.rows.run import RunRow
 from treadle.store.run_changes import History
+from treadle.store.wake import open_waker
 from treadle.store.writer import Store
 
 RUN = RunRow("20260101-000000-000000", "2026-01-01T00:00:00Z", "g", "stopped", 1, 0, None, "r")
@@ -22,20 +23,29 @@ def layout(tmp_path):
 
 def test_a_commit_is_noticed_once(layout):
     store = Store.open(layout)
-    seen = Changes(address.find(layout))
-    assert [seen.happened(), seen.happened()] == [True, False]
+    seen = open_waker(layout)
+    assert [seen.wait(0), seen.wait(0)] == [True, False]
     store.restore(RUN, History())
     store.request_stop(RUN.run_id, "r", datetime.now(UTC))
-    assert [seen.happened(), seen.happened()] == [True, False]
+    assert [seen.wait(0), seen.wait(0)] == [True, False]
     seen.close()
     store.close()
 
 
 def test_a_store_that_comes_and_goes_is_noticed(layout):
-    seen = Changes(address.find(layout))
-    assert not seen.happened()
+    seen = open_waker(layout)
+    assert not seen.wait(0)
     Store.open(layout).close()
-    assert [seen.happened(), seen.happened()] == [True, False]
+    assert [seen.wait(0), seen.wait(0)] == [True, False]
     layout.database.rename(layout.database.with_name("old.db"))
-    assert [seen.happened(), seen.happened()] == [True, False]
+    assert [seen.wait(0), seen.wait(0)] == [True, False]
     seen.close()
+
+
+def test_whoever_waits_is_woken_by_a_commit(layout):
+    with Store.open(layout) as store, closing(open_waker(layout)) as waker:
+        assert waker.wait(0)
+        later = threading.Timer(0.1, store.restore, (RUN, History()))
+        later.start()
+        assert waker.wait(60)
+        later.join()
