@@ -247,7 +247,12 @@ TARGETS = {
     ),
     "name": Target(
         _name,
-        (b"20250225_143200_a.b-all_fix-bug_T.1~002.md", b"20250230_990000_a-b_x.md", b"_-_.md"),
+        (
+            b"20250225_143200_a.b-all_fix-bug_T.1~002.md",
+            b"02250225_143200_a-b_x.md",
+            b"20250230_990000_a-b_x.md",
+            b"_-_.md",
+        ),
     ),
     "events": Target(
         _events,

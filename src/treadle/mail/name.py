@@ -20,7 +20,7 @@ class Label(NamedTuple):
 def build(label: Label) -> Iterator[str]:
     """Yield the letter's name, then the same with `~002`, `~003`, … for when it is taken."""
     fields = [
-        label.created_at.astimezone(UTC).strftime(_STAMP),
+        label.created_at.astimezone(UTC).strftime(_STAMP).zfill(15),  # a year may be short
         f"{_dotted(label.sender)}-{_dotted(label.to)}",
         label.intent.replace("_", "-"),
         *([label.task_id.replace("_", ".")] if label.task_id else []),
