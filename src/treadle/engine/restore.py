@@ -1,9 +1,11 @@
 """Make a run's folder from the store and its archives, on a machine that never saw the run."""
 
+import contextlib
+
 from treadle.engine import archive, manifest, queue, runfile
 from treadle.engine.archive import Shelf
 from treadle.engine.order import Order
-from treadle.errors import FormatError
+from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic, remove
 from treadle.git import remote
 from treadle.git.repo import Repo
@@ -15,8 +17,17 @@ from treadle.store.records import RunRow
 def look(layout: Layout, store: Reader, row: RunRow) -> None:
     """Bring a run of the fleet here for whoever wants to see its files; any other run stays."""
     kv = store.kv(row.run_id)
-    if queue.FLEET in kv:
+    if queue.FLEET not in kv:
+        return
+    gone = any(archive.missing(layout, store.steps(row.run_id)))
+    if gone or not layout.run(row.run_id).run_json.exists():
         restore(layout, store, row, queue.order_of(row, kv))
+
+
+def peek(layout: Layout, store: Reader, row: RunRow) -> None:
+    """Look, if it can be had: a page without its files is better than none."""
+    with contextlib.suppress(TreadleError):
+        look(layout, store, row)
 
 
 def fetch(layout: Layout, store: Reader, row: RunRow) -> None:
@@ -35,9 +46,10 @@ def fetch(layout: Layout, store: Reader, row: RunRow) -> None:
 
 def here(layout: Layout, store: Reader, repo: Repo, row: RunRow) -> None:
     """Bring a run of the fleet to the project's own machine, for whoever lands or resumes it."""
-    if queue.FLEET in store.kv(row.run_id):
+    kv = store.kv(row.run_id)
+    if queue.FLEET in kv:
         bring_commit(repo, store, row)
-        look(layout, store, row)
+        restore(layout, store, row, queue.order_of(row, kv))
 
 
 def restore(layout: Layout, store: Reader, row: RunRow, order: Order) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from treadle.contract.role import ROLES, follows
-from treadle.engine import comments, documents, explain, review, weather, whereabouts
+from treadle.engine import comments, documents, explain, restore, review, weather, whereabouts
 from treadle.engine.find import find
 from treadle.store.reader import Reader
 from treadle.store.records import RunRow, StepRow
@@ -40,7 +40,9 @@ class Meter(NamedTuple):
 def document(site: Site, asked: Asked) -> Document:
     """Return a run as `treadle runs show --json` does."""
     with site.store() as store:
-        return documents.run(site.project.layout, store, find(store, asked.run))
+        row = find(store, asked.run)
+        restore.peek(site.project.layout, store, row)
+        return documents.run(site.project.layout, store, row)
 
 
 def view(site: Site, asked: Asked, found: Document) -> Document:

@@ -2,7 +2,7 @@
 
 import json
 
-from treadle.engine import comments
+from treadle.engine import comments, restore
 from treadle.engine.find import find
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
@@ -20,7 +20,9 @@ def document(site: Site, asked: Asked) -> Document:
     """Return the step's row as in `treadle runs show --json`, and its files."""
     layout = site.project.layout
     with site.store() as store:
-        step = _find(store.steps(find(store, asked.run).run_id), asked)
+        row = find(store, asked.run)
+        restore.peek(layout, store, row)
+        step = _find(store.steps(row.run_id), asked)
     files = [e._asdict() for e in _entries(site, step) if not e.is_folder]
     return step._asdict() | {"files": files, "folder": f"{layout.root}/{step.step_dir}"}
 
