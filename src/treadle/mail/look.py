@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from treadle.errors import NotFoundError
 from treadle.ids import nearest
-from treadle.layout import BOXES, MailLayout
+from treadle.layout import BOXES as BOXES
+from treadle.layout import MailLayout
 from treadle.mail import address, intent, place
 from treadle.mail.letter import Letter
 from treadle.mail.read import read

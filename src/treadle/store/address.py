@@ -14,10 +14,8 @@ from treadle.store.sqlite import Sqlite
 
 _KEYS = ("store", "store_schema")
 # A setting above the first table, as TOML spells it: a name and a plain text in quotes.
-_LINE = re.compile(
-    r"""^[ \t]*(["']?)(store|store_schema)\1[ \t]*=[ \t]*(?:"([^"\\]*)"|'([^']*)')?""", re.MULTILINE
-)
-_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_LINE = r"""(?m)^[ \t]*(["']?)(store|store_schema)\1[ \t]*=[ \t]*(?:"([^"\\]*)"|'([^']*)')?"""
+_TABLE = r"(?m)^[ \t]*\["
 
 
 def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
@@ -84,8 +82,8 @@ def _said(path: Path, text: str) -> Iterator[tuple[str, str]]:
     if path.suffix == ".json":
         yield from _said_in_json(path, text)
         return
-    table = _TABLE.search(text)
-    for line in _LINE.finditer(text, 0, table.start() if table else len(text)):
+    table = re.search(_TABLE, text)
+    for line in re.finditer(_LINE, text[: table.start()] if table else text):
         value = line[3] or line[4]
         if not value:
             raise ConfigError(

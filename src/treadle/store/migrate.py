@@ -1,5 +1,6 @@
 """Bring a database up to this treadle's schema, forward only."""
 
+import os
 from pathlib import Path
 
 from treadle.errors import StoreError
@@ -11,7 +12,7 @@ FOLDER = Path(__file__).with_name("migrations")
 
 def latest() -> int:
     """Return the schema version this treadle knows."""
-    return max(_files())
+    return max(_number(entry.name) for entry in os.scandir(FOLDER))
 
 
 def check(found: int, database: Database) -> None:
@@ -35,4 +36,8 @@ def apply(connection: Connection, database: Database = sqlite.MEMORY) -> None:
 
 
 def _files() -> dict[int, Path]:
-    return {int(path.name.partition("_")[0]): path for path in FOLDER.iterdir()}
+    return {_number(path.name): path for path in FOLDER.iterdir()}
+
+
+def _number(name: str) -> int:
+    return int(name.partition("_")[0])

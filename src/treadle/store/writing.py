@@ -1,9 +1,9 @@
 """A store that is open for writing: every change is one durable transaction."""
 
 import os
+from _thread import allocate_lock  # as in store/group
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Lock
 from typing import Self, TypeVar
 
 from treadle.layout import Layout, MailLayout
@@ -34,7 +34,7 @@ class Writing(Reading):
         self.mail = mail
         self._transactions = transactions
         self._group = Group(transactions.commit)
-        self._turn = Lock()
+        self._turn = allocate_lock()
 
     @classmethod
     def open(cls, layout: Layout, env: Mapping[str, str] = os.environ) -> Self:
