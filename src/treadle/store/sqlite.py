@@ -14,7 +14,6 @@ from treadle.store.lock import WriteLock
 
 BUSY_TIMEOUT = 5.0
 BEGIN = "BEGIN IMMEDIATE"
-NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
 # Between two looks of someone who waits.
 _PAUSE = 0.05
@@ -109,7 +108,7 @@ class Sqlite:
     """A project's database in a file."""
 
     error = sqlite3.Error
-    moment = NOW
+    moment = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
     def __init__(self, path: Path, lock: Path) -> None:
         self.path = path
