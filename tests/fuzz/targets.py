@@ -1,5 +1,6 @@
 """Every parser of something a stranger wrote: any bytes are read, or refused in words."""
 
+import functools
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -46,6 +47,16 @@ def attempt(target: Target, data: bytes) -> None:
     except TreadleError as error:
         if not error.message.strip().encode():
             raise ValueError("an error without a sentence") from error
+
+
+@functools.cache
+def _temporary() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(dir=_SCRATCH)
+
+
+def _folder() -> Path:
+    """Return a folder that lasts as long as this process."""
+    return Path(_temporary().name)
 
 
 def _ids(data: bytes) -> None:
@@ -98,22 +109,20 @@ def _message(data: bytes) -> None:
 
 
 def _cron(data: bytes) -> None:
-    with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
-        layout = Layout(Path(folder))
-        layout.cron.mkdir(parents=True)
-        (layout.cron / "job.md").write_bytes(data)
-        for job in cron.jobs(layout):
-            if isinstance(job, TreadleError):
-                raise job
-            cron.is_due(job, _NOW, None)
+    layout = Layout(_folder())
+    layout.cron.mkdir(parents=True, exist_ok=True)
+    (layout.cron / "job.md").write_bytes(data)
+    for job in cron.jobs(layout):
+        if isinstance(job, TreadleError):
+            raise job
+        cron.is_due(job, _NOW, None)
 
 
 def _task_file(data: bytes) -> None:
-    with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
-        mission = Mission("m", Path(folder), MissionLayout(Path(folder) / "missions" / "m"))
-        mission.files.tasks.mkdir(parents=True)
-        (mission.files.tasks / "WP01-x.md").write_bytes(data)
-        assert taskfile.read(mission, "WP01-x.md").criteria
+    mission = Mission("m", _folder(), MissionLayout(_folder() / "missions" / "m"))
+    mission.files.tasks.mkdir(parents=True, exist_ok=True)
+    (mission.files.tasks / "WP01-x.md").write_bytes(data)
+    assert taskfile.read(mission, "WP01-x.md").criteria
 
 
 def _markdown(data: bytes) -> None:
@@ -150,15 +159,14 @@ def _events(data: bytes) -> None:
 
 
 def _conversation(data: bytes) -> None:
-    with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
-        talk = Conversation(Path(folder), Path(folder) / "kept", lambda _: None, lambda _: None)
-        talk.hang_up()
-        try:
-            for line in data.split(b"\n"):
-                if message := lines.parse(line):
-                    talk._hear(message)
-        finally:
-            talk.close()
+    talk = Conversation(_folder(), _folder() / "kept", lambda _: None, lambda _: None)
+    talk.hang_up()
+    try:
+        for line in data.split(b"\n"):
+            if message := lines.parse(line):
+                talk._hear(message)
+    finally:
+        talk.close()
 
 
 def _answer(data: bytes) -> None:
