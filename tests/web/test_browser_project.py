@@ -1,5 +1,7 @@
 """The pages about a project in a real browser."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.acceptance.conftest import project, wait_for
@@ -14,7 +16,7 @@ PAGES = ("/desk", "/board", "/missions", "/missions/auth", "/mail", "/inbox", "/
 
 
 def root_of(folder, texts):
-    return world.site(folder, texts).project.layout.root
+    return world.site(folder, texts, datetime.now(UTC)).project.layout.root
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

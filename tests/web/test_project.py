@@ -1,6 +1,7 @@
 """The pages about a project: desk, board, missions, mail, inbox and costs."""
 
 import json
+import os
 
 import pytest
 
@@ -190,6 +191,16 @@ def test_a_message_is_sent_and_a_dead_one_put_back(own):
     said(client, "/inbox/retry", letter=letter["name"])
     found = client.get("/inbox.json").json()
     assert (len(found["planned"]), found["letters"]) == (3, [])
+
+
+def test_names_that_are_no_text_are_shown_all_the_same(own):
+    root = os.fsencode(own.project.layout.inbox_dead)
+    with open(os.path.join(root, b"\xff.md"), "wb") as handle:
+        handle.write(b"x")
+    client = entered(own)
+    assert "\\udcff.md" in client.get("/inbox").text
+    names = [letter["name"] for letter in client.get("/inbox.json").json()["letters"]]
+    assert "\udcff.md" in names
 
 
 def test_read_only_offers_nothing_and_takes_nothing(shared):

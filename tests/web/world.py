@@ -31,7 +31,7 @@ XSS = (Path(__file__).parent / "xss.txt").read_text().splitlines()
 _ROLES = ("plan", "do", "check", "act")
 
 
-def site(folder: Path, texts: Sequence[str] = ("Add a login",)) -> Site:
+def site(folder: Path, texts: Sequence[str] = ("Add a login",), now: datetime = NOW) -> Site:
     """Return a filled project, as its pages see it; the clock stands."""
     root = folder / "project"
     (root / ".treadle").mkdir(parents=True)
@@ -43,8 +43,8 @@ def site(folder: Path, texts: Sequence[str] = ("Add a login",)) -> Site:
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "Begin")
     project = open_project(root, {"PATH": os.environ["PATH"], "HOME": str(folder)})
-    fill(project.layout, NOW, texts)
-    return Site(project, Keys(), PORT, now=lambda: NOW)
+    fill(project.layout, now, texts)
+    return Site(project, Keys(), PORT, now=lambda: now)
 
 
 def fill(layout: Layout, now: datetime, texts: Sequence[str] = ("Add a login",)) -> None:

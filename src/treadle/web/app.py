@@ -1,5 +1,6 @@
 """Put pages, their JSON twins, actions and the stream behind the gate."""
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -78,13 +79,20 @@ async def _enter(site: Site, templates: Environment, request: Request) -> Respon
 
 async def _json(site: Site, page: Page, request: Request) -> Response:
     found = await run_in_threadpool(page.document, site, _asked(request))
-    return Response(msgspec.json.encode(found), media_type="application/json")
+    return Response(_encoded(found), media_type="application/json")
+
+
+def _encoded(found: Document) -> bytes:
+    try:
+        return msgspec.json.encode(found)
+    except UnicodeEncodeError:  # a name on disk need not be text
+        return json.dumps(found, default=str).encode()
 
 
 async def _page(site: Site, templates: Environment, page: Page, request: Request) -> Response:
     asked = _asked(request)
     text = await run_in_threadpool(_rendered, site, templates, page, asked, str(request.url.path))
-    return HTMLResponse(text)
+    return HTMLResponse(text.encode(errors="backslashreplace"))
 
 
 def _rendered(site: Site, templates: Environment, page: Page, asked: Asked, path: str) -> str:

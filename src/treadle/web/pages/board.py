@@ -14,7 +14,8 @@ from treadle.tasks import lanes
 from treadle.web.site import Asked, Document, Site
 
 _RUNS = 50  # that are asked for conflicts
-_FINISHED = 20  # tasks shown of a lane where nothing happens any more
+_SHOWN = 100  # tasks of a lane
+_FINISHED = 20  # of one where nothing happens any more
 
 
 def document(site: Site, asked: Asked) -> Document:
@@ -72,7 +73,7 @@ def _lane(
     inside = [row for row in rows if row.lane == lane]
     if lane in lanes.FINAL:
         inside = sorted(inside, key=lambda row: row.updated_at, reverse=True)[:_FINISHED]
-    return [_card(store, row, needs.get(row.task_id, [])) for row in inside]
+    return [_card(store, row, needs.get(row.task_id, [])) for row in inside[:_SHOWN]]
 
 
 def _card(store: Reader, row: TaskRow, needs: list[TaskRow]) -> Document:
