@@ -38,6 +38,7 @@ def test_a_worker_drives_a_queued_run_that_then_lands(fleet):
     assert (fleet.root / "done.txt").exists()
 
 
+@pytest.mark.real
 def test_a_queued_run_can_be_called_off(fleet):
     queued = fleet.run_json("--fleet")
     assert fleet.treadle("stop", queued["run_id"]).code == 0
@@ -89,6 +90,7 @@ def test_a_worker_needs_a_project_or_a_store(fleet, tmp_path):
     assert (done.code, done.json["error"]["code"]) == (1, "no_project")
 
 
+@pytest.mark.real
 def test_wrong_credentials_are_never_printed(fleet):
     env = {"TREADLE_STORE": "postgresql://me:hunter2@127.0.0.1:9/none"}
     for words in (("worker", "--json"), ("fleet", "status", "--json")):
