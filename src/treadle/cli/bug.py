@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from treadle import __version__, layout
 from treadle.errors import TreadleError
+from treadle.ids import mask
 
 
 def report(error: Exception, words: list[str], env: Mapping[str, str]) -> TreadleError:
@@ -30,7 +31,7 @@ def report(error: Exception, words: list[str], env: Mapping[str, str]) -> Treadl
 
 
 def _text(error: Exception, words: list[str]) -> str:
-    return "\n".join(
+    whole = "\n".join(
         [
             f"treadle {__version__}, Python {platform.python_version()}, {platform.platform()}",
             f"command: {words!r}",
@@ -38,3 +39,4 @@ def _text(error: Exception, words: list[str]) -> str:
             "".join(traceback.format_exception(error)),
         ]
     )
+    return mask(whole)

@@ -1,7 +1,8 @@
 """Wait for a letter."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from datetime import datetime
 
 from treadle.layout import Layout
@@ -21,18 +22,27 @@ def watch(
     times is all that a round costs.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    known = {row.letter_id for row in _waiting(layout, None, now)} if agent is None else set()
-    while True:
-        found = [row for row in _waiting(layout, agent, now) if row.letter_id not in known]
-        if found or (deadline is not None and time.monotonic() >= deadline):
-            return found
-        time.sleep(_PAUSE)
+    with contextlib.closing(_looks(layout, now)) as looks:
+        seen = look.waiting(next(looks), None) if agent is None else []
+        known = {row.letter_id for row in seen}
+        for reader in looks:
+            found = [row for row in look.waiting(reader, agent) if row.letter_id not in known]
+            if found or (deadline is not None and time.monotonic() >= deadline):
+                break
+            time.sleep(_PAUSE)
+    return found
 
 
-def _waiting(layout: Layout, agent: str | None, now: Callable[[], datetime]) -> list[LetterRow]:
-    with TaskReader.open(layout) as reader:
-        if not folders.is_stale(reader, layout.mail):
-            return look.waiting(reader, agent)
-    store, _ = sync.fresh(layout, now())
-    with store:
-        return look.waiting(store, agent)
+def _looks(layout: Layout, now: Callable[[], datetime]) -> Generator[TaskReader, None, None]:
+    """Yield the store again and again, with every letter in it."""
+    reader = TaskReader.open(layout)
+    try:
+        while True:
+            if folders.is_stale(reader, layout.mail):
+                reader.close()
+                store, _ = sync.fresh(layout, now())
+                store.close()
+                reader = TaskReader.open(layout)
+            yield reader
+    finally:
+        reader.close()
