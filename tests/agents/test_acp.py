@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,14 @@ def test_presets_share_state_and_isolation_with_their_tool(tmp_path, keeper, pre
     launch = acp.launch(asked, tmp_path)
     assert str(asked.state) in launch.env[tool.state_variable]
     assert launch.cwd == asked.step_dir
+
+
+def test_the_adapter_of_codex_reads_nothing_of_the_repository(tmp_path, keeper):
+    spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin", preset="codex")
+    own = spec.environment | {"CODEX_CONFIG": '{"model": "m", "project_root_markers": ["x"]}'}
+    asked = fake.ask(replace(spec, environment=own, tier="A"), TOOLS["codex"])
+    env = acp.launch(asked, tmp_path).env
+    settings = json.loads(env["CODEX_CONFIG"])
+    assert (settings["model"], settings["project_root_markers"]) == ("m", [])
+    assert env["INITIAL_AGENT_MODE"] == "agent-full-access"
+    assert "CODEX_CONFIG" in acp.variables(spec.config)

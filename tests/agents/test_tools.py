@@ -7,6 +7,7 @@ import pytest
 from tests.agents import fake
 from treadle.agents import lines
 from treadle.agents.table import TOOLS
+from treadle.agents.tool import overlay
 from treadle.proc.keeper import Keeper
 
 EVERY = sorted(TOOLS)
@@ -124,3 +125,9 @@ def test_what_a_repository_brings_does_not_run(asked, tool):
     if tool == "gemini":
         assert launch.cwd == found.step_dir
     assert launch.env.get("COPILOT_ALLOW_ALL", "false") == "false"
+
+
+@pytest.mark.parametrize("own", ["{", "[1]"])
+def test_settings_of_the_user_that_make_no_sense_are_the_tools_to_refuse(own):
+    assert overlay(own, {"a": 1}) == own
+    assert overlay(None, {"a": 1}) == '{"a": 1}'

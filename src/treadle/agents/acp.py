@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -42,13 +43,17 @@ class Preset(NamedTuple):
     argv: tuple[str, ...]
     tool: Tool
     cumulative: tuple[str, ...] = ()
+    env: Callable[[Ask], Mapping[str, str]] = lambda ask: {}
+    variables: tuple[str, ...] = ()
 
 
 PRESETS = {
     "gemini": Preset(("gemini", "--acp"), gemini.TOOL),
     "opencode": Preset(("opencode", "acp", "--pure"), opencode.TOOL),
     "copilot": Preset(("copilot", "--acp"), copilot.TOOL, ("tokens",)),
-    "codex": Preset(("codex-acp",), codex.TOOL),
+    "codex": Preset(
+        ("codex-acp",), codex.TOOL, env=codex.adapter, variables=("CODEX_CONFIG", "MODEL_PROVIDER")
+    ),
     "claude": Preset(("claude-agent-acp",), claude.TOOL),
 }
 
@@ -73,7 +78,7 @@ def can_change(config: AgentConfig, role: Role) -> bool:
 def variables(config: AgentConfig) -> tuple[str, ...]:
     """Return what a preset's tool wants to see of the environment."""
     preset = PRESETS.get(config.preset or "")
-    return preset.tool.variables if preset else ()
+    return (*preset.tool.variables, *preset.variables) if preset else ()
 
 
 def first(spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
@@ -91,7 +96,7 @@ def launch(ask: Ask, root: Path) -> Launch:
     return Launch(
         argv=(*preset.argv, *config.extra_args),
         cwd=ask.step_dir,
-        env=shared.env,
+        env={**shared.env, **preset.env(ask)},
         files=shared.files,
     )
 

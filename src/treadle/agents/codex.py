@@ -15,6 +15,7 @@ from treadle.agents.tool import (
     at,
     items_at,
     number_at,
+    overlay,
     text_at,
 )
 
@@ -26,6 +27,7 @@ _SETTINGS = (
     "sandbox_workspace_write.exclude_slash_tmp=true",
     "sandbox_workspace_write.exclude_tmpdir_env_var=true",
 )
+_ADAPTER = "CODEX_CONFIG"
 _OFF = ("plugins", "apps", "unbounded_connection_retries")
 
 
@@ -113,6 +115,16 @@ def tell(event: Event) -> Iterator[Note]:
         case ("turn.completed", _):
             used = [number_at(event, "usage", name) for name in ("input_tokens", "output_tokens")]
             yield Note("done", f"{used[0]} tokens in, {used[1]} out")
+
+
+def adapter(ask: Ask) -> dict[str, str]:
+    """Return what the adapter of the Agent Client Protocol wants: settings, and how free it is."""
+    settings = {"project_root_markers": [], "project_doc_max_bytes": 0}
+    return {
+        _ADAPTER: overlay(ask.spec.environment.get(_ADAPTER), settings),
+        "INITIAL_AGENT_MODE": "agent-full-access" if ask.is_held else "agent",
+        "NO_BROWSER": "1",
+    }
 
 
 TOOL = Tool(

@@ -44,6 +44,7 @@ def _usage_file(ask: Ask) -> Path:
 def hear(events: Iterable[Event], ask: Ask) -> Heard:
     """Take the last message that says something; an error in the session is no success."""
     text, error, code, session = "", "", None, ask.resume or ask.session
+    status = None
     for event in events:
         data = event.get("data")
         match event.get("type"):
@@ -51,11 +52,17 @@ def hear(events: Iterable[Event], ask: Ask) -> Heard:
                 text = text_at(data, "content") or text
             case "session.error":
                 error = text_at(data, "message") or "the session failed"
+                status = number_at(data, "statusCode") or None
             case "result":
                 code = event.get("exitCode", at(data, "exitCode"))
                 session = text_at(event, "sessionId") or session
     return Heard(
-        is_done=code == 0 and not error, text=text, session=session, usage=_usage(ask), error=error
+        is_done=code == 0 and not error,
+        text=text,
+        session=session,
+        usage=_usage(ask),
+        error=error,
+        status=status,
     )
 
 

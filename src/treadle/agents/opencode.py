@@ -16,6 +16,7 @@ from treadle.agents.tool import (
     at,
     money_at,
     number_at,
+    overlay,
     text_at,
 )
 
@@ -39,15 +40,9 @@ def launch(ask: Ask) -> Launch:
     }
     env = {name: str(folder) for name, folder in folders.items()}
     env |= {f"OPENCODE_DISABLE_{name}": "1" for name in _OFF}
-    env[_INLINE] = json.dumps(_config(ask))
+    settings = {"permission": _permission(ask), "share": "disabled", "snapshot": False}
+    env[_INLINE] = overlay(ask.spec.environment.get(_INLINE), settings)
     return Launch(argv=tuple(argv), cwd=ask.spec.workspace, env=env)
-
-
-def _config(ask: Ask) -> dict[str, object]:
-    """Return the user's inline configuration with what treadle needs laid over it."""
-    given = ask.spec.environment.get(_INLINE)
-    own = json.loads(given) if given else {}
-    return own | {"permission": _permission(ask), "share": "disabled", "snapshot": False}
 
 
 def _permission(ask: Ask) -> object:

@@ -1,5 +1,6 @@
 """What oneshot needs to know about one command-line tool."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,15 @@ class Tool:
     logins: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     log_in: str = ""
+
+
+def overlay(given: str | None, settings: Mapping[str, object]) -> str:
+    """Lay settings over the user's own JSON; what is none is left for the tool to refuse."""
+    try:
+        own = json.loads(given or "{}")
+    except ValueError:
+        return str(given)
+    return json.dumps({**own, **settings}) if isinstance(own, dict) else str(given)
 
 
 def at(value: object, *path: str | int) -> object:
