@@ -73,12 +73,15 @@ def test_untrusted_clone_stops_and_shows_the_commands(repo):
         '[checks]\nwritable = ["~/.ssh"]\n',
         "[checks]\nunix_sockets = true\n",
         '[checks]\nenv_allow = ["AWS_*"]\n',
+        'store = "postgresql://ada:geheim@db/theirs"\n',
     ],
 )
 def test_settings_that_open_the_sandbox_need_trust(repo, text):
     project = open_repository(repo, os.environ)
-    with pytest.raises(BlockedError, match="is not trusted, and its configuration would run or"):
+    expected = "is not trusted, and its configuration would run or"
+    with pytest.raises(BlockedError, match=expected) as caught:
         trust.require(project, bring(project, text))
+    assert "geheim" not in caught.value.message
 
 
 def test_settings_that_close_it_do_not(repo):

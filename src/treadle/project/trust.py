@@ -19,7 +19,7 @@ from treadle.config.schema import AgentConfig, ChecksConfig
 from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
-from treadle.ids import utc
+from treadle.ids import mask, utc
 from treadle.project.project import Project
 
 
@@ -137,7 +137,7 @@ def _commands(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
 
 
 def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
-    """Yield the settings that open the sandbox, with whether the repository brings them."""
+    """Yield the settings that open the sandbox or name a history of runs, and whose they are."""
     config = loaded.config
     holders: list[tuple[keys.Path, AgentConfig | ChecksConfig]] = [
         (("agents", name), agent) for name, agent in config.agents.items()
@@ -151,6 +151,8 @@ def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
     yield _setting(loaded, ("sandbox", "hide"), config.sandbox.hide)
     if config.network == "full":
         yield _setting(loaded, ("network",), "full")
+    if config.store:
+        yield _setting(loaded, ("store",), mask(config.store))
 
 
 def _setting(loaded: Loaded, path: keys.Path, value: object) -> tuple[Command, bool]:
