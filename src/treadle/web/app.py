@@ -78,7 +78,11 @@ async def _enter(site: Site, templates: Environment, request: Request) -> Respon
 
 
 async def _json(site: Site, page: Page, request: Request) -> Response:
-    found = await run_in_threadpool(page.document, site, _asked(request))
+    asked = _asked(request)
+    if page.is_quick:
+        found = page.document(site, asked)
+    else:
+        found = await run_in_threadpool(page.document, site, asked)
     return Response(_encoded(found), media_type="application/json")
 
 

@@ -1,26 +1,25 @@
 """Let in only the person who was given the link, from this machine, through this page."""
 
-from http.cookies import CookieError, SimpleCookie
-
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.web.site import Site
 
-OPEN = ("/enter", "/static/")
+STATIC = "/static/"
+OPEN = ("/enter", STATIC)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-_HEADERS = {
-    "content-security-policy": _POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
 _NO_COOKIE = "this page needs the link that `treadle serve` printed; get another with:\n\n"
 _NO_COOKIE += "  treadle serve --link\n"
 
@@ -37,7 +36,7 @@ class Gate:
         if scope["type"] != "http":
             return
         refusal = refuse(self._site, scope)
-        await (refusal or self._app)(scope, receive, _guarded(send))
+        await (refusal or self._app)(scope, receive, _guarded(send, scope["path"]))
 
 
 def cookie_name(site: Site) -> str:
@@ -73,24 +72,21 @@ def _is_ours(headers: Headers, hosts: set[str], method: str) -> bool:
 
 
 def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
+    pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in pairs if key == name), "")
 
 
 def _no(status: int, text: str) -> Response:
     return PlainTextResponse(f"{text}\n", status_code=status)
 
 
-def _guarded(send: Send) -> Send:
+def _guarded(send: Send, path: str) -> Send:
+    kept = b"no-cache" if path.startswith(STATIC) else b"no-store"
+    ours = [*_HEADERS, (b"cache-control", kept)]
+
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers[name] = value
-            headers.setdefault("cache-control", "no-store")
+            message["headers"] = [*message["headers"], *ours]
         await send(message)
 
     return guarded

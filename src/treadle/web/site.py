@@ -61,13 +61,17 @@ class Asked(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page: its document is what `--json` gives; `view` adds what only a reader wants."""
+    """One page: its document is what `--json` gives; `view` adds what only a reader wants.
+
+    A quick document asks the store one thing; to hand it to a thread would take longer.
+    """
 
     path: str
     template: str
     document: Callable[[Site, Asked], Document]
     view: Callable[[Site, Asked, Document], Document] | None = None
     label: str | None = None  # in the navigation
+    is_quick: bool = False
 
 
 class Action(NamedTuple):

@@ -19,7 +19,7 @@ PAGES = (
     Page("/desk", "desk.html", desk.document, desk.view, "Desk"),
     Page("/runs", "runs.html", runs.document, runs.view, "Runs"),
     Page("/runs/{run}", "run.html", run.document, run.view),
-    Page("/runs/{run}/events", "events.html", events.document, events.view),
+    Page("/runs/{run}/events", "events.html", events.document, events.view, is_quick=True),
     Page("/runs/{run}/steps/{step}", "step.html", step.document, step.view),
     Page("/board", "board.html", board.document, board.view, "Board"),
     Page("/missions", "missions.html", missions.document, label="Missions"),
