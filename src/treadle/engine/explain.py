@@ -34,6 +34,10 @@ _TELLING = frozenset(
         "landed",
         "land_refused",
         "undone",
+        "run_queued",
+        "run_claimed",
+        "push_refused",
+        "gave_up",
     }
 )
 
@@ -90,6 +94,8 @@ def next_commands(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
     again = f"treadle run {row.task_id}" if row.task_id else "treadle run --goal …"
     if row.status == "failed":
         return (f"treadle runs show {run_id}", again)
+    if code == "queued":
+        return (f"treadle log -f {run_id}", "treadle fleet status", f"treadle stop {run_id}")
     if code == "budget_exceeded":
         return (f"treadle run --resume {run_id} --budget {kv.get('budget_needed')}",)
     if code == "no_progress":

@@ -37,7 +37,7 @@ class Beat(threading.Thread):
         self.offset = timedelta()
         self._worker = worker
         self._site = site
-        self._store = site.fleet()
+        self.store = site.fleet()
         self._dispatcher = dispatcher
         self._driver = driver
         self._every = every
@@ -69,15 +69,18 @@ class Beat(threading.Thread):
         self._over.set()
         if self.is_alive():
             self.join()
-        for store in (self._store, *self._stores.values()):
+
+    def close(self) -> None:
+        """Close the stores."""
+        for store in (self.store, *self._stores.values()):
             store.close()
 
     def tick(self) -> None:
         """Beat once, and lead if nobody else does."""
-        now = self._store.now()
+        now = self.store.now()
         self.offset = now - datetime.now(UTC)
         busy = len(self._driver.active)
-        status = fleet.beat(self._store, self._worker, busy, utc(now))
+        status = fleet.beat(self.store, self._worker, busy, utc(now))
         if status is None:
             self._on_death()
             return
@@ -86,7 +89,7 @@ class Beat(threading.Thread):
         self._note_connection()
         self._check_own()
         until = now + timedelta(seconds=max(self._dead_after / 2, 2 * self._every))
-        if fleet.lead(self._store, self._worker, utc(now), utc(until)):
+        if fleet.lead(self.store, self._worker, utc(now), utc(until)):
             self._lead(now)
 
     def _note_connection(self) -> None:
@@ -99,8 +102,8 @@ class Beat(threading.Thread):
 
     def _lead(self, now: datetime) -> None:
         if time.monotonic() - (self._connected_at or time.monotonic()) >= self._dead_after:
-            fleet.bury(self._store, utc(now - timedelta(seconds=self._dead_after)))
-        alive = {row.worker_id for row in fleet.workers(self._store) if _lives(row.status)}
+            fleet.bury(self.store, utc(now - timedelta(seconds=self._dead_after)))
+        alive = {row.worker_id for row in fleet.workers(self.store) if _lives(row.status)}
         for job, holder in self._dispatcher.health(waiting=False).held.items():
             if holder not in alive:
                 self._dispatcher.retry(job)
@@ -119,9 +122,7 @@ class Beat(threading.Thread):
     def _sweep(self) -> None:
         """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
         whole = time.monotonic() - self._swept_at >= self._dead_after
-        found = [
-            (item.project, self._project(item.project)) for item in fleet.projects(self._store)
-        ]
+        found = [(item.project, self._project(item.project)) for item in fleet.projects(self.store)]
         waiting = [(p, s, row) for p, s in found for row in fleet.queued(s)]
         new = [item for item in waiting if whole or _job(item[0], item[2]) not in self._seen]
         held = [(p, s, row) for p, s in found for row in fleet.held(s)] if whole else []

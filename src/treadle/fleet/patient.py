@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from treadle.errors import StoreError
+from treadle.store import run_changes
 from treadle.store.backend import Connection
 from treadle.store.codec import Row
-from treadle.store.records import Cursor
+from treadle.store.queries import SQL
+from treadle.store.records import Cursor, RunRow
 from treadle.store.run_changes import History
 from treadle.store.writer import Store
 
@@ -33,22 +35,17 @@ class Patient(Store):
 
     def _advance(self, run_id: str, history: History, cursor: Cursor, epoch: int) -> None:
         """Commit once: a connection that broke during a commit leaves open whether it was made."""
-        tried = False
+        rows, tried = run_changes.rows(run_id, history), False
 
-        def commit() -> None:
+        def apply(tx: Connection) -> None:
             nonlocal tried
-            if tried and self._is_there(run_id, history, epoch):
+            if tried and _is_there(tx, run_id, history, epoch):
                 return
             tried = True
-            super(Patient, self)._advance(run_id, history, cursor, epoch)
+            run_changes.advance(tx, run_id, cursor, epoch)
+            run_changes.append(tx, rows)
 
-        self._patiently(commit)
-
-    def _is_there(self, run_id: str, history: History, epoch: int) -> bool:
-        row = self.run(run_id)
-        mine = row is not None and row.claim_epoch == epoch
-        last = history.events[-1].seq if history.events else None
-        return mine and last is not None and self.last_seq(run_id) >= last
+        self._write(apply, alone=False)
 
     def _patiently(self, do: Callable[[], T]) -> T:
         deadline = time.monotonic() + self.patience
@@ -59,3 +56,12 @@ class Patient(Store):
                 if error.code != _MEANWHILE or time.monotonic() > deadline:
                     raise
             time.sleep(_PAUSE)
+
+
+def _is_there(tx: Connection, run_id: str, history: History, epoch: int) -> bool:
+    """Tell whether these events are in the timeline, by this owner's hand."""
+    row = tx.execute(SQL["run"], {"run_id": run_id}).fetchone()
+    if row is None or RunRow._make(row).claim_epoch != epoch or not history.events:
+        return False
+    last = tx.execute(SQL["last_seq"], {"run_id": run_id}).fetchone()[0]
+    return int(last or 0) >= history.events[-1].seq

@@ -54,7 +54,7 @@ def work(
     env: Mapping[str, str],
 ) -> int:
     """Work until it is time to go; return how many runs were driven."""
-    store, interrupts, draining = site.fleet(), Interrupts(), Event()
+    interrupts, draining = Interrupts(), Event()
     with Keeper() as keeper, interrupts.installed():
         machine = Machine(
             worker=worker,
@@ -77,6 +77,7 @@ def work(
             dead_after=config.dead_after,
             on_death=_die,
         )
+        store = beat.store
         _register(store, worker, wishes.slots)
         _clean(machine.layout, store)
         dispatcher.work(wishes.slots, lambda job: _told(watch, driver, dispatcher, draining, job))
@@ -88,9 +89,9 @@ def work(
         dispatcher.drain()
         beat.end()
         fleet.set_status(store, worker, "left")
+        beat.close()
     remove.remove_tree(machine.layout.work)
     driver.close()
-    store.close()
     return driver.finished
 
 
