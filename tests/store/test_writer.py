@@ -101,6 +101,14 @@ def test_a_step_that_exists_is_refused_with_all_it_brings(begun):
     assert "x" not in begun.kv(RUN)
 
 
+def test_a_change_whose_first_word_is_refused_leaves_the_store_working(begun):
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"(?i)unique"):
+            begun.insert_run(run_row(), (), {})
+    commit(begun, 1)
+    assert begun.steps(RUN) == [step_row()]
+
+
 def test_a_stop_is_requested_without_touching_the_timeline(begun):
     begun.request_stop(RUN, "stopped by hand", NOW)
     stop = begun.kv(RUN)["stop_requested"]

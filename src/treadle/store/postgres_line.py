@@ -70,23 +70,25 @@ class Connection:
         return self._line
 
     def _ask(self, sql: bytes, values: Any) -> Cursor:
-        line = self.line()
+        line, first = self.line(), self._first
         try:
             return self._send(line, sql, values)
         except psycopg.OperationalError:
-            if self.in_transaction or not line.closed:
+            if not line.closed or (self.in_transaction and not first):
                 raise
+        self.in_transaction, self._first = False, first
         return self._send(self.line(), sql, values)
 
     def _send(self, line: Line, sql: bytes, values: Any) -> Cursor:
-        if not self._first:
+        first, self._first = self._first, ()
+        if not first:
             return line.execute(sql, values)
+        self.in_transaction = True
         with line.pipeline():
-            for statement in self._first:
+            for statement in first:
                 cursor = line.execute(statement)
             if sql:
                 cursor = line.execute(sql, values)
-        self.in_transaction, self._first = True, ()
         return cursor
 
 
