@@ -1,5 +1,6 @@
-"""A round is due at the start, after changes, by the clock, and when a limit is over."""
+"""Waiting for work: when a round is due, whole files, and where nothing can be watched."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -77,3 +78,36 @@ def test_a_limit_that_is_over_makes_one_round_due(layout):
         clock.now += timedelta(seconds=31)
 
     assert rounds(layout, wait) == 2
+
+
+def waiting(layout, stop):
+    return Waiting(layout, stop, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_a_file_that_is_still_being_written_is_left_alone(tmp_path):
+    layout = Layout(tmp_path)
+    layout.inbox.mkdir(parents=True)
+    pieces = iter(["one\n", "two\n", "three\n"])
+
+    def write_on():
+        with (layout.inbox / "long.md").open("a") as handle:
+            handle.write(next(pieces, ""))
+
+    found = waiting(layout, write_on)
+    write_on()
+    assert not found._is_changed()
+    assert "three" in (layout.inbox / "long.md").read_text()
+    assert found._is_changed()
+
+
+def test_where_files_cannot_be_watched_they_are_looked_at(tmp_path):
+    layout, told = Layout(tmp_path), []
+    due = waiting(layout, lambda: False).reasons(told.append)
+    next(due)
+    layout.inbox.rmdir()
+    layout.specs.rmdir()
+    layout.specs.mkdir()
+    (layout.specs / "1.spec.md").write_text("# Do it\n")
+    assert list(itertools.islice(due, 1)) == [None]
+    assert len(told) == 2
+    assert all("looking every second instead" in words for words in told)
