@@ -21,29 +21,32 @@ class Entry(NamedTuple):
     id: bytes
 
 
-Folder = dict[str, Entry]
+# A folder may have thousands of entries of which one changes: rows stay as they were read.
+Row = tuple[bytes, bytes, bytes]  # mode, name, id
+Folder = dict[bytes, Row]
 
 
 def names(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, list[str]]:
     """Return the names in each of these folders of a tree; the root is the empty string."""
-    return {folder: list(rows) for folder, rows in _folders(place, tree, folders).items()}
+    found = _folders(place, tree, folders)
+    return {folder: [os.fsdecode(name) for name in rows] for folder, rows in found.items()}
 
 
 def edited(place: Scratch, base: str, files: Mapping[str, Entry | None]) -> str:
     """Write the tree of `base` with these files in it, or without those that are None."""
     rows = _folders(place, base, {"", *(up for path in files for up in above(path))})
-    children: dict[str, dict[str, Entry | None]] = {folder: {} for folder in rows}
+    changes: dict[str, dict[bytes, Entry | None]] = {folder: {} for folder in rows}
     for path, entry in files.items():
         if entry or path not in rows:
-            children[_parent(path)][_name(path)] = entry
+            changes[_parent(path)][_name(path)] = entry
     root = ""
     for folder in sorted(rows, key=lambda path: len(above(path)) + bool(path), reverse=True):
-        content = _replaced(rows[folder], children[folder])
+        content = _changed(rows[folder], changes[folder])
         if not folder:
             root = _write(place, content)
-        elif _name(folder) not in children[_parent(folder)]:
+        elif _name(folder) not in changes[_parent(folder)]:
             made = Entry(_FOLDER, bytes.fromhex(_write(place, content))) if content else None
-            children[_parent(folder)][_name(folder)] = made
+            changes[_parent(folder)][_name(folder)] = made
     return root
 
 
@@ -75,8 +78,8 @@ def _read(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str,
         if content is not None:
             found[folder] = _entries(content, len(tree) // 2)
             below = f"{folder}/" if folder else ""
-            rows = found[folder].items()
-            ids |= {below + name: row.id.hex() for name, row in rows if row.mode == _FOLDER}
+            inner = [row for row in found[folder].values() if row[0] == _FOLDER]
+            ids |= {below + os.fsdecode(name): id_.hex() for _, name, id_ in inner}
     return found
 
 
@@ -106,27 +109,28 @@ def _ask(place: Scratch | Repo, tree: str, folders: list[str]) -> dict[str, Fold
 
 def _entries(content: bytes, width: int) -> Folder:
     """Read a tree object."""
-    rows = _ROW[width].findall(content)
-    return {os.fsdecode(name): Entry(mode, id_) for mode, name, id_ in rows}
+    return {row[1]: row for row in _ROW[width].findall(content)}
 
 
-def _replaced(rows: Folder, changes: Mapping[str, Entry | None]) -> Folder:
-    return {name: entry for name, entry in {**rows, **changes}.items() if entry}
+def _changed(rows: Folder, changes: Mapping[bytes, Entry | None]) -> Folder:
+    new = {name: (entry.mode, name, entry.id) for name, entry in changes.items() if entry}
+    return {name: row for name, row in rows.items() if name not in changes} | new
 
 
 def _write(place: Scratch, rows: Folder) -> str:
-    """Write a tree object; git sorts a folder as if its name ended in a slash."""
-    lines = sorted(
-        (name + b"/" * (mode == _FOLDER), b"%s %s\0%s" % (mode, name, id_))
-        for name, (mode, id_) in ((os.fsencode(name), row) for name, row in rows.items())
-    )
-    content = b"".join(line for _, line in lines)
+    """Write a tree object."""
+    content = b"".join([b"%s %s\0%s" % row for row in sorted(rows.values(), key=_order)])
     return objects.write(place.store, "tree", content, place.repo.object_format)
+
+
+def _order(row: Row) -> bytes:
+    """Sort as git does: a folder as if its name ended in a slash."""
+    return row[1] + b"/" if row[0] == _FOLDER else row[1]
 
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+def _name(path: str) -> bytes:
+    return os.fsencode(path.rpartition("/")[2])
