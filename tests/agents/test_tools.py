@@ -1,6 +1,7 @@
 """How each tool is started and understood, from streams that the real ones printed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,14 @@ def test_what_a_repository_brings_does_not_run(asked, tool):
     if tool == "gemini":
         assert launch.cwd == found.step_dir
     assert launch.env.get("COPILOT_ALLOW_ALL", "false") == "false"
+
+
+def test_opencode_has_nothing_to_fetch_when_it_starts(asked):
+    found = asked("opencode")
+    files = TOOLS["opencode"].launch(found).files
+    folder = Path(TOOLS["opencode"].launch(found).env["XDG_CONFIG_HOME"]) / "opencode"
+    assert "@opencode-ai/plugin" in files[folder / "package-lock.json"]
+    assert folder / "node_modules" in {path.parent for path in files}
 
 
 @pytest.mark.parametrize("own", ["{", "[1]"])

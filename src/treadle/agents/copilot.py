@@ -111,6 +111,7 @@ TOOL = Tool(
     hear=hear,
     tell=tell,
     variables=("COPILOT_*",),
+    cumulative=("tokens",),
     keys=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
     logins=("config.json",),
     log_in="copilot login",
