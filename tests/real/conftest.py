@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.conftest import Project
 from tests.real.model import Model, Say, Shell, answer
-from tests.real.tools import BINARIES, environment, settings
+from tests.real.tools import BINARIES, PATIENCE, environment, settings
 
 
 def require(tool: str) -> None:
@@ -51,8 +51,9 @@ class Bench:
             self.project.config[role] = text
         self.project.save()
 
-    def run(self, *extra: str, timeout=110):
-        result = self.project.run("--json", *extra, env=self.env, timeout=timeout)
+    def run(self, *extra: str, limit=None):
+        limit = limit or PATIENCE[self.tool]
+        result = self.project.run("--json", *extra, env=self.env, timeout=limit)
         assert "error" not in result.json, result.json
         return result.json | {"code": result.code}
 

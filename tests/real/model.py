@@ -142,7 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.model.script(turn)
         if isinstance(reply, Fail):
             error = {"message": reply.message, "type": "error", "code": reply.status}
-            self._json(reply.status, {"type": "error", "error": error})
+            # Some tools try again by themselves and wait as long as the service says.
+            again = {"retry-after-ms": "1", "retry-after": "0"} if speak is Chat else {}
+            self._json(reply.status, {"type": "error", "error": error}, again)
         elif isinstance(reply, Hang):
             self._hang(reply, speak, turn)
         else:
@@ -164,11 +166,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return data
 
-    def _json(self, status, document):
+    def _json(self, status, document, headers=()):
         data = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 

@@ -14,7 +14,7 @@ from tests.acceptance.conftest import Project
 from tests.conftest import git
 from tests.real.conftest import Bench, good, require
 from tests.real.model import Model, Say, Shell, answer
-from tests.real.test_run import EVERY
+from tests.real.tools import EVERY, MORE, PATIENCE, marks
 
 pytestmark = pytest.mark.real
 
@@ -40,10 +40,16 @@ def set_traps(root: Path, canary: Path) -> None:
         },
         ".github/hooks/trap.json": {"version": 1, "hooks": {"sessionStart": [{"bash": touch}]}},
         "opencode.json": {"mcp": {"trap": {"type": "local", "command": ["sh", "-c", touch]}}},
+        ".vscode/mcp.json": {"servers": {"trap": server}},
+        ".copilot/mcp-config.json": {"mcpServers": {"trap": server | {"tools": ["*"]}}},
     }
     for name, content in traps.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(json.dumps(content))
+    plugin = root / ".opencode" / "plugin"
+    plugin.mkdir(parents=True)
+    code = f'require("child_process").execSync({json.dumps(touch)})'
+    (plugin / "trap.js").write_text(f"{code}\nexport const Trap = async () => ({{}})\n")
     (root / ".codex").mkdir()
     arguments = json.dumps(["-c", touch])
     (root / ".codex" / "config.toml").write_text(
@@ -89,7 +95,10 @@ class Seen:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(tool, marks=pytest.mark.xdist_group(f"hostile-{tool}")) for tool in EVERY],
+    params=[
+        pytest.param(tool, marks=[pytest.mark.xdist_group(f"hostile-{tool}"), *marks(tool)])
+        for tool in (*EVERY, *MORE)
+    ],
 )
 def seen(request, tmp_path_factory):
     require(request.param)
@@ -118,7 +127,8 @@ def _run(folder: Path, tool: str, model: Model) -> Seen:
     argv = ["strace", "-f", "-qq", "-e", "trace=connect,sendto", "-e", "signal=none", "-o", trace]
     argv += [sys.executable, "-m", "treadle", "run", "--json", "--goal", "g", "--ac", "AC1: done"]
     env = {**os.environ, **bench.env}
-    done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, timeout=115)
+    limit = PATIENCE[tool]
+    done = subprocess.run(argv, cwd=root, env=env, capture_output=True, text=True, timeout=limit)
     return Seen(bench, folder / "canary", folder / "outside", trace, json.loads(done.stdout))
 
 

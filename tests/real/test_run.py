@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-EVERY = ("codex", "claude", "gemini")
+from tests.real.tools import TOOLS
+
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.parametrize("tool", EVERY)
+@pytest.mark.parametrize("tool", TOOLS)
 def test_a_whole_run_from_plan_to_pass(bench, tool):
     found = bench(tool)
     run = found.run()
@@ -20,6 +21,7 @@ def test_a_whole_run_from_plan_to_pass(bench, tool):
     assert found.step(run["run_id"], "001-plan").joinpath("plan.md").exists()
     lines = found.step(run["run_id"], "004-act").joinpath("logs/events.jsonl").read_text()
     kinds = {json.loads(line)["kind"] for line in lines.splitlines()}
-    assert {"tool_start", "done"} <= kinds
+    assert "done" in kinds
+    assert kinds & {"tool_start", "tool_end"}
     assert shown["usage"]["output_tokens"] == 7 * 100
     assert shown["usage"]["input_tokens"] >= 7 * 2000

@@ -4,18 +4,32 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.real.model import KEY
 
+EVERY = ("codex", "claude", "gemini")
+MORE = ("opencode", "copilot")
+# Seconds for a whole run; what takes long to install takes long to start as well.
+PATIENCE = dict.fromkeys(EVERY, 110) | dict.fromkeys(MORE, 550)
+
+
+def marks(tool: str) -> list[pytest.MarkDecorator]:
+    """Return what holds back the tools that take part only under scripts/test --all."""
+    return [pytest.mark.all, pytest.mark.timeout(600)] if tool in MORE else []
+
+
+TOOLS = [pytest.param(tool, marks=marks(tool)) for tool in (*EVERY, *MORE)]
 BINARIES = [Path(__file__).parent / name / "node_modules/.bin" for name in ("clis", "more-clis")]
 
 
 def settings(tool: str, url: str) -> dict:
     """Return the agent's settings that lead `tool` to the scripted model."""
-    found: dict[str, object] = {"type": tool, "retry_wait": 0.1, "timeout": 90, "model": "scripted"}
+    found: dict[str, object] = {"type": tool, "retry_wait": 0.1, "model": "scripted"}
+    found["timeout"] = PATIENCE[tool] * 0.8
     if tool == "codex":
-        table = {"name": "t", "base_url": f"{url}/v1", "env_key": "CODEX_API_KEY"}
+        table = codex(url)["model_providers"]["t"]
         words = ", ".join(f"{key}={json.dumps(value)}" for key, value in table.items())
-        words += ', wire_api="responses", request_max_retries=0, stream_max_retries=0'
         found["extra_args"] = ["-c", 'model_provider="t"', "-c", f"model_providers.t={{{words}}}"]
         found["model"] = "gpt-5.5"
     if tool == "opencode":
@@ -40,6 +54,13 @@ def environment(tool: str, url: str) -> dict[str, str]:
         },
     }
     return keys[tool] | {"PATH": ":".join([*map(str, BINARIES), os.environ["PATH"]])}
+
+
+def codex(url: str) -> dict:
+    """Return the user's settings of codex."""
+    provider = {"name": "t", "base_url": f"{url}/v1", "env_key": "CODEX_API_KEY"}
+    provider |= {"wire_api": "responses", "request_max_retries": 0, "stream_max_retries": 0}
+    return {"model_provider": "t", "model_providers": {"t": provider}}
 
 
 def opencode(url: str) -> dict:
