@@ -39,6 +39,7 @@ LEAVES_IT_ALONE = {
     "next": [(), ("--query",), ("--result", "failed"), ("--retry",)],
     "run": [("--goal", "g", "--verify", "AC1=true")],
     "stop": [("RUN",)],
+    "comment": [("RUN", "text", "--step", "1")],
     "runs": [("list",), ("show", "RUN"), ("events", "RUN"), ("prune", "--dry-run")],
     "log": [("RUN",)],
     "why": [("RUN",)],
