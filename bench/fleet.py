@@ -26,6 +26,7 @@ from treadle.store.writer import Store
 
 RUN = "20260101-000000-000000"
 REPOSITORIES = 50
+SLOTS = 50
 _NOW = "2026-01-01T00:00:00.000000Z"
 _MS_A_STEP = 3.2
 _DISPATCHES = 55
@@ -124,7 +125,7 @@ def _queue(folder: Path, url: str, jobs: int, taken: int) -> None:
     dispatcher.drain()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: _submit(dispatcher, number), range(jobs)))
-    dispatcher.work(16, lambda job: done.release())
+    dispatcher.work(SLOTS, lambda job: done.release())
     done.acquire()
     with measured():
         for _ in range(taken):
