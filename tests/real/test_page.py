@@ -1,6 +1,7 @@
 """The page in a real browser."""
 
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.acceptance.conftest import wait_for
 from tests.real import browser
 from tests.real.browser import Screen
 from tests.web import world
+from treadle.layout import serve_socket
 from treadle.web.live import MAX_STREAMS
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
@@ -36,6 +38,25 @@ for n in range(1000):
     if (pathlib.Path(%r)).exists(): break
     time.sleep(.1)
 ok("waited")
+"""
+
+# What an agent might try: the socket that gives out links, its folder, the page itself.
+STEAL = """
+import socket, urllib.request, urllib.error
+loot = {}
+try:
+    client = socket.socket(socket.AF_UNIX); client.connect(%r); loot["socket"] = "open"
+except OSError:
+    loot["socket"] = "refused"
+try:
+    loot["folder"] = os.listdir(os.path.dirname(%r)) or "refused"
+except OSError:
+    loot["folder"] = "refused"
+try:
+    loot["page"] = urllib.request.urlopen(%r + "/runs").status
+except urllib.error.HTTPError as error:
+    loot["page"] = error.code
+write("files/loot", json.dumps(loot)); ok(files=["files/loot"])
 """
 
 
@@ -193,6 +214,18 @@ def spoil(steps: Path):
         (folder / "patch.diff").write_text(head + patch)
         for word in world.XSS:
             (folder / re.sub("[/\0]", "_", word)[:80]).write_text(word)
+
+
+def test_an_agent_gets_no_link(project):
+    if project.treadle("doctor", "--json").json["sandbox"]["tier"] == "0":
+        pytest.skip("there is NO SANDBOX here")
+    place = str(serve_socket(os.environ, project.root))
+    project.good_agents()
+    with browser.served(project.root, "--no-work") as (url, _, _):
+        project.agent("do", STEAL % (place, place, url))
+        run = project.run_json("--verify", "AC1=true")["run_id"]
+    found = json.loads((project.step_dir(run, "002-do") / "files" / "loot").read_text())
+    assert found == {"socket": "refused", "folder": "refused", "page": 401}
 
 
 def test_five_hundred_streams_cost_little_memory(project):
