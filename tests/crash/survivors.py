@@ -37,7 +37,7 @@ def tiers() -> list[str]:
     return ["0", *(tier for tier in ("B", "A") if probe.probe(tier).tier == tier)]
 
 
-def trials(number: int, at_once: int = 10) -> Report:
+def trials(number: int, at_once: int = 2) -> Report:
     """Kill so many orchestrators, some at a time, in one tier after the other."""
     broken: list[str] = []
     slowest = 0.0

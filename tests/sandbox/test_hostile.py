@@ -14,7 +14,13 @@ from treadle.sandbox import probe
 WORLD = Path(__file__).with_name("world.py")
 NOBODY = 65534
 # Covered by an empty folder of the sandbox's own, whose rights are anybody's.
+DOCS = Path(__file__).parents[2] / "docs" / "reliability.md"
 HARMLESS = {("metadata", "chmod a key's folder")}
+
+
+def figures():
+    """Return what the documentation says, without its line breaks."""
+    return " ".join(DOCS.read_text().split())
 
 
 def run_as(user, folder, tier, network):
@@ -59,6 +65,8 @@ def test_nothing_outside_changes(tmp_path, tier, user):
     assert answers, found["stderr"]
     hostile = {g: a for g, a in answers.items() if g not in ("honest", "metadata")}
     assert sum(map(len, hostile.values())) >= 60
+    tried = sum(map(len, answers.values())) - len(answers["honest"])
+    assert f"try {tried} hostile things" in figures()
     assert [(g, n) for g, a in hostile.items() for n, word in a.items() if word == "done"] == []
     assert [(n, w) for n, w in answers["honest"].items() if w != "done"] == []
     assert found["changed"] == []
