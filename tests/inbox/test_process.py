@@ -204,3 +204,12 @@ def test_a_routine_is_told_its_message_by_absolute_paths(inbox):
         **{"chain": chain, "seq": "0"},
     }
     assert b"type: spec" in (folder / "message.md").read_bytes()
+
+
+def test_a_run_that_a_kill_kept_from_beginning_leaves_nothing(inbox):
+    unborn = inbox.layout.staged_run("20250101-000000-abcdef")
+    unborn.steps.mkdir(parents=True)
+    inbox.layout.locks.mkdir(exist_ok=True)
+    inbox.layout.run_lock.write_text('{"identity": "gone"}')
+    inbox.process()
+    assert not unborn.folder.exists()
