@@ -86,7 +86,7 @@ def _kill_run(site: Site, delay: float) -> str:
     mark = site.project.folder.parent / "mark"
     mark.unlink(missing_ok=True)
     process = site.project.start(*_GOAL)
-    wait_for(lambda: mark.exists() or process.poll() is not None)
+    wait_for(lambda: mark.exists() or process.poll() is not None, timeout=120)
     kill_everything(process, delay)
     rows = site.project.treadle("runs", "list", "--json").json["runs"]
     run_id = max(row["run_id"] for row in rows)
