@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -199,19 +200,71 @@ def test_a_review_sends_work_back_with_its_reason(mission):
     assert "no tests" in prompt(back)
 
 
-def test_agents_get_different_tasks_once_they_claim(mission):
+def test_agents_get_different_tasks(mission):
     mission.with_tasks("", "", "dependencies: [WP01, WP02]\n")
     treadle = mission.project.treadle
     assert treadle("task", "claim", "WP01", "--as", "ann").code == 0
     assert mission.next("--agent", "bob")["task_id"] == "auth.WP02"
     assert mission.next("--agent", "ann")["task_id"] == "auth.WP01"
-    assert treadle("task", "claim", "WP02", "--as", "bob").code == 0
     waiting = mission.next("--agent", "cyd")
     assert (waiting["kind"], waiting["reason_code"]) == ("blocked", "waiting")
     assert "held by ann" in waiting["reason"]
     stolen = treadle("next", "--agent", "cyd", "--step", "implement:WP01", "--result", "success")
     assert stolen.code == 3
     assert mission.lane("WP01") == "claimed"
+
+
+def test_an_agent_with_a_name_is_lent_its_task(mission):
+    mission.with_tasks("", "")
+    assert mission.next()["task_id"] == "auth.WP01"
+    assert mission.lane("WP01") == "planned"
+    given = mission.next("--agent", "ann")
+    assert "task claim" not in prompt(given)
+    assert mission.next("--agent", "ann")["task_id"] == "auth.WP01"
+    row = mission.project.treadle("task", "show", "WP01", "--json").json
+    lease = datetime.fromisoformat(row["lease_until"]) - datetime.now(UTC)
+    assert (row["lane"], row["owner"]) == ("claimed", "ann")
+    assert timedelta(hours=3.5) < lease <= timedelta(hours=4)
+
+
+def test_a_lent_task_can_be_taken_when_its_lease_is_over(mission):
+    mission.with_tasks("")
+    mission.project.settings("[task]\nlease = 1\n")
+    assert mission.next("--agent", "ann")["task_id"] == "auth.WP01"
+    mission.project.settings("[task]\nlease = 600\n")
+    mission.project.git("commit", "-q", "-a", "-m", "Lend for longer")
+    while mission.next("--agent", "bob")["task_id"] != "auth.WP01":
+        pass
+    words = ("--step", "implement:WP01", "--result", "success")
+    late = mission.project.treadle("next", "--agent", "ann", *words)
+    assert late.code == 3
+    assert mission.project.treadle("task", "show", "WP01", "--json").json["owner"] == "bob"
+
+
+def test_what_failed_three_times_waits_on_the_desk_until_it_is_tried_again(mission):
+    mission.with_tasks("")
+
+    def desk():
+        return mission.project.treadle("desk", "--json").json["items"]
+
+    for _ in range(3):
+        assert desk() == []
+        mission.next("--result", "failed", "--note", "no network")
+    (item,) = desk()
+    assert (item["kind"], item["task_id"]) == ("question", "auth.WP01")
+    assert "failed 3 times" in item["summary"]
+    assert item["fix"][0].endswith("--retry")
+    mission.next("--retry")
+    assert desk() == []
+
+
+def test_reports_are_shown_in_the_configured_mail_root(mission):
+    mission.with_tasks("")
+    mission.project.settings('[mail]\nroot = ".treadle/post"\n')
+    mission.project.git("commit", "-q", "-a", "-m", "Letters elsewhere")
+    mission.next("--result", "success")
+    status = mission.project.root / ".treadle" / "post" / "TASKS" / "auth.WP01.status"
+    assert "in_progress" in status.read_text()
 
 
 def test_a_task_that_is_blocked_is_told_with_its_reason(mission):

@@ -4,13 +4,13 @@ import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import main, output
+from treadle.cli import main, output, place
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import status
 from treadle.missions.status import Listed, Status
-from treadle.project.root import find_root, here
+from treadle.project.root import here
 from treadle.store.reader import Reader
 
 
@@ -36,7 +36,7 @@ def run(args: Namespace) -> int:
     if args.action not in _LOOKS:
         code: int = main.load("mission_change").run(args)
         return code
-    layout = Layout(find_root(here(), os.environ))
+    layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
         _LOOKS[args.action](layout, store, args)
     return ExitCode.DONE

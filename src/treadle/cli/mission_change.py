@@ -5,21 +5,23 @@ from argparse import Namespace
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from treadle.cli import output
+from treadle.cli import output, place
 from treadle.errors import ExitCode
 from treadle.missions import create, dossier, draft, plan
 from treadle.missions import mission as missions
 from treadle.missions.decision import SCHEMA_VERSION
 from treadle.missions.mission import Mission
 from treadle.project.project import Project, open_repository
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import here, refuse_inside_run
 from treadle.store.writer import Store
 
 
 def run(args: Namespace) -> int:
     """Change a mission's files, and say what was done."""
     refuse_inside_run(os.environ)
-    project = open_repository(find_root(here(), os.environ), os.environ)
+    found = place.find(os.environ)
+    project = open_repository(found.layout.root, os.environ)
+    project.layout.mail = found.layout.mail
     if args.action == "create":
         return _create(project, args)
     mission = missions.choose(project.layout, args.mission, here())

@@ -3,13 +3,13 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import main, output
+from treadle.cli import main, output, place
+from treadle.cli.place import Place
 from treadle.errors import ExitCode, UsageError
-from treadle.layout import Layout
 from treadle.missions import decision, next
 from treadle.missions import mission as missions
 from treadle.missions.decision import Decision, Step
-from treadle.project.root import find_root, here
+from treadle.project.root import here
 from treadle.store.task_reader import TaskReader
 from treadle.tasks.owner import HUMAN, owner_id
 
@@ -31,8 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Answer with one decision; every decision is a success."""
     _check(args)
-    layout = Layout(find_root(here(), os.environ))
-    found = _decide(args, layout)
+    found = _decide(args, place.find(os.environ))
     if args.json:
         output.print_json(decision.document(found))
     else:
@@ -47,15 +46,22 @@ def _check(args: Namespace) -> None:
         raise UsageError("--note and --step belong to --result")
 
 
-def _decide(args: Namespace, layout: Layout) -> Decision:
+def _decide(args: Namespace, found: Place) -> Decision:
+    layout = found.layout
     mission = missions.choose(layout, args.mission, here())
     agent = owner_id(args.agent)
-    if args.result is None and not args.retry:
-        with TaskReader.open(layout) as store:
-            ask = next.query if args.query else next.decide
-            return ask(layout, store, mission, agent, store.now())
-    reported: Decision = main.load("next_report").report(args, layout, mission, agent)
-    return reported
+    if args.result is not None or args.retry:
+        reported: Decision = main.load("next_report").report(args, layout, mission, agent)
+        return reported
+    with TaskReader.open(layout) as store:
+        now = store.now()
+        if args.query:
+            return next.query(layout, store, mission, agent, now)
+        decided = next.decide(layout, store, mission, agent, now)
+        if os.environ.get("TREADLE_RUN") or next.is_lent(store, decided, agent, now, found.lease):
+            return decided
+    lent: Decision = main.load("next_report").lend(layout, mission, agent, found.lease)
+    return lent
 
 
 def _print(found: Decision) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from treadle.config.load import load
-from treadle.config.schema import MailConfig
+from treadle.config.schema import Config
 from treadle.layout import Layout
 
 
-def mail(layout: Layout, env: Mapping[str, str]) -> MailConfig:
-    """Return what the configuration says about mail."""
-    return load(layout, env).config.mail
+def read(layout: Layout, env: Mapping[str, str]) -> Config:
+    """Return the whole configuration."""
+    return load(layout, env).config

@@ -56,7 +56,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Look without waiting for anyone; change in one transaction."""
-    layout = place.find(os.environ).layout
+    found = place.find(os.environ)
+    layout, args.lease = found.layout, found.lease
     if layout.mail.tasks.is_dir() and not address.exists(layout):
         _find_again(layout)
     if args.action in _LOOKS and not _is_of_mission(args):
@@ -175,7 +176,9 @@ def _link(store: Store, args: Namespace, now: datetime) -> None:
 
 
 def _claim(store: Store, args: Namespace, now: datetime) -> None:
-    row = claim.claim(store, args.task, args.who, now)
+    # A mission's task is claimed because `next` said so, and lent as `next` lends it.
+    is_mission = adopt.is_mission_task(args.task, None)
+    row = claim.claim(store, args.task, args.who, now, args.lease if is_mission else claim.LEASE)
     told = document.brief(row) | {"claim_id": row.claim_id}
     output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
 

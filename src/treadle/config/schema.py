@@ -162,6 +162,12 @@ class MailConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     extra_intents: Words = ()
 
 
+class TaskConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a task stays with whoever `next` gave it to."""
+
+    lease: Seconds = 4 * 3600
+
+
 class FleetConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How workers take runs, and when one of them counts as dead."""
 
@@ -194,5 +200,6 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hooks: HooksConfig = HooksConfig()
     commands: CommandsConfig = CommandsConfig()
     mail: MailConfig = MailConfig()
+    task: TaskConfig = TaskConfig()
     artifacts: MaybeText = None
     fleet: FleetConfig = FleetConfig()

@@ -45,7 +45,11 @@ def known(text: str, extra: Sequence[str] = ()) -> str:
         return word
     close = nearest(word[:64], intents)
     hint = f"did you mean {close}?" if close else f"known: {', '.join(intents)}"
-    raise UsageError(f"there is no intent {text[:64]!r}; {hint}", code="intent_unknown")
+    raise UsageError(
+        f"there is no intent {text[:64]!r}; {hint}",
+        code="intent_unknown",
+        fix=["treadle mail send --help", "treadle config show"],
+    )
 
 
 def status(text: str) -> str:

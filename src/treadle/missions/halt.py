@@ -34,7 +34,7 @@ def stuck(found: State, at: At) -> Halt:
     row = found.reports[at.key]
     note = row.note or "no reason was given"
     name = where(found.mission, at).task_id or at.phase
-    unblock = [_retry(found)]
+    unblock = [retry_command(found.mission)]
     if row.is_blocked:
         reason = f"{name} is blocked, {row.who} says: {note}"
         return Halt("blocked", where(found.mission, at), reason, "reported_blocked", tuple(unblock))
@@ -112,7 +112,7 @@ def _blocked_task(found: State, store: TaskReader, id_: str) -> Halt:
             return Halt("decision_required", place, item.summary, "question_open", fix)
     moves = store.task_moves(task_id)
     why = f": {moves[-1].reason}" if moves and moves[-1].reason else ""
-    unblock = (_retry(found), f"treadle task show {task_id}")
+    unblock = (retry_command(found.mission), f"treadle task show {task_id}")
     return Halt("blocked", place, f"{task_id} is blocked{why}", "task_blocked", unblock)
 
 
@@ -131,5 +131,6 @@ def _waiting(found: State) -> Halt:
     return Halt("blocked", place, reason, "waiting", (f"treadle mission status --mission {slug}",))
 
 
-def _retry(found: State) -> str:
-    return f"treadle next --json --mission {found.mission.slug} --retry"
+def retry_command(mission: Mission) -> str:
+    """Return the command that lets everything be tried again."""
+    return f"treadle next --json --mission {mission.slug} --retry"

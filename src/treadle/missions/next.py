@@ -1,14 +1,16 @@
 """Tell a host agent what to do now."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from treadle.errors import FormatError
+from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.missions import halt, prompt, state
 from treadle.missions.decision import NOT_RESOLVABLE, Decision, Step
 from treadle.missions.mission import Mission
 from treadle.missions.state import At, State
 from treadle.store.task_reader import TaskReader
+from treadle.tasks.owner import HUMAN
 
 
 def decide(
@@ -33,6 +35,17 @@ def query(
         return halt.query(state.read(layout, store, mission, now), agent)
     except FormatError as error:
         return halt.unreadable(mission, error)
+
+
+def is_lent(
+    store: TaskReader, found: Decision, agent: str, now: datetime, lease: timedelta
+) -> bool:
+    """Tell whether nothing is to be lent: no task, no name to lend it to, or it has it for long."""
+    if agent == HUMAN or not isinstance(found, Step) or found.where.phase != "implement":
+        return True
+    task = store.task(found.where.task_id or "")
+    is_own = task is not None and task.owner == agent and task.claim_id is not None
+    return is_own and task is not None and (task.lease_until or "") > utc(now + lease / 2)
 
 
 def _step(found: State, at: At, agent: str) -> Decision:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from treadle.errors import BlockedError, UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.missions import adopt, halt, prompt, state
+from treadle.missions import adopt, desk, halt, prompt, state
 from treadle.missions.decision import Decision, Result
 from treadle.missions.mission import Mission
 from treadle.missions.next import decide
@@ -66,6 +66,7 @@ def retry(
     found = state.read(layout, store, mission, now)
     for step in found.reports:
         store.clear_step(mission.slug, step)
+    desk.close(store, mission, None, now)
     for id_ in found.board.in_lane("blocked") if found.board.names else ():
         adopt.adopt(store, mission, [id_], now)
         task_id, by = found.board.task_id(id_), Holder(agent)
@@ -127,7 +128,8 @@ def _succeed(found: State, store: TaskStore, at: At, agent: str, now: datetime) 
     elif at.id and board.lane(at.id) in _LANES[at.phase]:
         goal: Lane = "for_review" if at.phase == "implement" else "approved"
         _walk(found, store, at.id, goal, agent, now)
-    store.clear_step(found.mission.slug, at.key)
+    if store.clear_step(found.mission.slug, at.key):
+        desk.close(store, found.mission, halt.where(found.mission, at).task_id, now)
 
 
 def _fall_short(
@@ -143,6 +145,8 @@ def _fall_short(
     )
     _move_aside(found, store, at, agent, now, word)
     store.report_step(row)
+    if failures >= state.MAX_FAILURES:
+        desk.ask(store, halt.stuck(found._replace(reports={at.key: row}), at), now)
 
 
 def _move_aside(

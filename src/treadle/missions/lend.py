@@ -1,0 +1,45 @@
+"""Lend the task of a step to the agent that asks by name, so that no other is given it."""
+
+from datetime import datetime, timedelta
+
+from treadle.errors import BlockedError
+from treadle.layout import Layout
+from treadle.missions import adopt
+from treadle.missions.decision import Decision
+from treadle.missions.mission import Mission
+from treadle.missions.next import decide, is_lent
+from treadle.store.task_store import TaskStore
+from treadle.tasks import claim
+
+# Others may be faster; each time another task is the next one.
+_TRIES = 8
+
+
+def lend(
+    layout: Layout,
+    store: TaskStore,
+    mission: Mission,
+    agent: str,
+    now: datetime,
+    lease: timedelta,
+) -> Decision:
+    """Say what to do now; a task that this is about is the agent's until its lease is over."""
+    for _ in range(_TRIES):
+        found = decide(layout, store, mission, agent, now)
+        if is_lent(store, found, agent, now, lease):
+            return found
+        task_id = found.where.task_id or ""
+        adopt.adopt(store, mission, [task_id.rpartition(".")[2]], now)
+        try:
+            _take(store, task_id, agent, now, lease)
+        except BlockedError:
+            continue
+    return decide(layout, store, mission, agent, now)
+
+
+def _take(store: TaskStore, task_id: str, agent: str, now: datetime, lease: timedelta) -> None:
+    task = store.task(task_id)
+    if task and task.owner == agent and claim.is_held(task, now):
+        claim.renew(store, task_id, task.claim_id or "", now, lease)
+    else:
+        claim.claim(store, task_id, agent, now, lease)
