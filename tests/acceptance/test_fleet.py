@@ -28,6 +28,7 @@ def test_a_worker_drives_a_queued_run_that_then_lands(fleet):
     assert (queued["status"], queued["reason_code"]) == ("stopped", "queued")
     waiting = fleet.treadle("fleet", "status", "--json").json
     assert waiting["repositories"] == [{"repository": "local", "queued": 1, "running": 0}]
+    assert fleet.treadle("runs", "prune", "--history").code == 0
     work(fleet, "--once")
     shown = fleet.show(queued["run_id"])
     assert (shown["status"], shown["verdict"], len(shown["steps"])) == ("passed", "PASS", 7)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import NamedTuple
 
-from treadle.engine import load
+from treadle.engine import load, queue
 from treadle.engine.run import Tools
 from treadle.errors import FormatError
 from treadle.files import remove
@@ -40,9 +40,13 @@ def _ended(tools: Tools) -> list[RunRow]:
     found: list[RunRow] = []
     page = tools.store.runs(_PAGE)
     while page:
-        found += [row for row in page if row.status != "running"]
+        found += [row for row in page if row.status != "running" and not _waits(tools, row)]
         page = tools.store.runs(_PAGE, page[-1].run_id)
     return found
+
+
+def _waits(tools: Tools, row: RunRow) -> bool:
+    return queue.is_queued(row, tools.store.kv(row.run_id)) if row.status == "stopped" else False
 
 
 def _has_workspace(tools: Tools, row: RunRow) -> bool:
