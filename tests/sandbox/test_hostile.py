@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ NOBODY = 65534
 # Covered by an empty folder of the sandbox's own, whose rights are anybody's.
 DOCS = Path(__file__).parents[2] / "docs" / "reliability.md"
 HARMLESS = {("metadata", "chmod a key's folder")}
+
+
+@pytest.fixture
+def place():
+    """Return a folder that no other session of pytest closes to other users."""
+    with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def figures():
@@ -59,8 +67,8 @@ def as_nobody(folder):
 
 @pytest.mark.parametrize("user", ["root", "nobody"])
 @pytest.mark.parametrize("tier", ["A", "B"])
-def test_nothing_outside_changes(tmp_path, tier, user):
-    found = run_as(user, tmp_path, tier, "none")
+def test_nothing_outside_changes(place, tier, user):
+    found = run_as(user, place, tier, "none")
     answers = found["answers"]
     assert answers, found["stderr"]
     hostile = {g: a for g, a in answers.items() if g not in ("honest", "metadata")}
@@ -81,8 +89,8 @@ def test_nothing_outside_changes(tmp_path, tier, user):
 
 
 @pytest.mark.parametrize("tier", ["A", "B"])
-def test_with_a_network_only_the_network_opens(tmp_path, tier):
-    found = run_as("root" if os.getuid() == 0 else "nobody", tmp_path, tier, "full")
+def test_with_a_network_only_the_network_opens(place, tier):
+    found = run_as("root" if os.getuid() == 0 else "nobody", place, tier, "full")
     sockets = found["answers"]["sockets"]
     assert {name for name, word in sockets.items() if word == "done"} == {"TCP", "UDP", "netlink"}
     assert found["changed"] == []
