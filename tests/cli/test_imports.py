@@ -51,9 +51,6 @@ HOT = [
     ("log", "20260101-000000-000000"),
     ("why", "20260101-000000-000000"),
 ]
-# The locks that let threads share a store come with the part that writes.
-WRITING = {"threading"}
-WRITERS = ("task", "mail", "desk")
 # How letters, task files and prompts are put in place, and how git is asked in a hurry; the rest
 # of these packages is heavy.
 LIGHT = {
@@ -103,8 +100,13 @@ def project(repo):
 @pytest.mark.parametrize("words", HOT, ids=lambda words: " ".join(words[:2]))
 def test_a_hot_command_loads_nothing_heavy(project, baseline, words):
     found = loaded(project, *words) - baseline
-    assert found & (HEAVY - WRITING if words[0] in WRITERS else HEAVY) == set()
+    assert found & HEAVY == set()
     assert [name for name in sorted(found - LIGHT) if name.startswith(COLD)] == []
+
+
+def test_sending_a_letter_does_not_open_the_store(project, baseline):
+    found = loaded(project, "mail", "send", "--to", "b", "--intent", "inform") - baseline
+    assert {name for name in found if name.startswith(("treadle.store", "sqlite3"))} == set()
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +132,6 @@ def mission(tmp_path_factory):
 @pytest.mark.parametrize("words", NEXT, ids=" ".join)
 def test_what_a_host_agent_calls_loads_nothing_heavy(mission, baseline, words):
     found = loaded(mission, *words) - baseline
-    writes = words[0] == "task" or "--result" in words
     assert "treadle.missions.taskfile" in found
-    assert found & (HEAVY - WRITING if writes else HEAVY) == set()
+    assert found & HEAVY == set()
     assert [name for name in sorted(found - LIGHT) if name.startswith(COLD)] == []

@@ -6,7 +6,9 @@ Apart from `atomic` because commands that live for milliseconds load it: no thre
 import fcntl
 import os
 import sys
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 
@@ -48,13 +50,26 @@ def replace(path: Path, data: bytes, mtime_ns: int) -> None:
 
 
 def _link(staged: Path, folder: Path, names: Iterable[str]) -> str:
-    for name in names:
+    for name in _from_free(folder, iter(names)):
         try:
             os.link(staged, folder / name, follow_symlinks=False)
         except FileExistsError:
             continue
         return name
     raise FileExistsError(f"{folder}: no free name")
+
+
+def _from_free(folder: Path, names: Iterator[str]) -> Iterator[str]:
+    """Yield names from where they begin to be free: letters of one second are called alike."""
+
+    def is_free(name: str) -> bool:
+        return not os.path.lexists(folder / name)
+
+    size = 1
+    while some := list(islice(names, size)):
+        if is_free(some[-1]):
+            yield from some[bisect_left(some, True, key=is_free) :]
+        size *= 2
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -6,7 +6,8 @@ from treadle.layout import MailLayout
 def register(mail: MailLayout, agent: str) -> None:
     """Give an agent its folders; from then on it gets letters to all."""
     for folder in (mail.inbox(agent), mail.workspace(agent)):
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
 
 
 def registered(mail: MailLayout) -> list[str]:
