@@ -50,20 +50,21 @@ def replace(path: Path, data: bytes, mtime_ns: int) -> None:
 
 
 def _link(staged: Path, folder: Path, names: Iterable[str]) -> str:
-    for name in _from_free(folder, iter(names)):
+    place = str(folder)
+    for name in _from_free(place, iter(names)):
         try:
-            os.link(staged, folder / name, follow_symlinks=False)
+            os.link(staged, f"{place}/{name}", follow_symlinks=False)
         except FileExistsError:
             continue
         return name
     raise FileExistsError(f"{folder}: no free name")
 
 
-def _from_free(folder: Path, names: Iterator[str]) -> Iterator[str]:
+def _from_free(folder: str, names: Iterator[str]) -> Iterator[str]:
     """Yield names from where they begin to be free: letters of one second are called alike."""
 
     def is_free(name: str) -> bool:
-        return not os.path.lexists(folder / name)
+        return not os.path.lexists(f"{folder}/{name}")
 
     size = 1
     while some := list(islice(names, size)):
