@@ -41,6 +41,22 @@ def test_changes_of_store_logs_and_folders_are_told_by_topic(layout):
     assert run(watch()) == ["store", "live", "files", "store", "live", "files"]
 
 
+def test_the_log_of_a_run_that_worked_before_is_followed(layout):
+    with Store.open(layout) as store:
+        store.restore(RUN, History())
+    log = layout.run(RUN.run_id).live
+    log.mkdir(parents=True)
+
+    async def watch():
+        async with listening(Feed(layout), "") as stream:
+            for _ in live.TOPICS:
+                await anext(stream)
+            (log / "stderr.txt").write_text("hello")
+            return topic(await anext(stream))
+
+    assert run(watch()) == "live"
+
+
 def test_whoever_comes_back_hears_only_what_is_new(layout):
     async def come_back():
         feed = Feed(layout)

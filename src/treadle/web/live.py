@@ -34,7 +34,7 @@ class Looking:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._store = open_waker(layout)
-        self._running: list[Path] = []
+        self._running = _running(layout)
         self._seen: dict[str, object] = {}
 
     def news(self) -> set[str]:
