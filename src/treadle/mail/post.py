@@ -40,7 +40,8 @@ class Sent(NamedTuple):
 
 def post(mail: MailLayout, letter: Letter) -> Sent:
     """Put a letter into NEW_MESSAGES under the first free name."""
-    mail.new.mkdir(parents=True, exist_ok=True)
+    if not mail.new.is_dir():
+        mail.new.mkdir(parents=True, exist_ok=True)
     if letter.to != address.ALL:
         agents.register(mail, letter.to)
     return Sent(drop(mail.new, letter), letter)
