@@ -4,9 +4,7 @@ from typing import Literal, NamedTuple
 
 from treadle.errors import ExitCode
 
-Status = Literal[
-    "done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"
-]
+Status = Literal["done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"]
 
 _CODES = {
     "done": ExitCode.DONE,
