@@ -60,6 +60,9 @@ LEAVES_IT_ALONE = {
     "route": [("do it", "--explain")],
     "routine": [("list",), ("show", "develop"), ("check",)],
     "dead": [("list",), ("retry", "nothing")],
+    "store": [("copy", "--to", "sqlite:.treadle/copy/store.db")],
+    "worker": [("--idle-exit", "0")],
+    "fleet": [("status",), ("drain", "nobody")],
 }
 
 
