@@ -97,19 +97,19 @@ def test_missing_fields_are_filled_in_and_present_ones_stay(inbox):
 
 def test_the_router_gets_the_body_and_the_routines_with_descriptions(inbox):
     routine(inbox, "fix", "#!/bin/sh\n# Fix things\n# in all places\nexit 0\n")
-    use_router(inbox, f'pathlib.Path("{inbox.folder}/prompt").write_text(prompt); print("fix")')
+    use_router(inbox, 'print(prompt, file=sys.stderr); print("fix")')
     drop(inbox, "a.md", "Mend the door\n")
     found = inbox.treadle("process", "--json").json["messages"][0]
-    assert (inbox.folder / "prompt").read_text() == (
+    kept = (inbox.run_dir(found["run_id"]) / "message" / "router.txt").read_text()
+    assert (
         "Select the most appropriate routine for this task.\n\n## Available Routines\n"
         "- develop: Plan, do, check and act until every acceptance criterion holds\n"
         "- fix: Fix things\n- log: Write the message down\n\n## Task\nMend the door\n\n"
         "Respond with ONLY the routine name, nothing else.\n"
-    )
+    ) in kept.partition("--- errors ---")[2]
     assert found["routine"] == "fix"
     why = inbox.treadle("why", found["run_id"]).out
     assert "routine_chosen: fix: the router answered 'fix'" in why
-    assert (inbox.run_dir(found["run_id"]) / "message" / "router.txt").is_file()
 
 
 @pytest.mark.parametrize("code", ['print("nonsense")', "sys.exit(1)"], ids=["unknown", "fails"])
