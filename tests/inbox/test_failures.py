@@ -134,6 +134,15 @@ def test_a_routine_that_cannot_work_here_keeps_its_message_waiting(inbox):
     assert [status for _, status in inbox.statuses()] == ["done"]
 
 
+@pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
+def test_a_pre_check_may_not_write_in_the_project(inbox):
+    inbox.routine("picky", "exit 0", about="Picky\n# pre-check: touch mine")
+    inbox.drop("a.md", "---\nroutine: picky\n---\nx\n")
+    found = inbox.process().outcomes[0]
+    assert (found.status, (inbox.root / "mine").exists()) == ("held", False)
+    assert "mine" in found.reason
+
+
 def test_a_hook_that_fails_after_a_message_is_told_and_harms_nothing(inbox):
     inbox.settings('default_routine = "log"\n[hooks]\nafterEach = ["false"]\n')
     inbox.drop("a.md", "x\n")

@@ -6,7 +6,10 @@ import pytest
 
 from treadle.errors import NotFoundError
 from treadle.inbox import precheck, routines, variables
+from treadle.inbox.bounds import Bounds
+from treadle.inbox.precheck import Looker
 from treadle.layout import Layout
+from treadle.proc.keeper import Keeper
 
 
 @pytest.fixture
@@ -92,7 +95,9 @@ def test_a_message_sets_only_what_is_declared_and_free(layout):
 def test_a_check_says_what_is_wrong(layout, text, words):
     (layout.routines / "a.sh").write_text(text)
     routine = routines.find(layout, "a", notebooks=False)
-    found = list(precheck.problems(layout, {"PATH": "/usr/bin:/bin"}, routine))
+    with Keeper() as keeper:
+        looker = Looker(layout.root, {"PATH": "/usr/bin:/bin"}, keeper, Bounds())
+        found = list(precheck.problems(looker, routine))
     assert found == [] if words is None else any(words in item for item in found)
 
 

@@ -5,9 +5,12 @@ from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
 from treadle.config.load import load
+from treadle.config.schema import Config
 from treadle.errors import ExitCode
-from treadle.inbox import plan, precheck, routines
+from treadle.inbox import bounds, plan, precheck, routines
+from treadle.inbox.precheck import Looker
 from treadle.inbox.routines import Routine
+from treadle.proc.keeper import Keeper
 from treadle.project import trust
 from treadle.project.project import Project, open_project
 from treadle.project.root import here
@@ -37,7 +40,7 @@ def run(args: Namespace) -> int:
         found = [routines.find(project.layout, args.name, notebooks)]
     else:
         found = list(routines.discover(project.layout, notebooks).values())
-    return _check(args, project, found)
+    return _check(args, project, loaded.config, found)
 
 
 def _list(args: Namespace, project: Project, notebooks: bool) -> int:
@@ -62,9 +65,11 @@ def _show(args: Namespace, project: Project, found: Routine) -> int:
     return ExitCode.DONE
 
 
-def _check(args: Namespace, project: Project, found: list[Routine]) -> int:
-    layout, env = project.layout, project.env
-    results = {item.name: list(precheck.problems(layout, env, item)) for item in found}
+def _check(args: Namespace, project: Project, config: Config, found: list[Routine]) -> int:
+    held = bounds.around(config, project.env)
+    with Keeper() as keeper:
+        looker = Looker(project.layout.root, project.env, keeper, held)
+        results = {item.name: list(precheck.problems(looker, item)) for item in found}
     if args.json:
         rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
         output.print_json({"routines": rows})

@@ -35,6 +35,7 @@ from treadle.inbox import (
 from treadle.inbox.attempt import Job
 from treadle.inbox.followups import FollowUp
 from treadle.inbox.outcome import Outcome, Status
+from treadle.inbox.precheck import Looker
 from treadle.inbox.register import Duplicate, Known, register
 from treadle.inbox.router import External
 from treadle.store.records import MessageRow, RunRow
@@ -60,11 +61,17 @@ class Pass:
     @property
     def external(self) -> External | None:
         """Return the user's own router, if there is one."""
-        command = self.config.commands.router
+        command, held = self.config.commands.router, self.looker
         if command is None:
             return None
-        tools, held = self.tools, bounds.around(self.config, self.tools.env)
-        return External(command, tools.layout.root, tools.env, tools.keeper, held)
+        return External(command, held.root, held.env, held.keeper, held.bounds)
+
+    @property
+    def looker(self) -> Looker:
+        """Return what runs the pre-checks of routines."""
+        tools = self.tools
+        held = bounds.around(self.config, tools.env)
+        return Looker(tools.layout.root, tools.env, tools.keeper, held)
 
     def tell(self, message: str) -> None:
         """Say something to whoever watches."""
@@ -144,7 +151,7 @@ def _work(work: Pass, job: Job) -> Carried:
     before = set(box.names(work.tools.layout))
     try:
         hooks.run(work.tools, work.config, "beforeEach", env)
-        precheck.require(work.tools.layout, work.tools.env, job.selected.routine)
+        precheck.require(work.looker, job.selected.routine)
         row, last = _attempts(work, job)
     except _REFUSALS as error:
         row = _save(work, _with(row, _runs(work, row)), "held", error.message)

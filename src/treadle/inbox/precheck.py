@@ -1,24 +1,37 @@
 """Look at a routine before a message is given to it."""
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import BlockedError, TreadleError
 from treadle.inbox import variables
+from treadle.inbox.bounds import Bounds
 from treadle.inbox.routines import Routine
-from treadle.layout import Layout
 from treadle.proc import capture, environment
+from treadle.proc.keeper import Command, Keeper, Limits
 
 _TIMEOUT = 60.0
+_OUTPUT = 1 << 20
 _SHELLS = re.compile(r"#!.*\b(sh|bash|dash|ksh|zsh)\b")
 _SAID = 300
 
 
-def require(layout: Layout, env: Mapping[str, str], routine: Routine) -> None:
+class Looker(NamedTuple):
+    """What it takes to run a routine's pre-check, which may write temporary files alone."""
+
+    root: Path
+    env: Mapping[str, str]
+    keeper: Keeper
+    bounds: Bounds
+
+
+def require(looker: Looker, routine: Routine) -> None:
     """Refuse a routine that says, or shows, that it cannot work here now."""
-    problem = next(blocking(layout, env, routine), None)
+    problem = next(blocking(looker, routine), None)
     if problem:
         raise BlockedError(
             f"routine {routine.name} cannot work here: {problem}",
@@ -27,11 +40,11 @@ def require(layout: Layout, env: Mapping[str, str], routine: Routine) -> None:
         )
 
 
-def problems(layout: Layout, env: Mapping[str, str], routine: Routine) -> Iterator[str]:
+def problems(looker: Looker, routine: Routine) -> Iterator[str]:
     """Yield everything that is wrong with a routine."""
-    yield from blocking(layout, env, routine)
+    yield from blocking(looker, routine)
     if routine.kind == "sh":
-        yield from _syntax(env, routine)
+        yield from _syntax(looker.env, routine)
     if routine.kind != "builtin" and not routine.summary:
         yield "it has no description; a router knows nothing of it"
     if routine.when and not _is_pattern(routine.when):
@@ -41,24 +54,38 @@ def problems(layout: Layout, env: Mapping[str, str], routine: Routine) -> Iterat
             yield f"{name} cannot be set by a message: the system or treadle uses that name"
 
 
-def blocking(layout: Layout, env: Mapping[str, str], routine: Routine) -> Iterator[str]:
+def blocking(looker: Looker, routine: Routine) -> Iterator[str]:
     """Yield why the routine cannot be run at all."""
     if routine.kind == "ipynb" and find_spec("nbclient") is None:
         yield "nothing is installed that executes notebooks: pip install 'treadle[notebooks]'"
     if routine.pre_check:
-        yield from _run(layout, env, routine.pre_check)
+        yield from _run(looker, routine.pre_check)
 
 
-def _run(layout: Layout, env: Mapping[str, str], command: str) -> Iterator[str]:
-    allowed = environment.allowed(env)
-    try:
-        done = capture.run(["sh", "-c", command], cwd=layout.root, env=allowed, timeout=_TIMEOUT)
-    except TreadleError as error:
-        yield f"pre-check: {error.message}"
-        return
-    if done.returncode:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()[:_SAID]
-        yield f"pre-check {command!r} exited with {done.returncode}" + (f": {said}" if said else "")
+def _run(looker: Looker, command: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="treadle-check-") as name:
+        folder = Path(name)
+        log = folder / "output"
+        (folder / "tmp").mkdir()
+        ended = looker.keeper.run(
+            Command(
+                argv=("sh", "-c", command),
+                cwd=looker.root,
+                env=environment.allowed(looker.env) | {"TMPDIR": str(folder / "tmp")},
+                stdin=None,
+                stdout=log,
+                stderr=log,
+                limits=Limits(wall=_TIMEOUT, idle=None, output_bytes=_OUTPUT),
+                jail=looker.bounds.widened(folder / "tmp").jail,
+            )
+        )
+        said = log.read_bytes()[:_SAID].decode(errors="replace").strip()
+        denied = looker.bounds.denied(log, looker.env)
+    if ended.reason != "exit":
+        yield f"pre-check {command!r} did not end ({ended.detail or ended.reason})"
+    elif ended.exit_code:
+        told = f": {said}" if said else ""
+        yield f"pre-check {command!r} exited with {ended.exit_code}{told}{denied}"
 
 
 def _syntax(env: Mapping[str, str], routine: Routine) -> Iterator[str]:
