@@ -1,7 +1,5 @@
 """Reach runs of the fleet from commands that hardly ever meet one; loaded only then."""
 
-from datetime import UTC, datetime
-
 from treadle.cli import output
 from treadle.engine import queue, restore
 from treadle.errors import TreadleError
@@ -13,7 +11,7 @@ from treadle.store.writer import Store
 
 def call_off(store: Store, row: RunRow, reason: str) -> None:
     """Take a waiting run out of the queue."""
-    queue.call_off(store, row, reason, datetime.now(UTC))
+    queue.call_off(store, row, reason, store.now())
 
 
 def bring(layout: Layout, store: Reader, row: RunRow) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
 
 from treadle.cli import main, output
 from treadle.engine.find import find
@@ -34,7 +33,7 @@ def run(args: Namespace) -> int:
                 code="not_running",
                 fix=[f"treadle why {row.run_id}"],
             )
-        store.request_stop(row.run_id, reason, datetime.now(UTC))
+        store.request_stop(row.run_id, reason, store.now())
     finally:
         store.close()
     if args.json:

@@ -2,10 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from treadle.engine import queue
+from treadle.errors import StoreError
 from treadle.fleet.dispatcher import Dispatcher, Job
 from treadle.fleet.drive import Driver
 from treadle.fleet.site import Site
@@ -16,6 +18,15 @@ from treadle.store.writer import Store
 
 # A job that is ours by the queue's word, but that no thread of ours has, for so many beats.
 _PATIENCE = 3
+
+
+class _Look(NamedTuple):
+    """A project's runs that wait, and those that workers hold."""
+
+    name: str
+    store: Store
+    queued: list[RunRow]
+    held: list[RunRow]
 
 
 class Beat(threading.Thread):
@@ -34,7 +45,6 @@ class Beat(threading.Thread):
     ) -> None:
         super().__init__(name="beat", daemon=True)
         self.draining = threading.Event()
-        self.offset = timedelta()
         self._worker = worker
         self._site = site
         self.store = site.fleet()
@@ -53,7 +63,7 @@ class Beat(threading.Thread):
 
     def now(self) -> datetime:
         """Return the time as the database sees it, whatever this machine's clock says."""
-        return datetime.now(UTC) + self.offset
+        return self.store.now()
 
     def run(self) -> None:
         """Beat until stopped; whatever fails is tried again at the next beat."""
@@ -78,7 +88,6 @@ class Beat(threading.Thread):
     def tick(self) -> None:
         """Beat once, and lead if nobody else does."""
         now = self.store.now()
-        self.offset = now - datetime.now(UTC)
         busy = len(self._driver.active)
         status = fleet.beat(self.store, self._worker, busy, utc(now))
         if status is None:
@@ -122,10 +131,10 @@ class Beat(threading.Thread):
     def _sweep(self) -> None:
         """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
         whole = time.monotonic() - self._swept_at >= self._dead_after
-        found = [(item.project, self._project(item.project)) for item in fleet.projects(self.store)]
-        waiting = [(p, s, row) for p, s in found for row in fleet.queued(s)]
+        found = list(self._projects(whole))
+        waiting = [(look.name, look.store, row) for look in found for row in look.queued]
         new = [item for item in waiting if whole or _job(item[0], item[2]) not in self._seen]
-        held = [(p, s, row) for p, s in found for row in fleet.held(s)] if whole else []
+        held = [(look.name, look.store, row) for look in found for row in look.held]
         if not new and not held:
             self._swept_at = time.monotonic() if whole else self._swept_at
             return
@@ -140,6 +149,16 @@ class Beat(threading.Thread):
             if (project, row.run_id) not in runs:
                 self._submit(project, store, row, again=True)
         self._swept_at = time.monotonic() if whole else self._swept_at
+
+    def _projects(self, whole: bool) -> Iterator[_Look]:
+        """Yield how each project stands, but for one that this treadle cannot read."""
+        for name, _ in fleet.projects(self.store):
+            try:
+                store = self._project(name)
+                yield _Look(name, store, fleet.queued(store), fleet.held(store) if whole else [])
+            except StoreError as error:
+                if error.code == "store_unreachable":
+                    raise
 
     def _project(self, name: str) -> Store:
         if name not in self._stores:

@@ -1,0 +1,114 @@
+"""Who leads the workers of a shared database, and what becomes of it when the leader is lost."""
+
+import secrets
+import threading
+from typing import ClassVar
+
+import psycopg
+import pytest
+
+from tests.fleet.lab import database, wait_for
+from tests.fleet.test_beat import queued, status
+from treadle.engine import queue
+from treadle.fleet.beat import Beat
+from treadle.fleet.dispatcher import Job
+from treadle.fleet.inline import Inline
+from treadle.fleet.site import Site
+from treadle.ids import utc
+from treadle.store import fleet
+from treadle.store.records import WorkerRow
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+
+EVERY, DEAD_AFTER = 0.1, 2.0
+
+
+class Idle:
+    """A driver that drives nothing."""
+
+    active: ClassVar = set()
+
+
+@pytest.fixture
+def site(pg_server):
+    return Site(database(pg_server, f"leader_{secrets.token_hex(6)}"), "p", None)
+
+
+@pytest.fixture
+def store(site):
+    """The project `p` of the fleet."""
+    with site.fleet() as workers, site.store("p") as rows:
+        fleet.add_project(workers, "p", "/repo", utc(workers.now()))
+        yield rows
+
+
+@pytest.fixture
+def keeper(site):
+    """Return a function that lets a worker come and beat; each queue is its own."""
+    made = []
+
+    def come(name):
+        beat = Beat(name, Inline(), Idle(), site, every=EVERY, dead_after=DEAD_AFTER,
+                    on_death=lambda: beat._over.set())  # fmt: skip
+        now = utc(beat.store.now())
+        fleet.register(beat.store, WorkerRow(name, "h", 1, 1, 0, "alive", now, now), now)
+        beat.start()
+        made.append(beat)
+        return beat
+
+    yield come
+    for beat in made:
+        beat.end()
+        beat.close()
+
+
+def leads(site, name):
+    with site.fleet() as store:
+        return wait_for(lambda: fleet.leader(store, utc(store.now())) == name)
+
+
+def test_when_the_leader_dies_another_worker_leads_and_rescues_its_runs(site, store, keeper):
+    row = queued(store)
+    first = keeper("first")
+    leads(site, "first")
+    epoch = fleet.claim(store, row, "worker:first")
+    running = row._replace(claim_epoch=epoch)
+    queue.record(store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
+    second = keeper("second")
+    first.end()
+    leads(site, "second")
+    wait_for(lambda: status(second.store, "first") == "dead")
+    wait_for(lambda: Job("p", row.run_id, epoch + 1) in second._dispatcher.health().waiting)
+
+
+def test_a_leader_whose_keeper_hangs_loses_the_lead_and_its_life(site, store, keeper):
+    first = keeper("first")
+    leads(site, "first")
+    hangs, go = threading.Event(), threading.Event()
+
+    def hang(**_):
+        hangs.set()
+        go.wait(30)
+        raise TimeoutError
+
+    first._dispatcher.health = hang
+    second = keeper("second")
+    assert hangs.wait(30)
+    leads(site, "second")
+    wait_for(lambda: status(second.store, "first") == "dead")
+    go.set()
+    wait_for(lambda: not first.is_alive())
+
+
+def test_a_project_that_cannot_be_read_keeps_nobody_from_judging(site, store, keeper):
+    """Its treadle is newer than ours; the other projects' dead are found all the same."""
+    with site.fleet() as workers, site.store("newer"):
+        fleet.add_project(workers, "newer", "/repo", utc(workers.now()))
+        fleet.register(workers, WorkerRow("gone", "h", 1, 1, 0, "alive", "2026", "2026"), "2026")
+    with psycopg.connect(site.url, autocommit=True) as admin:
+        admin.execute("INSERT INTO newer.schema_migrations VALUES (9999, 'later')")
+    row = queued(store)
+    first = keeper("first")
+    with site.fleet() as workers:
+        wait_for(lambda: status(workers, "gone") == "dead")
+    assert list(first._dispatcher.health().waiting) == [Job("p", row.run_id, 0)]
