@@ -178,9 +178,10 @@ def workspace_root(env: Mapping[str, str], root: Path) -> Path:
 class FleetLayout:
     """The paths of a worker's machine: mirrors that all its runs share, and a folder a run."""
 
-    def __init__(self, env: Mapping[str, str], worker: str) -> None:
+    def __init__(self, env: Mapping[str, str], fleet: str, worker: str) -> None:
         self.home = cache_home(env) / "fleet"
-        self.workers = self.home / "work"
+        # Who is alive, only the fleet's own database knows: each fleet cleans up its own.
+        self.workers = self.home / "work" / f"{binascii.crc32(fleet.encode()):08x}"
         self.work = self.workers / worker
 
     def mirror(self, url: str) -> Path:

@@ -58,7 +58,7 @@ def work(
     with Keeper() as keeper, interrupts.installed():
         machine = Machine(
             worker=worker,
-            layout=FleetLayout(env, worker),
+            layout=FleetLayout(env, site.queue, worker),
             env=env,
             keeper=keeper,
             max_epochs=config.max_epochs,
