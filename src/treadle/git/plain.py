@@ -31,7 +31,10 @@ def write(ws: Workspace, base: str, place: Scratch, names: Sequence[str]) -> str
     """
     if not _are_usual(ws, names):
         return None
-    files = _files(ws, place, names)
+    try:
+        files = _files(ws, place, names)
+    except PermissionError:
+        return None  # the way through the index opens folders up
     if files is None:
         return None
     tree = trees.edited(place, base, files)
