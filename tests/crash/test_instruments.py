@@ -24,24 +24,28 @@ def caught(name, experiment):
         return experiment(crew).broken
 
 
+@pytest.mark.real
 def test_right_protocol_survives_a_kill_at_every_call(careful):
     report = experiments.kills(careful, "group")
     assert report.tried > 50
     assert report.broken == []
 
 
+@pytest.mark.real
 def test_right_protocol_survives_a_second_kill_in_recovery(careful):
     report = experiments.doubles(careful, 2)
     assert report.tried > 20
     assert report.broken == []
 
 
+@pytest.mark.real
 def test_right_protocol_never_promises_on_a_failing_disk(careful):
     assert experiments.failures(careful, errno.EIO, lasts=False, sample=20).broken == []
     assert experiments.failures(careful, errno.ENOSPC, lasts=True, sample=20).broken == []
     assert experiments.fills(careful, 6).broken == []
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("kind", ["ext4", "strict"])
 def test_right_protocol_survives_power_cuts(careful, kind):
     report = experiments.power(careful, kind, 80)
@@ -49,6 +53,7 @@ def test_right_protocol_survives_power_cuts(careful, kind):
     assert report.broken == []
 
 
+@pytest.mark.real
 def test_every_sync_of_the_right_protocol_is_needed(careful):
     report = experiments.mutants(careful, 40)
     assert report.tried == 9
@@ -67,6 +72,7 @@ FLAWS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", FLAWS)
 def test_flaw_is_caught(name):
     assert caught(name, FLAWS[name])

@@ -18,16 +18,16 @@ def wheel():
 
 
 def test_nothing_is_lost_when_everything_is_killed(wheel):
-    assert experiments.kills(wheel, "group", sample=8).broken == []
+    assert experiments.kills(wheel, "group", sample=5).broken == []
 
 
 def test_nothing_is_promised_on_a_full_disk(wheel):
-    assert experiments.failures(wheel, errno.ENOSPC, lasts=True, sample=5).broken == []
+    assert experiments.failures(wheel, errno.ENOSPC, lasts=True, sample=3).broken == []
 
 
 @pytest.mark.parametrize("kind", experiments.KINDS)
 def test_nothing_is_lost_when_the_power_is_cut(wheel, kind):
-    assert experiments.power(wheel, kind, 10).broken == []
+    assert experiments.power(wheel, kind, 6).broken == []
 
 
 @pytest.mark.real
