@@ -44,6 +44,16 @@ def test_jobs_are_delivered_once_and_drained(dispatcher):
     assert not dispatcher.health().waiting
 
 
+def test_a_job_that_was_done_is_not_delivered_again_whoever_submits_it(dispatcher):
+    seen = []
+    dispatcher.work(1, seen.append)
+    for job in (JOB, JOB, JOB._replace(attempt=2)):
+        dispatcher.submit(job, "p", 0, 0.0)
+        wait_for(lambda job=job: job in seen)
+    wait_for(lambda: not dispatcher.health().held)
+    assert [job.attempt for job in seen] == [1, 2]
+
+
 def test_a_cancelled_job_is_not_delivered_and_smaller_numbers_come_first(dispatcher):
     seen, go = [], threading.Event()
 

@@ -167,6 +167,14 @@ def test_a_commit_wakes_whoever_listens(shared, pg_store):
         later.join()
 
 
+def test_a_listener_whose_line_was_cut_takes_it_that_it_missed_something(shared, pg_server):
+    with closing(wake.open_waker(Layout(shared.mail.root))) as waker:
+        assert waker.wait(5)
+        cut_all_lines(pg_server)
+        commit(shared)
+        assert any(waker.wait(0.1) for _ in range(100))
+
+
 def test_other_projects_do_not_wake(shared, pg_server, pg_store):
     with closing(Postgres(pg_server, "elsewhere").open_waker()) as waker:
         assert waker.wait(5)

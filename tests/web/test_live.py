@@ -15,8 +15,10 @@ from treadle.web.live import Feed
 RUN = RunRow("20260101-000000-000000", "2026-01-01T00:00:00Z", "g", "running", 1, 0, None, "r")
 
 
-@pytest.fixture
-def layout(tmp_path):
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.real)])
+def layout(tmp_path, request):
+    if request.param == "postgres":
+        request.getfixturevalue("pg_store")
     (tmp_path / ".treadle").mkdir()
     return Layout(tmp_path)
 
@@ -69,6 +71,20 @@ def test_whoever_comes_back_hears_only_what_is_new(layout):
                 return silent, topic(await anext(other))
 
     assert run(come_back()) == (True, "store")
+
+
+def test_whoever_was_away_hears_what_others_heard_meanwhile(layout):
+    async def miss():
+        feed = Feed(layout)
+        async with listening(feed, "") as stream:
+            last = [await anext(stream) for _ in live.TOPICS][-1]
+            with Store.open(layout) as store:
+                store.restore(RUN, History())
+            heard = topic(await anext(stream))
+            async with listening(feed, last.split("\n")[0][4:]) as again:
+                return heard, topic(await anext(again))
+
+    assert run(miss()) == ("store", "store")
 
 
 def test_what_happens_while_nobody_looks_is_not_lost(layout):
