@@ -26,6 +26,7 @@ def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
         "seconds": seconds,
         "bytes": size,
         "number": number,
+        "amount": amount,
         "took": took,
     }
     found.filters.update({**ours, **filters})
@@ -47,6 +48,11 @@ def until(text: str | None, now: datetime) -> str:
 def number(value: float) -> str:
     """Say a count so that its size can be seen: `12 345`."""
     return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def amount(value: float) -> str:
+    """Say what was used of a budget: a count in full, a part of something in two digits."""
+    return number(value) if value >= 10 or value == int(value) else f"{value:.2g}"
 
 
 def took(step: Mapping[str, str | None]) -> str:
