@@ -7,7 +7,7 @@ import pytest
 
 from treadle.cli import main
 from treadle.fleet.site import SCHEMA
-from treadle.store import migrate, postgres
+from treadle.store import postgres
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 
@@ -38,11 +38,3 @@ def test_a_server_that_is_too_old_is_refused(refused, monkeypatch):
     error = refused()
     assert error["code"] == "store_too_old"
     assert "treadle needs 99 or newer" in error["message"]
-
-
-def test_a_store_of_an_older_treadle_is_brought_up_to_date(shared):
-    shared.status()
-    newest = migrate.latest()
-    with psycopg.connect(shared.env["TREADLE_STORE"], autocommit=True) as admin:
-        found = admin.execute(f"SELECT max(version) FROM {SCHEMA}.schema_migrations").fetchone()
-    assert found == (newest,)
