@@ -6,6 +6,9 @@ import pytest
 
 from tests.fleet.lab import Lab, database
 
+# The do step of a worker waits while this file is there.
+HOLD = 'while [ "$role" = do ] && [ -e {hold} ]; do sleep 0.1; done'
+
 
 @pytest.fixture
 def lab(tmp_path):
@@ -24,3 +27,12 @@ def shared(tmp_path, pg_server):
     found.make()
     yield found
     found.close()
+
+
+@pytest.fixture
+def held(shared):
+    """A fleet whose agents wait in their do step until `held.hold` is gone."""
+    shared.hold = shared.folder / "hold"
+    shared.hold.touch()
+    shared.make_agent(HOLD.format(hold=shared.hold))
+    return shared

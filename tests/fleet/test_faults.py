@@ -10,18 +10,6 @@ from tests.fleet.lab import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
-# The do step of a worker waits while this file is there.
-HOLD = 'while [ "$role" = do ] && [ -e {hold} ]; do sleep 0.1; done'
-
-
-@pytest.fixture
-def held(shared):
-    """A fleet whose agents wait in their do step until `held.hold` is gone."""
-    shared.hold = shared.folder / "hold"
-    shared.hold.touch()
-    shared.make_agent(HOLD.format(hold=shared.hold))
-    return shared
-
 
 def in_do(lab, run_id, count=1):
     return wait_for(lambda: [s for s in lab.spawned() if s[:2] == [run_id, "do"]][count - 1 :])

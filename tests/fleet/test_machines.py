@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 import treadle
-from tests.fleet.lab import Lab, wait_for
-from tests.fleet.test_faults import HOLD, in_do
+from tests.fleet.lab import Lab
+from tests.fleet.test_faults import in_do
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -59,15 +59,6 @@ async def listen():
     await server.serve_forever()
 asyncio.run(listen())
 """
-
-
-@pytest.fixture
-def held(shared):
-    """A fleet whose agents wait in their do step until `held.hold` is gone."""
-    shared.hold = shared.folder / "hold"
-    shared.hold.touch()
-    shared.make_agent(HOLD.format(hold=shared.hold))
-    return shared
 
 
 def change_machine(lab: Lab, name: str, code: str) -> None:

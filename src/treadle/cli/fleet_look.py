@@ -1,10 +1,11 @@
-"""Do what `treadle fleet` asks: the tables say everything, so no engine is loaded."""
+"""Do what `treadle fleet` asks: from the tables, and from the queue if a run is under way."""
 
 import os
 from argparse import Namespace
 from collections.abc import Mapping
 
-from treadle.cli import fleet_place, output
+from treadle.cli import fleet_place, main, output
+from treadle.config.schema import FleetConfig
 from treadle.errors import ExitCode, NotFoundError
 from treadle.fleet import status
 from treadle.fleet.site import Site
@@ -14,15 +15,24 @@ from treadle.store import fleet
 
 def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
     """Answer from the fleet's tables."""
-    site, _ = fleet_place.find(env)
+    site, config = fleet_place.find(env)
     if args.action == "drain":
         return _drain(site, args)
-    found = status.status(site)
+    found = status.status(site, lambda: _jobs(site, config))
     if args.json:
         output.print_json(_document(found))
     else:
         _print(found)
     return ExitCode.DONE
+
+
+def _jobs(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
+    """Ask the queue, if the extra that speaks to it is installed."""
+    try:
+        found: set[tuple[str, str]] | None = main.load("fleet_jobs").ask(site, config)
+    except ModuleNotFoundError:
+        return None
+    return found
 
 
 def _drain(site: Site, args: Namespace) -> int:
@@ -72,4 +82,7 @@ def _print(found: Status) -> None:
         [(name, found.queued.get(name, 0), found.running.get(name, 0)) for name in found.queued],
     )
     for item in found.stuck:
-        output.warn(f"run {item.run_id} of {item.project} is stuck: {item.worker} is gone")
+        why = (
+            "is gone" if item.reason == "worker_gone" else "should drive it, but has no job for it"
+        )
+        output.warn(f"run {item.run_id} of {item.project} is stuck: {item.worker} {why}")

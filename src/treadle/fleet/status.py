@@ -1,14 +1,18 @@
 """Say how a fleet stands: who works, what waits, what is stuck."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, NamedTuple
 
 from treadle.engine import queue
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
+from treadle.store.reader import Reader
 from treadle.store.records import RunRow, WorkerRow
+
+# Project and id of the runs that a job stands for; None when the queue cannot be asked.
+Jobs = Callable[[], Collection[tuple[str, str]] | None]
 
 _LIVING = ("alive", "draining")
 
@@ -20,6 +24,7 @@ class Stuck(NamedTuple):
     run_id: str
     worker: str
     beat_at: str | None
+    reason: Literal["worker_gone", "no_job"]
 
 
 class Status(NamedTuple):
@@ -33,8 +38,8 @@ class Status(NamedTuple):
     stuck: Sequence[Stuck]
 
 
-def status(site: Site) -> Status:
-    """Look at the tables; no worker is asked."""
+def status(site: Site, jobs: Jobs) -> Status:
+    """Look at the tables; no worker is asked, the queue only when a run is under way."""
     queued: Counter[str] = Counter()
     running: Counter[str] = Counter()
     stuck: list[Stuck] = []
@@ -48,16 +53,34 @@ def status(site: Site) -> Status:
                 queued[item.project] = len(fleet.queued(rows))
                 held = fleet.held(rows)
                 running[item.project] = len(held)
-                stuck += _stuck(item.project, held, workers)
+                stuck += _stuck(item.project, rows, held, workers, jobs)
     return Status(now, leader, workers, dict(queued), dict(running), stuck)
 
 
-def _stuck(project: str, held: Sequence[RunRow], workers: Sequence[WorkerRow]) -> list[Stuck]:
+def _stuck(
+    project: str, store: Reader, held: Sequence[RunRow], workers: Sequence[WorkerRow], jobs: Jobs
+) -> list[Stuck]:
     known = {row.worker_id: row for row in workers}
+    lost = _without_job(project, store, held, jobs) if held else ()
     found = []
     for row in held:
         name = (row.owner or "").removeprefix(queue.WORKER)
         worker = known.get(name)
+        beat_at = worker.beat_at if worker else None
         if worker is None or worker.status not in _LIVING:
-            found.append(Stuck(project, row.run_id, name, worker.beat_at if worker else None))
+            found.append(Stuck(project, row.run_id, name, beat_at, "worker_gone"))
+        elif row in lost:
+            found.append(Stuck(project, row.run_id, name, beat_at, "no_job"))
     return found
+
+
+def _without_job(
+    project: str, store: Reader, held: Sequence[RunRow], jobs: Jobs
+) -> Collection[RunRow]:
+    """Return the runs that no job stands for, and that nobody took or ended meanwhile."""
+    known = jobs()
+    if known is None:
+        return ()
+    lost = [row for row in held if (project, row.run_id) not in known]
+    claims = {(row.run_id, row.claim_epoch) for row in fleet.held(store)} if lost else set()
+    return [row for row in lost if (row.run_id, row.claim_epoch) in claims]
