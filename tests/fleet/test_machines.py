@@ -191,8 +191,12 @@ def test_workers_of_two_fleets_on_one_machine_leave_each_other_alone(held):
     assert [row["status"] for row in held.wait_over(1)] == ["passed"]
 
 
-def test_a_worker_of_another_version_takes_the_runs_that_wait(lab):
-    (run_id,) = lab.queue()
+def test_a_worker_of_another_version_takes_runs_that_wait_and_runs_of_the_dead(lab):
+    lab.env["TREADLE_FLEET_DEAD_AFTER"] = "2"
+    lab.queue(2)
+    lab.env["TREADLE_DIE_AT"] = "after_agent:2"
+    assert lab.worker().wait(60) == -9
+    del lab.env["TREADLE_DIE_AT"]
     changed = lab.folder / "changed"
     shutil.copytree(Path(treadle.__file__).parent, changed / "treadle")
     engine = changed / "treadle" / "fleet" / "dbos.py"
@@ -200,6 +204,6 @@ def test_a_worker_of_another_version_takes_the_runs_that_wait(lab):
     assert body in engine.read_text()
     engine.write_text(engine.read_text().replace(body, f"{body} or None"))
     lab.env["PYTHONPATH"] = str(changed)
-    assert lab.worker("--once", "--idle-exit", "20").wait(60) == 0
+    lab.worker()
     del lab.env["PYTHONPATH"]
-    assert lab.show(run_id)["status"] == "passed", lab.words()
+    assert [row["status"] for row in lab.wait_over(2)] == ["passed", "passed"]
