@@ -32,6 +32,9 @@ def test_a_bucket_keeps_archives_and_refuses_a_second_one_of_a_name(bucket):
     assert shelf.names("runs/r/001-") == ["runs/r/001-do.e1.tar"]
     with pytest.raises(FormatError, match="has no runs/r/002"):
         shelf.get("runs/r/002")
+    assert shelf.put("runs/r2/001-do.e1.tar", b"z")
+    shelf.clear("runs/r/")
+    assert shelf.names("runs/") == ["runs/r2/001-do.e1.tar"]
 
 
 def test_a_bucket_that_is_not_there_is_named_without_its_keys(bucket):

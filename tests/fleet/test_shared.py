@@ -1,5 +1,7 @@
 """Workers that share a PostgreSQL database and nothing else."""
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.real
@@ -11,3 +13,22 @@ def test_a_worker_without_a_project_drives_a_run(shared):
     assert worker.wait(60) == 0, shared.words()
     shown = shared.show(run_id)
     assert (shown["status"], len(shown["steps"])) == ("passed", 3), shared.words()
+
+
+def test_pruning_a_runs_history_removes_what_it_uploaded_also_what_no_row_names(shared):
+    archives = shared.folder / "archives" / "runs"
+    (run_id,) = shared.queue()
+    assert shared.worker("--once").wait(60) == 0, shared.words()
+    (archives / run_id / "003-check.e9.tar").write_text("of a worker that lost the run")
+    (waiting,) = shared.queue()
+    prune = ("runs", "prune", "--history", "--json")
+    hidden = archives.rename(shared.folder / "hidden")
+    archives.parent.rmdir()
+    archives.parent.touch()
+    assert json.loads(shared.treadle(*prune))["runs"] == []
+    archives.parent.unlink()
+    archives.parent.mkdir()
+    hidden.rename(archives)
+    assert json.loads(shared.treadle(*prune))["runs"] == [run_id]
+    assert [path.name for path in archives.iterdir()] == [waiting]
+    assert [row["run_id"] for row in shared.runs()] == [waiting]

@@ -16,7 +16,7 @@ from treadle.layout import step_name
 
 def adopt(run: Run, shelf: Shelf) -> bool:
     """Commit the step that an earlier owner left, if it is whole and the very next one."""
-    prefix = f"runs/{run.id}/{step_name(run.row.current_step_index + 1, '')}"
+    prefix = f"{archive.folder(run.id)}{step_name(run.row.current_step_index + 1, '')}"
     return any(_adopt(run, shelf, name) for name in reversed(shelf.names(prefix)))
 
 

@@ -61,15 +61,29 @@ class Shelf:
             raise _failed(self.url, "cannot be read", error) from error
         return sorted(item["path"] for item in found if item["path"].startswith(prefix))
 
+    def clear(self, prefix: str) -> None:
+        """Remove whatever has a name that begins like this."""
+        if found := self.names(prefix):
+            try:
+                self._driver.delete(self._place, found)
+            except self._errors as error:
+                raise _failed(self.url, "cannot be written", error) from error
+
     def _open(self, url: str) -> Any:
         if url.startswith("file://"):
-            return self._driver.store.LocalStore(url.removeprefix("file://"), mkdir=True)
+            folder = url.removeprefix("file://")
+            return self._driver.store.LocalStore(folder, mkdir=True, automatic_cleanup=True)
         return self._driver.store.from_url(url)
+
+
+def folder(run_id: str) -> str:
+    """Return how the names of all archives of a run begin."""
+    return f"runs/{run_id}/"
 
 
 def key(run_id: str, index: int, role: str, epoch: int) -> str:
     """Return the name of a step's archive; every owner of a run has its own."""
-    return f"runs/{run_id}/{step_name(index, role)}.e{epoch}.tar"
+    return f"{folder(run_id)}{step_name(index, role)}.e{epoch}.tar"
 
 
 def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None) -> Archive:

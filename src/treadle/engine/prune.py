@@ -1,11 +1,14 @@
 """Remove what ended runs no longer need."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from treadle.engine import load, queue
+from treadle.engine import archive, load, queue
+from treadle.engine.archive import Shelf
+from treadle.engine.progress import Progress
 from treadle.engine.run import Tools
-from treadle.errors import FormatError
+from treadle.errors import FormatError, StoreError
 from treadle.files import remove
 from treadle.git import branch
 from treadle.ids import utc
@@ -23,17 +26,16 @@ class Pruned(NamedTuple):
 
 
 def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> Pruned:
-    """Remove the workspaces of ended runs; with `history` also folder, rows and branch."""
+    """Remove the workspaces of ended runs; with `history` also folder, archives, rows, branch."""
     limit = utc(tools.now() - timedelta(days=older_than))
     rows = [row for row in _ended(tools) if (row.ended_at or row.created_at) <= limit]
     workspaces = [row for row in rows if _has_workspace(tools, row)]
+    gone = rows if history else []
     if not dry_run:
         for row in workspaces:
             remove_workspace(tools, row)
-        for row in rows if history else []:
-            _forget(tools, row)
-    gone = tuple(row.run_id for row in rows) if history else ()
-    return Pruned(tuple(row.run_id for row in workspaces), gone)
+        gone = [row for row in gone if _forget(tools, row)]
+    return Pruned(_ids(workspaces), _ids(gone))
 
 
 def _ended(tools: Tools) -> list[RunRow]:
@@ -66,8 +68,27 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
     folder.index.unlink(missing_ok=True)
 
 
-def _forget(tools: Tools, row: RunRow) -> None:
+def _forget(tools: Tools, row: RunRow) -> bool:
+    """Remove a run; one whose archives cannot be removed stays, or nobody would know of them."""
+    try:
+        _clear(tools, row)
+    except StoreError as error:
+        message = f"run {row.run_id} stays: {error.message}"
+        tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
+        return False
     if row.branch and (commit := branch.resolve(tools.repo, row.branch)):
         branch.delete(tools.repo, row.branch, commit)
     tools.store.delete_run(row.run_id)
     remove.remove_tree(tools.layout.run(row.run_id).folder)
+    return True
+
+
+def _clear(tools: Tools, row: RunRow) -> None:
+    """Remove what a run of the fleet uploaded, also what no row names."""
+    kv = tools.store.kv(row.run_id)
+    if queue.FLEET in kv:
+        Shelf(queue.ticket_of(row, kv).artifacts).clear(archive.folder(row.run_id))
+
+
+def _ids(rows: Sequence[RunRow]) -> tuple[str, ...]:
+    return tuple(row.run_id for row in rows)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.config.load import Loaded
-from treadle.engine import queue, start
+from treadle.engine import archive, queue, start
 from treadle.engine.archive import Shelf
 from treadle.engine.order import Order
 from treadle.engine.queue import Ticket
@@ -48,7 +48,8 @@ def submit(desk: Desk, asked: Order) -> RunRow:
     now, ticket = desk.store.now(), _ticket(desk)
     row = _row(desk, asked, now)
     remote.push(desk.project.repo, ticket.remote, row.base_commit or "", row.branch or "", None)
-    Shelf(ticket.artifacts).put(f"runs/{row.run_id}/order.json", msgspec.json.encode(asked))
+    place = f"{archive.folder(row.run_id)}order.json"
+    Shelf(ticket.artifacts).put(place, msgspec.json.encode(asked))
     if asked.task_id:
         work.begin(desk.store, asked.task_id, row.run_id, now)
     _announce(desk, ticket, now)
