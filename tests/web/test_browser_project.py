@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.acceptance.conftest import project, wait_for
-from tests.web import world
+from tests.web import chromium, world
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-chromium = pytest.importorskip("tests.web.chromium", reason="needs playwright")
 
 __all__ = ["project"]
 
