@@ -22,7 +22,7 @@ NUMBERS = {11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fift
         f"{len(corpus.HOSTILE)} hostile patches and {len(corpus.HONEST)} honest ones",
         f"{NUMBERS[len({pattern for _, pattern in mask._SHAPES})]} known kinds of tokens",
         f"A hundred canaries in {NUMBERS[len(FORMS)]} forms",
-        f"kill at named boundaries, in every test run | {len(test_boundaries.POINTS)} |",
+        f"kill at named boundaries, before every change goes in | {len(test_boundaries.QUICK + test_boundaries.SLOW)} |",
         f"feeds each {EXAMPLES} inputs with hypothesis",
         f"{len(TARGETS)} parsers",
         " times in each test run, ".join(str(mark) for mark in (3, 200)),
