@@ -13,6 +13,7 @@ from tests.sandbox.test_mask import FORMS
 from treadle.sandbox import mask
 
 TEXT = " ".join((Path(__file__).parents[2] / "docs" / "reliability.md").read_text().split())
+KILLS = test_boundaries.QUICK + test_boundaries.SLOW
 NUMBERS = {11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen"}
 
 
@@ -22,7 +23,7 @@ NUMBERS = {11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fift
         f"{len(corpus.HOSTILE)} hostile patches and {len(corpus.HONEST)} honest ones",
         f"{NUMBERS[len({pattern for _, pattern in mask._SHAPES})]} known kinds of tokens",
         f"A hundred canaries in {NUMBERS[len(FORMS)]} forms",
-        f"kill at named boundaries, before every change goes in | {len(test_boundaries.QUICK + test_boundaries.SLOW)} |",
+        f"kill at named boundaries, before every change goes in | {len(KILLS)} |",
         f"feeds each {EXAMPLES} inputs with hypothesis",
         f"{len(TARGETS)} parsers",
         " times in each test run, ".join(str(mark) for mark in (3, 200)),
