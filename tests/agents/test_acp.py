@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents import fake
 from tests.agents.test_oneshot import request
-from treadle.agents import acp
+from treadle.agents import acp, table
 from treadle.agents.table import TOOLS
 from treadle.contract.event import StepError
 from treadle.proc.keeper import Keeper, Limits
@@ -103,7 +103,7 @@ def test_presets_share_state_and_isolation_with_their_tool(tmp_path, keeper, pre
     spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin", preset=preset)
     tool = TOOLS[preset]
     asked = fake.ask(spec, tool)
-    launch = acp.launch(asked, tmp_path)
+    launch = acp.launch(asked)
     assert str(asked.state) in launch.env[tool.state_variable]
     assert launch.cwd == asked.step_dir
 
@@ -112,8 +112,8 @@ def test_the_adapter_of_codex_reads_nothing_of_the_repository(tmp_path, keeper):
     spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin", preset="codex")
     own = spec.environment | {"CODEX_CONFIG": '{"model": "m", "project_root_markers": ["x"]}'}
     asked = fake.ask(replace(spec, environment=own, tier="A"), TOOLS["codex"])
-    env = acp.launch(asked, tmp_path).env
+    env = acp.launch(asked).env
     settings = json.loads(env["CODEX_CONFIG"])
     assert (settings["model"], settings["project_root_markers"]) == ("m", [])
     assert env["INITIAL_AGENT_MODE"] == "agent-full-access"
-    assert "CODEX_CONFIG" in acp.variables(spec.config)
+    assert "CODEX_CONFIG" in table.variables(spec.config)

@@ -96,6 +96,12 @@ def test_two_answers_that_cannot_be_used_are_a_protocol_error(codex, tmp_path):
     assert (tmp_path / "calls").read_text() == "x\nx\n"
 
 
+def test_an_empty_turn_is_no_success(codex, tmp_path):
+    result = codex.turn(f"echo x >> {tmp_path}/calls; {printed(START)}{printed(DONE)}")
+    assert result.error == StepError.PROTOCOL_ERROR
+    assert (tmp_path / "calls").read_text() == "x\nx\n"
+
+
 def test_a_missing_verdict_is_asked_for_too(codex, tmp_path):
     step = tmp_path / "step"
     verdict = '{"version": 1, "verdict": "FAIL", "criteria": [{"id": "AC1", "pass": false}]}'

@@ -7,6 +7,7 @@ import pytest
 
 from tests.agents import fake
 from treadle.agents import lines
+from treadle.agents.heard import hear
 from treadle.agents.table import TOOLS
 from treadle.agents.tool import overlay
 from treadle.proc.keeper import Keeper
@@ -33,7 +34,7 @@ def asked(tmp_path, keeper):
 
 @pytest.mark.parametrize("tool", EVERY)
 def test_a_recorded_stream_is_understood(asked, tool):
-    heard = TOOLS[tool].hear(lines.objects(fake.RECORDED / f"{tool}.jsonl"), asked(tool))
+    heard = hear(TOOLS[tool], lines.objects(fake.RECORDED / f"{tool}.jsonl"), asked(tool))
     answer = heard.structured or json.loads(heard.text)
     assert (heard.is_done, answer["summary"], heard.error) == (True, "plan is done", "")
     assert heard.session
@@ -45,12 +46,12 @@ def test_a_recorded_stream_is_understood(asked, tool):
 @pytest.mark.parametrize("tool", EVERY)
 def test_a_stream_without_its_last_event_is_no_success(asked, tool):
     events = list(lines.objects(fake.RECORDED / f"{tool}.jsonl"))[:-1]
-    assert not TOOLS[tool].hear(events, asked(tool)).is_done
+    assert not hear(TOOLS[tool], events, asked(tool)).is_done
 
 
 @pytest.mark.parametrize("tool", EVERY)
 def test_nothing_at_all_is_no_success(asked, tool):
-    assert not TOOLS[tool].hear([], asked(tool)).is_done
+    assert not hear(TOOLS[tool], [], asked(tool)).is_done
 
 
 @pytest.mark.parametrize("tool", EVERY)
@@ -61,14 +62,28 @@ def test_watchers_hear_of_tools_and_the_end(tool):
     assert kinds[-1] == "done"
 
 
-def test_an_empty_turn_of_codex_is_no_success(asked):
-    events = [{"type": "turn.completed", "usage": {}}]
-    assert not TOOLS["codex"].hear(events, asked("codex")).is_done
+def test_an_error_after_which_the_tool_went_on_is_forgotten(asked):
+    error = {"type": "error", "error": {"data": {"message": "boom", "statusCode": 500}}}
+    text = {"type": "text", "part": {"text": "{}"}}
+    stop = {"type": "step_finish", "part": {"reason": "stop"}}
+    heard = hear(TOOLS["opencode"], [error, text, stop], asked("opencode"))
+    assert (heard.is_done, heard.error) == (True, "")
+    last = hear(TOOLS["opencode"], [text, error], asked("opencode"))
+    assert (last.is_done, last.error, last.status) == (False, "boom", 500)
+
+
+def test_an_error_of_copilot_outweighs_its_exit_code(asked):
+    error = {"type": "session.error", "data": {"message": "boom", "statusCode": 401}}
+    for code in (0, 1):
+        heard = hear(
+            TOOLS["copilot"], [error, {"type": "result", "exitCode": code}], asked("copilot")
+        )
+        assert (heard.is_done, heard.error, heard.status) == (False, "boom", 401)
 
 
 def test_an_api_error_of_claude_is_no_success(asked):
     event = {"type": "result", "subtype": "success", "is_error": True, "api_error_status": 429}
-    heard = TOOLS["claude"].hear([event | {"result": "API Error: 429"}], asked("claude"))
+    heard = hear(TOOLS["claude"], [event | {"result": "API Error: 429"}], asked("claude"))
     assert (heard.is_done, heard.status, heard.error) == (False, 429, "API Error: 429")
 
 

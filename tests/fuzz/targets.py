@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from treadle import ids
 from treadle.agents import answer, lines, table, trouble
 from treadle.agents.conversation import Conversation
+from treadle.agents.heard import hear
 from treadle.agents.tool import Ask
 from treadle.config import check, read
 from treadle.config.schema import AgentConfig
@@ -153,7 +154,7 @@ def _events(data: bytes) -> None:
             edits=True,
             session="s",
         )
-        tool.hear(events, ask)
+        hear(tool, events, ask)
         for event in events:
             list(tool.tell(event))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.agents import (
+    answer,
     claude,
     codex,
     conversation,
@@ -24,17 +25,22 @@ from treadle.agents.answer import Answer
 from treadle.agents.backend import AgentResult, AgentSpec, Usage
 from treadle.agents.child import run as run_child
 from treadle.agents.conversation import Conversation
-from treadle.agents.tool import Ask, Heard, Launch, Note, Tool, at, items_at, number_at, text_at
+from treadle.agents.heard import Heard
+from treadle.agents.tool import Ask, Launch, Note, Tool, at, counted, items_at, text_at
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
-from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.sandbox.mask import Mask
 
 _PARTING = 3.0  # seconds between the end of a conversation and the end of the server
 _CHANGES = ("edit", "delete", "move")
+
+
+def _own(ask: Ask) -> Launch:
+    argv = agents.argv(ask.spec.root, ask.spec.config)
+    return Launch(argv=argv, cwd=ask.spec.workspace)
 
 
 class Preset(NamedTuple):
@@ -56,49 +62,34 @@ PRESETS = {
     ),
     "claude": Preset(("claude-agent-acp",), claude.TOOL),
 }
+# A server of the user's own: nothing is known about its state or logins.
+_OWN = Preset(
+    (), Tool(name="acp", home="", state_variable="", launch=_own, tell=lambda event: iter(()))
+)
+
+
+def preset(config: AgentConfig) -> Preset:
+    """Return what is known about an agent's server."""
+    return PRESETS[config.preset] if config.preset else _OWN
 
 
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
-    preset = PRESETS.get(spec.config.preset or "")
-    if preset is None:
-        return _converse(spec, request, prompt, step_dir, None)
-    state.lend(preset.tool, spec.environment)
-    try:
-        return _converse(spec, request, prompt, step_dir, preset)
-    finally:
-        state.give_back(preset.tool, spec.environment)
+    with state.lent(preset(spec.config).tool, spec.environment):
+        return _converse(spec, request, prompt, step_dir)
 
 
-def can_change(config: AgentConfig, role: Role) -> bool:
-    """Like the tools: edits in do and act unless they are off, a patch in act all the same."""
-    return role == "act" or (role == "do" and config.edits is not False)
+can_change = oneshot.can_change
 
 
-def variables(config: AgentConfig) -> tuple[str, ...]:
-    """Return what a preset's tool wants to see of the environment."""
-    preset = PRESETS.get(config.preset or "")
-    return (*preset.tool.variables, *preset.variables) if preset else ()
-
-
-def first(spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
-    """Return what a server is asked; one that is no preset has no state folder of ours."""
-    preset = PRESETS.get(spec.config.preset or "")
-    return oneshot.ask(preset.tool if preset else codex.TOOL, spec, role, step_dir)
-
-
-def launch(ask: Ask, root: Path) -> Launch:
+def launch(ask: Ask) -> Launch:
     """Return how to start the server; presets work in the step's folder, away from settings."""
-    config, preset = ask.spec.config, PRESETS.get(ask.spec.config.preset or "")
-    if preset is None:
-        return Launch(argv=agents.argv(root, config), cwd=ask.spec.workspace)
-    shared = preset.tool.launch(ask)
-    return Launch(
-        argv=(*preset.argv, *config.extra_args),
-        cwd=ask.step_dir,
-        env={**shared.env, **preset.env(ask)},
-        files=shared.files,
-    )
+    known = preset(ask.spec.config)
+    start = known.tool.launch(ask)
+    if known is _OWN:
+        return start
+    argv = (*known.argv, *ask.spec.config.extra_args)
+    return replace(start, argv=argv, cwd=ask.step_dir, env={**start.env, **known.env(ask)})
 
 
 class _Talk:
@@ -180,7 +171,7 @@ class _Talk:
         if self._ask.is_held or kind not in _CHANGES:
             return conversation.allow(params)
         places = [text_at(item, "path") for item in items_at(params, "toolCall", "locations")]
-        roots = [self._ask.step_dir, *([self._ask.spec.workspace] if self._ask.edits else [])]
+        roots = self._ask.roots
         inside = places and all(any(Path(p).is_relative_to(r) for r in roots) for p in places)
         return conversation.allow(params) if inside else None
 
@@ -188,21 +179,13 @@ class _Talk:
         live.add(self._ask.scratch / "events.jsonl", [note], self._mask)
 
 
-def _converse(
-    spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path, preset: Preset | None
-) -> AgentResult:
-    ask = first(spec, request.step.role, step_dir)
-    start = launch(ask, spec.root)
-    for path, content in start.files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    (ask.scratch / "prompt.md").write_text(prompt, errors="backslashreplace")
+def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
+    ask = oneshot.ask(preset(spec.config).tool, spec, request.step.role, step_dir)
+    start = launch(ask)
+    prepared, _ = oneshot.prepare(ask, start, prompt)
     talk = _Talk(ask, request, prompt, start.cwd)
     prepared = replace(
-        spec,
-        workspace=start.cwd,
-        environment={**spec.environment, **start.env},
-        writable=(*spec.writable, *([ask.state] if preset else [])),
+        prepared,
         stdout=talk.line.stdout,
         limits=spec.limits._replace(idle=None),
         should_stop=talk.should_stop,
@@ -213,7 +196,8 @@ def _converse(
     finally:
         talk.close()
     result = replace(result, output_bytes=result.output_bytes + talk.line.bytes)
-    used = usage.total(talk.calls, preset.cumulative if preset else (), spec.config.prices)
+    counters = ("cost", *preset(spec.config).cumulative)
+    used = usage.total(talk.calls, counters, spec.config.prices)
     return replace(_settled(spec, talk, ended.reason, result), usage=used)
 
 
@@ -221,8 +205,7 @@ def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> 
     """A finished conversation counts, however the server then left."""
     if talk.found is not None:
         clean = AgentResult(message="answered", output_bytes=result.output_bytes)
-        answered = oneshot.answered(spec, clean, talk.found)
-        return replace(answered, repaired=talk.repaired)
+        return replace(answer.result(spec, clean, talk.found), repaired=talk.repaired)
     if talk.breach:
         return replace(result, error=talk.breach)
     if talk.stopped:  # however politely the server then left
@@ -231,16 +214,15 @@ def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> 
     by_itself = reason in ("exit", "signal", "lost")
     if not by_itself and (reason != "stopped" or spec.should_stop()):
         return result
-    return oneshot.failed("acp", spec, Heard(error=talk.error), result)
+    return oneshot.failed(preset(spec.config).tool, spec, Heard(error=talk.error), result)
 
 
 def _usage(ended: object, cost: float) -> Usage | None:
     used, quota = at(ended, "usage"), at(ended, "_meta", "quota", "token_count")
-    if used is None and quota is None:
+    if used is not None:
+        found = counted(used, "inputTokens", "cachedReadTokens", "outputTokens")
+    elif quota is not None:
+        found = counted(quota, "input_tokens", "cached_tokens", "output_tokens")
+    else:
         return None
-    return Usage(
-        input_tokens=number_at(used, "inputTokens") or number_at(quota, "input_tokens"),
-        cached_tokens=number_at(used, "cachedReadTokens"),
-        output_tokens=number_at(used, "outputTokens") or number_at(quota, "output_tokens"),
-        cost_usd=cost,
-    )
+    return replace(found, cost_usd=cost)

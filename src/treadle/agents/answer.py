@@ -3,15 +3,18 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract import response
+from treadle.contract.event import StepError
 from treadle.contract.response import AgentResponse
 from treadle.errors import FormatError
 from treadle.files import walk
 
-Source = Literal["schema", "whole", "fence", "scan", "file"]
+Source = Literal["schema", "whole", "fence", "scan", "file", "stdout", "replay"]
 
 MAX_RESPONSE = 8 << 20
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -28,13 +31,33 @@ class Answer(NamedTuple):
     source: Source
 
 
+def result(spec: AgentSpec, ended: AgentResult, found: Answer | str) -> AgentResult:
+    """Return how a turn ended that gave an answer, or words on why it gave none."""
+    if isinstance(found, str):
+        message = f"agent {spec.name}: {found}; see logs/stdout.txt"
+        return replace(ended, error=StepError.PROTOCOL_ERROR, message=message)
+    return replace(
+        ended,
+        error=StepError.AGENT_FAILED if found.response.status == "fail" else None,
+        message=found.response.summary,
+        response=found.response,
+        document=found.document,
+        json_source=found.source,
+    )
+
+
+def read(path: Path, source: Source) -> Answer:
+    """Return the response that is all of a file."""
+    data = walk.read(path, max_bytes=MAX_RESPONSE)
+    return Answer(*response.parse(data, source=_NAMES[source]), source)
+
+
 def find(text: str, step_dir: Path, structured: object = None) -> Answer | str:
     """Return the answer, or a sentence that says what was wrong with the best candidate."""
     complaint = "the last message is empty"
     for data, source in _candidates(text, step_dir, structured):
         try:
-            parsed, document = response.parse(data, source=_NAMES[source])
-            return Answer(parsed, document, source)
+            return Answer(*response.parse(data, source=_NAMES[source]), source)
         except FormatError as error:
             if source in ("schema", "whole") or "expected a JSON object" in complaint:
                 complaint = error.message
@@ -47,6 +70,8 @@ _NAMES: dict[Source, str] = {
     "fence": "the last fenced block",
     "scan": "the last object",
     "file": _FILE,
+    "stdout": "stdout",
+    "replay": _FILE,
 }
 
 

@@ -1,18 +1,19 @@
 """Drive Anthropic's Claude Code: `claude -p` with a stream of JSON events."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 from treadle.agents import schema
-from treadle.agents.backend import Usage
 from treadle.agents.tool import (
     Ask,
     Event,
-    Heard,
     Launch,
     Note,
     Tool,
     at,
+    counted,
+    done,
     items_at,
     money_at,
     number_at,
@@ -29,7 +30,7 @@ def launch(ask: Ask) -> Launch:
         *("--setting-sources", "user", "--strict-mcp-config"),
         *("--json-schema", json.dumps(schema.RESPONSE)),
         *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
-        *(("--model", ask.spec.config.model) if ask.spec.config.model else ()),
+        *ask.model("--model"),
         *("--add-dir", str(ask.step_dir)),
         *_permissions(ask),
         *ask.spec.config.extra_args,
@@ -47,48 +48,8 @@ def launch(ask: Ask) -> Launch:
 def _permissions(ask: Ask) -> tuple[str, ...]:
     if ask.is_held:
         return ("--permission-mode", "bypassPermissions")
-    folders = [ask.step_dir, *([ask.spec.workspace] if ask.edits else [])]
-    allowed = ["Read", "Grep", "Glob", "Bash", *(f"Edit(/{folder}/**)" for folder in folders)]
+    allowed = ["Read", "Grep", "Glob", "Bash", *(f"Edit(/{folder}/**)" for folder in ask.roots)]
     return ("--permission-mode", "dontAsk", "--allowedTools", *allowed)
-
-
-def hear(events: Iterable[Event], ask: Ask) -> Heard:
-    """Take the result event's word; an API error says success in its subtype."""
-    session, found, error = None, None, ""
-    for event in events:
-        session = text_at(event, "session_id") or session
-        if event.get("type") == "result":
-            found = event
-        elif event.get("subtype") == "api_retry":
-            error = text_at(event, "error") or error
-    if found is None:
-        return Heard(session=session, error=error)
-    text = text_at(found, "result")
-    status = number_at(found, "api_error_status") or None
-    ended = text_at(found, "terminal_reason") or "completed"
-    done = found.get("is_error") is False and ended == "completed"
-    return Heard(
-        is_done=done,
-        text=text,
-        structured=found.get("structured_output"),
-        session=session,
-        usage=_usage(found, ask),
-        error="" if done else text or ended,
-        status=status,
-    )
-
-
-def _usage(event: Event, ask: Ask) -> Usage:
-    used = event.get("modelUsage")
-    cached = number_at(event, "usage", "cache_read_input_tokens")
-    made = number_at(event, "usage", "cache_creation_input_tokens")
-    return Usage(
-        model=next(iter(used), None) if isinstance(used, dict) else ask.spec.config.model,
-        input_tokens=number_at(event, "usage", "input_tokens") + cached + made,
-        cached_tokens=cached,
-        output_tokens=number_at(event, "usage", "output_tokens"),
-        cost_usd=money_at(event, "total_cost_usd"),
-    )
 
 
 def tell(event: Event) -> Iterator[Note]:
@@ -102,7 +63,25 @@ def tell(event: Event) -> Iterator[Note]:
             for block in items_at(event, "message", "content"):
                 yield from _tell_block(block)
         case ("result", _):
-            yield Note("done" if event.get("is_error") is False else "error", _told(event))
+            yield _result(event)
+
+
+def _result(event: Event) -> Note:
+    """Read the last event; an API error says success in its subtype."""
+    names = ("input_tokens", "cache_read_input_tokens", "output_tokens")
+    used, models = counted(event.get("usage"), *names), event.get("modelUsage")
+    made = number_at(event, "usage", "cache_creation_input_tokens")
+    used = replace(
+        used,
+        model=next(iter(models), None) if isinstance(models, dict) else None,
+        input_tokens=used.input_tokens + used.cached_tokens + made,
+        cost_usd=money_at(event, "total_cost_usd"),
+    )
+    ended = text_at(event, "terminal_reason") or "completed"
+    if event.get("is_error") is False and ended == "completed":
+        return done(used, event.get("structured_output"))
+    status = number_at(event, "api_error_status") or None
+    return Note("error", text_at(event, "result") or ended, usage=used, status=status)
 
 
 def _tell_block(block: object) -> Iterator[Note]:
@@ -117,17 +96,11 @@ def _tell_block(block: object) -> Iterator[Note]:
             yield Note("tool_end", content if isinstance(content, str) else json.dumps(content))
 
 
-def _told(event: Event) -> str:
-    turns, cost = number_at(event, "num_turns"), money_at(event, "total_cost_usd")
-    return f"{turns} turns, ${cost:.4f}: {text_at(event, 'result')}"
-
-
 TOOL = Tool(
     name="claude",
     home=".claude",
     state_variable="CLAUDE_CONFIG_DIR",
     launch=launch,
-    hear=hear,
     tell=tell,
     variables=("CLAUDE_CONFIG_DIR", "ANTHROPIC_*", "CLAUDE_CODE_*"),
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),

@@ -1,20 +1,19 @@
 """Drive OpenAI's Codex CLI: `codex exec --json`."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from treadle.agents import schema
-from treadle.agents.backend import Usage
 from treadle.agents.tool import (
     Ask,
     Event,
-    Heard,
     Launch,
     Note,
     Tool,
     at,
+    counted,
+    done,
     items_at,
-    number_at,
     overlay,
     text_at,
 )
@@ -41,7 +40,7 @@ def launch(ask: Ask) -> Launch:
         *(word for setting in settings for word in ("-c", setting)),
         *(word for feature in _OFF for word in ("--disable", feature)),
         *("--output-schema", str(out)),
-        *(("-m", ask.spec.config.model) if ask.spec.config.model else ()),
+        *ask.model("-m"),
         *ask.spec.config.extra_args,
         *((ask.resume, "-") if ask.resume else ("-",)),
     ]
@@ -57,37 +56,8 @@ def _sandbox(ask: Ask) -> Iterator[str]:
     if ask.is_held:
         yield 'sandbox_mode="danger-full-access"'
         return
-    roots = [str(ask.step_dir)] + ([str(ask.spec.workspace)] if ask.edits else [])
     yield 'sandbox_mode="workspace-write"'
-    yield f"sandbox_workspace_write.writable_roots={json.dumps(roots)}"
-
-
-def hear(events: Iterable[Event], ask: Ask) -> Heard:
-    """Sum the events up; a turn without a message is no turn."""
-    text, session, error, usage, is_over = "", None, "", None, False
-    for event in events:
-        match event.get("type"):
-            case "thread.started":
-                session = text_at(event, "thread_id")
-            case "item.completed" if at(event, "item", "type") == "agent_message":
-                text = text_at(event, "item", "text")
-            case "turn.completed":
-                is_over, usage = True, _usage(event, ask)
-            case "turn.failed":
-                error = text_at(event, "error", "message") or "the turn failed"
-            case "error":
-                error = error or text_at(event, "message")
-    done = is_over and bool(text)
-    return Heard(is_done=done, text=text, session=session, usage=usage, error="" if done else error)
-
-
-def _usage(event: Event, ask: Ask) -> Usage:
-    return Usage(
-        model=ask.spec.config.model,
-        input_tokens=number_at(event, "usage", "input_tokens"),
-        cached_tokens=number_at(event, "usage", "cached_input_tokens"),
-        output_tokens=number_at(event, "usage", "output_tokens"),
-    )
+    yield f"sandbox_workspace_write.writable_roots={json.dumps([*map(str, ask.roots)])}"
 
 
 def tell(event: Event) -> Iterator[Note]:
@@ -107,14 +77,14 @@ def tell(event: Event) -> Iterator[Note]:
         case ("item.completed", "agent_message" | "reasoning"):
             yield Note("text", text_at(item, "text"))
         case ("item.completed", "error"):
-            yield Note("error", text_at(item, "message"))
+            yield Note("warning", text_at(item, "message"))
         case ("error", _):
             yield Note("retry", text_at(event, "message"))
         case ("turn.failed", _):
-            yield Note("error", text_at(event, "error", "message"))
+            yield Note("error", text_at(event, "error", "message") or "the turn failed")
         case ("turn.completed", _):
-            used = [number_at(event, "usage", name) for name in ("input_tokens", "output_tokens")]
-            yield Note("done", f"{used[0]} tokens in, {used[1]} out")
+            names = ("input_tokens", "cached_input_tokens", "output_tokens")
+            yield done(counted(event.get("usage"), *names))
 
 
 def adapter(ask: Ask) -> dict[str, str]:
@@ -132,7 +102,6 @@ TOOL = Tool(
     home=".codex",
     state_variable="CODEX_HOME",
     launch=launch,
-    hear=hear,
     tell=tell,
     variables=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION"),
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),

@@ -1,11 +1,13 @@
 """Drive GitHub Copilot's CLI: prompt on stdin, a stream of JSON events, usage in a file."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from treadle.agents import usage
 from treadle.agents.backend import Usage
-from treadle.agents.tool import Ask, Event, Heard, Launch, Note, Tool, at, number_at, text_at
+from treadle.agents.tool import Ask, Event, Launch, Note, Tool, at, counted, number_at, text_at
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -18,7 +20,8 @@ def launch(ask: Ask) -> Launch:
         *("--disable-builtin-mcps", "--no-custom-instructions"),
         *("--usage-output-file", str(_usage_file(ask))),
         *((f"--resume={ask.resume}",) if ask.resume else ("--session-id", ask.session)),
-        *("--add-dir", str(ask.step_dir), *_permissions(ask)),
+        *("--add-dir", str(ask.step_dir), "--allow-all-tools"),
+        *(("--allow-all-paths",) if ask.is_held else ()),
         *ask.spec.config.extra_args,
     ]
     env = {
@@ -30,43 +33,13 @@ def launch(ask: Ask) -> Launch:
     return Launch(argv=tuple(argv), cwd=ask.spec.workspace, env=env)
 
 
-def _permissions(ask: Ask) -> tuple[str, ...]:
-    if ask.is_held:
-        return ("--allow-all-tools", "--allow-all-paths")
-    return ("--allow-all-tools",)
-
-
 def _usage_file(ask: Ask) -> Path:
     """Return where it leaves its numbers: a file of this call, where it may write."""
     return ask.state / f"usage-{ask.session}{'-again' if ask.resume else ''}.json"
 
 
-def hear(events: Iterable[Event], ask: Ask) -> Heard:
-    """Take the last message that says something; an error in the session is no success."""
-    text, error, code, session = "", "", None, ask.resume or ask.session
-    status = None
-    for event in events:
-        data = event.get("data")
-        match event.get("type"):
-            case "assistant.message":
-                text = text_at(data, "content") or text
-            case "session.error":
-                error = text_at(data, "message") or "the session failed"
-                status = number_at(data, "statusCode") or None
-            case "result":
-                code = event.get("exitCode", at(data, "exitCode"))
-                session = text_at(event, "sessionId") or session
-    return Heard(
-        is_done=code == 0 and not error,
-        text=text,
-        session=session,
-        usage=_usage(ask),
-        error=error,
-        status=status,
-    )
-
-
-def _usage(ask: Ask) -> Usage | None:
+def spent(ask: Ask) -> Usage | None:
+    """Read the numbers that this call has left."""
     path = _usage_file(ask)
     try:
         found = strictjson.load_object(walk.read(path, max_bytes=1 << 20), source=path.name)
@@ -76,13 +49,10 @@ def _usage(ask: Ask) -> Usage | None:
     models = found.get("modelMetrics")
     if not isinstance(models, dict) or not models:
         return None
-    used = [at(model, "usage") for model in models.values()]
-    return Usage(
-        model=next(iter(models)),
-        input_tokens=sum(number_at(item, "inputTokens") for item in used),
-        cached_tokens=sum(number_at(item, "cacheReadTokens") for item in used),
-        output_tokens=sum(number_at(item, "outputTokens") for item in used),
-    )
+    names = ("inputTokens", "cacheReadTokens", "outputTokens")
+    used = [counted(at(model, "usage"), *names) for model in models.values()]
+    total = usage.total(used, (), None)
+    return replace(total, model=next(iter(models))) if total else None
 
 
 def tell(event: Event) -> Iterator[Note]:
@@ -98,9 +68,12 @@ def tell(event: Event) -> Iterator[Note]:
             word = "ok" if at(data, "success") else "failed"
             yield Note("tool_end", f"{word} {text_at(data, 'error', 'message')}")
         case "session.error":
-            yield Note("error", text_at(data, "message"))
+            status = number_at(data, "statusCode") or None
+            yield Note("error", text_at(data, "message") or "the session failed", status=status)
         case "result":
-            yield Note("done", f"exit code {event.get('exitCode', at(data, 'exitCode'))}")
+            yield Note("session", text_at(event, "sessionId"))
+            code = event.get("exitCode", at(data, "exitCode"))
+            yield Note("done" if code == 0 else "warning", f"exit code {code}")
 
 
 TOOL = Tool(
@@ -108,8 +81,8 @@ TOOL = Tool(
     home=".copilot",
     state_variable="COPILOT_HOME",
     launch=launch,
-    hear=hear,
     tell=tell,
+    spent=spent,
     variables=("COPILOT_*",),
     cumulative=("tokens",),
     keys=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),

@@ -1,11 +1,10 @@
 """Drive Google's Gemini CLI: prompt on stdin, a stream of JSON events."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.agents.backend import Usage
-from treadle.agents.tool import Ask, Event, Heard, Launch, Note, Tool, number_at, text_at
+from treadle.agents.tool import Ask, Event, Launch, Note, Tool, counted, done, text_at
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -28,7 +27,7 @@ def launch(ask: Ask) -> Launch:
         *("gemini", "-o", "stream-json", "--approval-mode", "yolo"),
         *("--include-directories", str(ask.spec.workspace)),
         *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
-        *(("-m", ask.spec.config.model) if ask.spec.config.model else ()),
+        *ask.model("-m"),
         *ask.spec.config.extra_args,
     ]
     env = {
@@ -69,58 +68,22 @@ def _auth(ask: Ask) -> str:
     return text_at(found, "security", "auth", "selectedType") or "oauth-personal"
 
 
-def hear(events: Iterable[Event], ask: Ask) -> Heard:
-    """Put the last message together from its parts, since the last tool was used."""
-    parts: list[str] = []
-    session, found, error = None, None, ""
-    for event in events:
-        match event.get("type"):
-            case "init":
-                session = text_at(event, "session_id")
-            case "tool_use":
-                parts.clear()
-            case "message" if event.get("role") == "assistant":
-                parts.append(text_at(event, "content"))
-            case "error":
-                error = text_at(event, "message") or error
-            case "result":
-                found = event
-    done = found is not None and found.get("status") == "success"
-    return Heard(
-        is_done=done,
-        text="".join(parts),
-        session=session,
-        usage=_usage(found, ask) if found else None,
-        error="" if done else text_at(found, "error", "message") or error,
-    )
-
-
-def _usage(event: Event, ask: Ask) -> Usage:
-    return Usage(
-        model=ask.spec.config.model,
-        input_tokens=number_at(event, "stats", "input_tokens"),
-        cached_tokens=number_at(event, "stats", "cached"),
-        output_tokens=number_at(event, "stats", "output_tokens"),
-    )
-
-
 def tell(event: Event) -> Iterator[Note]:
     """Say what one event means."""
     match event.get("type"):
         case "init":
             yield Note("session", text_at(event, "session_id"))
         case "message" if event.get("role") == "assistant":
-            yield Note("text", text_at(event, "content"))
+            yield Note("text", text_at(event, "content"), is_part=True)
         case "tool_use":
             given = json.dumps(event.get("parameters"), ensure_ascii=False)
             yield Note("tool_start", f"{text_at(event, 'tool_name')} {given}")
         case "tool_result":
             yield Note("tool_end", f"{text_at(event, 'status')}: {text_at(event, 'output')}")
         case "error":
-            yield Note("error", text_at(event, "message"))
+            yield Note("warning", text_at(event, "message"))
         case "result" if event.get("status") == "success":
-            used = [number_at(event, "stats", name) for name in ("input_tokens", "output_tokens")]
-            yield Note("done", f"{used[0]} tokens in, {used[1]} out")
+            yield done(counted(event.get("stats"), "input_tokens", "cached", "output_tokens"))
         case "result":
             yield Note("error", text_at(event, "error", "message"))
 
@@ -130,7 +93,6 @@ TOOL = Tool(
     home="",
     state_variable="GEMINI_CLI_HOME",
     launch=launch,
-    hear=hear,
     tell=tell,
     variables=(
         *("GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_GENAI_*", "GOOGLE_GEMINI_*"),

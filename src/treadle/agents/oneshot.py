@@ -8,11 +8,11 @@ from pathlib import Path
 from treadle.agents import answer, child, lines, prompt, state, trouble, usage
 from treadle.agents.answer import Answer
 from treadle.agents.backend import AgentResult, AgentSpec, Usage
+from treadle.agents.heard import Heard, hear
 from treadle.agents.live import Live
-from treadle.agents.tool import Ask, Heard, Tool
+from treadle.agents.tool import Ask, Launch, Tool
 from treadle.config.schema import AgentConfig
 from treadle.contract import verdict
-from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
@@ -33,15 +33,17 @@ class OneShot:
         self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
     ) -> AgentResult:
         """Take one turn; success is the tool's own word for it and a valid answer."""
-        state.lend(self.tool, spec.environment)
-        try:
+        with state.lent(self.tool, spec.environment):
             return _turn(self.tool, spec, request, prompt, step_dir)
-        finally:
-            state.give_back(self.tool, spec.environment)
 
     def can_change(self, config: AgentConfig, role: Role) -> bool:
-        """Tools edit the workspace, unless they may not; an act agent can still give a patch."""
-        return role == "act" or (role == "do" and config.edits is not False)
+        """Ask what holds for all that is asked in words."""
+        return can_change(config, role)
+
+
+def can_change(config: AgentConfig, role: Role) -> bool:
+    """Tools edit the workspace, unless they may not; an act agent can still give a patch."""
+    return role == "act" or (role == "do" and config.edits is not False)
 
 
 def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
@@ -66,59 +68,64 @@ def _turn(
         return _counted(tool, spec, result, [heard.usage])
     found = read_answer(heard, request, step_dir)
     if isinstance(found, Answer) or not heard.session:
-        return _counted(tool, spec, answered(spec, result, found), [heard.usage])
+        return _counted(tool, spec, answer.result(spec, result, found), [heard.usage])
     keep_attempt(spec, f"the answer could not be used: {found}")
     again, heard2 = _call(tool, replace(first, resume=heard.session), prompt.repair(found))
     both = [heard.usage, heard2.usage]
     again = replace(again, output_bytes=again.output_bytes + result.output_bytes)
     if again.error:
         return _counted(tool, spec, again, both)
-    repaired = answered(spec, again, read_answer(heard2, request, step_dir))
+    repaired = answer.result(spec, again, read_answer(heard2, request, step_dir))
     return _counted(tool, spec, replace(repaired, repaired=found), both)
 
 
 def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
     """Run the tool once and hear it out."""
-    spec, launch = asked.spec, tool.launch(asked)
-    for path, content in launch.files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    stdin = asked.scratch / "prompt.md"
-    stdin.write_text(text, errors="backslashreplace")
-    mask = Mask(spec.environment)
+    launch = tool.launch(asked)
+    spec, stdin = prepare(asked, launch, text)
+    mask = Mask(asked.spec.environment)
     live = Live(spec.stdout, asked.scratch / "events.jsonl", tool.tell, mask)
 
     def tick(elapsed: float) -> None:
         live.catch_up()
         spec.on_tick(elapsed)
 
-    prepared = replace(
-        spec,
-        workspace=launch.cwd,
-        environment={**spec.environment, **launch.env},
-        writable=(*spec.writable, asked.state),
-        on_tick=tick,
-    )
-    ended, result = child.run(prepared, launch.argv, stdin)
+    ended, result = child.run(replace(spec, on_tick=tick), launch.argv, stdin)
     live.catch_up()
-    heard = tool.hear(lines.objects(spec.stdout), asked)
+    heard = hear(tool, lines.objects(spec.stdout), asked)
     if ended.reason not in ("exit", "signal", "lost"):
         return result, heard
     if heard.is_done and ended.reason == "exit":
         return AgentResult(message="answered", output_bytes=result.output_bytes), heard
-    return failed(tool.name, spec, heard, result), heard
+    return failed(tool, spec, heard, result), heard
 
 
-def failed(what: str, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
+def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
+    """Write what the tool finds when it starts; return its surroundings and the prompt's file."""
+    for path, content in launch.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    prompt = asked.scratch / "prompt.md"
+    prompt.write_text(text, errors="backslashreplace")
+    spec = replace(
+        asked.spec,
+        workspace=launch.cwd,
+        environment={**asked.spec.environment, **launch.env},
+        writable=(*asked.spec.writable, asked.state),
+    )
+    return spec, prompt
+
+
+def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
     """Say why the tool did not finish, in its own words and with what to do."""
     words = heard.error or _tail(spec.stderr)
     found = trouble.classify(words, heard.status, datetime.now(UTC))
-    advice = trouble.ADVICE[found.error].format(name=spec.name)
+    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in)
     said = " ".join(words.split())[:300] or result.message
     return replace(
         result,
         error=found.error,
-        message=f"agent {spec.name} ({what}): {said}; {advice}",
+        message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
         may_retry=found.error in trouble.PASSING,
         resume_at=found.resume_at,
     )
@@ -153,20 +160,6 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
         verdict.parse(data, source="verdict.json", asked=ids)
         if not walk.read(step_dir / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")
-
-
-def answered(spec: AgentSpec, result: AgentResult, found: Answer | str) -> AgentResult:
-    if isinstance(found, str):
-        message = f"agent {spec.name}: {found}; see logs/stdout.txt"
-        return replace(result, error=StepError.PROTOCOL_ERROR, message=message)
-    return replace(
-        result,
-        error=StepError.AGENT_FAILED if found.response.status == "fail" else None,
-        message=found.response.summary,
-        response=found.response,
-        document=found.document,
-        json_source=found.source,
-    )
 
 
 def _counted(

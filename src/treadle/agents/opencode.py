@@ -2,18 +2,19 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
-from treadle.agents import usage
 from treadle.agents.backend import Usage
 from treadle.agents.tool import (
     Ask,
     Event,
-    Heard,
     Launch,
     Note,
     Tool,
     at,
+    counted,
+    done,
     money_at,
     number_at,
     overlay,
@@ -34,7 +35,7 @@ def launch(ask: Ask) -> Launch:
     argv = [
         *("opencode", "run", "--format", "json", "--pure", "--title", f"treadle {ask.role}"),
         *(("-s", ask.resume) if ask.resume else ()),
-        *(("-m", ask.spec.config.model) if ask.spec.config.model else ()),
+        *ask.model("-m"),
         *ask.spec.config.extra_args,
     ]
     folders = {
@@ -65,50 +66,6 @@ def _permission(ask: Ask) -> object:
     return {"*": "allow", "edit": edit, "external_directory": "allow"}
 
 
-def hear(events: Iterable[Event], ask: Ask) -> Heard:
-    """Take the last text, and sum the steps."""
-    text, session, error, reason, status = "", None, "", "", None
-    used: list[Usage] = []
-    for event in events:
-        session = text_at(event, "sessionID") or session
-        part = event.get("part")
-        match event.get("type"):
-            case "text":
-                text = text_at(part, "text")
-            case "step_finish":
-                reason = text_at(part, "reason")
-                used.append(_usage(part, ask))
-            case "error":
-                reason = "error"
-                error = _complaint(event)
-                status = number_at(event, "error", "data", "statusCode") or None
-    done = reason == "stop"
-    return Heard(
-        is_done=done,
-        text=text,
-        session=session,
-        usage=usage.total(used, (), None),
-        error="" if done else error,
-        status=status,
-    )
-
-
-def _complaint(event: Event) -> str:
-    error = event.get("error")
-    return text_at(error, "data", "message") or text_at(error, "message") or text_at(error, "name")
-
-
-def _usage(part: object, ask: Ask) -> Usage:
-    cached = number_at(part, "tokens", "cache", "read")
-    return Usage(
-        model=ask.spec.config.model,
-        input_tokens=number_at(part, "tokens", "input") + cached,
-        cached_tokens=cached,
-        output_tokens=number_at(part, "tokens", "output"),
-        cost_usd=money_at(part, "cost"),
-    )
-
-
 def tell(event: Event) -> Iterator[Note]:
     """Say what one event means."""
     part = event.get("part")
@@ -120,10 +77,21 @@ def tell(event: Event) -> Iterator[Note]:
         case "tool_use":
             given = json.dumps(at(part, "state", "input"), ensure_ascii=False)
             yield Note("tool_end", f"{text_at(part, 'tool')} {given}")
-        case "step_finish" if text_at(part, "reason") == "stop":
-            yield Note("done", f"{number_at(part, 'tokens', 'output')} tokens out")
+        case "step_finish":
+            note = done(_usage(part))
+            yield note if text_at(part, "reason") == "stop" else note._replace(kind="usage")
         case "error":
-            yield Note("error", _complaint(event))
+            error = event.get("error")
+            words = text_at(error, "data", "message") or text_at(error, "message")
+            status = number_at(error, "data", "statusCode") or None
+            yield Note("error", words or text_at(error, "name"), status=status)
+
+
+def _usage(part: object) -> Usage:
+    """Return a step's numbers; its input is told without what was cached."""
+    found = counted(at(part, "tokens"), "input", "cache.read", "output")
+    given = found.input_tokens + found.cached_tokens
+    return replace(found, input_tokens=given, cost_usd=money_at(part, "cost"))
 
 
 TOOL = Tool(
@@ -131,7 +99,6 @@ TOOL = Tool(
     home=".local/share",
     state_variable="XDG_DATA_HOME",
     launch=launch,
-    hear=hear,
     tell=tell,
     variables=("OPENCODE_*", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"),
     logins=("opencode/auth.json",),

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from treadle.agents import answer
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.config.schema import AgentConfig
-from treadle.contract import response
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
@@ -33,17 +33,11 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
         return AgentResult(error=StepError.PATCH_FAILED, message=message)
     try:
         _copy(recorded, step_dir)
-        data = walk.read(recorded / "output.json", max_bytes=_MAX_FILE)
-        parsed, document = response.parse(data, source=f"{recorded.name}/output.json")
+        found = answer.read(recorded / "output.json", "replay")
     except FormatError as error:
-        return AgentResult(error=StepError.PROTOCOL_ERROR, message=error.message)
-    return AgentResult(
-        error=StepError.AGENT_FAILED if parsed.status == "fail" else None,
-        message=parsed.summary,
-        response=parsed,
-        document=document,
-        json_source="replay",
-    )
+        message = f"{recorded}: {error.message}"
+        return AgentResult(error=StepError.PROTOCOL_ERROR, message=message)
+    return answer.result(spec, AgentResult(message="replayed"), found)
 
 
 def can_change(config: AgentConfig, role: Role) -> bool:

@@ -1,7 +1,7 @@
 """Give each tool a folder of its own for its state, with the user's login and nothing else."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from treadle import layout
@@ -27,6 +27,16 @@ def login(tool: Tool, env: Mapping[str, str]) -> Path | None:
     """Return the user's own login file, if there is one."""
     paths = (_home(tool, env) / name for name in tool.logins)
     return next((path for path in paths if path.is_file()), None)
+
+
+@contextlib.contextmanager
+def lent(tool: Tool, env: Mapping[str, str]) -> Iterator[None]:
+    """Lend the tool the user's login while it works."""
+    lend(tool, env)
+    try:
+        yield
+    finally:
+        give_back(tool, env)
 
 
 def lend(tool: Tool, env: Mapping[str, str]) -> Path:

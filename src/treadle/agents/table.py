@@ -55,18 +55,25 @@ def is_prompted(config: AgentConfig) -> bool:
     return config.type in TOOLS or config.type == "acp"
 
 
+def tool(config: AgentConfig) -> Tool | None:
+    """Return the tool that an agent is, or that its server belongs to."""
+    return acp.preset(config).tool if config.type == "acp" else TOOLS.get(config.type)
+
+
 def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
     """Return how a tool or server would be started."""
-    if spec.config.type == "acp":
-        return acp.launch(acp.first(spec, role, step_dir), spec.root)
-    tool = TOOLS.get(spec.config.type)
-    return tool.launch(oneshot.ask(tool, spec, role, step_dir)) if tool else None
+    found = tool(spec.config)
+    if found is None:
+        return None
+    start = acp.launch if spec.config.type == "acp" else found.launch
+    return start(oneshot.ask(found, spec, role, step_dir))
 
 
 def variables(config: AgentConfig) -> tuple[str, ...]:
     """Return the variables that reach the agent besides the usual ones."""
-    tool = TOOLS.get(config.type)
-    return (*(tool.variables if tool else acp.variables(config)), *config.env_allow)
+    found = tool(config)
+    own = acp.preset(config).variables if config.type == "acp" else ()
+    return (*(found.variables if found else ()), *own, *config.env_allow)
 
 
 def idle_limit(config: AgentConfig) -> float | None:

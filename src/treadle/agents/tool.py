@@ -1,7 +1,7 @@
 """What oneshot needs to know about one command-line tool."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,15 @@ class Ask:
         """Tell whether treadle's own sandbox holds the tool, so that the tool's can be off."""
         return self.spec.tier in ("A", "B")
 
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Return where changes are wanted."""
+        return (self.step_dir, self.spec.workspace) if self.edits else (self.step_dir,)
+
+    def model(self, flag: str) -> tuple[str, ...]:
+        """Return the words that choose the model, if one is configured."""
+        return (flag, self.spec.config.model) if self.spec.config.model else ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -43,24 +52,15 @@ class Launch:
     files: Mapping[Path, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
-    """What a tool's events amount to; only `is_done` means that it finished its turn."""
-
-    is_done: bool = False
-    text: str = ""
-    structured: object = None
-    session: str | None = None
-    usage: Usage | None = None
-    error: str = ""
-    status: int | None = None
-
-
 class Note(NamedTuple):
-    """One event of a tool in a few words, for whoever watches."""
+    """One event of a tool in a few words, for whoever watches, and what it adds to the turn."""
 
     kind: str
     text: str
+    usage: Usage | None = None
+    structured: object = None
+    status: int | None = None
+    is_part: bool = False  # of a text that goes on with the next note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +69,36 @@ class Tool:
 
     `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
     files in there; `variables` reach it, `keys` among them make a login needless;
-    `cumulative` names the counters that go on counting when a conversation goes on.
+    `cumulative` names the counters that go on counting when a conversation goes on;
+    `spent` finds the numbers of a tool that does not tell them in its events.
     """
 
     name: str
     home: str
     state_variable: str
     launch: Callable[[Ask], Launch]
-    hear: Callable[[Iterable[Event], Ask], Heard]
     tell: Callable[[Event], Iterator[Note]]
+    spent: Callable[[Ask], Usage | None] | None = None
     variables: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
-    log_in: str = ""
+    log_in: str = "the tool itself"
+
+
+def counted(value: object, given: str, cached: str, made: str) -> Usage:
+    """Return the tokens that stand under these names."""
+    return Usage(
+        input_tokens=number_at(value, given),
+        cached_tokens=number_at(value, *cached.split(".")),
+        output_tokens=number_at(value, made),
+    )
+
+
+def done(usage: Usage, structured: object = None) -> Note:
+    """Say that the tool has finished its turn, and what that took."""
+    words = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
+    return Note("done", words, usage=usage, structured=structured)
 
 
 def overlay(given: str | None, settings: Mapping[str, object]) -> str:

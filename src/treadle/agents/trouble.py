@@ -75,7 +75,7 @@ _BY_STATUS = {
 ADVICE = {
     StepError.USAGE_LIMIT: "the plan's usage limit is reached",
     StepError.RATE_LIMIT: "the service asks for fewer requests; try later or raise retry_wait",
-    StepError.AUTH_FAILED: "log in with the tool itself, or put its API key in the environment",
+    StepError.AUTH_FAILED: "log in with {log_in}, or put its API key in the environment",
     StepError.MODEL_UNKNOWN: "set agents.{name}.model to a model this login can use",
     StepError.CONTEXT_TOO_LONG: "split the task, or shorten the spec and the guidance files",
     StepError.NETWORK: "the service cannot be reached; check the network and proxy settings",

@@ -49,7 +49,8 @@ def _show(found: Preview, as_json: bool) -> None:
     print(f"program    {found.program or 'NOT FOUND on PATH'}")
     if found.version:
         print(f"version    {found.version}")
-    print(f"login      {found.login or 'none seen'}")
+    if found.log_in:
+        print(f"login      {rehearse.login_state(found)}")
     print(f"sandbox    tier {found.tier}")
     print(f"folder     {found.cwd}")
     print(f"command    {output.clean(rehearse.line(found))}")

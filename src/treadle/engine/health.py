@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.config.backends import TOOLS
+from treadle.agents import table
 from treadle.config.load import load
 from treadle.engine import lock, rehearse
 from treadle.errors import ProjectError, TreadleError
@@ -47,13 +47,13 @@ def _tools(cwd: Path, env: Mapping[str, str]) -> list[Check]:
         config = load(project.layout, project.env).config
     except TreadleError:
         return []  # said already
-    names = [name for name, agent in config.agents.items() if agent.type in TOOLS]
+    names = [name for name, agent in config.agents.items() if table.tool(agent)]
     shown = [rehearse.preview(project, config, name, "do") for name in names]
     return [
         Check(
             f"agent {item.name} login",
             True,
-            f"{item.version or 'no version'}; {item.login or 'NO LOGIN SEEN: log in with it'};"
+            f"{item.version or 'no version'}; {rehearse.login_state(item)};"
             f" runs: {rehearse.line(item)}",
         )
         for item in shown

@@ -42,6 +42,7 @@ class Preview(NamedTuple):
     program: str | None
     version: str | None
     login: str | None
+    log_in: str | None
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
@@ -64,7 +65,7 @@ def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
     called, agent = find(config, name)
     spec = spec_of(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
     spec = replace(spec, stdout=Path("/LIVE/stdout.txt"))
-    tool = table.TOOLS.get(agent.type)
+    tool = table.tool(agent)
     argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
     if launch := table.launch(spec, role, Path("/STEP")):
         argv, cwd, env = launch.argv, launch.cwd, dict(launch.env)
@@ -76,6 +77,7 @@ def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
         program=program,
         version=version(program, spec.environment) if tool and program else None,
         login=login(tool, spec.environment) if tool else None,
+        log_in=tool.log_in if tool else None,
         argv=argv,
         cwd=str(cwd),
         env=env,
@@ -99,6 +101,11 @@ def login(tool: Tool, env: Mapping[str, str]) -> str | None:
         return f"key in {key}"
     found = state.login(tool, env)
     return str(found) if found else None
+
+
+def login_state(found: Preview) -> str:
+    """Say how the tool would log in, or how the user can."""
+    return found.login or f"NO LOGIN SEEN: log in with {found.log_in}"
 
 
 def attempt(project: Project, config: Config, name: str) -> AgentResult:
