@@ -20,6 +20,7 @@ GOOD_SPECS = {
     "real text with an open question": FR
     + "| FR-001 | Log in within [NEEDS CLARIFICATION: 1 s?] |\n",
     "the user's own brackets": FR + "| FR-001 | Print [OK] and stop |\n",
+    "a link": FR + "| FR-001 | [Log in](login.md) |\n",
     "TODO lists are a subject": FR + "| FR-001 | Users keep TODO lists |\n",
     "numbered heading": "## 3. Functional Requirements (must)\n- FR-001: Users can log in\n",
     "CRLF": (FR + "| FR-001 | Users can log in |\n").replace("\n", "\r\n"),
@@ -41,6 +42,7 @@ BAD_SPECS = {
     "tbd": FR + "| FR-001 | tbd. |\n",
     "question marks": FR + "| FR-001 | ??? |\n",
     "sentence around a placeholder": '- **FR-001**: System MUST [specific, e.g., "log in"]\n',
+    "a story of placeholders": FR + "| FR-001 | [Title] | As a [role], I want [goal] | High |\n",
     "in a fence": FR + "```\n| FR-001 | Users can log in |\n```\n",
     "in a fence of tildes": FR + "~~~~md\n| FR-001 | Users can log in |\n~~~\n",
     "in a comment": FR + "<!--\n| FR-001 | Users can log in |\n-->\n",
@@ -62,6 +64,7 @@ BAD_PLANS = {
     "no section": "# Plan\n\nLanguage/Version: C11\nStorage: files\n",
     "only a language": CONTEXT
     + "- **Language/Version**: Python 3.11\n- **Storage**: [e.g., files]\n",
+    "choices as peer": CONTEXT + "Language/Version: C11\nProject Type: [single/web]\n",
     "only a peer": CONTEXT + "- **Language/Version**: [e.g., C]\n- **Storage**: files\n",
     "bare clarification": CONTEXT + "Language/Version: NEEDS CLARIFICATION\nStorage: files\n",
     "in a fence": CONTEXT + "```\nLanguage/Version: C11\nStorage: files\n```\n",

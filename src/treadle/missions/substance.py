@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from treadle.missions import template
-
 Kind = Literal["spec", "plan"]
 
 LANGUAGE = "Language/Version"
@@ -21,10 +19,12 @@ PEERS = (
 )
 
 # No pattern is compiled beforehand: `next` reads these files each time and is in a hurry.
-_SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
-_PLACEHOLDER = r"(?is)\[\s*(?:needs clarification|e\.g\.)|.*\be\.g\.,?"
-# What is left of a template's sentence when its placeholder is taken out says nothing.
-_HOLLOW = r"(?i)\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or)\b"
+# What stands in brackets is to be replaced, in our templates and in others'; a link is not.
+_SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\](?!\()"
+# What is left of a template's sentence when its placeholders are taken out says nothing.
+_HOLLOW = (
+    r"(?i)\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or|as|an?|i|want|so|that)\b"
+)
 _OPEN = ("todo", "tbd", "needs clarification")
 _LATER = ("TODO", "TBD", "NEEDS CLARIFICATION")
 _SIGNS = " \t*_`~:.,;()-–—"
@@ -80,19 +80,13 @@ def _missing_plan(lines: list[Line]) -> list[tuple[int, str]]:
 
 def is_real(text: str) -> bool:
     """Tell whether something is left of a text when placeholders are taken out."""
-    rest = text
-    if "[" in text:
-        rest = re.sub(_SPAN, lambda span: "" if _is_placeholder(span[0]) else span[0], text)
+    rest = re.sub(_SPAN, "", text) if "[" in text else text
     words = rest.strip(_SIGNS)
     if words.startswith(_LATER) or words.startswith("???") or words.lower() in _OPEN:
         return False
     if rest != text:
         rest = re.sub(_HOLLOW, "", rest)
     return any(char.isalnum() for char in rest)
-
-
-def _is_placeholder(span: str) -> bool:
-    return span in template.spans() or re.match(_PLACEHOLDER, span) is not None
 
 
 def _visible(text: str) -> Iterator[Line]:

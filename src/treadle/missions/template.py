@@ -1,8 +1,5 @@
 """The scaffolds of a mission's files; whatever stands in brackets is to be replaced."""
 
-import functools
-import re
-
 SPEC = """\
 # {title}
 
@@ -90,12 +87,6 @@ owned_files: [{files}]
 
 {criteria}
 """
-
-
-@functools.cache
-def spans() -> frozenset[str]:
-    """Return what stands in brackets here: a span that is still there was not replaced."""
-    return frozenset(re.findall(r"\[[^\[\]]+\]", SPEC + PLAN))
 
 
 COMMIT_BOUNDARY = {
