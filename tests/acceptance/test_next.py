@@ -227,6 +227,14 @@ def test_an_agent_with_a_name_is_lent_its_task(mission):
     assert timedelta(hours=3.5) < lease <= timedelta(hours=4)
 
 
+def test_the_task_that_answers_a_report_is_lent_as_well(mission):
+    mission.with_tasks("", "")
+    assert mission.next("--agent", "ann")["task_id"] == "auth.WP01"
+    answer = mission.next("--agent", "ann", "--result", "success")
+    assert "task claim" not in prompt(answer)
+    assert mission.next("--agent", "bob")["task_id"] != answer["task_id"] == "auth.WP02"
+
+
 def test_a_lent_task_can_be_taken_when_its_lease_is_over(mission):
     mission.with_tasks("")
     mission.project.settings("[task]\nlease = 1\n")

@@ -51,7 +51,9 @@ def _decide(args: Namespace, found: Place) -> Decision:
     mission = missions.choose(layout, args.mission, here())
     agent = owner_id(args.agent)
     if args.result is not None or args.retry:
-        reported: Decision = main.load("next_report").report(args, layout, mission, agent)
+        reported: Decision = main.load("next_report").report(
+            args, layout, mission, agent, found.lease
+        )
         return reported
     with TaskReader.open(layout) as store:
         now = store.now()
