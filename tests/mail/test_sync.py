@@ -12,6 +12,10 @@ from treadle.store import mail as index
 from treadle.store import mail_changes as changes
 
 NAME = "20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md"
+HELLO = (
+    "# MESSAGE\nfrom: a\nto: b\nintent: inform\nstatus: new\n"
+    "created_at: 2025-11-06T14:02:11Z\n\n## Summary\nHello\n"
+)
 TEXT = "## Summary\nAdd an endpoint\n\n## Acceptance Criteria\n- Tests\n- Pass: `$ rm -rf /`\n"
 
 
@@ -41,6 +45,8 @@ def test_commands_in_letters_are_never_taken_over(drop, store):
         ("hello.md", "no header", "no header from"),
         (NAME, "# MESSAGE\nfrom: a\nfrom: b\n\n", "twice"),
         ("x.md", "# MESSAGE\nfrom: ../../etc\nto: b\n\n", "no header intent"),
+        ("bad\udcff.md", "# MESSAGE\n", "its name"),
+        ("two\nlines.md", "# MESSAGE\n", "its name"),
     ],
 )
 def test_a_malformed_file_is_set_aside_with_its_reason(drop, store, mail, now, name, text, why):
@@ -52,6 +58,21 @@ def test_a_malformed_file_is_set_aside_with_its_reason(drop, store, mail, now, n
     assert why in reason["reason"]
     assert (mail.quarantine / name).read_text() == text
     assert sync.refresh(store, mail, now) == []
+
+
+def test_an_agents_folder_may_be_spelled_in_capitals(drop, store, mail, tree):
+    drop("x.md", HELLO, "AGENTS/Engineer/INBOX")
+    assert [row.agent for row in index.held(store, "engineer", "inbox", 9)] == ["engineer"]
+    assert look.find(store, "x.md", "engineer").folder == "AGENTS/Engineer/INBOX"
+
+
+def test_folders_that_no_agent_can_have_are_left_alone(drop, store, mail, now):
+    for name in ("two words", "bad\udcff", "all"):
+        (mail.agents / name / "INBOX").mkdir(parents=True)
+    (mail.logs / "bad\udcff").mkdir(parents=True)
+    drop("x.md", HELLO.replace("to: b", "to: all"))
+    assert sync.refresh(store, mail, now) == []
+    assert not list(mail.agents.rglob("*.md"))
 
 
 def test_a_file_still_being_written_is_left_alone(drop, mail):

@@ -31,5 +31,7 @@ def read(found: Place, args: Namespace, now: datetime) -> int:
         row = look.find(store, args.file, agent)
         letter = look.open_letter(found.layout.mail, row)
         opened.renew(found, store, agent)
+    if letter.intent not in intent.every(found.extra_intents):
+        output.warn(f"{row.name}: there is no intent {letter.intent}; mail.extra_intents adds one")
     told = document.whole(found.layout, row, letter)
     return output.say(args.json, told, write(letter).rstrip("\n"))

@@ -1,6 +1,8 @@
 """Who has folders of its own, and so gets letters to all."""
 
+from treadle.ids import is_agent_id
 from treadle.layout import MailLayout
+from treadle.mail import address
 
 
 def register(mail: MailLayout, agent: str) -> None:
@@ -12,6 +14,13 @@ def register(mail: MailLayout, agent: str) -> None:
 
 def registered(mail: MailLayout) -> list[str]:
     """Return the agents that have folders."""
+    return sorted({address.parse(name) for name in folders(mail)})
+
+
+def folders(mail: MailLayout) -> list[str]:
+    """Return the names of agents' folders as they are spelled; what else lies there is nobody's."""
     if not mail.agents.is_dir():
         return []
-    return sorted(path.name for path in mail.agents.iterdir() if path.is_dir())
+    names = [path.name for path in mail.agents.iterdir() if path.is_dir()]
+    ours = (name for name in names if is_agent_id(name.lower()))
+    return sorted(name for name in ours if name.lower() != address.ALL)

@@ -37,13 +37,13 @@ def is_recent(store: Reading) -> bool:
 def every(mail: MailLayout) -> Iterator[str]:
     """Yield every folder that holds letters, and the one of the tasks."""
     yield NEW_MESSAGES
-    for agent in agents.registered(mail):
+    for agent in agents.folders(mail):
         yield inbox_name(agent)
         yield workspace_name(agent)
     yield LOGS
     if mail.logs.is_dir():
         for path in mail.logs.iterdir():
-            if path.is_dir() and path != mail.quarantine:
+            if path.is_dir() and path != mail.quarantine and path.name.isprintable():
                 yield f"{LOGS}/{path.name}"
     yield TASKS
 

@@ -40,7 +40,7 @@ _REPLIES = {
 def known(text: str, extra: Sequence[str] = ()) -> str:
     """Return an intent as headers spell it, or raise UsageError with the nearest one."""
     word = text.strip().lower().replace("-", "_")
-    intents = (*INTENTS, *(item.replace("-", "_") for item in extra))
+    intents = every(extra)
     if word in intents:
         return word
     close = nearest(word[:64], intents)
@@ -50,6 +50,11 @@ def known(text: str, extra: Sequence[str] = ()) -> str:
         code="intent_unknown",
         fix=["treadle mail send --help", "treadle config show"],
     )
+
+
+def every(extra: Sequence[str]) -> tuple[str, ...]:
+    """Return the standard intents and those that the configuration adds."""
+    return (*INTENTS, *(item.replace("-", "_") for item in extra))
 
 
 def status(text: str) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from treadle.errors import NotFoundError
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
+from treadle.mail import address
 from treadle.store.mail import Place
 from treadle.store.rows.letter import LetterRow
 
@@ -31,9 +32,9 @@ def of_folder(folder: str) -> Place:
         case [first] if first == NEW_MESSAGES:
             return NEW
         case [_, agent, "INBOX"]:
-            return inbox(agent)
+            return Place("inbox", address.parse(agent), folder)
         case [_, agent, "WORKSPACE"]:
-            return workspace(agent)
+            return Place("workspace", address.parse(agent), folder)
     return Place("logs", None, folder)
 
 

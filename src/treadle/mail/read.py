@@ -11,6 +11,8 @@ from treadle.mail.name import split
 
 def read(path: Path) -> Letter:
     """Read a letter, or raise FormatError that says what is wrong with it."""
+    if not path.name.isprintable():  # bytes that are no text are not either
+        raise FormatError("its name has signs that cannot be written")
     return parse(text(path), split(path.name))
 
 

@@ -77,7 +77,7 @@ def _take_in(store: TaskStore, mail: MailLayout, look: _Found) -> list[str]:
     said: list[str] = []
     rows: list[LetterRow] = []
     for name in look.new:
-        if not _moved(store, mail, look.seen.folder, name):
+        if not (name.isprintable() and _moved(store, mail, look.seen.folder, name)):
             rows += _first_sight(mail, look.seen.folder, name, said)
         if len(rows) >= _BATCH:
             changes.insert(store, rows)
