@@ -1,5 +1,6 @@
 """Read the end of a log that may still grow."""
 
+import json
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,8 @@ from treadle.web import ansi
 
 _BYTES = 64 << 10
 _LINES = 300
-_NAMES = ("stderr.txt", "stdout.txt")
+_EVENTS = "events.jsonl"
+_NAMES = (_EVENTS, "stderr.txt", "stdout.txt")
 
 
 class Tail(NamedTuple):
@@ -47,9 +49,20 @@ def of_folder(folder: Path, names: list[str]) -> list[Tail]:
             text, is_cut = end(folder, name)
         except NotFoundError:
             continue
+        if name.endswith(_EVENTS):
+            text = "\n".join(filter(None, map(_told, text.split("\n"))))
         if text.strip():
             found.append(Tail(name, ansi.render(text), is_cut))
     return found
+
+
+def _told(line: str) -> str:
+    """Return what an agent does as people read it."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return ""  # not whole yet
+    return f"{event['ts'][11:19]} {event['kind']:<10} {event['message']}"
 
 
 def end(folder: Path, name: str) -> tuple[str, bool]:
