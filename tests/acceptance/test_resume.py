@@ -206,6 +206,10 @@ def test_killing_the_orchestrator_leaves_no_agent_alive(project):
     wait_for(lambda: not any(alive(pid) for pid in pids), timeout=1.0)
     (project.folder / "do.py").write_text(good)
     run_id = project.only_run()["run_id"]
+    resume = f"treadle run --resume {run_id}"
+    assert resume in project.treadle("log", "-f", run_id).err
+    assert project.treadle("why", run_id, "--json").json["next"] == [resume]
+    assert project.treadle("stop", run_id, "--json").json["error"]["code"] == "not_running"
     again = project.treadle("run", "--resume", run_id, "--json")
     assert (again.code, again.json["status"]) == (0, "passed")
     assert "run_interrupted" in project.event_types(run_id)

@@ -156,6 +156,13 @@ def test_full_disk_is_no_bug(command, capsys):
         "refused_by_system",
         "/x/y: No space left on device",
     )
+    assert error["fix"] == ["df -h"]
+
+
+def test_an_argument_that_is_no_text_is_named():
+    done = subprocess.run([*TREADLE, "stop", b"x\xff"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "'x\\udcff' is no text in the encoding utf-8" in done.stderr
 
 
 def test_interrupt_ends_with_130(command, capsys):
@@ -212,3 +219,10 @@ def test_any_name_can_be_shown_in_any_encoding():
         2,
         r"treadle: 'caf\xe9' is not a command",
     )
+
+
+def test_closed_streams_get_no_file():
+    script = 'exec "$@" <&- 2>&-'
+    done = subprocess.run(["sh", "-c", script, "sh", *TREADLE, "nonsense", "--json"], stdout=-1)
+    assert json.loads(done.stdout)["error"]["code"] == "usage"
+    assert done.returncode == 2

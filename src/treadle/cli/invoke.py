@@ -24,9 +24,9 @@ def invoke(words: list[str]) -> int:
     words, as_json = _take_json(words)
     try:
         _show_any_text()
+        _require_text(words)
         code = _dispatch(words, as_json)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code
     except TreadleError as error:
         if isinstance(error, UsageError) and not error.fix:
@@ -53,6 +53,12 @@ def _show_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _require_text(words: list[str]) -> None:
+    for word in words:
+        if any("\ud800" <= sign <= "\udfff" for sign in word):
+            raise UsageError(f"{word!r} is no text in the encoding {sys.getfilesystemencoding()}")
 
 
 def _dispatch(words: list[str], as_json: bool) -> int:
@@ -105,8 +111,7 @@ def _unknown(name: str) -> UsageError:
 def _fail(error: TreadleError, code: int, as_json: bool) -> int:
     try:
         output.print_error(error, as_json=as_json)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         _drop_output()
     return int(code)
@@ -125,7 +130,8 @@ def _drop_output() -> int:
 def _unexpected(error: Exception, words: list[str], as_json: bool) -> int:
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         where = f"{error.filename}: " if error.filename else ""
-        refusal = TreadleError(f"{where}{error.strerror}", code="refused_by_system")
+        fix = ["df -h"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else []
+        refusal = TreadleError(f"{where}{error.strerror}", code="refused_by_system", fix=fix)
         return _fail(refusal, ExitCode.FAILED, as_json)
     if isinstance(error, FileNotFoundError) and _is_nowhere():
         gone = TreadleError("the current folder no longer exists", code="no_project", fix=["cd"])

@@ -6,7 +6,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from contextlib import closing
 
-from treadle.cli import output
+from treadle.cli import main, output
 from treadle.cli.live import LiveEvents
 from treadle.engine.find import find
 from treadle.errors import ExitCode
@@ -71,4 +71,9 @@ def _is_running(store: Reader, run_id: str) -> bool:
     row = store.run(run_id)
     if row is None or row.status in ("passed", "failed"):
         return False
-    return row.status == "running" or store.kv_value(run_id, "reason_code") == "queued"
+    if row.status == "running":
+        gone = main.load("cutoff").refusal(row)
+        if gone:
+            output.warn(gone.message, f"go on with: {gone.fix[0]}")
+        return gone is None
+    return store.kv_value(run_id, "reason_code") == "queued"

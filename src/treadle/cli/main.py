@@ -63,7 +63,18 @@ def main(argv: list[str] | None = None) -> int:
     # A command lives for milliseconds: collecting garbage and taking the interpreter down
     # would be a fifth of them. What works for hours turns the collector on again.
     gc.disable()
+    _open_standard_streams()
+    load("lean").load()
     os._exit(load("invoke").invoke(words))
+
+
+def _open_standard_streams() -> None:
+    """Give a closed stream a place that swallows everything, before a file gets its number."""
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(nowhere, True)
+    os.close(nowhere)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # a number
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # a number
 
 
 def load(name: str) -> "ModuleType":

@@ -33,6 +33,8 @@ def run(args: Namespace) -> int:
                 code="not_running",
                 fix=[f"treadle why {row.run_id}"],
             )
+        elif refusal := main.load("cutoff").refusal(row):
+            raise refusal
         store.request_stop(row.run_id, reason, store.now())
     finally:
         store.close()

@@ -3,7 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import output
+from treadle.cli import main, output
 from treadle.engine.explain import Explanation, explain
 from treadle.engine.find import find
 from treadle.errors import ExitCode
@@ -23,6 +23,8 @@ def run(args: Namespace) -> int:
     with Reader.open(layout) as store:
         row = find(store, args.run)
         found = explain(layout, store, row)
+    if row.status == "running" and (gone := main.load("cutoff").refusal(row)):
+        found = found._replace(reason=gone.message, reason_code=gone.code, next=gone.fix)
     if args.json:
         document = found._asdict() | {
             "run_id": row.run_id,

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from treadle.errors import LockedError
+from treadle.errors import FormatError, LockedError
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.proc.identity import Identity, current
+from treadle.proc.identity import Identity, current, decode, is_dead
+from treadle.store.rows.run import RunRow
 
+WORKER = "worker:"  # how the owner of a run that the fleet drives begins
 _PAUSE = 0.2
 
 
@@ -50,6 +52,21 @@ def holder(path: Path) -> dict[str, object] | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
+    """Tell whether the process that drove this run is provably gone.
+
+    The fleet looks after its own: only its leader knows which workers live.
+    """
+    if row.owner and row.owner.startswith(WORKER):
+        return False
+    if row.owner is None or row.owner == dead:
+        return True
+    try:
+        return is_dead(decode(row.owner))
+    except FormatError:
+        return True
 
 
 def _acquire(descriptor: int, path: Path, wait: bool) -> None:

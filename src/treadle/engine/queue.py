@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
+from treadle.engine.lock import WORKER as WORKER
 from treadle.engine.order import Order
 from treadle.engine.run import Run
 from treadle.errors import FormatError
@@ -20,8 +21,6 @@ from treadle.store.writer import Store
 T = TypeVar("T")
 
 QUEUED = "queued"
-# How the owner of a run begins that a worker drives; a process on its own is named otherwise.
-WORKER = "worker:"
 ORDER = "order"
 FLEET = "fleet"
 TRIES = "tries"

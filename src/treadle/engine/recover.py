@@ -14,10 +14,10 @@ from treadle.engine import (
     letters,
     load,
     manifest,
-    queue,
     rebuild,
     runfile,
 )
+from treadle.engine.lock import is_abandoned
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
@@ -83,21 +83,6 @@ def _settle_ended(tools: Tools, dead: str) -> None:
                 continue
             letters.catch_up(run)
             aftermath.settle(run)
-
-
-def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
-    """Tell whether the process that drove this run is provably gone.
-
-    The fleet looks after its own: only its leader knows which workers live.
-    """
-    if row.owner and row.owner.startswith(queue.WORKER):
-        return False
-    if row.owner is None or row.owner == dead:
-        return True
-    try:
-        return identity.is_dead(identity.decode(row.owner))
-    except FormatError:
-        return True
 
 
 def _suspects(tools: Tools) -> set[str]:

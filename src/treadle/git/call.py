@@ -87,8 +87,9 @@ def _advice(stderr: str) -> tuple[str, ...]:
 
 
 _ADVICE: dict[str, tuple[str, ...]] = {
-    "No space left on device": ("df -h .",),
-    "Disk quota exceeded": ("df -h .",),
+    "No space left on device": ("df -h",),
+    "Out of diskspace": ("df -h",),
+    "Disk quota exceeded": ("df -h",),
     "File exists": ("git status", "ls .git/*.lock"),
     "bad object": ("git fsck",),
     "corrupt": ("git fsck",),

@@ -139,6 +139,9 @@ def _places(repo: Repo) -> list[Place]:
             ref = fields.get("branch", "")
             name = ref.removeprefix("refs/heads/") if ref else None
             found.append(Place(Path(fields["worktree"]), name))
+    if repo.git_dir == repo.common_dir:
+        # Git guesses the main work tree from its .git, which may lie elsewhere (a submodule's).
+        found[0] = found[0]._replace(root=repo.root)
     return found
 
 
