@@ -68,5 +68,6 @@ def test_the_exceptions_are_still_needed(schema, name):
 
 
 def test_pages_are_read_in_order_without_sorting(schema):
-    for name in ("runs_page", "runs_page_by_status", "runs_with_prefix", "events", "steps"):
+    pages = ("runs_page", "runs_page_by_status", "runs_page_like", "runs_with_prefix")
+    for name in (*pages, "events", "steps"):
         assert not any("TEMP B-TREE" in line for line in plan(schema, SQL[name])), name

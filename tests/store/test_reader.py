@@ -187,6 +187,20 @@ def test_runs_are_found_by_the_beginning_of_their_id(store):
     assert store.find_runs("20260125", 9) == []
 
 
+def test_runs_are_found_by_words_among_all_of_them(store):
+    ids = [f"20260123-145501-{number:06x}" for number in range(4)]
+    for run_id, goal in zip(
+        ids, ("Fix 100% of it", "Add a LOGIN", "x", "Add a logout"), strict=True
+    ):
+        store.insert_run(run_row(run_id, goal=goal, task_id="T_1" if goal == "x" else None), (), {})
+    found = {
+        text: [row.run_id for row in store.runs_like(text, 1)] for text in ("add log", "0%", "t_")
+    }
+    assert found == {"add log": ids[3:], "0%": ids[:1], "t_": ids[2:3]}
+    assert [row.run_id for row in store.runs_like("add log", 9, ids[3])] == ids[1:2]
+    assert store.runs_like("add", 9, status="passed") == store.runs_like("%", 9)[1:] == []
+
+
 def test_events_come_in_pages(store):
     store.insert_run(run_row(), [event(seq) for seq in range(1, 8)], {})
     assert [item.seq for item in store.events(RUN, after=2, limit=3)] == [3, 4, 5]

@@ -89,6 +89,7 @@ def test_runs_are_filtered_and_paged(worked):
     assert "No run is like that" in get("/runs", params={"status": "failed"}).text
     assert get("/runs.json", params={"before": worked.run}).json()["runs"] == []
     assert 'rel="next"' in get("/runs", params={"limit": "1"}).text
+    assert get("/runs", params={"limit": "0"}).status_code == 200
 
 
 def test_no_name_in_a_path_leads_astray(worked):

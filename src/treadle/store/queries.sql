@@ -11,6 +11,11 @@ SELECT {runs} FROM runs WHERE run_id < :before ORDER BY run_id DESC LIMIT :limit
 SELECT {runs} FROM runs WHERE status = :status AND run_id < :before
 ORDER BY run_id DESC LIMIT :limit
 
+-- name: runs_page_like
+SELECT {runs} FROM runs WHERE run_id < :before AND status LIKE :status
+    AND lower(run_id || ' ' || goal || ' ' || coalesce(task_id, '')) LIKE :like ESCAPE '!'
+ORDER BY run_id DESC LIMIT :limit
+
 -- name: runs_with_status
 SELECT {runs} FROM runs WHERE status = :status ORDER BY run_id
 
@@ -426,9 +431,12 @@ WHERE worker_id = :worker_id AND status IN ('alive', 'draining') RETURNING statu
 -- name: set_worker
 UPDATE workers SET status = :status WHERE worker_id = :worker_id AND status IN ('alive', 'draining')
 
--- name: bury_workers
+-- name: bury_worker
 UPDATE workers SET status = 'dead'
-WHERE status IN ('alive', 'draining') AND beat_at < :before RETURNING worker_id
+WHERE worker_id = :worker_id AND status IN ('alive', 'draining') AND beat_at < :before
+
+-- name: cut_off
+SELECT :worker_id WHERE 0
 
 -- name: forget_workers
 DELETE FROM workers WHERE status IN ('left', 'dead') AND beat_at < :before

@@ -1,6 +1,7 @@
 """Read runs, their steps and events."""
 
 import json
+import re
 
 from treadle.contract.role import RunStatus
 from treadle.layout import step_name
@@ -28,6 +29,17 @@ class RunReader(Reading):
         """Return a page of runs, newest first; `before` is the last id of the page before."""
         name = "runs_page_by_status" if status else "runs_page"
         rows = self._all(name, limit=limit, before=before or _END, status=status)
+        return [RunRow._make(row) for row in rows]
+
+    def runs_like(
+        self, text: str, limit: int, before: str | None = None, status: RunStatus | None = None
+    ) -> list[RunRow]:
+        """Return a page of the runs whose id, goal and task have a text's words in this order."""
+        words = re.sub(r"[!%_]", r"!\g<0>", text.lower()).split()
+        like = f"%{'%'.join(words)}%"
+        rows = self._all(
+            "runs_page_like", like=like, limit=limit, before=before or _END, status=status or "%"
+        )
         return [RunRow._make(row) for row in rows]
 
     def running(self) -> list[RunRow]:

@@ -32,13 +32,11 @@ def document(site: Site, asked: Asked) -> Document:
 
 def view(site: Site, asked: Asked, found: Document) -> Document:
     """Add to each run who works on it, how far it is, and what it has cost."""
-    layout = site.project.layout
-    words = asked.fields.get("q", "").lower().split()
     with site.store() as store:
         rows = _rows(store, asked)
-        lines = [glance(site, store, row) for row in rows if _says(row, words)]
+        lines = [glance(site, store, row) for row in rows]
     more = rows[-1].run_id if len(rows) == _size(asked) else None
-    return {"lines": lines, "statuses": STATUSES, "more": more, "root": layout.root}
+    return {"lines": lines, "statuses": STATUSES, "more": more}
 
 
 def start(asked: Asked) -> list[str]:
@@ -54,16 +52,13 @@ def start(asked: Asked) -> list[str]:
 def _rows(store: Reader, asked: Asked) -> list[RunRow]:
     status = asked.fields.get("status")
     known = cast(RunStatus, status) if status in STATUSES else None
-    return store.runs(_size(asked), asked.fields.get("before") or None, known)
+    page = _size(asked), asked.fields.get("before") or None, known
+    text = asked.fields.get("q", "").strip()
+    return store.runs_like(text, *page) if text else store.runs(*page)
 
 
 def _size(asked: Asked) -> int:
-    return min(asked.number("limit", _SIZE), _MAX)
-
-
-def _says(row: RunRow, words: list[str]) -> bool:
-    text = f"{row.run_id} {row.goal} {row.task_id or ''}".lower()
-    return all(word in text for word in words)
+    return min(max(asked.number("limit", _SIZE), 1), _MAX)
 
 
 def glance(site: Site, store: Reader, row: RunRow) -> Line:
