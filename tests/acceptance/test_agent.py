@@ -1,6 +1,7 @@
 """Agents that are tools: found by init, shown, tried, and asked again when they stumble."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -136,14 +137,37 @@ def test_serve_goes_on_by_itself_when_the_limit_is_over(project):
     assert "run_resumed" in project.event_types(run["run_id"])
 
 
-def test_usage_is_summed_in_show_and_why(project):
-    env = codex(project, f"cat > /dev/null\n{events(GOOD)}")
-    project.config["check"] = 'type = "builtin"'
+def test_a_tool_gets_what_its_configuration_and_project_say(project):
+    (project.root / "sub").mkdir()
+    (project.root / "sub" / "GEMINI.md").write_text("Mind the gap.\n")
+    (project.root / ".treadle" / "roles").mkdir()
+    (project.root / ".treadle" / "roles" / "do.md").write_text("Own words: {{goal}} {{guidance}}")
+    project.git("remote", "add", "origin", "https://example.invalid/x.git")
+    project.git("add", "sub")
+    look = "env; pwd; git remote; cat; touch $TMPDIR/mine"
+    env = codex(project, f'{{ printf "%s\\n" "$@"; {look}; }} >&2\n{events(GOOD)}')
+    project.git("commit", "-q", "-m", "Guide", "sub")
+    keys = 'model = "m-1"\nextra_args = ["--odd", "a b"]\nprices = [1e6, 0, 2e6]\npath = "sub"'
+    project.config["do"] += f'\n{keys}\nenv_allow = ["MY_VAR"]'
+    project.config |= dict.fromkeys(("plan", "check"), 'type = "builtin"')
     project.save()
+    env |= {"MY_VAR": "mine", "MY_SECRET": "hidden"}
     run = project.run_json("--verify", "AC1=true", env=env)
-    assert project.show(run["run_id"])["usage"]["input_tokens"] == 20
-    assert "20 tokens in, 10 out" in project.treadle("why", run["run_id"]).out
-    assert "20 tokens in, 10 out" in project.treadle("runs", "show", run["run_id"]).out
+    assert run["status"] == "passed"
+    heard = (project.step_dir(run["run_id"], "002-do") / "logs" / "stderr.txt").read_text()
+    assert "\n-m\nm-1\n--odd\na b\n-\n" in heard
+    assert "\nMY_VAR=mine\n" in heard
+    assert "MY_SECRET" not in heard
+    assert "/sub\nOwn words: " in heard, "it works in its folder and there is no remote"
+    assert "Mind the gap." in heard
+    assert "# Where to write" in heard
+    scratch = Path(heard.partition("\nTMPDIR=")[2].splitlines()[0])
+    assert run["run_id"] in scratch.name
+    assert not (scratch / "mine").exists(), "temporary files go with the step"
+    usage = project.show(run["run_id"])["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["cost_usd"]) == (10, 5, 20.0)
+    for words in (("why", run["run_id"]), ("runs", "show", run["run_id"])):
+        assert "10 tokens in, 5 out" in project.treadle(*words).out
 
 
 def test_a_follower_hears_what_the_agent_does_while_it_works(project):

@@ -16,7 +16,7 @@ from acp import (
     start_tool_call,
     update_agent_message_text,
 )
-from acp.schema import PermissionOption, ToolCallUpdate, Usage
+from acp.schema import Cost, PermissionOption, ToolCallUpdate, Usage, UsageUpdate
 
 SCENARIO, PLACE = sys.argv[1], Path(sys.argv[2])
 ANSWER = json.dumps({"version": 1, "status": "ok", "summary": "spoken"})
@@ -50,7 +50,10 @@ class Scripted(Agent):
         await self.client.session_update(session_id, start_tool_call("t1", "look"))
         prose = SCENARIO == "prose" and self.prompts == 1
         await self.say(session_id, "Done, I think." if prose else ANSWER)
-        used = Usage(input_tokens=100, output_tokens=10, total_tokens=110)
+        cost = Cost(amount=0.01 * self.prompts, currency="USD")
+        update = UsageUpdate(session_update="usage_update", used=1, size=2, cost=cost)
+        await self.client.session_update(session_id, update)
+        used = Usage(input_tokens=60, cached_read_tokens=40, output_tokens=10, total_tokens=110)
         return PromptResponse(stop_reason="end_turn", usage=used)
 
     async def ask(self, session_id):

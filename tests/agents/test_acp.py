@@ -49,7 +49,8 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(tmp_path, keeper):
     result = turn(tmp_path, keeper, "scenario", "prose")
     assert (result.error, result.message) == (None, "spoken")
     assert result.repaired
-    assert result.usage.input_tokens == 200
+    assert (result.usage.input_tokens, result.usage.cached_tokens) == (200, 80)
+    assert result.usage.cost_usd == 0.02, "servers tell the session's cost so far"
 
 
 @pytest.mark.parametrize(("tier", "answer"), [("A", "yes"), ("0", "no")])

@@ -1,8 +1,9 @@
 """Logins: lent to the tool's own folder, given back when refreshed."""
 
 import os
+import shutil
 
-from treadle.agents import state
+from treadle.agents import gemini, state
 from treadle.agents.codex import TOOL
 
 
@@ -57,6 +58,32 @@ def test_the_users_own_state_variable_is_where_the_login_is(tmp_path):
     (tmp_path / "mine" / "auth.json").write_text("mine")
     found = env(tmp_path, CODEX_HOME=str(tmp_path / "mine"))
     assert (state.lend(TOOL, found) / "auth.json").read_text() == "mine"
+
+
+def test_what_a_tool_left_in_its_folder_leads_nowhere(tmp_path):
+    victim = tmp_path / "id_rsa"
+    victim.write_text("secret")
+    own = login(tmp_path, "token 1")
+    place = state.lend(TOOL, env(tmp_path))
+    (place / "auth.json").unlink()
+    (place / "auth.json").symlink_to(victim)
+    state.give_back(TOOL, env(tmp_path))
+    assert own.read_text() == "token 1"
+    state.lend(TOOL, env(tmp_path))
+    assert (place / "auth.json").read_text() == "token 1"
+    assert victim.read_text() == "secret"
+
+
+def test_a_linked_folder_in_the_managed_one_is_replaced(tmp_path):
+    mine = tmp_path / ".gemini"
+    mine.mkdir()
+    (mine / "oauth_creds.json").write_text("token")
+    place = state.lend(gemini.TOOL, env(tmp_path))
+    shutil.rmtree(place / ".gemini")
+    (place / ".gemini").symlink_to(mine)
+    state.lend(gemini.TOOL, env(tmp_path, GEMINI_API_KEY="k"))
+    assert (mine / "oauth_creds.json").read_text() == "token"
+    assert not (place / ".gemini").is_symlink()
 
 
 def test_no_login_is_made_where_the_user_has_none(tmp_path):

@@ -145,8 +145,9 @@ def test_what_a_repository_brings_does_not_run(asked, tool):
 
 def test_opencode_has_nothing_to_fetch_when_it_starts(asked):
     found = asked("opencode")
-    files = TOOLS["opencode"].launch(found).files
-    folder = Path(TOOLS["opencode"].launch(found).env["XDG_CONFIG_HOME"]) / "opencode"
+    launch = TOOLS["opencode"].launch(found)
+    folder = Path(launch.env["XDG_CONFIG_HOME"]) / "opencode"
+    files = {found.state / name: text for name, text in launch.files.items()}
     assert "@opencode-ai/plugin" in files[folder / "package-lock.json"]
     assert folder / "node_modules" in {path.parent for path in files}
 

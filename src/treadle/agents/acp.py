@@ -26,7 +26,7 @@ from treadle.agents.backend import AgentResult, AgentSpec, Usage
 from treadle.agents.child import run as run_child
 from treadle.agents.conversation import Conversation
 from treadle.agents.heard import Heard
-from treadle.agents.tool import Ask, Launch, Note, Tool, at, counted, items_at, text_at
+from treadle.agents.tool import Ask, Launch, Note, Tool, at, counted, items_at, number_at, text_at
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
 from treadle.contract.event import StepError
@@ -218,11 +218,11 @@ def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> 
 
 
 def _usage(ended: object, cost: float) -> Usage | None:
+    """Return a turn's numbers; whether the input has the cached part in it only the total tells."""
     used, quota = at(ended, "usage"), at(ended, "_meta", "quota", "token_count")
-    if used is not None:
-        found = counted(used, "inputTokens", "cachedReadTokens", "outputTokens")
-    elif quota is not None:
+    if used is None:
         found = counted(quota, "input_tokens", "cached_tokens", "output_tokens")
-    else:
-        return None
-    return replace(found, cost_usd=cost)
+        return replace(found, cost_usd=cost) if quota is not None else None
+    found = counted(used, "inputTokens", "cachedReadTokens", "outputTokens")
+    given = number_at(used, "totalTokens") - found.output_tokens
+    return replace(found, input_tokens=max(given, found.input_tokens), cost_usd=cost)

@@ -26,20 +26,22 @@ _SETTINGS = (
     "sandbox_workspace_write.exclude_slash_tmp=true",
     "sandbox_workspace_write.exclude_tmpdir_env_var=true",
 )
+_SCHEMA = "schema.json"
 _ADAPTER = "CODEX_CONFIG"
 _OFF = ("plugins", "apps", "unbounded_connection_retries")
+# The adapter's own settings come too late for these.
+_FEATURES = "\n".join(["[features]", *(f"{name} = false" for name in _OFF), ""])
 
 
 def launch(ask: Ask) -> Launch:
     """Return the command line; a conversation that goes on takes all settings by -c."""
     settings = [*_SETTINGS, *_sandbox(ask)]
-    out = ask.scratch / "schema.json"
     argv = [
         *("codex", "exec", *(["resume"] if ask.resume else [])),
         *("--json", "--skip-git-repo-check", "--ignore-user-config"),
         *(word for setting in settings for word in ("-c", setting)),
         *(word for feature in _OFF for word in ("--disable", feature)),
-        *("--output-schema", str(out)),
+        *("--output-schema", str(ask.state / _SCHEMA)),
         *ask.model("-m"),
         *ask.spec.config.extra_args,
         *((ask.resume, "-") if ask.resume else ("-",)),
@@ -48,7 +50,7 @@ def launch(ask: Ask) -> Launch:
         argv=tuple(argv),
         cwd=ask.spec.workspace if ask.edits or ask.is_held else ask.step_dir,
         env={"CODEX_HOME": str(ask.state)},
-        files={out: json.dumps(schema.RESPONSE)},
+        files={_SCHEMA: json.dumps(schema.RESPONSE), "config.toml": _FEATURES},
     )
 
 

@@ -9,7 +9,7 @@ from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
 
-_SETTINGS = Path(".gemini") / "settings.json"
+_SETTINGS = ".gemini/settings.json"
 _AUTH = (
     ("GEMINI_API_KEY", "gemini-api-key"),
     ("GOOGLE_GENAI_USE_VERTEXAI", "vertex-ai"),
@@ -39,7 +39,7 @@ def launch(ask: Ask) -> Launch:
         argv=tuple(argv),
         cwd=ask.step_dir,
         env=env,
-        files={ask.state / _SETTINGS: json.dumps(_settings(ask), indent=1)},
+        files={_SETTINGS: json.dumps(_settings(ask), indent=1)},
     )
 
 

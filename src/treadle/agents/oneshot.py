@@ -16,7 +16,7 @@ from treadle.contract import verdict
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
-from treadle.files import remove, walk
+from treadle.files import beneath, remove, walk
 from treadle.sandbox.mask import Mask
 
 _TAIL = 4000  # characters of stderr that may hold the reason
@@ -102,9 +102,8 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
 
 def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
     """Write what the tool finds when it starts; return its surroundings and the prompt's file."""
-    for path, content in launch.files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+    for name, content in launch.files.items():
+        beneath.write(asked.state, name, content.encode())
     prompt = asked.scratch / "prompt.md"
     prompt.write_text(text, errors="backslashreplace")
     spec = replace(

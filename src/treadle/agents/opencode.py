@@ -22,9 +22,10 @@ from treadle.agents.tool import (
 )
 
 # Otherwise it fetches a package for plugins, of which there are none, at every start.
+_LOCK = '{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}'
 _INSTALLED = {
-    "node_modules/.keep": "",
-    "package-lock.json": '{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}',
+    "config/opencode/node_modules/.keep": "",
+    "config/opencode/package-lock.json": _LOCK,
 }
 _INLINE = "OPENCODE_CONFIG_CONTENT"
 _OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "PROJECT_CONFIG")
@@ -48,12 +49,11 @@ def launch(ask: Ask) -> Launch:
     env |= {f"OPENCODE_DISABLE_{name}": "1" for name in _OFF}
     settings = {"permission": _permission(ask), "share": "disabled", "snapshot": False}
     env[_INLINE] = overlay(ask.spec.environment.get(_INLINE), settings)
-    own = ask.state / "config" / "opencode"
     return Launch(
         argv=tuple(argv),
         cwd=ask.spec.workspace,
         env=env,
-        files={own / name: text for name, text in _INSTALLED.items()},
+        files=_INSTALLED,
     )
 
 

@@ -1,13 +1,15 @@
 """Give each tool a folder of its own for its state, with the user's login and nothing else."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle import layout
 from treadle.agents.tool import Tool
-from treadle.errors import FormatError
-from treadle.files import atomic, walk
+from treadle.errors import NotFoundError
+from treadle.files import atomic, beneath
 from treadle.store.lock import WriteLock
 
 _MAX_LOGIN = 1 << 20
@@ -40,15 +42,19 @@ def lent(tool: Tool, env: Mapping[str, str]) -> Iterator[None]:
 
 
 def lend(tool: Tool, env: Mapping[str, str]) -> Path:
-    """Make the folder ready: a login newer than the copy goes in, with an API key none stays."""
+    """Make the folder ready: a login newer than the copy goes in, with an API key none stays.
+
+    What is in there is the tool's to change, so that no name in it is trusted.
+    """
     place = folder(tool, env)
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.closing(_lock(tool, env)) as lock, lock:
         for name in tool.logins:
+            own, copy = _read(_home(tool, env), name), _copy(place, name)
             if has_key(tool, env):
-                (place / name).unlink(missing_ok=True)
-            else:
-                _copy(_home(tool, env) / name, place / name)
+                beneath.remove(place, name)
+            elif own and (copy is None or own.changed > copy.changed):
+                beneath.write(place, name, own.data)
     return place
 
 
@@ -58,9 +64,30 @@ def give_back(tool: Tool, env: Mapping[str, str]) -> None:
         return
     with contextlib.closing(_lock(tool, env)) as lock, lock:
         for name in tool.logins:
-            own = _home(tool, env) / name
-            if own.is_file():
-                _copy(folder(tool, env) / name, own)
+            own, copy = _read(_home(tool, env), name), _copy(folder(tool, env), name)
+            if own and copy and copy.data != own.data and copy.changed > own.changed:
+                atomic.write((_home(tool, env) / name).resolve(), copy.data, mode=0o600)
+
+
+class _Login(NamedTuple):
+    data: bytes
+    changed: int
+
+
+def _read(home: Path, name: str) -> _Login | None:
+    """Read the user's own login, which may well be a link."""
+    path = (home / name).resolve()
+    return _copy(path.parent, path.name)
+
+
+def _copy(place: Path, name: str) -> _Login | None:
+    try:
+        with beneath.opened(place, name) as stream:
+            data = stream.read(_MAX_LOGIN + 1)
+            changed = os.fstat(stream.fileno()).st_mtime_ns
+    except (NotFoundError, OSError):
+        return None
+    return _Login(data, changed) if len(data) <= _MAX_LOGIN else None
 
 
 def _lock(tool: Tool, env: Mapping[str, str]) -> WriteLock:
@@ -71,13 +98,3 @@ def _home(tool: Tool, env: Mapping[str, str]) -> Path:
     """Return where the user's own installation keeps its state."""
     own = env.get(tool.state_variable, "")
     return Path(own) if own.startswith("/") else Path(env.get("HOME") or "/") / tool.home
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file that is newer; links stay where they are, written through by nobody."""
-    with contextlib.suppress(OSError, FormatError):
-        newer = not target.exists() or source.stat().st_mtime_ns > target.stat().st_mtime_ns
-        if newer and source.is_file():
-            data = walk.read(source.resolve(), max_bytes=_MAX_LOGIN)
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            atomic.write(target.resolve(), data, mode=0o600)

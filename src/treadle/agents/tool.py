@@ -44,12 +44,12 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How to start the tool."""
+    """How to start the tool; `files` are written to its state folder before."""
 
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[Path, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 class Note(NamedTuple):

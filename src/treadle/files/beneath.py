@@ -1,7 +1,8 @@
-"""Open what lies below a folder without ever leaving it, whatever the names in between are."""
+"""Read and write below a folder without ever leaving it, whatever the names in between are."""
 
 import contextlib
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,48 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
             os.close(found)
             raise _missing(name)
         yield stack.enter_context(os.fdopen(found, "rb"))
+
+
+def write(folder: Path, name: str, data: bytes, *, mode: int = 0o600) -> None:
+    """Put a whole file in its place below `folder`; a link or folder in the way is not followed."""
+    with _holder(folder, name) as (at, last):
+        staged, aside = (f".{last}.{word}-{secrets.token_hex(4)}" for word in ("tmp", "old"))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(staged, flags, mode, dir_fd=at), "wb") as stream:
+            stream.write(data)
+        try:
+            os.replace(staged, last, src_dir_fd=at, dst_dir_fd=at)
+        except IsADirectoryError:
+            os.rename(last, aside, src_dir_fd=at, dst_dir_fd=at)
+            os.replace(staged, last, src_dir_fd=at, dst_dir_fd=at)
+
+
+def remove(folder: Path, name: str) -> None:
+    """Take a file away that lies below `folder`, if it is there."""
+    with _holder(folder, name) as (at, last), contextlib.suppress(FileNotFoundError):
+        os.unlink(last, dir_fd=at)
+
+
+@contextlib.contextmanager
+def _holder(folder: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Open the folder that holds a name, and make it if it is not there or is a link."""
+    *parents, last = name.split("/")
+    with contextlib.ExitStack() as stack:
+        at = _closing(stack, os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        for part in parents:
+            at = _closing(stack, _enter(part, at))
+        yield at, last
+
+
+def _enter(part: str, at: int) -> int:
+    try:
+        return os.open(part, _FOLDER, dir_fd=at)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        os.unlink(part, dir_fd=at)  # a link, or no folder
+    os.mkdir(part, 0o700, dir_fd=at)
+    return os.open(part, _FOLDER, dir_fd=at)
 
 
 def _closing(stack: contextlib.ExitStack, descriptor: int) -> int:
