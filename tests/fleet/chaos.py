@@ -25,6 +25,8 @@ from treadle.project.project import open_project
 from treadle.store.writer import Store
 
 DEAD_AFTER = 5.0
+# How long after a worker counts as dead its runs may wait for another one.
+LATEST = 2.5
 STEPS = ["plan", "do", "check", "act"]
 # The do step changes a file, so that there is something to push; act ends the run.
 WORDS = {"plan": [], "do": [], "check": ["FAIL", "false"], "act": ["fail"]}
@@ -76,6 +78,7 @@ class Chaos:
         self.lab.make(WORK.format(pause=wishes.pause))
         self.lab.configure(more="[checks]\nbefore = false")
         self.hurt: list[tuple[str, float]] = []
+        self.outage = (0.0, 0.0)
         self.fleet: dict[int, object] = {}
 
     def go(self) -> Report:
@@ -170,9 +173,11 @@ class Chaos:
         process.kill()
 
     def _crash_database(self) -> None:
+        gone_at = time.time()
         os.kill(self.server.get_pid(), signal.SIGQUIT)
         self._wait(5)
         start(self.server)
+        self.outage = (gone_at, time.time())
 
     def _count(self, frozen_exit: int | None, seconds: float) -> Report:
         steps: dict[str, list[str]] = {}
@@ -211,7 +216,7 @@ class Chaos:
         ]
 
     def _recoveries(self) -> list[float]:
-        """Return how long after each blow the victim's runs were claimed by others."""
+        """Return how long after each worker counts as dead another one took each of its runs."""
         sql = (
             "SELECT run_id, message, extract(epoch FROM ts::timestamptz)::float8 FROM events"
             " WHERE type = 'run_claimed' ORDER BY run_id, seq"
@@ -223,8 +228,15 @@ class Chaos:
         for worker, at in self.hurt:
             for claimed in claims.values():
                 pairs = itertools.pairwise(claimed)
-                found += [after[1] - at for before, after in pairs if before[0] == worker]
+                dead_at = self._dead_at(at)
+                found += [after[1] - dead_at for before, after in pairs if before[0] == worker]
         return sorted(round(value, 1) for value in found)
+
+    def _dead_at(self, hurt_at: float) -> float:
+        """Return when a worker counts as dead: nobody is judged by the time of an outage."""
+        gone_at, back_at = self.outage
+        judged = hurt_at + DEAD_AFTER < gone_at or hurt_at > back_at
+        return (hurt_at if judged else back_at) + DEAD_AFTER
 
     def close(self) -> None:
         self.lab.close()
@@ -253,7 +265,9 @@ def main() -> int:
         chaos.close()
     for name, value in report._asdict().items():
         print(f"{name}: {value}")
-    return 0 if report.ok else 1
+    late = max(report.recoveries, default=0.0)
+    print(f"a dead worker's run was taken at most {late} s after its death ({LATEST} allowed)")
+    return 0 if report.ok and late <= LATEST else 1
 
 
 if __name__ == "__main__":

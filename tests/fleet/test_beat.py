@@ -90,7 +90,7 @@ def test_an_outage_is_nobodys_death(beat, store):
 def test_a_worker_that_was_declared_dead_is_told_so(beat, store):
     called = []
     beat._on_death = lambda: called.append(True)
-    fleet.bury(store, "2100-01-01T00:00:00.000000Z")
+    fleet.bury(store, "me", "2100-01-01T00:00:00.000000Z")
     beat.tick()
     assert called == [True]
 
@@ -129,6 +129,8 @@ def test_a_job_that_no_thread_drives_is_sent_back_after_three_beats(beat, store)
         "H", (), {"held": {job: "me"}, "waiting": {}}
     )
     beat._dispatcher.retry = sent.append
-    for _ in range(3):
-        beat.tick()
+    beat.tick()
+    assert not sent
+    time.sleep(3 * beat._every)
+    beat.tick()
     assert sent == [job]

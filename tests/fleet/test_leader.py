@@ -21,6 +21,7 @@ from treadle.store.records import WorkerRow
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 
 EVERY, DEAD_AFTER = 0.1, 2.0
+EARLY = "2026-01-01T00:00:00.000000Z"
 
 
 class Idle:
@@ -81,6 +82,17 @@ def test_when_the_leader_dies_another_worker_leads_and_rescues_its_runs(site, st
     wait_for(lambda: Job("p", row.run_id, epoch + 1) in second._dispatcher.health().waiting)
 
 
+def test_a_worker_that_just_came_leaves_the_lead_to_one_that_may_judge(site, store, keeper):
+    """Otherwise it would lead for a whole period in which it may declare nobody dead."""
+    first = keeper("first")
+    leads(site, "first")
+    keeper("second")._came_at -= DEAD_AFTER
+    first.end()
+    third = keeper("third")
+    leads(site, "second")
+    assert not third._may_lead()
+
+
 def test_a_leader_whose_keeper_hangs_loses_the_lead_and_its_life(site, store, keeper):
     first = keeper("first")
     leads(site, "first")
@@ -104,11 +116,11 @@ def test_a_project_that_cannot_be_read_keeps_nobody_from_judging(site, store, ke
     """Its treadle is newer than ours; the other projects' dead are found all the same."""
     with site.fleet() as workers, site.store("newer"):
         fleet.add_project(workers, "newer", "/repo", utc(workers.now()))
-        fleet.register(workers, WorkerRow("gone", "h", 1, 1, 0, "alive", "2026", "2026"), "2026")
+        fleet.register(workers, WorkerRow("gone", "h", 1, 1, 0, "alive", EARLY, EARLY), EARLY)
     with psycopg.connect(site.url, autocommit=True) as admin:
         admin.execute("INSERT INTO newer.schema_migrations VALUES (9999, 'later')")
     row = queued(store)
     first = keeper("first")
     with site.fleet() as workers:
         wait_for(lambda: status(workers, "gone") == "dead")
-    assert list(first._dispatcher.health().waiting) == [Job("p", row.run_id, 0)]
+    wait_for(lambda: list(first._dispatcher.health().waiting) == [Job("p", row.run_id, 0)])

@@ -51,7 +51,7 @@ def test_a_run_that_was_taken_while_the_queue_was_asked_is_not_stuck(site, store
 
 
 def test_a_run_of_a_lost_worker_is_stuck_whatever_the_queue_says(site, store):
-    fleet.bury(store, "2100-01-01T00:00:00.000000Z")
+    fleet.bury(store, "w", "2100-01-01T00:00:00.000000Z")
     found = status(site, lambda: {("p", RUN)}).stuck
     assert [(it.worker, it.reason) for it in found] == [("w", "worker_gone")]
 

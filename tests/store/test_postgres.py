@@ -9,7 +9,7 @@ import pytest
 from tests.store.rows import RUN, T, commit, cursor, event, run_row
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store import address, mail_changes, postgres, wake
+from treadle.store import address, fleet, mail_changes, postgres, wake
 from treadle.store.mail import Place
 from treadle.store.mail_changes import TaskTaken, Wanted
 from treadle.store.postgres import Postgres
@@ -68,6 +68,33 @@ def test_a_line_cut_within_a_transaction_saves_nothing(shared, pg_server):
         shared._write(change)
     assert caught.value.code == "store_unreachable"
     assert shared.run(RUN).goal == "goal"
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["statement", "batch"])
+def test_who_stands_still_in_a_transaction_is_cut_off_by_the_server(database, shared, batch):
+    writer = database.open_writer()
+    writer.connection.line().execute("SET idle_in_transaction_session_timeout = '100ms'")
+    writer.begin(alone=True)
+    writer.connection.execute("SELECT 1")
+    if batch:
+        writer.connection.executemany("SELECT ?", [(1,), (2,)])
+    shared.leave(RUN, "x", {})  # waits for the lock that the other one holds
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        writer.connection.execute("SELECT 1")
+    writer.close()
+
+
+def test_what_a_worker_has_open_is_ended_with_its_locks(database, shared, monkeypatch):
+    monkeypatch.setenv("PGAPPNAME", "host-1234")
+    writer = database.open_writer()
+    writer.begin(alone=True)
+    writer.connection.execute("SELECT 1")
+    monkeypatch.delenv("PGAPPNAME")
+    fleet.cut_off(shared, "host-1234")
+    shared.leave(RUN, "x", {})
+    with pytest.raises(psycopg.OperationalError):
+        writer.connection.execute("SELECT 1")
+    writer.close()
 
 
 def test_a_line_cut_while_saving_says_that_nobody_knows(shared, pg_server):

@@ -19,6 +19,7 @@ def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
     _check(args)
     site, config = fleet_place.find(env)
     name = worker.new_id()
+    os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
     dispatcher = Dbos(site.queue, name, float(config.polling), config.per_repository)
     wishes = Wishes(args.slots or config.slots, args.once, args.idle_exit, args.until)
     if not args.json:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -13,11 +13,14 @@ from treadle.fleet.drive import Driver
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.records import RunRow
+from treadle.store.records import RunRow, WorkerRow
 from treadle.store.writer import Store
 
-# A job that is ours by the queue's word, but that no thread of ours has, for so many beats.
+# A job that is ours by the queue's word, but that no thread of ours has: for so many beats.
 _PATIENCE = 3
+# How soon a beat that the database did not take is tried again, and how short a pause may get.
+_AGAIN = 0.25
+_SHORTEST = 0.02
 
 
 class _Look(NamedTuple):
@@ -55,24 +58,27 @@ class Beat(threading.Thread):
         self._on_death = on_death
         self._stores: dict[str, Store] = {}
         self._over = threading.Event()
+        self._came_at = time.monotonic()
         self._connected_at: float | None = None
         self._beaten_at = 0.0
+        self._pause = every
         self._swept_at = 0.0
         self._seen: set[Job] = set()
-        self._strange: dict[Job, int] = {}
+        self._strange: dict[Job, float] = {}
 
     def now(self) -> datetime:
         """Return the time as the database sees it, whatever this machine's clock says."""
         return self.store.now()
 
     def run(self) -> None:
-        """Beat until stopped; whatever fails is tried again at the next beat."""
-        while not self._over.wait(self._every):
+        """Beat until stopped; whatever fails is tried again soon."""
+        while not self._over.wait(self._pause):
             try:
                 self.tick()
             except Exception:  # noqa: BLE001  # a worker that beats no more is lost, whatever it was
                 # An outage of the database is nobody's death: begin to count anew.
                 self._connected_at = None
+                self._pause = min(_AGAIN, self._every)
 
     def end(self) -> None:
         """Stop beating."""
@@ -96,10 +102,12 @@ class Beat(threading.Thread):
         if status == "draining":
             self.draining.set()
         self._note_connection()
-        self._check_own()
+        held = self._dispatcher.health(waiting=False).held
+        self._check_own(held)
+        self._pause = self._every
         until = now + timedelta(seconds=max(self._dead_after / 2, 2 * self._every))
-        if fleet.lead(self.store, self._worker, utc(now), utc(until)):
-            self._lead(now)
+        if self._may_lead() and fleet.lead(self.store, self._worker, utc(now), utc(until)):
+            self._lead(now, held)
 
     def _note_connection(self) -> None:
         """Count from the last gap: who could not beat must not judge others who could not."""
@@ -109,46 +117,76 @@ class Beat(threading.Thread):
             self._connected_at = now
         self._beaten_at = now
 
-    def _lead(self, now: datetime) -> None:
-        if time.monotonic() - (self._connected_at or time.monotonic()) >= self._dead_after:
-            fleet.bury(self.store, utc(now - timedelta(seconds=self._dead_after)))
-        alive = {row.worker_id for row in fleet.workers(self.store) if _lives(row.status)}
-        for job, holder in self._dispatcher.health(waiting=False).held.items():
-            if holder not in alive:
-                self._dispatcher.retry(job)
-        self._sweep()
+    def _may_lead(self) -> bool:
+        """Leave the lead to an older worker while this one is too new to judge the others."""
+        if time.monotonic() - self._came_at >= self._dead_after:
+            return True
+        oldest = next(iter(_living(self.store)), None)
+        return oldest is None or oldest.worker_id == self._worker
 
-    def _check_own(self) -> None:
+    def _lead(self, now: datetime, held: Mapping[Job, str]) -> None:
+        """Judge, and send back what the dead held; then look for what was lost otherwise."""
+        if self._known_for() >= self._dead_after:
+            self._bury(utc(now - timedelta(seconds=self._dead_after)))
+        alive = {row.worker_id: row.beat_at for row in _living(self.store)}
+        if orphans := [job for job, holder in held.items() if holder not in alive]:
+            self._dispatcher.retry(*orphans)
+        self._sweep()
+        self._pause = self._until_next(min(alive.values(), default=utc(now)))
+
+    def _bury(self, before: str) -> None:
+        """Declare dead who was silent; one that stands still in a transaction holds up nobody."""
+        for row in _living(self.store):
+            if row.beat_at < before:
+                fleet.cut_off(self.store, row.worker_id)
+                fleet.bury(self.store, row.worker_id, before)
+
+    def _known_for(self) -> float:
+        """Return how long the database has been reached without a gap."""
+        return time.monotonic() - (self._connected_at or time.monotonic())
+
+    def _until_next(self, oldest: str) -> float:
+        """Return how long to wait: a worker is judged when it is due, not at the next beat."""
+        silent = (self.now() - datetime.fromisoformat(oldest)).total_seconds()
+        due = self._dead_after - min(silent, self._known_for())
+        return max(min(due, self._every), _SHORTEST)
+
+    def _check_own(self, held: Mapping[Job, str]) -> None:
         """Send back what the queue believes to be ours and no thread of ours drives."""
-        held = self._dispatcher.health(waiting=False).held
         mine = {job for job, holder in held.items() if holder == self._worker}
-        lost = mine - self._driver.active
-        self._strange = {job: self._strange.get(job, 0) + 1 for job in lost}
-        for job, beats in self._strange.items():
-            if beats >= _PATIENCE:
-                self._dispatcher.retry(job)
+        now = time.monotonic()
+        self._strange = {job: self._strange.get(job, now) for job in mine - self._driver.active}
+        late = now - _PATIENCE * self._every
+        if lost := [job for job, since in self._strange.items() if since <= late]:
+            self._dispatcher.retry(*lost)
 
     def _sweep(self) -> None:
         """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
-        whole = time.monotonic() - self._swept_at >= self._dead_after
+        began = time.monotonic()
+        whole = began - self._swept_at >= self._dead_after
+        lost = list(self._unqueued(whole))
+        for project, store, row in lost:
+            if time.monotonic() - began > self._every:
+                return  # the next beat must not be late; what is left is found then
+            self._submit(project, store, row)
+        if whole:
+            self._swept_at = time.monotonic()
+
+    def _unqueued(self, whole: bool) -> Iterator[tuple[str, Store, RunRow]]:
+        """Yield the runs that wait, and if `whole` those that are driven, without a job."""
         found = list(self._projects(whole))
         waiting = [(look.name, look.store, row) for look in found for row in look.queued]
         new = [item for item in waiting if whole or _job(item[0], item[2]) not in self._seen]
         held = [(look.name, look.store, row) for look in found for row in look.held]
         if not new and not held:
-            self._swept_at = time.monotonic() if whole else self._swept_at
             return
         health = self._dispatcher.health()
         jobs = {*health.waiting, *health.held}
         runs = {(job.project, job.run_id) for job in jobs}
-        for project, store, row in new:
-            if _job(project, row) not in jobs:
-                self._submit(project, store, row, again=_job(project, row) in self._seen)
-            self._seen.add(_job(project, row))
-        for project, store, row in held:
-            if (project, row.run_id) not in runs:
-                self._submit(project, store, row, again=True)
-        self._swept_at = time.monotonic() if whole else self._swept_at
+        known = {_job(project, row) for project, _, row in new} & jobs
+        self._seen |= known
+        yield from (item for item in new if _job(item[0], item[2]) not in known)
+        yield from (item for item in held if (item[0], item[2].run_id) not in runs)
 
     def _projects(self, whole: bool) -> Iterator[_Look]:
         """Yield how each project stands, but for one that this treadle cannot read."""
@@ -165,9 +203,9 @@ class Beat(threading.Thread):
             self._stores[name] = self._site.store(name)
         return self._stores[name]
 
-    def _submit(self, project: str, store: Store, row: RunRow, *, again: bool) -> None:
+    def _submit(self, project: str, store: Store, row: RunRow) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""
-        if again:
+        if row.status == "running" or _job(project, row) in self._seen:
             changed = queue.requeue(store, row, "its worker lost it", self.now())
             if changed is None:
                 return
@@ -181,5 +219,5 @@ def _job(project: str, row: RunRow) -> Job:
     return Job(project, row.run_id, row.claim_epoch)
 
 
-def _lives(status: str) -> bool:
-    return status in ("alive", "draining")
+def _living(store: Store) -> list[WorkerRow]:
+    return [row for row in fleet.workers(store) if row.status in ("alive", "draining")]

@@ -1,9 +1,12 @@
 """Dispatch with DBOS Transact, on PostgreSQL or SQLite; the only module that knows it."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
-from threading import Lock
+from threading import Event, Lock
+from typing import Any
 
+import psycopg
 from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, error
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -19,6 +22,7 @@ POOL = 4
 _CLIENT_POOL = 2
 _WAITING = ["ENQUEUED", "DELAYED"]
 _FOREVER = 10**8  # seconds; a drain ends when the runs do
+_AGAIN = 0.25
 
 
 class Dbos:
@@ -34,6 +38,7 @@ class Dbos:
         self._lock = Lock()
         self._active: set[Job] = set()
         self._slots = 0
+        self._working = Event()
 
     def submit(self, job: Job, repository: str, priority: int, not_before: float) -> None:
         """Let a job wait; a second time changes nothing."""
@@ -56,10 +61,10 @@ class Dbos:
         with _explained():
             self._opened().cancel_workflow(job.id)
 
-    def retry(self, job: Job) -> None:
-        """Put a job back into the queue, whoever had it."""
+    def retry(self, *jobs: Job) -> None:
+        """Put jobs back into the queue, whoever had them."""
         with _explained():
-            self._opened().resume_workflows([job.id], queue_name=QUEUE)
+            self._opened().resume_workflows([job.id for job in jobs], queue_name=QUEUE)
 
     def work(self, slots: int, drive: Callable[[Job], None]) -> None:
         """Begin to take jobs."""
@@ -68,6 +73,7 @@ class Dbos:
             "name": NAME,
             "system_database_url": self._url,
             "sys_db_pool_size": POOL,
+            "db_engine_kwargs": self._lines(),
             "executor_id": self._worker,
             "application_version": VERSION,
             "serializer": DBOSPortableJSONSerializer(),
@@ -86,9 +92,11 @@ class Dbos:
                 polling_interval_sec=self._polling,
                 on_conflict="always_update",
             )
+        self._working.set()
 
     def drain(self) -> None:
         """Take no more jobs and wait for those at work."""
+        self._working.clear()
         if self._engine:
             DBOS.destroy(workflow_completion_timeout_sec=_FOREVER)
             self._engine = None
@@ -107,6 +115,23 @@ class Dbos:
             {job: item.queue_partition_key or "" for job, item in jobs if item.status in _WAITING},
             {job: item.executor_id or "" for job, item in jobs if item.status == "PENDING"},
         )
+
+    def _lines(self) -> dict[str, Any]:
+        """Say how the engine connects: SQLite needs nothing said."""
+        if self._url.startswith("sqlite:"):
+            return {}
+        return {"creator": self._connect, "pool_timeout": _FOREVER}
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        """Wait out an outage here: the engine itself would back off for up to a minute, and lets
+        a run's thread die of errors that it does not know as an outage."""
+        while True:
+            try:
+                return psycopg.connect(self._url, application_name=self._worker, connect_timeout=10)
+            except psycopg.OperationalError:
+                if not self._working.is_set():
+                    raise
+            time.sleep(_AGAIN)
 
     def _deliver(self, job: Job, drive: Callable[[Job], None]) -> None:
         """Drive a job if this worker has a slot for it: the queue's limit is one for all workers,

@@ -39,8 +39,8 @@ class Dispatcher(Protocol):
     def cancel(self, job: Job) -> None:
         """Deliver a job no more; whoever works on it is not interrupted."""
 
-    def retry(self, job: Job) -> None:
-        """Deliver a job again, because who had it is gone."""
+    def retry(self, *jobs: Job) -> None:
+        """Deliver jobs again, because who had them is gone."""
 
     def work(self, slots: int, drive: Callable[[Job], None]) -> None:
         """Begin to take jobs, at most `slots` at a time, and return."""

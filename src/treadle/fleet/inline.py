@@ -31,11 +31,12 @@ class Inline:
         with self._lock:
             self._waiting.pop(job, None)
 
-    def retry(self, job: Job) -> None:
-        """Deliver a job again."""
-        with self._lock:
-            self._waiting[job] = (0, job.project)
-        self._next()
+    def retry(self, *jobs: Job) -> None:
+        """Deliver jobs again."""
+        for job in jobs:
+            with self._lock:
+                self._waiting[job] = (0, job.project)
+            self._next()
 
     def work(self, slots: int, drive: Callable[[Job], None]) -> None:
         """Begin to take jobs."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Any, Protocol
 
 from treadle.errors import StoreError
+from treadle.hints import Any, Protocol
 
 
 class Cursor(Protocol):
@@ -60,7 +60,8 @@ class Writer(AbstractContextManager[object], Protocol):
     def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction; `alone` keeps all others of this project out until it ends.
 
-        One that need not be `lasting` survives a kill, and may be lost with the power.
+        One that need not be `lasting` survives a kill, and may be lost with the power; if it need
+        not be alone either, it is one statement.
         """
 
     def commit(self) -> None:

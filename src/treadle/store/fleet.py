@@ -1,12 +1,15 @@
 """Who works in the fleet, who leads it, and which runs wait for it; all times are the store's."""
 
-from typing import NamedTuple
+from collections.abc import Callable
 
+from treadle.hints import NamedTuple, TypeVar
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.reader import Reader
 from treadle.store.records import RunRow, WorkerRow
 from treadle.store.writer import Store
+
+T = TypeVar("T")
 
 
 class FleetProject(NamedTuple):
@@ -34,28 +37,31 @@ def register(store: Store, row: WorkerRow, forget_before: str) -> None:
 def beat(store: Store, worker_id: str, busy: int, at: str) -> str | None:
     """Say that a worker lives; its status, or None if it was declared dead."""
     values = {"worker_id": worker_id, "busy": busy, "at": at}
-    row = store._write(
-        lambda tx: tx.execute(SQL["beat"], values).fetchone(), alone=False, lasting=False
-    )
+    row = _at_once(store, lambda tx: tx.execute(SQL["beat"], values).fetchone())
     return str(row[0]) if row else None
 
 
 def set_status(store: Store, worker_id: str, status: str) -> bool:
     """Let a living worker drain or leave; False when it does not live."""
     values = {"worker_id": worker_id, "status": status}
-    return store._write(lambda tx: tx.execute(SQL["set_worker"], values).rowcount > 0)
+    return _at_once(store, lambda tx: tx.execute(SQL["set_worker"], values).rowcount > 0)
 
 
-def bury(store: Store, before: str) -> list[str]:
-    """Declare everyone dead whose last beat is older than `before`; return who it was."""
-    rows = store._write(lambda tx: tx.execute(SQL["bury_workers"], {"before": before}).fetchall())
-    return [str(row[0]) for row in rows]
+def bury(store: Store, worker_id: str, before: str) -> None:
+    """Declare a worker dead if its last beat is older than `before`."""
+    values = {"worker_id": worker_id, "before": before}
+    _at_once(store, lambda tx: tx.execute(SQL["bury_worker"], values))
+
+
+def cut_off(store: Store, worker_id: str) -> None:
+    """End what a worker has open in the database, with the locks it holds."""
+    store._all("cut_off", worker_id=worker_id)
 
 
 def lead(store: Store, worker_id: str, at: str, until: str) -> bool:
     """Become or stay the leader until then; False while another one leads."""
     values = {"worker_id": worker_id, "at": at, "until": until}
-    return store._write(lambda tx: tx.execute(SQL["lead"], values).rowcount > 0, lasting=False)
+    return _at_once(store, lambda tx: tx.execute(SQL["lead"], values).rowcount > 0)
 
 
 def leader(store: Reader, at: str) -> str | None:
@@ -67,7 +73,7 @@ def leader(store: Reader, at: str) -> str | None:
 def add_project(store: Store, project: str, remote: str, at: str) -> None:
     """Let the fleet look for runs of a project."""
     values = {"project": project, "remote": remote, "at": at}
-    store._write(lambda tx: tx.execute(SQL["add_fleet_project"], values))
+    _at_once(store, lambda tx: tx.execute(SQL["add_fleet_project"], values))
 
 
 def projects(store: Reader) -> list[FleetProject]:
@@ -90,3 +96,8 @@ def claim(store: Store, row: RunRow, owner: str | None) -> int | None:
     values = {"run_id": row.run_id, "epoch": row.claim_epoch, "status": row.status, "owner": owner}
     found = store._write(lambda tx: tx.execute(SQL["claim_run"], values).fetchone())
     return int(found[0]) if found else None
+
+
+def _at_once(store: Store, apply: Callable[[Connection], T]) -> T:
+    """Change something with one statement: a worker that stands still then holds no lock."""
+    return store._write(apply, alone=False, lasting=False)

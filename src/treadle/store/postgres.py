@@ -17,7 +17,7 @@ _OLDEST = 15
 # Nobody waits for ever: not for a server that is gone, nor for a process that stands still
 # in the middle of a transaction.
 _DEFAULTS = {
-    "application_name": "treadle",
+    "fallback_application_name": "treadle",
     "client_encoding": "utf8",
     "connect_timeout": "10",
     "keepalives_idle": "30",

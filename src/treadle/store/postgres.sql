@@ -32,3 +32,7 @@ ON CONFLICT (rowid) DO NOTHING
 -- name: letters_with_words
 SELECT rowid FROM mail_words WHERE words @@ websearch_to_tsquery('simple', :match)
 ORDER BY rowid DESC LIMIT :limit
+
+-- name: cut_off
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE application_name = :worker_id AND usename = current_user AND pid <> pg_backend_pid()

@@ -36,16 +36,11 @@ class Connection:
 
     def executemany(self, sql: str, rows: Any, /) -> Cursor:
         """Carry out one statement for each row."""
-        if self._first:
-            self._ask(b"", None)
-        cursor = self.line().cursor()
-        cursor.executemany(_translated(sql), rows)
-        return cursor
+        literal = psycopg.ClientCursor(self.line())
+        return self._ask(b"; ".join(_filled(literal, _translated(sql), row) for row in rows), None)
 
     def script(self, text: str) -> None:
         """Carry out statements without parameters in one go."""
-        if self._first:
-            self._ask(b"", None)
         self._ask(text.encode(), None)
 
     def begin(self, *statements: str) -> None:
@@ -84,11 +79,12 @@ class Connection:
         if not first:
             return line.execute(sql, values)
         self.in_transaction = True
-        with line.pipeline():
-            for statement in first:
-                cursor = line.execute(statement)
-            if sql:
-                cursor = line.execute(sql, values)
+        filled = _filled(psycopg.ClientCursor(line), sql, values)
+        # As one text, not as a pipeline: after one of those the server does not count for how
+        # long a transaction is idle, and who stands still would keep everyone else waiting.
+        cursor = line.execute(b"; ".join((*first, filled)))
+        while cursor.nextset():
+            pass
         return cursor
 
 
@@ -114,6 +110,8 @@ class Writer:
 
     def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction, as the only one of this project if it must be alone."""
+        if not alone and not lasting:
+            return  # one statement, which the server commits by itself
         quick = () if lasting else ("SET LOCAL synchronous_commit = off",)
         self.connection.begin("BEGIN", *quick, *((self._lock,) if alone else ()))
 
@@ -199,6 +197,11 @@ def _translated(sql: str) -> bytes:
         name = SQL.name_of(sql)
         _KNOWN[sql] = _rewritten(_OWN.get(name or "", sql))
     return _KNOWN[sql]
+
+
+def _filled(literal: psycopg.ClientCursor[Any], sql: bytes, values: Any) -> bytes:
+    """Return a query with its values written into it."""
+    return literal.mogrify(sql, values).encode() if values is not None else sql
 
 
 def _rewritten(sql: str) -> bytes:
