@@ -5,9 +5,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TextIO
 
 from treadle.errors import ExitCode, TreadleError
+from treadle.hints import Literal, TextIO
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
 

@@ -1,6 +1,6 @@
 """One acceptance criterion."""
 
-from typing import NamedTuple
+from treadle.hints import NamedTuple
 
 
 class Criterion(NamedTuple):

@@ -1,8 +1,8 @@
 """List everything that waits for a human, with the commands that resolve it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from treadle.hints import NamedTuple
 from treadle.store.rows.question import QuestionRow
 from treadle.store.task_reader import TaskReader
 

@@ -1,7 +1,8 @@
 """Say where a run's work is, from what the run remembers."""
 
 from collections.abc import Mapping
-from typing import Literal
+
+from treadle.hints import Literal
 
 Key = Literal["landed", "undone"]
 

@@ -1,18 +1,13 @@
 """Find the block of fields at the top of a file, and say what was found in it."""
 
-import re
-from typing import NamedTuple
-
 from treadle.errors import FormatError
+from treadle.hints import NamedTuple
 
 MAX_BYTES = 64 << 10
 MAX_DEPTH = 4
 BOM = b"\xef\xbb\xbf"
 
 Value = str | list["Value"] | dict[str, "Value"]
-
-_FENCE = re.compile(rb"---[ \t]*\r?\n")
-_CLOSING = re.compile(rb"^---[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 
 
 class Block(NamedTuple):
@@ -43,13 +38,20 @@ class Fields(NamedTuple):
 
 def find(data: bytes) -> Block | None:
     """Return the block between the first line and the closing fence, if the file has both."""
-    opening = _FENCE.match(data, len(BOM) if data.startswith(BOM) else 0)
-    if opening is None:
+    start = len(BOM) if data.startswith(BOM) else 0
+    first = data.find(b"\n", start) + 1
+    if not first or not _is_fence(data[start:first]):
         return None
-    closing = _CLOSING.search(data, opening.end())
-    if closing is None:
-        return None
-    return Block(opening.end(), closing.start(), closing.end())
+    at = first - 1
+    while at := data.find(b"\n---", at) + 1:
+        after = data.find(b"\n", at) + 1 or len(data)
+        if _is_fence(data[at:after]):
+            return Block(first, at, after)
+    return None
+
+
+def _is_fence(line: bytes) -> bool:
+    return line.removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t") == b"---"
 
 
 def fail(problem: str, line: int, column: int) -> FormatError:

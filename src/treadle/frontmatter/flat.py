@@ -4,9 +4,10 @@ import re
 
 from treadle.frontmatter.block import Block, Entry, Fields
 
+# No pattern is compiled before it is needed: many commands only load this.
 # Whatever YAML could read in another way (colons, comments behind a value, tabs, signs with a
 # meaning, escapes, any other indentation) is left to the parser.
-_LINE = re.compile(
+_LINE = (
     rb"([A-Za-z][A-Za-z0-9_-]{0,63}):"
     rb"(?: +(?:([A-Za-z0-9_/.](?:[A-Za-z0-9_/. -]*[A-Za-z0-9_/.-])?)"
     rb"|('[ -&(-~]*'|\"[ !#-\[\]-~]*\")"
@@ -15,15 +16,15 @@ _LINE = re.compile(
 )
 _KEY, _QUOTED, _LINES = 1, 3, 4
 # Nothing but such lines, as treadle writes them itself.
-_PAIR = re.compile(rb"([A-Za-z][A-Za-z0-9_-]{0,63}): ([A-Za-z0-9_/.][A-Za-z0-9_/.-]*)\n")
-_PAIRS = re.compile(rb"(?:[A-Za-z][A-Za-z0-9_-]{0,63}: [A-Za-z0-9_/.][A-Za-z0-9_/.-]*\n)+")
+_PAIR = rb"([A-Za-z][A-Za-z0-9_-]{0,63}): ([A-Za-z0-9_/.][A-Za-z0-9_/.-]*)\n"
+_PAIRS = rb"(?:[A-Za-z][A-Za-z0-9_-]{0,63}: [A-Za-z0-9_/.][A-Za-z0-9_/.-]*\n)+"
 
 
 def values(data: bytes, block: Block) -> dict[str, str] | None:
     """Return keys and values where every line is one pair of words, else None."""
-    if not _PAIRS.fullmatch(data, block.start, block.end):
+    if not re.compile(_PAIRS).fullmatch(data, block.start, block.end):
         return None
-    pairs = _PAIR.findall(data, block.start, block.end)
+    pairs = re.compile(_PAIR).findall(data, block.start, block.end)
     found = {key.decode(): value.decode() for key, value in pairs}
     return found if len(found) == len(pairs) else None
 
@@ -32,7 +33,7 @@ def read(data: bytes, block: Block) -> Fields | None:
     """Return the fields, or None if it takes a YAML parser to know them."""
     entries: dict[str, Entry] = {}
     position, top = block.start, block.end
-    for line in _LINE.finditer(data, position, block.end):
+    for line in re.compile(_LINE).finditer(data, position, block.end):
         if line.start() != position:
             return None
         if line.lastindex:

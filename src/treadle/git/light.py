@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.errors import GitError, NotFoundError, ProjectError
 from treadle.git import guards
+from treadle.hints import NamedTuple
 from treadle.proc import spawn
 
 

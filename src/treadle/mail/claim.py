@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
 
 from treadle.errors import BlockedError, NotFoundError, TreadleError
+from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.layout import MailLayout
 from treadle.mail import address, folders, intent, look, move, place

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
+
+from treadle.hints import NamedTuple
 
 _STAMP = "%Y%m%d_%H%M%S"
 

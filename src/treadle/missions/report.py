@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from treadle.errors import BlockedError, UsageError
+from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.missions import adopt, desk, halt, prompt, state

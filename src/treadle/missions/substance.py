@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+
+from treadle.hints import Literal
 
 Kind = Literal["spec", "plan"]
 

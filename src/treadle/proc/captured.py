@@ -1,6 +1,6 @@
 """What a helper program said."""
 
-from typing import NamedTuple
+from treadle.hints import NamedTuple
 
 
 class Captured(NamedTuple):

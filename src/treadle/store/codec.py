@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+
+from treadle.hints import Any, NamedTuple, TypeVar
 
 Row = Sequence[Any]
 R = TypeVar("R", bound=NamedTuple)

@@ -1,14 +1,19 @@
 """Read runs, their steps and events."""
 
+from __future__ import annotations
+
 import json
 import re
 
-from treadle.contract.role import RunStatus
+from treadle.hints import TYPE_CHECKING
 from treadle.layout import step_name
 from treadle.store.codec import Row
 from treadle.store.reading import Reading
 from treadle.store.rows.check import CheckRow, to_check
 from treadle.store.rows.run import Event, RunRow, StepRow, UsageRow, to_event
+
+if TYPE_CHECKING:
+    from treadle.contract.role import RunStatus
 
 _ALL = 1 << 62
 # Sorts after every run id.

@@ -1,14 +1,15 @@
 """Open SQLite the way treadle uses it; whatever PostgreSQL does differently is in `postgres`."""
 
+import os
 import sqlite3
 import time
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
 
 from treadle.errors import StoreError
+from treadle.hints import Any, Self
 from treadle.store.backend import closed_on_error
 from treadle.store.lock import WriteLock
 
@@ -19,6 +20,8 @@ BEGIN = "BEGIN IMMEDIATE"
 _PAUSE = 0.05
 # RETURNING and upserts as the queries use them.
 _OLDEST = (3, 35, 0)
+# What means itself in the name of a file inside a URI.
+_PLAIN = b"/-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REPAIR = ("treadle doctor --repair",)
 
 
@@ -204,10 +207,16 @@ def explain(error: Exception, database: Path) -> StoreError:
 
 
 def _connect(database: Path, options: str) -> sqlite3.Connection:
-    uri = f"{database.absolute().as_uri()}?{options}"
+    # Not `as_uri`, for which pathlib loads the parser of URLs.
+    signs = os.fsencode(database.absolute())
+    name = "".join(chr(sign) if sign in _PLAIN else f"%{sign:02x}" for sign in signs)
     try:
         return sqlite3.connect(
-            uri, uri=True, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+            f"file:{name}?{options}",
+            uri=True,
+            timeout=BUSY_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,
         )
     except sqlite3.Error as error:
         raise explain(error, database) from error

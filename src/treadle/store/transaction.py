@@ -1,9 +1,9 @@
 """Commit a batch of changes in one transaction, in which each may fail alone."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from treadle.errors import StoreError, TreadleError
+from treadle.hints import Any
 from treadle.store.backend import Database, Writer
 from treadle.store.group import Change
 

@@ -1,7 +1,6 @@
 """Look at a task with everything around it."""
 
-from typing import NamedTuple
-
+from treadle.hints import NamedTuple
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
 from treadle.store.rows.task import MoveRow, TaskRow

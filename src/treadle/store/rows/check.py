@@ -1,7 +1,6 @@
 """The rows of what was observed."""
 
-from typing import Literal, NamedTuple
-
+from treadle.hints import Literal, NamedTuple
 from treadle.store.codec import Row, kept_in
 
 Phase = Literal["before", "check"]

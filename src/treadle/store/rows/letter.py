@@ -1,7 +1,6 @@
 """The rows of letters and of their folders."""
 
-from typing import NamedTuple
-
+from treadle.hints import NamedTuple
 from treadle.store.codec import Row, kept_in
 
 

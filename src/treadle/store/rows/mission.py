@@ -1,7 +1,6 @@
 """The rows of where a mission's tasks stand and what was reported of its steps."""
 
-from typing import NamedTuple
-
+from treadle.hints import NamedTuple
 from treadle.store.codec import kept_in
 
 

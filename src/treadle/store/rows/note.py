@@ -1,7 +1,6 @@
 """The rows of what letters say about tasks, and of files kept to them."""
 
-from typing import NamedTuple
-
+from treadle.hints import NamedTuple
 from treadle.store.codec import kept_in
 
 

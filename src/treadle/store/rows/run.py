@@ -1,11 +1,15 @@
 """The rows of runs, their steps and events."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
 
-from treadle.contract.role import Role, RunStatus, StepStatus, VerdictWord
+from treadle.hints import TYPE_CHECKING, NamedTuple
 from treadle.store.codec import Row, kept_in, to_json
+
+if TYPE_CHECKING:
+    from treadle.contract.role import Role, RunStatus, StepStatus, VerdictWord
 
 
 @kept_in("runs")

@@ -1,7 +1,6 @@
 """The rows of who works in the fleet."""
 
-from typing import NamedTuple
-
+from treadle.hints import NamedTuple
 from treadle.store.codec import kept_in
 
 
