@@ -294,6 +294,12 @@ def test_remove_leaves_nothing(ws):
     assert list(ws.index.parent.iterdir()) == []
 
 
+def test_folder_that_cannot_be_made_is_named(place, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GitError, match="file/ws cannot be made: Not a directory"):
+        workspace.create(place, tmp_path / "file" / "ws", tmp_path / "i" / "index", "HEAD", "main")
+
+
 def test_missing_commit_is_an_error_that_names_it(place, tmp_path):
     with pytest.raises(GitError, match="1" * 40):
         workspace.create(place, tmp_path / "ws", tmp_path / "i" / "index", "1" * 40, "main")

@@ -11,6 +11,7 @@ from treadle.proc import capture, sweep
 from treadle.proc.capture import Captured
 
 _SAYS = ("fatal: ", "error: ")
+_SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
 
 
 def run(
@@ -69,7 +70,7 @@ def failure(args: Sequence[str], done: Captured) -> GitError:
 def said(done: Captured) -> str:
     """Return the line in which git named the cause."""
     lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines()]
-    lines = [line for line in lines if line]
+    lines = [line for line in lines if line and _SILENT not in line]
     causes = [line for line in lines if line.startswith(_SAYS)] or lines
     return causes[-1].removeprefix(_SAYS[0]).removeprefix(_SAYS[1]) if causes else ""
 
@@ -91,6 +92,7 @@ _ADVICE: dict[str, tuple[str, ...]] = {
     "Out of diskspace": ("df -h",),
     "Disk quota exceeded": ("df -h",),
     "File exists": ("git status", "ls .git/*.lock"),
+    "git-lfs": ("git lfs version", "git lfs install"),
     "bad object": ("git fsck",),
     "corrupt": ("git fsck",),
     "unable to read": ("git fsck",),

@@ -102,12 +102,16 @@ def remove(ws: Workspace) -> None:
 
 def _make_folder(path: Path) -> bool:
     """Make the workspace's folder; tell whether it is new."""
-    if path.is_symlink() or not path.is_dir():
-        removal.remove_tree(path)
-        path.mkdir(mode=0o700, parents=True)
-        return True
-    path.chmod(0o700)
-    return not any(path.iterdir())
+    try:
+        if path.is_symlink() or not path.is_dir():
+            removal.remove_tree(path)
+            path.mkdir(mode=0o700, parents=True)
+            return True
+        path.chmod(0o700)
+        return not any(path.iterdir())
+    except OSError as error:
+        text = f"the workspace {path} cannot be made: {error.strerror}"
+        raise GitError(text, fix=["treadle config show"]) from error
 
 
 def _check_out(ws: Workspace, commit: str) -> None:
