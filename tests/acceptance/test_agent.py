@@ -62,11 +62,16 @@ def test_the_exact_command_is_shown(project):
 
 
 def test_doctor_tells_version_login_and_command(project):
+    fake.program(project.folder, "codex-acp", "echo codex-acp 2.6.0")
+    project.config["server"] = 'type = "acp"\npreset = "codex"'
+    project.config["own"] = 'type = "acp"\ncmd = ["codex-acp"]'
     env = codex(project, "echo codex-cli 1.2.3")
     checks = project.treadle("doctor", "--json", env=env).json["checks"]
     told = {check["name"]: check["detail"] for check in checks}
-    assert "codex-cli 1.2.3; NO LOGIN SEEN" in told["agent do login"]
+    assert "codex-cli 1.2.3; NO LOGIN SEEN: log in with codex login;" in told["agent do login"]
     assert "codex exec" in told["agent do login"]
+    assert told["agent server login"].startswith("codex-acp 2.6.0; NO LOGIN SEEN")
+    assert "agent own login" not in told
 
 
 def test_an_unknown_agent_is_named(project):

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import Project
-from tests.real.model import Model, Say, Shell, answer
+from tests.real.model import Model, Say, Shell, Turn, answer
 from tests.real.tools import BINARIES, PATIENCE, environment, settings
 
 
 def require(tool: str) -> None:
     """Skip, loudly, where a tool is not installed; the summary of pytest names and counts it."""
-    if not any((folder / tool).exists() for folder in BINARIES):
-        pytest.skip(f"{tool} is NOT INSTALLED: it needs npm; run scripts/test --real or --all")
+    program = tool.split()[0]
+    if not any((folder / program).exists() for folder in BINARIES):
+        pytest.skip(f"{program} is NOT INSTALLED: it needs npm; run scripts/test --real or --all")
 
 
 def good(turn):
@@ -51,11 +52,16 @@ class Bench:
             self.project.config[role] = text
         self.project.save()
 
-    def run(self, *extra: str, limit=None):
-        limit = limit or PATIENCE[self.tool]
-        result = self.project.run("--json", *extra, env=self.env, timeout=limit)
+    def run(self, *extra: str):
+        result = self.project.run("--json", *extra, env=self.env, timeout=PATIENCE)
         assert "error" not in result.json, result.json
         return result.json | {"code": result.code}
+
+    @property
+    def told(self) -> list[Turn]:
+        """Return the calls whose tokens the tool tells: one server only each prompt's last."""
+        turns, script = self.model.turns, self.model.script
+        return [t for t in turns if self.tool != "opencode acp" or isinstance(script(t), Say)]
 
     def step(self, run_id: str, name: str) -> Path:
         return self.project.step_dir(run_id, name)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.acceptance.conftest import wait_for
 from tests.real.model import Fail, Hang, Shell
-from tests.real.tools import MORE, PATIENCE, TOOLS
+from tests.real.tools import EVERY, PATIENCE, TOOLS
 from treadle.proc import sweep
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 
 STATUSES = {400: "request_refused", 401: "auth_failed", 429: "rate_limit", 500: "server_error"}
 
@@ -39,10 +39,15 @@ def test_a_usage_limit_stops_the_run_until_it_is_over(bench):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_service_that_hangs_costs_no_more_than_the_limit(bench, tool, headers):
     expected = "idle_timeout" if headers else "timeout"
-    found = bench(tool, lambda turn: Hang(headers), **{expected: 60 if tool in MORE else 6})
-    run = found.run()
-    assert (run["status"], found.error(run["run_id"])) == ("failed", expected)
-    assert found.model.turns, "it got as far as asking"
+    found = bench(tool, lambda turn: Hang(headers))
+    # On a busy machine a short limit may end the tool before it gets as far as asking.
+    for limit in (6 if tool in EVERY else 20, 60, 200):
+        found.configure(**{expected: limit})
+        run = found.run()
+        assert (run["status"], found.error(run["run_id"])) == ("failed", expected)
+        if found.model.turns:
+            return
+    pytest.fail("it never got as far as asking")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -57,12 +62,12 @@ def test_nothing_survives_a_stop_while_a_tool_sleeps(bench, tool, tmp_path):
     found = bench(tool, script)
     process = found.project.start("run", "--goal", "g", "--ac", "AC1: x", env=found.env)
     runs = found.project.root / ".treadle" / "runs"
-    wait_for(lambda: list(runs.glob(f"*/steps/*/{pid_file}")), timeout=PATIENCE[tool] / 2)
+    wait_for(lambda: list(runs.glob(f"*/steps/*/{pid_file}")), timeout=PATIENCE / 2)
     (folder,) = runs.iterdir()
     mark = sweep.mark(folder)
     assert sweep.stragglers(mark)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE / 4)
     assert process.returncode == 143
     assert sweep.stragglers(mark) == []
     assert not any(pid_file in line and str(runs) in line for line in _commands())

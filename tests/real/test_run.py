@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.real.tools import TOOLS
+from tests.real.tools import PATIENCE, TOOLS
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -23,5 +23,22 @@ def test_a_whole_run_from_plan_to_pass(bench, tool):
     kinds = {json.loads(line)["kind"] for line in lines.splitlines()}
     assert "done" in kinds
     assert kinds & {"tool_start", "tool_end"}
-    assert shown["usage"]["output_tokens"] == 7 * 100
-    assert shown["usage"]["input_tokens"] >= 7 * 2000
+    assert shown["usage"]["output_tokens"] == 50 * len(found.told)
+    assert shown["usage"]["input_tokens"] >= 1000 * len(found.told)
+
+
+def test_a_tool_takes_one_role_of_a_recording(bench, tmp_path):
+    found = bench("claude")
+    judge, folder = found.project.config["check"], tmp_path / "run.tar.gz"
+    found.project.config.clear()
+    found.project.good_agents()
+    found.project.config["judge"] = judge
+    found.project.save()
+    run = found.project.run_json()
+    assert found.project.treadle("replay", "export", run["run_id"], str(folder)).code == 0
+    words = ("replay", str(folder), "--swap", "check=judge", "--json")
+    again = found.project.treadle(*words, env=found.env, timeout=PATIENCE).json
+    agents = {step["role"]: step["agent"] for step in found.project.show(again["run_id"])["steps"]}
+    assert (again["verdict"], agents) == (
+        *("PASS", dict.fromkeys(("plan", "do", "act"), "replay") | {"check": "judge"}),
+    )

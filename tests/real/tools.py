@@ -9,14 +9,21 @@ import pytest
 from tests.real.model import KEY
 
 EVERY = ("codex", "claude", "gemini")
-MORE = ("opencode", "copilot")
-# Seconds for a whole run; what takes long to install takes long to start as well.
-PATIENCE = dict.fromkeys(EVERY, 110) | dict.fromkeys(MORE, 550)
+# Servers of the Agent Client Protocol, each with its preset; two are adapters around a tool.
+PRESETS = {
+    "gemini --acp": "gemini",
+    "opencode acp": "opencode",
+    "copilot --acp": "copilot",
+    "codex-acp": "codex",
+    "claude-agent-acp": "claude",
+}
+MORE = ("opencode", "copilot", *PRESETS)
+PATIENCE = 900  # seconds for a whole run: only a hang should ever need so many
 
 
 def marks(tool: str) -> list[pytest.MarkDecorator]:
     """Return what holds back the tools that take part only under scripts/test --all."""
-    return [pytest.mark.all, pytest.mark.timeout(600)] if tool in MORE else []
+    return [pytest.mark.all] if tool in MORE else []
 
 
 TOOLS = [pytest.param(tool, marks=marks(tool)) for tool in (*EVERY, *MORE)]
@@ -25,8 +32,11 @@ BINARIES = [Path(__file__).parent / name / "node_modules/.bin" for name in ("cli
 
 def settings(tool: str, url: str) -> dict:
     """Return the agent's settings that lead `tool` to the scripted model."""
-    found: dict[str, object] = {"type": tool, "retry_wait": 0.1, "model": "scripted"}
-    found["timeout"] = PATIENCE[tool] * 0.8
+    found: dict[str, object] = {"type": tool, "retry_wait": 0.1, "timeout": PATIENCE / 2}
+    if tool in PRESETS:
+        found |= {"type": "acp", "preset": PRESETS[tool]}
+        return found | ({"extra_args": ["-m", "scripted"]} if "gemini" in tool else {})
+    found["model"] = "scripted"
     if tool == "codex":
         table = codex(url)["model_providers"]["t"]
         words = ", ".join(f"{key}={json.dumps(value)}" for key, value in table.items())
@@ -53,7 +63,12 @@ def environment(tool: str, url: str) -> dict[str, str]:
             "COPILOT_MODEL": "scripted",
         },
     }
-    return keys[tool] | {"PATH": ":".join([*map(str, BINARIES), os.environ["PATH"]])}
+    keys["codex-acp"] = keys["codex"] | {
+        "CODEX_CONFIG": json.dumps(codex(url) | {"model": "gpt-5.5"}),
+        "MODEL_PROVIDER": "t",
+    }
+    found = keys.get(tool) or keys[PRESETS[tool]]
+    return found | {"PATH": ":".join([*map(str, BINARIES), os.environ["PATH"]])}
 
 
 def codex(url: str) -> dict:

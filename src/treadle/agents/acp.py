@@ -39,8 +39,7 @@ _CHANGES = ("edit", "delete", "move")
 
 
 def _own(ask: Ask) -> Launch:
-    argv = agents.argv(ask.spec.root, ask.spec.config)
-    return Launch(argv=argv, cwd=ask.spec.workspace)
+    return Launch(argv=agents.argv(ask.spec.root, ask.spec.config), cwd=ask.spec.workspace)
 
 
 class Preset(NamedTuple):
@@ -86,10 +85,9 @@ def launch(ask: Ask) -> Launch:
     """Return how to start the server; presets work in the step's folder, away from settings."""
     known = preset(ask.spec.config)
     start = known.tool.launch(ask)
-    if known is _OWN:
-        return start
-    argv = (*known.argv, *ask.spec.config.extra_args)
-    return replace(start, argv=argv, cwd=ask.step_dir, env={**start.env, **known.env(ask)})
+    argv = (*(known.argv or start.argv), *ask.spec.config.extra_args)
+    cwd = ask.step_dir if known.argv else start.cwd
+    return replace(start, argv=argv, cwd=cwd, env={**start.env, **known.env(ask)})
 
 
 class _Talk:

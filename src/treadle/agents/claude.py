@@ -38,6 +38,7 @@ def launch(ask: Ask) -> Launch:
     env = {
         "CLAUDE_CONFIG_DIR": str(ask.state),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",
         "CLAUDE_CODE_MAX_RETRIES": _OWN_RETRIES,
     }
     if ask.is_held:

@@ -119,7 +119,7 @@ def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> Ag
     """Say why the tool did not finish, in its own words and with what to do."""
     words = heard.error or _tail(spec.stderr)
     found = trouble.classify(words, heard.status, datetime.now(UTC))
-    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in)
+    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
     said = " ".join(words.split())[:300] or result.message
     return replace(
         result,

@@ -83,7 +83,7 @@ class Tool:
     keys: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
-    log_in: str = "the tool itself"
+    log_in: str = ""
 
 
 def counted(value: object, given: str, cached: str, made: str) -> Usage:

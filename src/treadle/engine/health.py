@@ -47,7 +47,7 @@ def _tools(cwd: Path, env: Mapping[str, str]) -> list[Check]:
         config = load(project.layout, project.env).config
     except TreadleError:
         return []  # said already
-    names = [name for name, agent in config.agents.items() if table.tool(agent)]
+    names = [name for name, agent in config.agents.items() if table.is_prompted(agent)]
     shown = [rehearse.preview(project, config, name, "do") for name in names]
     return [
         Check(
@@ -57,7 +57,7 @@ def _tools(cwd: Path, env: Mapping[str, str]) -> list[Check]:
             f" runs: {rehearse.line(item)}",
         )
         for item in shown
-        if item.program
+        if item.program and item.log_in
     ]
 
 

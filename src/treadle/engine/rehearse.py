@@ -69,15 +69,16 @@ def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
     argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
     if launch := table.launch(spec, role, Path("/STEP")):
         argv, cwd, env = launch.argv, launch.cwd, dict(launch.env)
+    known = tool if tool and tool.log_in else None  # not a server of the user's own
     program = shutil.which(argv[0], path=project.env.get("PATH")) if argv else None
     return Preview(
         name=called,
         type=agent.type,
         role=role,
         program=program,
-        version=version(program, spec.environment) if tool and program else None,
-        login=login(tool, spec.environment) if tool else None,
-        log_in=tool.log_in if tool else None,
+        version=version(program, spec.environment) if known and program else None,
+        login=login(known, spec.environment) if known else None,
+        log_in=known.log_in if known else None,
         argv=argv,
         cwd=str(cwd),
         env=env,
