@@ -39,3 +39,16 @@ def test_help_fits_the_terminal(monkeypatch, columns, width):
     monkeypatch.setenv("COLUMNS", columns)
     command = parser.build("probe", "word " * 60, lambda _: None)
     assert width * 0.7 < max(map(len, command.format_help().splitlines())) <= width
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e300"])
+def test_amounts_that_nobody_means_are_refused(call, value):
+    said = call("mail", "watch", "--json", f"--timeout={value}")
+    assert (said.code, said.document["error"]["code"]) == (2, "usage")
+    assert "--timeout" in said.document["error"]["message"]
+
+
+def test_large_numbers_are_refused_or_do_no_harm(call):
+    assert call("mail", "list", "--json", "--limit=99999999999999999999").code == 2
+    call("init")
+    assert call("mail", "archive", "--json", "--older-than=999999999").code == 0

@@ -13,6 +13,8 @@ from treadle.mail import place as places
 from treadle.store.task_store import TaskStore
 from treadle.tasks import claim as tasks
 
+_CENTURY = 36_500.0
+
 
 def claim(found: Place, args: Namespace, now: datetime) -> int:
     """Take a letter, and its task with it."""
@@ -61,7 +63,8 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
         elif args.file:
             rows = [handle.archive(store, mail, look.find(store, args.file))]
         else:
-            rows = handle.archive_older(store, mail, timedelta(days=args.older_than), now)
+            age = timedelta(days=min(args.older_than, _CENTURY))
+            rows = handle.archive_older(store, mail, age, now)
     return letters.show_rows(found, args, rows, "nothing to archive")
 
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from argparse import ArgumentParser, HelpFormatter, _SubParsersAction
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, _SubParsersAction
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -16,12 +16,18 @@ from treadle.ids import nearest
 argparse._ = str  # type: ignore[attr-defined]  # its own name for gettext
 
 
+# More than anybody means, less than what a database or a clock cannot hold.
+_MOST = 1_000_000_000
+
+
 class Parser(ArgumentParser):
     """A parser that knows --json, raises UsageError and never guesses at shortened options."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
         self.register("action", "parsers", _Actions)
+        self.register("type", int, lambda text: _bounded(int(text), -_MOST))
+        self.register("type", float, lambda text: _bounded(float(text), 0))
         self.add_argument("--json", action="store_true", help="Answer with one JSON document")
 
     def add_subparsers(self, **kwargs: Any) -> Any:
@@ -107,6 +113,12 @@ def build(name: str, summary: str, add_arguments: Callable[[ArgumentParser], Non
     parser = Parser(prog=f"treadle {name}", description=summary)
     add_arguments(parser)
     return parser
+
+
+def _bounded(value: float, least: int) -> float:
+    if not least <= value <= _MOST:  # which no number that is none passes either
+        raise ArgumentTypeError(f"{value} is not between {least} and {_MOST}")
+    return value
 
 
 def _formatter(prog: str) -> HelpFormatter:

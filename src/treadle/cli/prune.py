@@ -11,13 +11,16 @@ from treadle.errors import ExitCode
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
 
+_CENTURY = 36_500.0
+
 
 def run(args: Namespace) -> int:
     """Hold the project, prune, say what went."""
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
     with orchestrator.opened(project, watch=watcher(args.json)) as tools:
-        found = prune(tools, older_than=args.older_than, history=args.history, dry_run=args.dry_run)
+        days = min(args.older_than, _CENTURY)
+        found = prune(tools, older_than=days, history=args.history, dry_run=args.dry_run)
     if args.json:
         document = {"workspaces": found.workspaces, "runs": found.runs, "dry_run": args.dry_run}
         output.print_json(document)
