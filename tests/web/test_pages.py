@@ -141,8 +141,14 @@ def test_an_action_is_its_command_line(worked):
 
 def test_an_action_without_its_text_or_with_too_much_is_refused(worked):
     assert "must say something" in worked.browser.post("/runs/start", headers=OURS).text
-    huge = {"goal": "x" * (1 << 20)}
-    assert worked.browser.post("/runs/start", headers=OURS, data=huge).status_code == 409
+    for goal in ("x" * (1 << 20), "x" * (128 << 10), "a\0b"):
+        found = worked.browser.post("/runs/start", headers=OURS, data={"goal": goal})
+        assert (found.status_code, "may have" in found.text) == (409, True)
+
+
+def test_days_that_are_no_number_prune_nothing(worked):
+    found = worked.browser.post("/health/prune", headers=OURS, data={"days": "-1"})
+    assert "✗" in found.text
 
 
 def test_words_that_look_like_options_stay_words():

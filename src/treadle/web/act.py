@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
-from treadle.errors import ExitCode
+from treadle.errors import BlockedError, ExitCode
 from treadle.proc import detach
 from treadle.web.site import Action, Asked, Site
 
 _PATIENCE = 60.0  # seconds for what should end at once
+_MAX_WORD = 100 << 10  # bytes; the kernel takes words of a command line up to 128 KiB
 _START = 2.0  # seconds in which a long command says that it cannot begin
 
 
@@ -34,6 +35,10 @@ class Shown(NamedTuple):
 def act(site: Site, action: Action, asked: Asked) -> Said:
     """Run the command; a long one goes on by itself, whatever becomes of the page."""
     words = action.words(asked)
+    if any("\0" in word or len(word.encode()) > _MAX_WORD for word in words):
+        raise BlockedError(
+            f"a text may have {_MAX_WORD >> 10} KiB and no zero byte", code="form_too_large"
+        )
     argv = [sys.executable, "-m", "treadle", "--json", *words]
     patience = _START if action.is_long else _PATIENCE
     ended = detach.run(argv, site.project.layout.root, site.project.env, patience)

@@ -50,7 +50,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
 
 def prune(asked: Asked) -> list[str]:
     """Remove workspaces of runs that have ended."""
-    return ["runs", "prune", f"--older-than={asked.number('days', 0)}"]
+    return ["runs", "prune", f"--older-than={asked.text('days', '0')}"]
 
 
 def _workspaces(site: Site) -> list[Path]:
