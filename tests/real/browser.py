@@ -1,4 +1,4 @@
-"""A real browser on a real page; whatever goes wrong there is written down."""
+"""A real browser on a really served page; whatever goes wrong there is written down."""
 
 import json
 import os
@@ -19,8 +19,15 @@ QUIET = (
 )
 
 
-@contextmanager
-def launched():
+# What a string brought to life: handlers in the page, or names in its window.
+_ACTIVE = """() => [
+    ...[...document.querySelectorAll("*")].filter((it) => [...it.attributes].some(
+        (a) => a.name.startsWith("on") || a.name.startsWith("hx-on"))).map((it) => it.outerHTML),
+    ...Object.keys(window).filter((name) => name.includes("xss"))]"""
+
+
+@pytest.fixture(scope="module")
+def chrome():
     """Start Chromium, or skip loudly."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
@@ -33,10 +40,26 @@ def launched():
 
 
 @contextmanager
-def served(root, *options, env=None):
+def shown(chrome, root, *options, env=None):
+    """Serve a project and open it in a tab."""
+    with served(root, *options, env=env) as (url, link, _):
+        yield Screen(chrome, url, link)
+
+
+@contextmanager
+def served(root, *options, env=None, port=0):
     """Serve a project; yields its address, a fresh link and the process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "treadle", "serve", "--port", "0", "--json", *options],
+        [
+            sys.executable,
+            "-m",
+            "treadle",
+            "serve",
+            "--no-work",
+            f"--port={port}",
+            "--json",
+            *options,
+        ],
         cwd=root,
         env={**os.environ, **(env or {})},
         stdout=subprocess.PIPE,
@@ -86,10 +109,15 @@ class Screen:
                 wide.append(width)
         return wide
 
+    def check(self):
+        """See that nothing went wrong and nobody else was asked."""
+        assert self.wrong == []
+        assert self.asked == {self.url.split("/")[2]}
+
     @property
-    def hosts(self):
-        """Return every host that this tab has asked for anything."""
-        return self.asked
+    def active(self):
+        """Return what a string brought to life."""
+        return self.page.evaluate(_ACTIVE)
 
     def _console(self, message):
         if message.type in ("error", "warning"):

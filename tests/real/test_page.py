@@ -10,12 +10,14 @@ import pytest
 
 from tests.acceptance.conftest import wait_for
 from tests.real import browser
-from tests.real.browser import Screen
+from tests.real.browser import Screen, chrome
 from tests.web import world
 from treadle.layout import serve_socket
 from treadle.web.live import MAX_STREAMS
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+
+__all__ = ["chrome"]
 
 PATCH = """diff --git a/cart.py b/cart.py
 --- a/cart.py
@@ -60,12 +62,6 @@ write("files/loot", json.dumps(loot)); ok(files=["files/loot"])
 """
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    with browser.launched() as found:
-        yield found
-
-
 @pytest.fixture
 def shop(project, tmp_path):
     """A project with a passed, a stopped and a failed run; `release` lets a slow one go on."""
@@ -99,14 +95,12 @@ def test_every_page_stands_at_both_widths_and_asks_nobody_else(shop, chrome):
         "events": f"/runs/{done}/events",
         "health": "/health",
     }
-    with browser.served(shop.root, "--no-work") as (url, link, _):
-        screen = Screen(chrome, url, link)
+    with browser.shown(chrome, shop.root) as screen:
         for name, path in pages.items():
             screen.go(path)
             assert screen.shoot(name) == [], name
         walk_by_keys(screen.go("/runs"), done)
-        assert screen.wrong == []
-        assert screen.hosts == {url.split("/")[2]}
+        screen.check()
 
 
 def walk_by_keys(page, older):
@@ -122,13 +116,12 @@ def walk_by_keys(page, older):
 
 def test_a_run_appears_and_moves_without_reload(shop, chrome, tmp_path):
     shop.agent("do", SLOW % str(tmp_path / "go"))
-    with browser.served(shop.root, "--no-work") as (url, link, _):
-        screen = Screen(chrome, url, link)
+    with browser.shown(chrome, shop.root) as screen:
         page = screen.go("/runs")
         page.evaluate("window.same = true")
         process = shop.start("run", "--goal", "Make done.txt", "--verify", "AC1=test -f done.txt")
         page.wait_for_selector("tr:has-text('Make done.txt') .state.running")
-        tab = Screen(chrome, url, link_of(shop)).go(f"/runs/{runs(shop)[0]['run_id']}")
+        tab = Screen(chrome, screen.url, link_of(shop)).go(f"/runs/{runs(shop)[0]['run_id']}")
         tab.wait_for_selector(".timeline .bar.running")
         tab.wait_for_selector("#log pre:has-text('line 3')")
         (tmp_path / "go").write_text("")
@@ -137,7 +130,7 @@ def test_a_run_appears_and_moves_without_reload(shop, chrome, tmp_path):
         assert tab.locator(".timeline .bar").count() == 7
         assert page.evaluate("window.same")
         process.communicate(timeout=30)
-        assert screen.wrong == []
+        screen.check()
 
 
 def link_of(project):
@@ -146,8 +139,7 @@ def link_of(project):
 
 def test_a_run_is_started_stopped_resumed_and_landed_from_the_page(shop, chrome, tmp_path):
     shop.agent("do", SLOW % str(tmp_path / "go"))
-    with browser.served(shop.root, "--no-work") as (url, link, _):
-        screen = Screen(chrome, url, link)
+    with browser.shown(chrome, shop.root) as screen:
         page = screen.go("/runs")
         page.fill("[name=goal]", "Make done.txt")
         page.fill("[name=command]", "test -f done.txt")
@@ -163,14 +155,13 @@ def test_a_run_is_started_stopped_resumed_and_landed_from_the_page(shop, chrome,
         page.click("#acts button:has-text('Land')", timeout=60_000)
         page.click("#acts button:has-text('Undo')")
         page.wait_for_selector("#summary:has-text('undone by')")
-        assert screen.wrong == []
+        screen.check()
 
 
 def test_a_patch_is_shown_and_a_comment_reaches_the_run(shop, chrome):
     shop.agent("check", 'verdict("FAIL", AC1=False); ok()')
     run = shop.run_json("--verify", "AC1=test -f never", "--budget", "max_iterations=2")["run_id"]
-    with browser.served(shop.root, "--no-work") as (url, link, _):
-        screen = Screen(chrome, url, link)
+    with browser.shown(chrome, shop.root) as screen:
         page = screen.go(f"/runs/{run}/steps/4")
         assert page.locator("td.ins:has-text('return sum(items)')").is_visible()
         assert page.locator("td.del:has-text('result = 0')").is_visible()
@@ -180,7 +171,7 @@ def test_a_patch_is_shown_and_a_comment_reaches_the_run(shop, chrome):
         page.wait_for_selector(".said.good")
         page = screen.go(f"/runs/{run}")
         page.wait_for_selector(".note:has-text('cart.py line 1: keep the loop')")
-        assert screen.wrong == []
+        screen.check()
 
 
 def test_hostile_words_do_nothing_in_a_browser(chrome, tmp_path):
@@ -189,15 +180,12 @@ def test_hostile_words_do_nothing_in_a_browser(chrome, tmp_path):
     base = f"/runs/{world.RUN}"
     pages = ["/desk", "/runs", "/board", "/missions/auth", "/mail", "/inbox", "/cost", "/health"]
     pages += [base, f"{base}/events", *(f"{base}/steps/{number}" for number in range(1, 5))]
-    with browser.served(site.project.layout.root, "--no-work", env=site.project.env) as found:
-        url, link, _ = found
-        screen = Screen(chrome, url, link)
+    with browser.shown(chrome, site.project.layout.root, env=site.project.env) as screen:
         for path in pages:
             page = screen.go(path)
             page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-            assert page.evaluate("Object.keys(window).filter(n => n.includes('xss'))") == []
-        assert screen.wrong == []
-        assert screen.hosts == {url.split("/")[2]}
+            assert screen.active == []
+        screen.check()
 
 
 def spoil(steps: Path):
@@ -221,7 +209,7 @@ def test_an_agent_gets_no_link(project):
         pytest.skip("there is NO SANDBOX here")
     place = str(serve_socket(os.environ, project.root))
     project.good_agents()
-    with browser.served(project.root, "--no-work") as (url, _, _):
+    with browser.served(project.root) as (url, _, _):
         project.agent("do", STEAL % (place, place, url))
         run = project.run_json("--verify", "AC1=true")["run_id"]
     found = json.loads((project.step_dir(run, "002-do") / "files" / "loot").read_text())
@@ -229,7 +217,7 @@ def test_an_agent_gets_no_link(project):
 
 
 def test_five_hundred_streams_cost_little_memory(project):
-    with browser.served(project.root, "--no-work") as (url, link, process):
+    with browser.served(project.root) as (url, link, process):
         host, port = url.removeprefix("http://").split(":")
         cookie = re.search("set-cookie: ([^;]+)", ask(host, port, link.split(port)[1])).group(1)
         ask(host, port, "/runs", cookie)

@@ -5,86 +5,135 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.acceptance.conftest import project, wait_for
-from tests.web import chromium, world
+from tests.real.browser import Screen, chrome, served, shown
+from tests.web import world
+from treadle.layout import Layout
+from treadle.store.writer import Store
+from treadle.tasks import task
+from treadle.tasks.task import NewTask
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
 
-__all__ = ["project"]
+__all__ = ["chrome", "project"]
 
 PAGES = ("/desk", "/board", "/missions", "/missions/auth", "/mail", "/inbox", "/cost")
+# A browser that nobody looks at never hides a tab: the page is told so, and its streams are kept.
+HIDE = """(is) => { Object.defineProperty(document, "hidden", {value: is, configurable: true});
+    document.dispatchEvent(new Event("visibilitychange")); }"""
+KEEP = """window.streams = []; window.EventSource = class extends EventSource {
+    constructor(url) { super(url); window.streams.push(this); } }"""
+OPEN = "window.streams.filter((it) => it.readyState !== EventSource.CLOSED).length"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return root_of(tmp_path, ("Add a login with a session cookie", "Make the export faster"))
 
 
 def root_of(folder, texts):
     return world.site(folder, texts, datetime.now(UTC)).project.layout.root
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_both_widths_without_a_complaint(tmp_path, scheme):
-    root = root_of(tmp_path, ("Add a login with a session cookie", "Make the export faster"))
-    with chromium.tab(root, scheme=scheme) as tab:
-        letter = tab.page.request.get(f"{tab.base}/mail.json").json()["letters"][0]["file"]
-        for path in (*PAGES, f"/mail/{letter.rpartition('/')[2]}"):
-            for width in chromium.WIDTHS:
-                tab.open(path, width)
-                tab.page.locator("#live[data-state=live]").wait_for()
-                tab.keep(f"{path.strip('/').split('.')[0].replace('/', '-')}-{width}-{scheme}")
-                assert tab.overflow <= 0, (path, width)
-        assert (tab.complaints, tab.outside) == ([], [])
+def letters(screen):
+    found = screen.page.request.get(f"{screen.url}/mail.json").json()["letters"]
+    return [f"/mail/{letter['file'].rpartition('/')[2]}" for letter in found]
 
 
-def test_no_hostile_string_is_active_anywhere(tmp_path):
-    with chromium.tab(root_of(tmp_path, world.XSS)) as tab:
-        letters = tab.page.request.get(f"{tab.base}/mail.json").json()["letters"]
-        names = [letter["file"].rpartition("/")[2] for letter in letters]
+def add(root, goal):
+    with Store.open(Layout(root)) as store:
+        task.add(store, NewTask(goal, ()), datetime.now(UTC))
+
+
+def test_every_page_fits_both_widths_without_a_complaint(root, chrome):
+    with shown(chrome, root) as screen:
+        for path in (*PAGES, letters(screen)[0]):
+            screen.go(path)
+            assert screen.shoot(path.strip("/").split(".")[0].replace("/", "-")) == [], path
+        screen.check()
+
+
+def test_no_hostile_string_is_active_anywhere(tmp_path, chrome):
+    with shown(chrome, root_of(tmp_path, world.XSS)) as screen:
+        names = letters(screen)
         run = f"/runs/{world.RUN}"
-        paths = (*PAGES, "/runs", run, f"{run}/steps/1", f"{run}/events", "/health")
-        for path in (*paths, *(f"/mail/{name}" for name in names)):
-            tab.open(path)
-            assert tab.active == [], path
+        for path in (*PAGES, "/runs", run, f"{run}/steps/1", f"{run}/events", "/health", *names):
+            screen.page.goto(screen.url + path)
+            assert screen.active == [], path
         assert len(names) >= 100
-        assert (tab.complaints, tab.outside) == ([], [])
+        screen.check()
 
 
-def test_an_answer_on_the_desk_unblocks_a_run(project):
+def test_an_answer_on_the_desk_unblocks_a_run(project, chrome):
     project.good_agents()
     run_id = project.run_json("--budget", "max_iterations=1")["run_id"]
-    with chromium.tab(project.root) as tab:
-        card = tab.page.locator("article", has_text=run_id)
+    with shown(chrome, project.root) as screen:
+        card = screen.page.locator("article", has_text=run_id)
         card.get_by_role("button", name="resume").click()
         # The page is never loaded again: what changes comes by itself.
         card.wait_for(state="detached", timeout=60_000)
         wait_for(lambda: project.show(run_id)["status"] == "passed", 60)
-        tab.page.get_by_text("Nothing waits for you.").wait_for()
-        assert tab.complaints == []
+        screen.page.get_by_text("Nothing waits for you.").wait_for()
+        screen.check()
 
 
-def test_an_answer_to_a_letter_lets_a_blocked_task_go_on(project):
+def test_an_answer_to_a_letter_lets_a_blocked_task_go_on(project, chrome):
     project.treadle("task", "add", "Paint", "--id", "PAINT")
     project.treadle("task", "claim", "PAINT", "--as", "ada")
     words = ("--task", "PAINT", "--summary", "Which colour?")
     project.treadle(
         "mail", "send", "--from", "ada", "--to", "human", "--intent", "escalate", *words
     )
-    with chromium.tab(project.root) as tab:
-        tab.page.get_by_label("Your answer").fill("Red, please")
-        tab.page.get_by_role("button", name="answer").click()
-        tab.page.get_by_text("Nothing waits for you.").wait_for()
-        tab.open("/board")
-        assert tab.page.locator("#PAINT").get_by_text("ada").count()
-        assert tab.complaints == []
+    with shown(chrome, project.root) as screen:
+        screen.page.get_by_label("Your answer").fill("Red, please")
+        screen.page.get_by_role("button", name="answer").click()
+        screen.page.get_by_text("Nothing waits for you.").wait_for()
+        assert screen.go("/board").locator("#PAINT").get_by_text("ada").count()
+        screen.check()
     found = project.treadle("task", "show", "PAINT", "--json").json
     assert found["lane"] == "in_progress"
 
 
-def test_what_is_being_typed_survives_news(tmp_path):
-    root = root_of(tmp_path, ("Add a login",))
-    with chromium.tab(root) as tab:
-        tab.page.locator("#Q-2 summary").click()
-        field = tab.page.locator("#Q-2 textarea")
+def test_what_is_being_typed_survives_news(root, chrome):
+    with shown(chrome, root) as screen:
+        page = screen.page
+        page.locator("#Q-2 summary").click()
+        field = page.locator("#Q-2 textarea")
         field.press_sequentially("half an ans")
-        tab.page.request.post(
-            f"{tab.base}/desk/Q-1/answer", form={"option": "2"}, headers={"origin": tab.base}
+        page.request.post(
+            f"{screen.url}/desk/Q-1/answer", form={"option": "2"}, headers={"origin": screen.url}
         )
-        tab.page.locator("#Q-1").wait_for(state="detached")
-        tab.page.keyboard.type("wer")
+        page.locator("#Q-1").wait_for(state="detached")
+        page.keyboard.type("wer")
         assert field.input_value() == "half an answer"
+
+
+def test_a_hidden_tab_pauses_and_catches_up_with_one_stream(root, chrome):
+    with shown(chrome, root) as screen:
+        screen.page.add_init_script(KEEP)
+        page = screen.go("/board")
+        for is_hidden in (True, False, True, False, True):
+            page.evaluate(HIDE, is_hidden)
+        page.wait_for_selector("#live[data-state=paused]")
+        wait_for(lambda: page.evaluate(OPEN) == 0, 30)
+        add(root, "Done meanwhile")
+        page.evaluate(HIDE, False)
+        page.wait_for_selector("text=Done meanwhile")
+        wait_for(lambda: page.evaluate("window.streams.length") > 2, 30)
+        assert page.evaluate(OPEN) == 1
+        assert screen.wrong == []
+
+
+def test_a_tab_comes_back_when_the_server_does(root, chrome):
+    with served(root) as (url, link, _):
+        screen = Screen(chrome, url, link)
+        page = screen.go("/board")
+        page.evaluate("window.same = true")
+    page.wait_for_selector("#live[data-state='not live'][title*='serve --link']")
+    add(root, "Done meanwhile")
+    with served(root, port=url.rpartition(":")[2]) as (_, link, _):
+        page.context.new_page().goto(link)
+        page.wait_for_selector("text=Done meanwhile")
+        page.wait_for_selector("#live[data-state=live]")
+        add(root, "Done after it")
+        page.wait_for_selector("text=Done after it")
+        assert page.evaluate("window.same")

@@ -2,20 +2,28 @@
 // What htmx does not do: keys, the sign that says whether the page is live, and calm while it is.
 (() => {
   const live = document.getElementById("live");
-  const say = (state) => { live.dataset.state = state; live.textContent = state; };
+  const help = "Is treadle serve running? If it was started again, open another link: treadle serve --link";
+  const say = (state) => {
+    live.dataset.state = live.textContent = state;
+    live.title = state === "not live" ? help : "";
+  };
 
-  // A hidden tab gives its stream back: a browser keeps few connections to one server.
+  // A hidden tab gives its stream back, and none has two: a browser keeps few connections to one server.
   let source = null;
   htmx.createEventSource = (url) => {
+    if (source) source.close();
     source = new EventSource(url);
     source.addEventListener("open", () => say("live"));
     source.addEventListener("error", () => say("not live"));
+    if (document.hidden) { source.close(); say("paused"); }
     return source;
   };
+  // As if the body and what listens to its stream were new.
+  const again = () => document.querySelectorAll("body, #news").forEach((part) => htmx.trigger(part, "htmx:afterProcessNode"));
   document.addEventListener("visibilitychange", () => {
     if (!source) return;
     if (document.hidden) { source.close(); say("paused"); }
-    else if (source.readyState === EventSource.CLOSED) source.onerror(new Event("error"));
+    else if (source.readyState === EventSource.CLOSED) again();
   });
 
   // What looks as before is left alone, so that focus, selection and scrolling survive.
