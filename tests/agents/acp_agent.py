@@ -12,6 +12,7 @@ from acp import (
     InitializeResponse,
     NewSessionResponse,
     PromptResponse,
+    RequestError,
     run_agent,
     start_tool_call,
     update_agent_message_text,
@@ -43,6 +44,11 @@ class Scripted(Agent):
         await self.say(session_id, "Let me see. ")
         if SCENARIO == "permission":
             await self.ask(session_id)
+        if SCENARIO == "unreachable":
+            await self.say(session_id, "Error: fetch failed")
+            return PromptResponse(stop_reason="end_turn")
+        if SCENARIO == "throttled":
+            raise RequestError(429, "scripted failure")
         if SCENARIO == "cancel":
             (PLACE / "waiting").touch()
             await self.stopped.wait()

@@ -99,6 +99,14 @@ def test_an_error_of_the_server_is_told_apart(tmp_path, keeper):
     assert result.error == StepError.AUTH_FAILED
 
 
+@pytest.mark.parametrize(
+    ("scenario", "error"), [("throttled", "rate_limit"), ("unreachable", "network")]
+)
+def test_a_failure_of_the_service_is_told_apart(tmp_path, keeper, scenario, error):
+    result = turn(tmp_path, keeper, "scenario", scenario)
+    assert (result.error, result.may_retry) == (StepError(error), True)
+
+
 @pytest.mark.parametrize("preset", sorted(acp.PRESETS))
 def test_presets_share_state_and_isolation_with_their_tool(tmp_path, keeper, preset):
     spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin", preset=preset)

@@ -36,6 +36,7 @@ from treadle.sandbox.mask import Mask
 
 _PARTING = 3.0  # seconds between the end of a conversation and the end of the server
 _CHANGES = ("edit", "delete", "move")
+_ERROR = "Error: "  # how a server says in a message that its service failed
 
 
 def _own(ask: Ask) -> Launch:
@@ -155,13 +156,17 @@ class _Talk:
 
     def _turn(self, prompt: str) -> Answer | str:
         text, ended = self.line.prompt(prompt)
-        self.calls.append(_usage(ended, self.line.cost))
+        used = _usage(ended, self.line.cost)
+        self.calls.append(used)
         reason = text_at(ended, "stopReason")
         self._note(Note("text", text))
         self._note(Note("done", reason))
         if reason not in ("end_turn", "max_tokens", "max_turn_requests"):
             raise FormatError(f"the turn ended with {reason or 'nothing'}")
-        return oneshot.read_answer(Heard(text=text), self._request, self._ask.step_dir)
+        found = oneshot.read_answer(Heard(text=text), self._request, self._ask.step_dir)
+        if isinstance(found, str) and used is None and _ERROR in text:
+            raise FormatError(text[text.rindex(_ERROR) :])
+        return found
 
     def _decide(self, params: object) -> str | None:
         """Allow what the sandbox holds in anyway; without one, only changes in the right place."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from treadle.agents.lines import parse
-from treadle.agents.tool import Note, at, items_at, money_at, text_at
+from treadle.agents.tool import Note, at, items_at, money_at, number_at, text_at
 from treadle.errors import FormatError
 
 Decide = Callable[[object], str | None]
@@ -176,8 +176,9 @@ def allow(params: object) -> str | None:
 
 def _result(message: Mapping[str, object]) -> Mapping[str, object]:
     if "error" in message:
-        details = at(message, "error", "data")
+        details, code = at(message, "error", "data"), number_at(message, "error", "code")
         words = text_at(message, "error", "message") or "the server refused"
-        raise FormatError(f"{words} {json.dumps(details) if details else ''}".strip())
+        status = f"status {code}: " if 400 <= code < 600 else ""  # of the service, passed on
+        raise FormatError(f"{status}{words} {json.dumps(details) if details else ''}".strip())
     found = message.get("result")
     return found if isinstance(found, dict) else {}
