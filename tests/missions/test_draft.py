@@ -7,7 +7,7 @@ import pytest
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.conftest import git
-from treadle.errors import BlockedError
+from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
 from treadle.missions import draft, taskfile, template
 from treadle.missions.draft import Draft
@@ -91,3 +91,23 @@ def test_without_a_list_or_a_plan_nothing_is_written(store, mission):
     with pytest.raises(BlockedError, match=r"plan.md content is not substantive yet") as caught:
         draft.write(store, mission, NOW)
     assert caught.value.code == "gate_shut"
+
+
+def test_a_task_without_an_id_takes_none_that_another_has():
+    plan = "## Tasks\n- WP02: second\n- first come\n- WP04: fourth\n"
+    assert [item.id for item in draft.read(plan)] == ["WP02", "WP03", "WP04"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "why"),
+    [
+        ("- WP01: a\n- WP01: b\n", "WP01 is there twice"),
+        ("- WP01: a (depends on: WP09)\n", "depends on WP09"),
+        ("- a (depends on: WP02)\n- b (depends on: WP01)\n", "WP01 → WP02 → WP01 is a circle"),
+    ],
+)
+def test_a_list_that_cannot_be_writes_nothing(store, mission, tasks, why):
+    write_plan(mission, f"{REAL_PLAN}\n## Tasks\n{tasks}")
+    with pytest.raises(FormatError, match=why):
+        draft.write(store, mission, NOW)
+    assert not mission.files.tasks.exists()

@@ -2,8 +2,9 @@
 
 import re
 from datetime import datetime
+from itertools import count
 
-from treadle.errors import BlockedError
+from treadle.errors import BlockedError, FormatError
 from treadle.files import atomic
 from treadle.hints import NamedTuple
 from treadle.missions import adopt, gates, taskfile, template
@@ -42,6 +43,7 @@ def write(store: TaskStore, mission: Mission, now: datetime) -> Written:
     _require_plan(mission)
     kept = taskfile.names(mission)
     drafts = [draft for draft in read(_plan_text(mission)) if draft.id not in kept]
+    _check(mission, drafts, {*kept, *(draft.id for draft in drafts)})
     if not drafts and not kept:
         name = mission.name(mission.files.plan)
         raise BlockedError(
@@ -70,17 +72,43 @@ def read(plan: str) -> list[Draft]:
         words = item["text"].strip()
         if len(item["indent"].expandtabs(4)) < 2:
             if is_real(words):
-                drafts.append(_draft(words, len(drafts) + 1))
+                drafts.append(_draft(words))
         elif drafts and is_real(words):
             drafts[-1] = drafts[-1]._replace(criteria=(*drafts[-1].criteria, words))
-    return drafts
+    return _numbered(drafts)
 
 
-def _draft(text: str, number: int) -> Draft:
+def _numbered(drafts: list[Draft]) -> list[Draft]:
+    """Give tasks without an id the number of their place, or the next that nobody has."""
+    taken = {draft.id for draft in drafts}
+    found = []
+    for place, draft in enumerate(drafts, 1):
+        free = (id_ for n in count(place) if (id_ := f"WP{n:02d}") not in taken)
+        found.append(draft if draft.id else draft._replace(id=next(free)))
+        taken.add(found[-1].id)
+    return found
+
+
+def _check(mission: Mission, drafts: list[Draft], known: set[str]) -> None:
+    """Refuse a list that cannot become files, before there is one."""
+    ids = [draft.id for draft in drafts]
+    wrong = [f"{id_} is there twice" for id_ in ids if ids.count(id_) > 1]
+    for draft in drafts:
+        unknown = [needed for needed in draft.dependencies if needed not in known]
+        wrong += [f"{draft.id} depends on {needed}, which is not there" for needed in unknown]
+    if circle := taskfile.find_circle({draft.id: draft.dependencies for draft in drafts}):
+        wrong.append(f"{' → '.join(circle)} is a circle")
+    if wrong:
+        name = mission.name(mission.files.plan)
+        text = f"{name}: {wrong[0]}; correct the list under `## Tasks`"
+        raise FormatError(text, code="task_list_invalid", fix=[f"grep -n WP {name}"])
+
+
+def _draft(text: str) -> Draft:
     extra = _EXTRA.search(text)
     text = text[: extra.start()] if extra else text
     named = _ID.match(text)
-    id_ = named[1].upper() if named else f"WP{number:02d}"
+    id_ = named[1].upper() if named else ""
     title = (text[named.end() :] if named else text).strip(" *") or id_
     parts = extra["extra"].split(";") if extra else []
     return Draft(id_, title, _part(parts, "depends on"), _part(parts, "files"))
