@@ -164,9 +164,14 @@ class _Talk:
         if reason not in ("end_turn", "max_tokens", "max_turn_requests"):
             raise FormatError(f"the turn ended with {reason or 'nothing'}")
         found = oneshot.read_answer(Heard(text=text), self._request, self._ask.step_dir)
-        if isinstance(found, str) and used is None and _ERROR in text:
-            raise FormatError(text[text.rindex(_ERROR) :])
+        if isinstance(found, str) and used is None and text.strip():
+            self._refuse_failure(text)
         return found
+
+    def _refuse_failure(self, text: str) -> None:
+        """Take a message for an error of the service: known servers always tell what was used."""
+        if self._ask.spec.config.preset or _ERROR in text:
+            raise FormatError(text[max(text.rfind(_ERROR), 0) :].strip())
 
     def _decide(self, params: object) -> str | None:
         """Allow what the sandbox holds in anyway; without one, only changes in the right place."""
