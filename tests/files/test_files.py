@@ -137,3 +137,22 @@ def test_remove_tree_does_not_follow_links(tmp_path):
     (tmp_path / "victim" / "link").symlink_to(tmp_path / "keep")
     remove.remove_tree(tmp_path / "victim")
     assert os.listdir(tmp_path / "keep") == ["file"]
+
+
+def test_a_line_is_added_or_begins_a_file_and_never_through_a_link(tmp_path):
+    atomic.append(tmp_path / "list", b"a\n")
+    atomic.append(tmp_path / "list", b"b\n")
+    assert (tmp_path / "list").read_bytes() == b"a\nb\n"
+    (tmp_path / "link").symlink_to("list")
+    with pytest.raises(OSError, match="link"):
+        atomic.append(tmp_path / "link", b"c\n")
+
+
+def test_a_folder_is_emptied_and_a_link_in_its_place_only_goes(tmp_path):
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    (tmp_path / "folder" / "deep" / "file").write_text("x")
+    (tmp_path / "link").symlink_to("folder")
+    remove.empty(tmp_path / "link")
+    assert (tmp_path / "folder" / "deep" / "file").exists()
+    remove.empty(tmp_path / "folder")
+    assert list((tmp_path / "folder").iterdir()) == list((tmp_path / "link").iterdir()) == []

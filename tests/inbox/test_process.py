@@ -57,6 +57,18 @@ def test_the_same_bytes_again_are_a_second_delivery(inbox):
     assert sorted(os.listdir(inbox.layout.inbox_done)) == ["2025022514320000-0.md", "again.md"]
 
 
+def test_a_done_message_whose_file_a_kill_left_in_the_inbox_only_moves(inbox):
+    inbox.settings('default_routine = "log"\n[land]\nprocess = "manual"\n')
+    inbox.spec("01-a.spec.md")
+    (first,) = inbox.process().outcomes
+    kept = inbox.layout.inbox_done / f"{first.message_id}.md"
+    kept.rename(inbox.layout.inbox / kept.name)
+    assert inbox.statuses() == [("01-a.spec.md", "duplicate")]
+    assert kept.is_file()
+    assert len(inbox.runs()) == 1
+    assert "duplicate_message" not in inbox.events(first.run_id)
+
+
 def test_other_bytes_under_a_taken_id_get_the_next_number(inbox):
     inbox.drop(f"{CHAIN}-0.md", "one\n")
     inbox.process()

@@ -1,12 +1,11 @@
 """Run a script or a notebook: one do step under the same commit protocol as the wheel."""
 
-import contextlib
-
 from treadle.config.schema import AgentConfig, Config
 from treadle.contract.role import ROLES
 from treadle.engine.order import MessageOrder, NamedAgent, Order, Script
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
+from treadle.files import walk
 from treadle.tasks import markdown
 
 NAME = "message.md"
@@ -46,9 +45,10 @@ def environment(run: Run, stage: Stage) -> dict[str, str]:
 
 
 def close_outbox(stage: Stage) -> None:
-    """Leave no folder behind where nothing was sent."""
-    with contextlib.suppress(OSError):
-        (stage.folder / OUTBOX).rmdir()
+    """Leave no folder behind where nothing was sent; moving it is quicker than deleting it."""
+    outbox = stage.folder / OUTBOX
+    if not outbox.is_symlink() and outbox.is_dir() and not walk.names(outbox):
+        outbox.rename(stage.live / OUTBOX)
 
 
 def _variables(run: Run, message: MessageOrder) -> dict[str, str]:

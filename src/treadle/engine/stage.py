@@ -65,7 +65,7 @@ class Stage:
 def open_stage(run: Run, role: Role) -> Stage:
     """Make the folder of the next step under its temporary name."""
     index = run.row.current_step_index + 1
-    _empty(run.folder.live)
+    remove.empty(run.folder.live)
     folder = run.folder.staged(index, role, secrets.token_hex(4))
     folder.mkdir(parents=True)
     return Stage(
@@ -98,13 +98,6 @@ def discard_contents(stage: Stage) -> None:
     """Empty the folder of a step whose agent left something that must not be kept."""
     remove.remove_tree(stage.folder)
     stage.folder.mkdir()
-
-
-def _empty(folder: Path) -> None:
-    """Make the folder, or clear what the last step left in it: making one anew costs more."""
-    folder.mkdir(exist_ok=True)
-    for name in walk.names(folder):
-        remove.remove_tree(folder / name)
 
 
 def _write_request(path: Path, request: bytes) -> None:

@@ -55,7 +55,8 @@ def begin(
     _note_start(run, extras)
     _write_folder(run, extras)
     reach("before_run_row")
-    tools.store.insert_run(run.row, run.recorded, run.kv)
+    # After a power cut the folder brings the row back.
+    tools.store.insert_run(run.row, run.recorded, run.kv, lasting=False)
     reach("after_run_row")
     tools.watch(Progress(kind="run", run_id=run.id, message=order.goal))
     _prepare(run)

@@ -99,14 +99,23 @@ def hidden(run: Run) -> tuple[Path, ...]:
 
 def scratch(run: Run) -> Path:
     """Return the run's private folder for temporary files, made if it is not there."""
-    folder = layout.scratch_of(run.workspace.path)
+    folder = _scratch(run)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def clear_scratch(run: Run) -> None:
     """Remove what a step left in its folder for temporary files."""
-    remove.remove_tree(layout.scratch_of(run.workspace.path))
+    if run.order.in_project:
+        remove.empty(_scratch(run))
+    else:
+        remove.remove_tree(_scratch(run))
+
+
+def _scratch(run: Run) -> Path:
+    """Return where temporary files go; what works in the project itself does so one by one."""
+    place = run.workspace.path
+    return layout.scratch_of(place.with_name("project") if run.order.in_project else place)
 
 
 def _policy(run: Run, writable: tuple[Path, ...], network: Network | None) -> Policy:

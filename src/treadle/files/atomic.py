@@ -39,6 +39,19 @@ def create(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = False)
         os.close(descriptor)
 
 
+def append(path: Path, data: bytes) -> None:
+    """Add to the end of a file, made if it is not there: all of it or nothing, not yet durable."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        if os.write(descriptor, data) != len(data):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(descriptor)
+
+
 def rename_new(source: Path, target: Path) -> None:
     """Rename `source` to a name that must be free; FileExistsError otherwise."""
     if sys.platform == "linux" and _renameat2(source, target):

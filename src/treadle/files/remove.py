@@ -6,6 +6,8 @@ import secrets
 import stat
 from pathlib import Path
 
+from treadle.files import walk
+
 
 def remove_tree(path: Path) -> None:
     """Remove `path` and everything below it, however deep, never following a link.
@@ -32,6 +34,16 @@ def remove_tree(path: Path) -> None:
         if folder != path:
             folder.rmdir()
     path.rmdir()
+
+
+def empty(folder: Path) -> None:
+    """Make the folder, or clear it: making one anew costs more."""
+    if folder.is_symlink():
+        folder.unlink()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _open_up(folder)
+    for name in walk.names(folder):
+        remove_tree(folder / name)
 
 
 def _empty(folder: Path) -> list[str]:

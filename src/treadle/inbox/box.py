@@ -56,14 +56,18 @@ def replace(path: Path | str, old: bytes, new: bytes) -> None:
         atomic.write(Path(path), new)
 
 
-def put(folder: Path, name: str, data: bytes) -> Path:
-    """Put a new message down under a name that must be free: whole, or not there."""
+def put(folder: Path, name: str, data: bytes, *, lasting: bool = True) -> Path:
+    """Put a new message down under a name that must be free: whole, or not there.
+
+    One that can be made again need not be `lasting`: a power cut may take its name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     staged = folder / f".{name}.tmp"
     staged.unlink(missing_ok=True)
     atomic.create(staged, data, durable=True)
     atomic.rename_new(staged, folder / name)
-    sync.sync(folder)
+    if lasting:
+        sync.sync(folder)
     return folder / name
 
 
@@ -86,9 +90,14 @@ def move(path: Path, folder: Path) -> Path:
             atomic.rename_new(path, target)
         except FileExistsError:
             continue
-        sync.sync(folder)
         return target
     raise FileExistsError(path)
+
+
+def settle(layout: Layout) -> None:
+    """Make durable what a pass moved and listed; until then the store tells what is done."""
+    paths = (layout.inbox, layout.inbox_done, layout.specs, layout.tracker)
+    sync.sync_all([path.resolve() for path in paths if path.exists()])
 
 
 def safe_name(name: str) -> str:

@@ -258,7 +258,8 @@ def _duplicate(work: Pass, found: Duplicate) -> Carried:
     tools, row = work.tools, found.row
     folder = tools.layout.inbox_dead if row.status == "dead" else tools.layout.inbox_done
     target = box.move(found.path, folder)
-    if last := _last_run(work, row):
+    last = _last_run(work, row)
+    if last and target.name != f"{row.message_id}.md":  # else a kill kept the first one here
         run = load.take_over(tools, last)
         text = f"{row.message_id} was delivered again; it is kept as {target.name}"
         run.timeline.add(EventType.DUPLICATE_MESSAGE, text)

@@ -26,6 +26,8 @@ def process(
     work = Pass(tools=tools, config=config, below=None, submit=submit)
     hooks.run(tools, config, "beforeAll", {})
     outcomes = _Round(work, fail_fast).go()
+    if outcomes:
+        box.settle(tools.layout)
     try:
         hooks.run(tools, config, "afterAll", {})
     except TreadleError as error:
@@ -123,7 +125,7 @@ class _Round:
         if path.name in self._seen:
             return None
         if not path.exists():
-            box.put(path.parent, path.name, _message_text(row, routine))
+            box.put(path.parent, path.name, _message_text(row, routine), lasting=False)
         return path.name
 
     def _new_row(self, name: str, digest: str | None) -> MessageRow:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.contract.event import EventType
+from treadle.engine import routine
 from treadle.engine.run import Tools
 from treadle.errors import FormatError
 from treadle.ids import utc
@@ -70,9 +71,15 @@ def preview(store: Reader, path: Path, new_chain: Callable[[], str]) -> Message:
 def _is_copy(tools: Tools, row: MessageRow, data: bytes, digest: str) -> bool:
     if row.digest == digest:
         return True
-    kept = tools.layout.inbox_done / f"{row.message_id}.md"
+    kept = [tools.layout.inbox_done / f"{row.message_id}.md"]
+    if row.status == "done":  # a kill may have kept its file from moving there
+        kept += [tools.layout.run(run).message / routine.NAME for run in row.run_ids[-1:]]
+    return any(path.is_file() and _has(path, data) for path in kept)
+
+
+def _has(path: Path, data: bytes) -> bool:
     try:
-        return kept.is_file() and box.read(kept) == data
+        return box.read(path) == data
     except FormatError:
         return False
 

@@ -59,7 +59,7 @@ def mark_processed(layout: Layout, name: str) -> None:
     content = tracker.read(layout)
     if name not in tracker.names(content):
         layout.specs.mkdir(exist_ok=True)
-        atomic.write(layout.tracker, tracker.add(content, name))
+        atomic.append(layout.tracker, tracker.add(content, name)[len(content) :])
 
 
 def path_of(name: str) -> str:

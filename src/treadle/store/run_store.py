@@ -16,10 +16,12 @@ from treadle.store.writing import Writing
 class RunStore(Writing, RunReader):
     """Read and write runs."""
 
-    def insert_run(self, run: RunRow, events: Sequence[Event], kv: Mapping[str, object]) -> None:
-        """Begin a run."""
+    def insert_run(
+        self, run: RunRow, events: Sequence[Event], kv: Mapping[str, object], lasting: bool = True
+    ) -> None:
+        """Begin a run; one whose folder is durable need not be `lasting` before its first step."""
         rows = run_changes.rows(run.run_id, History(events=events, kv=kv))
-        self._write(lambda tx: run_changes.insert(tx, run, rows))
+        self._write(lambda tx: run_changes.insert(tx, run, rows), lasting=lasting)
 
     def commit_step(
         self,
