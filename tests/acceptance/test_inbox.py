@@ -127,3 +127,6 @@ def test_a_name_without_the_pattern_gets_a_new_chain_and_seq_0(inbox):
     assert not (inbox.root / ".treadle" / "inbox" / "please fix.md").exists()
     rows = inbox.treadle("runs", "list", "--chain", chain, "--json").json["runs"]
     assert [row["run_id"] for row in rows] == [found["run_id"]]
+    unknown = inbox.treadle("runs", "list", "--chain", f"{chain}-0", "--json")
+    assert unknown.code == 1
+    assert unknown.json["error"]["message"].endswith(f"did you mean {chain}?")

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
 from treadle.engine import documents, review, spending, weather, whereabouts
-from treadle.engine.find import find
+from treadle.engine.find import find, require_chain
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
@@ -78,6 +78,7 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
     limit = max(args.limit, 0)
     if args.chain is None:
         return store.runs(limit, args.before, args.status)
+    require_chain(store, args.chain)
     rows = [
         row
         for row in store.chain_runs(args.chain)

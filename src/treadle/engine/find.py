@@ -1,4 +1,4 @@
-"""Find a run by its id or by the beginning of it."""
+"""Find a run by its id or by the beginning of it, and a chain of messages."""
 
 from treadle.errors import NotFoundError
 from treadle.ids import is_run_id, nearest
@@ -15,6 +15,16 @@ def find(store: Reader, text: str) -> RunRow:
         return found[0]
     if found:
         raise NotFoundError(f"more than one run begins with {text}", fix=["treadle runs list"])
-    close = nearest(text, [row.run_id for row in store.runs(50)])
+    raise _unknown("run", text, [row.run_id for row in store.runs(50)])
+
+
+def require_chain(store: Reader, text: str) -> None:
+    """Stop if there is no such chain of messages."""
+    if not store.has_chain(text):
+        raise _unknown("chain", text, [chain for chain, _ in store.chains(50)])
+
+
+def _unknown(what: str, text: str, known: list[str]) -> NotFoundError:
+    close = nearest(text, known)
     hint = f"; did you mean {close}?" if close else ""
-    raise NotFoundError(f"no run is called {text!r}{hint}", fix=["treadle runs list"])
+    return NotFoundError(f"no {what} is called {text!r}{hint}", fix=["treadle runs list"])
