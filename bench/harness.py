@@ -46,6 +46,8 @@ class Claim(NamedTuple):
 
 
 Maker = Callable[[Path], Command]
+# Both sides in one process that alternates between them: the samples of either.
+Alternating = Callable[[Path], tuple[list[Sample], list[Sample]]]
 
 
 class Bench(NamedTuple):
@@ -66,6 +68,7 @@ class Bench(NamedTuple):
     is_disk: bool = False
     rounds: int = ROUNDS
     claims: Callable[[list[Sample]], list[Claim]] = lambda _: []
+    alternating: Alternating | None = None
 
 
 class Race(NamedTuple):
@@ -123,6 +126,8 @@ def race(bench: Bench, scratch: Path) -> Race:
 
 def _race(bench: Bench, scratch: Path) -> Race:
     """Shuffle floor and candidate inside each round; nothing is deleted between rounds."""
+    if bench.alternating:
+        return _alternate(bench, bench.alternating, scratch)
     chance = random.Random(bench.id)
     sides = {"candidate": bench.candidate, "floor": bench.floor}
     samples: dict[str, list[Sample]] = {name: [] for name in sides}
@@ -143,6 +148,15 @@ def _race(bench: Bench, scratch: Path) -> Race:
         drift=_drift(probes),
         load=os.getloadavg()[0],
     )
+
+
+def _alternate(bench: Bench, alternating: Alternating, scratch: Path) -> Race:
+    """Let one process measure both sides; the machine's noise is that before and behind it."""
+    early = [_probe(scratch) for _ in range(5)]
+    mine, base = alternating(scratch)
+    claims = bench.claims(mine)
+    late = [_probe(scratch) for _ in range(5)]
+    return Race(bench, mine, base, claims, _drift([*early, *late]), os.getloadavg()[0])
 
 
 def run(command: Command, output: Path) -> Sample:

@@ -22,6 +22,11 @@ def measured(**more: float) -> Iterator[dict[str, Any]]:
     print(json.dumps({"wall": wall, "cpu": _cpu() - cpu, **figures}))
 
 
+def used() -> tuple[float, float]:
+    """Return the wall clock and the CPU time so far, to be subtracted from a later reading."""
+    return time.perf_counter(), _cpu()
+
+
 class Memory:
     """Watch how much this process grows.
 
