@@ -14,7 +14,6 @@ from treadle.tasks import refusal
 from treadle.tasks.change import find
 from treadle.tasks.claim import Holder, acting, check_holder
 
-MINUTES = 60.0
 MAX_MINUTES = 7 * 24 * 60
 
 
@@ -24,7 +23,7 @@ def reserve(
     patterns: Sequence[str],
     by: Holder,
     now: datetime,
-    minutes: float = MINUTES,
+    minutes: float = 60.0,
 ) -> list[ReservationRow]:
     """Reserve what the patterns match; the task must be yours, or nobody's."""
     by, until = acting(by), utc(now + timedelta(minutes=minutes))
