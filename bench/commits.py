@@ -9,7 +9,7 @@ from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
 from treadle.layout import Layout
-from treadle.store.records import Cursor, Event, StepRow
+from treadle.store.rows.run import Cursor, Event, StepRow
 from treadle.store.writer import Store
 
 THREADS = 64

@@ -21,7 +21,7 @@ from treadle.engine.manifest import Manifest, Snapshot
 from treadle.fleet.dbos import Dbos
 from treadle.fleet.dispatcher import Job
 from treadle.store import address
-from treadle.store.records import Cursor, Event, RunRow, StepRow
+from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
 from treadle.store.writer import Store
 
 RUN = "20260101-000000-000000"

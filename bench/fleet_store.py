@@ -23,7 +23,8 @@ from treadle.store import address, mail_changes
 from treadle.store.backend import Database
 from treadle.store.mail import Place
 from treadle.store.mail_changes import TaskTaken, Wanted
-from treadle.store.records import Cursor, Event, LetterRow, RunRow
+from treadle.store.rows.letter import LetterRow
+from treadle.store.rows.run import Cursor, Event, RunRow
 from treadle.store.writer import Store
 
 PROCESSES = 8

@@ -6,7 +6,7 @@ from treadle.engine import archive, manifest
 from treadle.engine.archive import Shelf
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
-from treadle.store.records import Cursor, StepRow
+from treadle.store.rows.run import Cursor, StepRow
 
 ROW = StepRow("20260101-000000-000000", 1, "do", 1, "ok", "x", "2026")
 

@@ -11,7 +11,7 @@ from treadle.contract.role import ROLES
 from treadle.engine import prompts
 from treadle.errors import ConfigError
 from treadle.layout import Layout
-from treadle.store.records import StepRow
+from treadle.store.rows.run import StepRow
 
 GOLDEN = Path(__file__).parent / "golden"
 T = "2026-01-23T14:55:01Z"

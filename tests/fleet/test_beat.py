@@ -13,7 +13,7 @@ from treadle.fleet.dispatcher import Job
 from treadle.fleet.inline import Inline
 from treadle.layout import Layout
 from treadle.store import fleet
-from treadle.store.records import WorkerRow
+from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
 LONG_AGO = "2026-01-01T00:00:00.000000Z"

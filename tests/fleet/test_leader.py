@@ -16,7 +16,7 @@ from treadle.fleet.inline import Inline
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.records import WorkerRow
+from treadle.store.rows.worker import WorkerRow
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 

@@ -6,7 +6,7 @@ from tests.store.rows import RUN, event, run_row, step_row
 from treadle.errors import StoreError
 from treadle.fleet.patient import Patient
 from treadle.layout import Layout
-from treadle.store.records import Cursor
+from treadle.store.rows.run import Cursor
 
 AWAY = StoreError("the database is away", code="store_unreachable")
 

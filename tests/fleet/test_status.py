@@ -10,7 +10,7 @@ from treadle.fleet.site import LOCAL, Site
 from treadle.fleet.status import status
 from treadle.layout import Layout
 from treadle.store import fleet
-from treadle.store.records import WorkerRow
+from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
 

@@ -14,7 +14,7 @@ from treadle.missions import mission as missions
 from treadle.missions import prompt, state
 from treadle.missions.state import At
 from treadle.project import init
-from treadle.store.records import MissionStepRow
+from treadle.store.rows.mission import MissionStepRow
 from treadle.store.writer import Store
 
 GOLDEN = Path(__file__).with_name("prompts")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from tests.store.rows import RUN, cursor, run_row, step_row
 from treadle.engine import costs as documents
 from treadle.store import costs
-from treadle.store.records import UsageRow
+from treadle.store.rows.run import UsageRow
 from treadle.store.run_changes import History
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from tests.store.rows import RUN, check_row, only_sqlite, run_row
 from treadle.store import codec, migrate, sqlite
 from treadle.store.codec import FIELDS
-from treadle.store.records import UsageRow
+from treadle.store.rows.run import UsageRow
 from treadle.store.run_changes import History
 
 CONTRACT = {

@@ -17,7 +17,7 @@ from tests.store.rows import (
 )
 from treadle.errors import FencedError, NotFoundError, StoreError
 from treadle.store.reader import Reader
-from treadle.store.records import UsageRow
+from treadle.store.rows.run import UsageRow
 from treadle.store.run_changes import History
 
 NOW = datetime(2026, 1, 23, 15, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store import task_notes
-from treadle.store.records import TaskClaimRow
+from treadle.store.rows.note import TaskClaimRow
 from treadle.store.writer import Store
 from treadle.tasks import task
 from treadle.tasks.change import Note, change

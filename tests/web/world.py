@@ -15,7 +15,8 @@ from treadle.layout import Layout
 from treadle.mail import send as mail
 from treadle.mail.post import Draft
 from treadle.project.project import open_project
-from treadle.store.records import Cursor, Event, MessageRow, RunRow, StepRow, UsageRow
+from treadle.store.rows.message import MessageRow
+from treadle.store.rows.run import Cursor, Event, RunRow, StepRow, UsageRow
 from treadle.store.writer import Store
 from treadle.tasks import claim, move, questions, task
 from treadle.tasks.claim import Holder

@@ -5,7 +5,7 @@ from treadle.engine import queue, restore
 from treadle.errors import TreadleError
 from treadle.layout import Layout
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
 
 

@@ -21,7 +21,8 @@ from treadle.missions import adopt
 from treadle.project import trust
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here
-from treadle.store.records import RunRow, TaskRow
+from treadle.store.rows.run import RunRow
+from treadle.store.rows.task import TaskRow
 from treadle.store.writer import Store
 from treadle.tasks import change, criteria, task
 

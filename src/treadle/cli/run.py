@@ -16,7 +16,7 @@ from treadle.missions import adopt
 from treadle.project import trust
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.tasks import criteria
 
 _CODES = {

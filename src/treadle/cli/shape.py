@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from treadle.engine import whereabouts
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 def run_result(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:

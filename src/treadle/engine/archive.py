@@ -13,7 +13,7 @@ from treadle.engine import manifest
 from treadle.engine.run import Archive
 from treadle.errors import FormatError, StoreError
 from treadle.layout import Layout, step_name
-from treadle.store.records import StepRow
+from treadle.store.rows.run import StepRow
 
 COMMIT = "commit.pack"
 _STEP = "step"

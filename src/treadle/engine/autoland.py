@@ -5,7 +5,7 @@ from treadle.engine import land, whereabouts
 from treadle.engine.progress import Progress
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.tasks import questions
 from treadle.tasks.questions import Question
 

@@ -15,7 +15,7 @@ from treadle.engine.stage import Stage
 from treadle.files import atomic, walk
 from treadle.proc.keeper import Ended, Limits
 from treadle.sandbox import denial
-from treadle.store.records import CheckRow, Phase
+from treadle.store.rows.check import CheckRow, Phase
 
 _MAX_LOG = 16 << 20
 

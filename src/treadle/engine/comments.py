@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from treadle.errors import BlockedError, NotFoundError
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
 
 _KEY = "comment."

@@ -3,7 +3,7 @@
 from treadle.engine import review, spending, weather, whereabouts
 from treadle.layout import Layout
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 Document = dict[str, object]
 

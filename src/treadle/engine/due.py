@@ -4,7 +4,7 @@ from datetime import datetime
 
 from treadle.ids import utc
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 RESUME_AT = "resume_at"
 

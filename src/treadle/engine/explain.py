@@ -7,7 +7,7 @@ from treadle.engine import review, spending, weather, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.layout import Layout
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 
 # The events a reader would ask about; the rest of the timeline is in `treadle log`.
 _TELLING = frozenset(

@@ -3,7 +3,7 @@
 from treadle.errors import NotFoundError
 from treadle.ids import is_run_id, nearest
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 def find(store: Reader, text: str) -> RunRow:

@@ -9,7 +9,7 @@ from treadle.git import merge, scratch
 from treadle.git.merge import Conflict
 from treadle.git.scratch import Scratch
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 _RUNS = 50
 _FILES = 20

@@ -7,7 +7,7 @@ from treadle.contract.event import EventType
 from treadle.engine import load, manifest
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, FormatError
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 
 
 class Mismatch(NamedTuple):

@@ -13,7 +13,7 @@ from treadle.git.branch import OWN_PREFIX
 from treadle.git.merge import Conflict
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 class Landed(NamedTuple):

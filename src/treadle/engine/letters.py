@@ -16,7 +16,8 @@ from treadle.mail.name import split
 from treadle.mail.read import read, text
 from treadle.store import mail as index
 from treadle.store import task_notes
-from treadle.store.records import LetterRow, TaskClaimRow
+from treadle.store.rows.letter import LetterRow
+from treadle.store.rows.note import TaskClaimRow
 from treadle.store.writing import NO_MAIL
 from treadle.tasks import checks, views
 from treadle.tasks.change import TREADLE

@@ -5,7 +5,7 @@ from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
 from treadle.git import repo
 from treadle.proc import identity
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 def take_over(tools: Tools, row: RunRow) -> Run:

@@ -6,7 +6,7 @@ from treadle.engine import aftermath, budget, forecast, outcome, queue, step, su
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, criteria_passed
 from treadle.ids import utc
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 
 
 def drive_run(run: Run) -> RunRow:

@@ -10,7 +10,8 @@ import msgspec
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.store.records import CheckRow, Cursor, Event, StepRow, UsageRow
+from treadle.store.rows.check import CheckRow
+from treadle.store.rows.run import Cursor, Event, StepRow, UsageRow
 
 NAME = "step.json"
 _MAX = 64 << 20

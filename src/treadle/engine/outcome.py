@@ -14,7 +14,8 @@ from treadle.engine.rules import Finding
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.ids import utc
-from treadle.store.records import CheckRow, StepRow, UsageRow
+from treadle.store.rows.check import CheckRow
+from treadle.store.rows.run import StepRow, UsageRow
 
 
 @dataclass(frozen=True, kw_only=True)

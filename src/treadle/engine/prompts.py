@@ -13,7 +13,7 @@ from treadle.contract.verdict import Verdict
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.layout import Layout
-from treadle.store.records import StepRow
+from treadle.store.rows.run import StepRow
 
 _GUIDANCE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 _MAX_NOTES, _MAX_GUIDE = 96 << 10, 32 << 10

@@ -13,7 +13,7 @@ from treadle.files import remove
 from treadle.git import branch
 from treadle.ids import utc
 from treadle.layout import scratch_of, workspace_root
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 _PAGE = 500
 

@@ -15,7 +15,7 @@ from treadle.engine.run import Run
 from treadle.errors import FormatError
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.records import Cursor, Event, RunRow
+from treadle.store.rows.run import Cursor, Event, RunRow
 from treadle.store.writer import Store
 
 T = TypeVar("T")

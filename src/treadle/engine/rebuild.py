@@ -16,7 +16,8 @@ from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import is_run_id, utc
 from treadle.layout import Layout, RunLayout
-from treadle.store.records import Event, MessageRow, RunRow
+from treadle.store.rows.message import MessageRow
+from treadle.store.rows.run import Event, RunRow
 from treadle.store.run_changes import History
 from treadle.store.writer import Store
 from treadle.tasks import task, work

@@ -22,7 +22,7 @@ from treadle.errors import BlockedError, FormatError, NotFoundError
 from treadle.files import atomic, walk
 from treadle.layout import Layout
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 _HEAD = "recording.json"
 _FIX = ("treadle runs list", "treadle replay --help")

@@ -28,7 +28,7 @@ from treadle.files.walk import names, read
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.proc import identity, sweep
-from treadle.store.records import Cursor, Event, RunRow, StepRow
+from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
 from treadle.tasks import work
 
 # The contract's own sentence.

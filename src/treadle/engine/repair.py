@@ -4,7 +4,7 @@ from treadle.contract.event import EventType
 from treadle.engine import integrity, load, manifest
 from treadle.engine.run import Tools
 from treadle.errors import FormatError
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 from treadle.store.run_changes import History
 
 _PAGE = 500

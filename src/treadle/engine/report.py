@@ -10,7 +10,7 @@ from treadle.errors import GitError
 from treadle.git import stat
 from treadle.project.project import Project
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow, StepRow, UsageRow
+from treadle.store.rows.run import RunRow, StepRow, UsageRow
 
 _TAIL = 20
 _TAIL_BYTES = 4000

@@ -11,7 +11,7 @@ from treadle.git import remote
 from treadle.git.repo import Repo
 from treadle.layout import Layout
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 def look(layout: Layout, store: Reader, row: RunRow) -> None:

@@ -15,7 +15,7 @@ from treadle.engine.order import NamedAgent, Order
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import branch, diff, workspace
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 def resume(

@@ -6,7 +6,8 @@ from pathlib import Path
 from treadle.hints import NamedTuple
 from treadle.layout import Layout
 from treadle.store.reader import Reader
-from treadle.store.records import CheckRow, RunRow, StepRow
+from treadle.store.rows.check import CheckRow
+from treadle.store.rows.run import RunRow, StepRow
 
 
 class CriterionView(NamedTuple):

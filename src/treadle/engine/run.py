@@ -28,7 +28,7 @@ from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
-from treadle.store.records import Cursor, Event, RunRow
+from treadle.store.rows.run import Cursor, Event, RunRow
 from treadle.store.writer import Store
 
 

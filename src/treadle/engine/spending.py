@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.store.records import UsageRow
+from treadle.store.rows.run import UsageRow
 
 
 def total(rows: Sequence[UsageRow]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from treadle.engine.land import combine
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import ancestry, branch, forward, repo, scratch, signed
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 
 class Undone(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from treadle.engine import whereabouts
 from treadle.hints import NamedTuple
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 
 KEY = "weather"
 

@@ -13,7 +13,8 @@ from treadle.fleet.drive import Driver
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.records import RunRow, WorkerRow
+from treadle.store.rows.run import RunRow
+from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
 # A job that is ours by the queue's word, but that no thread of ours has: for so many beats.

@@ -28,7 +28,7 @@ from treadle.layout import FleetLayout, Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
 from treadle.store import fleet
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Question

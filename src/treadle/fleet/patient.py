@@ -9,7 +9,7 @@ from treadle.store import run_changes
 from treadle.store.backend import Connection
 from treadle.store.codec import Row
 from treadle.store.queries import SQL
-from treadle.store.records import Cursor, RunRow
+from treadle.store.rows.run import Cursor, RunRow
 from treadle.store.run_changes import History
 from treadle.store.writer import Store
 

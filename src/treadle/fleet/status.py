@@ -9,7 +9,8 @@ from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow, WorkerRow
+from treadle.store.rows.run import RunRow
+from treadle.store.rows.worker import WorkerRow
 
 # Project and id of the runs that a job stands for; None when the queue cannot be asked.
 Jobs = Callable[[], Collection[tuple[str, str]] | None]

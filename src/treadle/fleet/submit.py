@@ -20,7 +20,7 @@ from treadle.ids import new_run_id, utc
 from treadle.project import trust
 from treadle.project.project import Project
 from treadle.store import fleet
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
 from treadle.tasks import work
 

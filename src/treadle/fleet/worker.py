@@ -23,7 +23,7 @@ from treadle.ids import utc
 from treadle.layout import FleetLayout
 from treadle.proc.keeper import Keeper
 from treadle.store import fleet
-from treadle.store.records import WorkerRow
+from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
 _LOOK = 0.1

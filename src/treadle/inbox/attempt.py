@@ -19,7 +19,7 @@ from treadle.inbox.register import Known
 from treadle.inbox.routines import Routine
 from treadle.inbox.select import Selected
 from treadle.inbox.specs import Spec, path_of
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.tasks import markdown, questions
 
 CONTEXT = "failure-context.md"

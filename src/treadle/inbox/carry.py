@@ -38,7 +38,8 @@ from treadle.inbox.outcome import Outcome, Status
 from treadle.inbox.precheck import Looker
 from treadle.inbox.register import Duplicate, Known, register
 from treadle.inbox.router import External
-from treadle.store.records import MessageRow, RunRow
+from treadle.store.rows.message import MessageRow
+from treadle.store.rows.run import RunRow
 from treadle.tasks import questions
 
 MAX_DEPTH = 10

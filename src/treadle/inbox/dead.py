@@ -13,7 +13,7 @@ from treadle.files import atomic, walk
 from treadle.ids import nearest, utc
 from treadle.inbox import box
 from treadle.layout import Layout
-from treadle.store.records import MessageRow
+from treadle.store.rows.message import MessageRow
 from treadle.store.writer import Store
 from treadle.tasks import questions
 from treadle.tasks.claim import TREADLE

@@ -14,7 +14,8 @@ from treadle.frontmatter import rewrite
 from treadle.ids import utc
 from treadle.inbox import box, normalize
 from treadle.inbox.message import FIELDS, Place, place_in_name
-from treadle.store.records import MessageRow, RunRow
+from treadle.store.rows.message import MessageRow
+from treadle.store.rows.run import RunRow
 
 
 class FollowUp(NamedTuple):

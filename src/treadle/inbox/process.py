@@ -14,7 +14,7 @@ from treadle.inbox.followups import FollowUp
 from treadle.inbox.message import FIELDS
 from treadle.inbox.outcome import Outcome, Summary
 from treadle.inbox.register import OPEN
-from treadle.store.records import MessageRow
+from treadle.store.rows.message import MessageRow
 
 _STOPS = ("dead", "stopped", "refused", "held")
 

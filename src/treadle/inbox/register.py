@@ -15,7 +15,7 @@ from treadle.inbox import box, normalize
 from treadle.inbox.message import Message, Place, place_in_name
 from treadle.inbox.normalize import Note
 from treadle.store.reader import Reader
-from treadle.store.records import MessageRow
+from treadle.store.rows.message import MessageRow
 
 # A message with one of these is not over: its file in the inbox is the message itself.
 OPEN = ("waiting", "stopped", "refused", "held")

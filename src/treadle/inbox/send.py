@@ -15,7 +15,7 @@ from treadle.ids import utc
 from treadle.inbox import box
 from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
-from treadle.store.records import MessageRow
+from treadle.store.rows.message import MessageRow
 from treadle.store.writer import Store
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

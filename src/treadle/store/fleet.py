@@ -6,7 +6,8 @@ from treadle.hints import NamedTuple, TypeVar
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow, WorkerRow
+from treadle.store.rows.run import RunRow
+from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
 T = TypeVar("T")

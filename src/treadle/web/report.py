@@ -9,7 +9,7 @@ from treadle.errors import GitError
 from treadle.git import stat
 from treadle.project.project import Project
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow
+from treadle.store.rows.run import RunRow
 from treadle.web import ansi, diff, render, timeline
 from treadle.web.diff import Diff
 

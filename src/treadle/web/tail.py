@@ -10,7 +10,7 @@ from markupsafe import Markup
 from treadle.errors import NotFoundError
 from treadle.files import beneath
 from treadle.layout import Layout, RunLayout
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 from treadle.web import ansi
 
 _BYTES = 64 << 10

@@ -8,7 +8,7 @@ from treadle.errors import NotFoundError
 from treadle.ids import is_task_id, utc
 from treadle.store import task_notes
 from treadle.store.reader import Reader
-from treadle.store.records import TaskRow
+from treadle.store.rows.task import TaskRow
 from treadle.tasks import document as documents
 from treadle.tasks import lanes
 from treadle.web.site import Asked, Document, Site

@@ -9,7 +9,7 @@ from treadle.config.load import load
 from treadle.errors import FormatError
 from treadle.inbox import cron, dead, plan
 from treadle.inbox.cron import Job
-from treadle.store.records import MessageRow
+from treadle.store.rows.message import MessageRow
 from treadle.web.site import Asked, Document, Site
 
 _CHAINS = 20

@@ -7,7 +7,7 @@ from treadle.contract.role import ROLES, follows
 from treadle.engine import comments, documents, explain, restore, review, weather, whereabouts
 from treadle.engine.find import find
 from treadle.store.reader import Reader
-from treadle.store.records import RunRow, StepRow
+from treadle.store.rows.run import RunRow, StepRow
 from treadle.web import tail, timeline
 from treadle.web.pages import runs
 from treadle.web.site import Asked, Document, Site
