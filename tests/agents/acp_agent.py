@@ -47,14 +47,14 @@ class Scripted(Agent):
         if SCENARIO == "unreachable":
             await self.say(session_id, "Error: fetch failed")
             return PromptResponse(stop_reason="end_turn")
-        if SCENARIO == "throttled":
+        if SCENARIO == "throttled" or (SCENARIO == "prose, throttled" and self.prompts == 2):
             raise RequestError(429, "scripted failure")
         if SCENARIO == "cancel":
             (PLACE / "waiting").touch()
             await self.stopped.wait()
             return PromptResponse(stop_reason="cancelled")
         await self.client.session_update(session_id, start_tool_call("t1", "look"))
-        prose = SCENARIO == "prose" and self.prompts == 1
+        prose = SCENARIO.startswith("prose") and self.prompts == 1
         await self.say(session_id, "Done, I think." if prose else ANSWER)
         cost = Cost(amount=0.01 * self.prompts, currency="USD")
         update = UsageUpdate(session_update="usage_update", used=1, size=2, cost=cost)

@@ -100,7 +100,12 @@ def test_an_error_of_the_server_is_told_apart(tmp_path, keeper):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "error"), [("throttled", "rate_limit"), ("unreachable", "network")]
+    ("scenario", "error"),
+    [
+        ("throttled", "rate_limit"),
+        ("prose, throttled", "rate_limit"),
+        ("unreachable", "network"),
+    ],
 )
 def test_a_failure_of_the_service_is_told_apart(tmp_path, keeper, scenario, error):
     result = turn(tmp_path, keeper, "scenario", scenario)

@@ -150,7 +150,7 @@ class _Talk:
                 self.repaired = self.found
                 self.found = self._turn(prompts.repair(self.found))
         except FormatError as error:
-            self.error = error.message
+            self.found, self.error = None, error.message
         self._ended_at = time.monotonic()
         self.line.hang_up()
 

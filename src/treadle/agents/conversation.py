@@ -1,7 +1,8 @@
 """Speak the Agent Client Protocol with a server: JSON-RPC, a line each way at a time.
 
 The server's stdin and stdout are named pipes, so that it is started and killed by the same
-keeper as everything else; what it says is kept in the file where other output is.
+keeper as everything else; what it says is kept in the file where other output is. That file
+cannot be its stdout: servers made with asyncio write to nothing but pipes.
 """
 
 import contextlib
