@@ -65,7 +65,8 @@ else:
             if named or len(given) != len(fields):
                 placed = dict(zip(fields, given, strict=False))
                 values = {**cls._field_defaults, **placed, **named}
-                if len(given) > len(fields) or values.keys() != set(fields):
+                twice = len(given) > len(fields) or placed.keys() & named.keys()
+                if twice or values.keys() != set(fields):
                     raise TypeError(f"{cls.__name__} has the fields {', '.join(fields)}")
                 given = [values[name] for name in fields]
             return tuple.__new__(cls, given)
