@@ -1,9 +1,16 @@
 """Give each test a store in a project of its own, in every kind of database."""
 
+import pkgutil
+
 import pytest
 
 from treadle.layout import Layout
+from treadle.store import rows
 from treadle.store.writer import Store
+
+# A record that is loaded tells the queries the columns of its table.
+for _, name, _ in pkgutil.iter_modules(rows.__path__, "treadle.store.rows."):
+    __import__(name)
 
 BACKENDS = ("sqlite", pytest.param("postgres", marks=pytest.mark.real))
 

@@ -5,7 +5,6 @@ import re
 import psycopg
 import pytest
 
-import treadle.store.records  # noqa: F401  # it knows the columns of every table
 from treadle.store import mail_words, postgres_line
 from treadle.store.postgres import Postgres
 from treadle.store.queries import SQL

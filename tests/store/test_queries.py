@@ -2,7 +2,6 @@
 
 import pytest
 
-import treadle.store.records  # noqa: F401  # it knows the columns of every table
 from treadle.store import migrate, sqlite
 from treadle.store.queries import SQL
 
@@ -18,7 +17,7 @@ WHOLE_TABLE_IS_THE_ANSWER = {
     "question_ids": "the nearest id for an unknown one",
     "mail_folders": "every folder is compared with how it looked",
     "workers": "the list of all workers",
-    "bury_workers": "every worker's last beat is looked at",
+    "cut_off": "a file has no sessions to end",
     "forget_workers": "every worker's last beat is looked at",
     "leader": "there is one row",
     "fleet_projects": "the list of all projects",
