@@ -28,7 +28,7 @@ def test_failure_says_what_git_said_and_what_helps(place):
 def test_content_filter_whose_program_is_missing_is_named(place):
     (place.root / ".gitattributes").write_text("* filter=lfs\n")
     config = ["filter.lfs.process=git-lfs filter-process", "filter.lfs.required=true"]
-    with pytest.raises(GitError, match="git-lfs") as error:
+    with pytest.raises(GitError, match="lfs") as error:
         call.out(["add", ".gitattributes"], place.place, config=config)
     assert error.value.fix == ("git lfs version", "git lfs install")
 

@@ -7,23 +7,12 @@
 import os
 import signal
 
-BOUNDARIES = (
-    "before_run_row",
-    "after_run_row",
-    "after_stage",
-    "after_agent",
-    "before_manifest",
-    "before_sync",
-    "before_rename",
-    "after_rename",
-    "before_branch",
-    "after_branch",
-    "after_workspace",
-    "before_transaction",
-    "after_transaction",
-    "before_run_file",
-    "after_run_file",
-)
+_STEPS = """
+    before_run_row after_run_row after_stage after_agent before_manifest before_sync before_rename
+    after_rename before_branch after_branch after_workspace before_transaction after_transaction
+    before_run_file after_run_file
+"""
+BOUNDARIES = tuple(_STEPS.split())
 
 # The boundaries of moving a user's branch, by `land` and `undo`.
 MOVES = ("after_intent", "after_move", "after_landed")

@@ -82,7 +82,7 @@ def execute(run: Run, criterion: AskedCriterion, log: Path) -> tuple[Observed, s
     limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
     ended = surroundings.execute(run, ("sh", "-c", command), log, log, limits)
     seen = _from_end(run, criterion.id, command, ended)
-    return _explained(run, seen, log), _stopped(ended)
+    return _explained(run, seen, log), ended.detail if ended.reason == "stopped" else None
 
 
 def _explained(run: Run, seen: Observed, log: Path) -> Observed:
@@ -92,10 +92,6 @@ def _explained(run: Run, seen: Observed, log: Path) -> Observed:
     home = Path(run.tools.env.get("HOME") or "/")
     told = denial.explain(log, surroundings.for_command(run), home)
     return structs.replace(seen, note=told) if told else seen
-
-
-def _stopped(ended: Ended) -> str | None:
-    return ended.detail if ended.reason == "stopped" else None
 
 
 def _from_end(run: Run, id_: str, command: str, ended: Ended) -> Observed:
@@ -146,14 +142,19 @@ def _note(run: Run, phase: Phase, seen: Sequence[Observed]) -> None:
             run.timeline.add(EventType.CHECK_BEFORE, message, id=item.id, passed=item.passed)
         return
     for item in seen:
-        word = "passed" if item.passed else "failed"
-        run.timeline.add(
-            EventType.CHECK_OBSERVED,
-            f"{item.id} {word}: {item.command}",
-            id=item.id,
-            passed=item.passed,
-            exit_code=item.exit_code,
-        )
+        note_observed(run, item)
+
+
+def note_observed(run: Run, item: Observed, where: str = "") -> None:
+    """Write down what one command showed."""
+    word = "passed" if item.passed else "failed"
+    run.timeline.add(
+        EventType.CHECK_OBSERVED,
+        f"{item.id} {word}{where}: {item.command}",
+        id=item.id,
+        passed=item.passed,
+        exit_code=item.exit_code,
+    )
 
 
 def _rows(run: Run, stage: Stage, phase: Phase, seen: Sequence[Observed]) -> tuple[CheckRow, ...]:

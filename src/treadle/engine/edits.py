@@ -1,5 +1,6 @@
 """Deal with what an agent or a command did to the workspace."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.contract.event import EventType
@@ -80,7 +81,12 @@ def undo_commands(run: Run, stage: Stage, what: str) -> None:
     if not changes:
         return
     _save_and_restore(run, stage, f"{what}-changes.diff", changes)
-    _note(run, changes, what)
+    paths = tuple(change.path for change in changes)
+    run.timeline.add(
+        EventType.COMMAND_CHANGED_FILES,
+        f"{what} commands changed files, which were put back: {name_some(paths)}",
+        files=list(paths[:_NAMED]),
+    )
 
 
 def set_aside(run: Run, stage: Stage) -> None:
@@ -89,21 +95,13 @@ def set_aside(run: Run, stage: Stage) -> None:
         _save_and_restore(run, stage, "workspace.diff", changes)
 
 
-def name_some(paths: tuple[str, ...]) -> str:
-    """Name the first twenty paths and count the rest."""
+def name_some(paths: Sequence[str]) -> str:
+    """Name the first twenty paths and count the rest; an odd name is shown in quotes."""
+    shown = [path if path.isprintable() else repr(path) for path in paths[:_NAMED]]
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more
+    return ", ".join(shown) + more
 
 
 def _save_and_restore(run: Run, stage: Stage, name: str, changes: tuple[Change, ...]) -> None:
     diff.write(run.workspace, run.head, stage.live / name, changes)
     workspace.restore(run.workspace, run.head)
-
-
-def _note(run: Run, changes: tuple[Change, ...], what: str) -> None:
-    paths = tuple(change.path for change in changes)
-    run.timeline.add(
-        EventType.COMMAND_CHANGED_FILES,
-        f"{what} commands changed files, which were put back: {name_some(paths)}",
-        files=list(paths[:_NAMED]),
-    )

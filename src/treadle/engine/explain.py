@@ -10,36 +10,12 @@ from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow, StepRow
 
 # The events a reader would ask about; the rest of the timeline is in `treadle log`.
-_TELLING = frozenset(
-    {
-        "base_dirty",
-        "check_before",
-        "claim_refuted",
-        "step_failed",
-        "attempt_failed",
-        "answer_repaired",
-        "routine_chosen",
-        "patch_applied",
-        "no_patch",
-        "risky_change",
-        "no_progress",
-        "budget_exceeded",
-        "branch_moved",
-        "reconciled_step",
-        "run_interrupted",
-        "run_resumed",
-        "row_mismatch",
-        "store_rebuilt",
-        "stop_requested",
-        "landed",
-        "land_refused",
-        "undone",
-        "run_queued",
-        "run_claimed",
-        "push_refused",
-        "gave_up",
-    }
-)
+_TELLING = """
+    base_dirty check_before claim_refuted step_failed attempt_failed answer_repaired routine_chosen
+    patch_applied no_patch risky_change no_progress budget_exceeded branch_moved reconciled_step
+    run_interrupted run_resumed row_mismatch store_rebuilt stop_requested landed land_refused undone
+    run_queued run_claimed push_refused gave_up
+"""
 
 
 class Explanation(NamedTuple):
@@ -64,7 +40,8 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
     held, total = review.counts(views)
     code = _text(kv.get("reason_code"))
     where = f"iteration {row.iteration}, {len(steps)} steps, {held}/{total} criteria"
-    told = [e for e in store.events(row.run_id) if e.type in _TELLING]
+    telling = _TELLING.split()
+    told = [event for event in store.events(row.run_id) if event.type in telling]
     return Explanation(
         headline=f"run {row.run_id} {_WORDS[row.status]} ({where})",
         reason=_text(kv.get("reason")),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.engine import intent, load, message, obstruct, recheck, tracker, whereabouts
+from treadle.engine.edits import name_some
 from treadle.engine.intent import Done, Move
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
@@ -104,7 +105,7 @@ def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str
     found = merge.three_way(place, base, ours, theirs)
     if isinstance(found, Conflict):
         raise BlockedError(
-            f"both sides changed {obstruct.name_paths(found.paths)}",
+            f"both sides changed {name_some(found.paths)}",
             code="merge_conflict",
             fix=fix,
             details={"files": list(found.paths)},

@@ -5,7 +5,6 @@ from treadle.contract.role import Role, follows
 from treadle.engine import aftermath, budget, forecast, outcome, queue, step, surroundings
 from treadle.engine.progress import Progress
 from treadle.engine.run import Run, criteria_passed
-from treadle.ids import utc
 from treadle.store.rows.run import RunRow, StepRow
 
 
@@ -45,10 +44,7 @@ def _stopped_between_steps(run: Run) -> bool:
     if over is None:
         return False
     decision = outcome.over_budget(run, over)
-    run.timeline.add(EventType.RUN_STOPPED, decision.message, reason_code=decision.reason)
-    ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
-    told = {"reason_code": decision.reason, "reason": decision.message}
-    run.record(ended, {**told, "budget_needed": over.needed})
+    run.end("stopped", "budget_exceeded", decision.message, {"budget_needed": over.needed})
     return True
 
 

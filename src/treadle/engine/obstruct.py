@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
+from treadle.engine.edits import name_some
 from treadle.engine.run import Run
 from treadle.errors import BlockedError
 from treadle.git import obstacles
@@ -27,20 +28,13 @@ def require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
         raise _refusal("unknown to git", "file_in_the_way", found.unknown, fix)
 
 
-def name_paths(paths: Sequence[str]) -> str:
-    """Name the first paths and count the rest; an odd name is shown in quotes."""
-    shown = [path if path.isprintable() else repr(path) for path in paths[:_NAMED]]
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(shown) + more
-
-
 def _words(paths: Sequence[str]) -> str:
     return shlex.join(paths[:_NAMED])
 
 
 def _refusal(what: str, code: str, paths: Sequence[str], fix: list[str]) -> BlockedError:
     return BlockedError(
-        f"files in your checkout that are {what} would be overwritten: {name_paths(paths)}",
+        f"files in your checkout that are {what} would be overwritten: {name_some(paths)}",
         code=code,
         fix=fix,
         details={"files": list(paths)},

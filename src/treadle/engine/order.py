@@ -1,6 +1,6 @@
 """What a run was asked to do, frozen when it starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import UNSET, Struct
 
@@ -108,7 +108,7 @@ def freeze(
             for item in known
         ),
         budgets=config.budgets,
-        agents={role: _named(config, role, swaps) for role in ROLES},
+        agents=named(config, ROLES, swaps),
         checks=config.checks,
         workspace=config.workspace,
         sandbox=config.sandbox,
@@ -122,6 +122,7 @@ def short_goal(text: str) -> str:
     return markdown.title(text) or text.strip()[: markdown.MAX_TITLE]
 
 
-def _named(config: Config, role: Role, swaps: Mapping[str, str]) -> NamedAgent:
-    name, agent = agents.resolve(config, role, swaps)
-    return NamedAgent(name=name, config=agent)
+def named(config: Config, roles: Iterable[str], swaps: Mapping[str, str]) -> dict[str, NamedAgent]:
+    """Return who has each of these roles."""
+    found = {role: agents.resolve(config, role, swaps) for role in roles}
+    return {role: NamedAgent(name=name, config=agent) for role, (name, agent) in found.items()}

@@ -11,7 +11,7 @@ from treadle.engine import budget, pause, surroundings
 from treadle.engine.budget import Spent
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.rules import Finding
-from treadle.engine.run import Run
+from treadle.engine.run import ENDS, Run
 from treadle.engine.stage import Stage
 from treadle.ids import utc
 from treadle.store.rows.check import CheckRow
@@ -140,13 +140,8 @@ def _note_step(run: Run, stage: Stage, finding: Finding, source: str | None) -> 
 
 
 def _note_end(run: Run, decision: Decision) -> None:
-    ends = {
-        "passed": EventType.RUN_PASSED,
-        "failed": EventType.RUN_FAILED,
-        "stopped": EventType.RUN_STOPPED,
-    }
-    if decision.status in ends:
-        run.timeline.add(ends[decision.status], decision.message, reason_code=decision.reason)
+    if decision.status in ENDS:
+        run.timeline.add(ENDS[decision.status], decision.message, reason_code=decision.reason)
 
 
 def _status(finding: Finding) -> StepStatus:

@@ -1,6 +1,5 @@
 """Run the criteria's commands again on a tree that nobody has checked yet."""
 
-from treadle.contract.event import EventType
 from treadle.contract.request import Observed
 from treadle.engine import checks, place
 from treadle.engine.run import Run
@@ -48,14 +47,7 @@ def _observe(run: Run) -> list[Observed]:
         seen, stopped = checks.execute(run, criterion, run.folder.landing / f"{criterion.id}.txt")
         if stopped:
             raise _interrupted(stopped)
-        word = "passed" if seen.passed else "failed"
-        run.timeline.add(
-            EventType.CHECK_OBSERVED,
-            f"{seen.id} {word} on the merged tree: {seen.command}",
-            id=seen.id,
-            passed=seen.passed,
-            exit_code=seen.exit_code,
-        )
+        checks.note_observed(run, seen, " on the merged tree")
         found.append(seen)
     return found
 

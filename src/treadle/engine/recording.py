@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Struct
 
-from treadle.config import agents
 from treadle.config.schema import AgentConfig, Config
 from treadle.contract import strictjson
 from treadle.contract.criterion import Criterion
@@ -147,10 +146,6 @@ def order(config: Config, found: Recording, swaps: dict[str, str]) -> Order:
         config, text=found.asked.text, criteria=found.criteria, swaps={}, task_id=None
     )
     recorded = AgentConfig(type="replay", recording=str(found.folder))
-    named: dict[str, NamedAgent] = {
-        role: NamedAgent(name="replay", config=recorded) for role in ROLES
-    }
-    for role in swaps:
-        name, agent = agents.resolve(config, role, swaps)
-        named[role] = NamedAgent(name=name, config=agent)
-    return msgspec.structs.replace(asked, agents=named)
+    answering = dict.fromkeys(ROLES, NamedAgent(name="replay", config=recorded))
+    swapped = orders.named(config, swaps, swaps)
+    return msgspec.structs.replace(asked, agents={**answering, **swapped})

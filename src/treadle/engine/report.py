@@ -98,10 +98,10 @@ def _changes(project: Project, row: RunRow) -> str:
 def _cost(kv: Mapping[str, object], usage: Sequence[UsageRow]) -> str:
     spent = kv.get("spent")
     minutes = spent.get("minutes", 0.0) if isinstance(spent, dict) else 0.0
-    tokens = sum((item.input_tokens or 0) + (item.output_tokens or 0) for item in usage)
-    cost = sum(item.cost_usd or 0.0 for item in usage)
     if not usage:
         return f"{minutes:.1f} minutes; the agents reported no tokens."
+    tokens = sum((item.input_tokens or 0) + (item.output_tokens or 0) for item in usage)
+    cost = sum(item.cost_usd or 0.0 for item in usage)
     return f"{minutes:.1f} minutes, {tokens} tokens, {cost:.2f} USD."
 
 

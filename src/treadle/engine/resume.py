@@ -6,12 +6,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from treadle.config import agents
-from treadle.config.schema import BudgetsConfig, Config
+from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.engine import edits, integrity, load, place, restore
 from treadle.engine.commit import lost_branch
-from treadle.engine.order import NamedAgent, Order
+from treadle.engine.order import named
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import branch, diff, workspace
@@ -90,21 +89,9 @@ def _change_order(
 ) -> None:
     order = run.order
     if budgets:
-        order = structs.replace(order, budgets=_raised(order.budgets, budgets))
+        order = structs.replace(order, budgets=structs.replace(order.budgets, **budgets))
         words = ", ".join(f"{key} = {value:g}" for key, value in budgets.items())
         run.timeline.add(EventType.BUDGET_RAISED, words, **budgets)
     if swaps:
-        order = structs.replace(order, agents=_swapped(order, config, swaps))
+        order = structs.replace(order, agents=order.agents | named(config, swaps, swaps))
     run.order = order
-
-
-def _raised(budgets: BudgetsConfig, changes: Mapping[str, float]) -> BudgetsConfig:
-    return structs.replace(budgets, **changes)
-
-
-def _swapped(order: Order, config: Config, swaps: Mapping[str, str]) -> dict[str, NamedAgent]:
-    named = dict(order.agents)
-    for role in swaps:
-        name, agent = agents.resolve(config, role, swaps)
-        named[role] = NamedAgent(name=name, config=agent)
-    return named

@@ -130,15 +130,7 @@ class Run:
 
     def cursor(self, **changes: object) -> Cursor:
         """Return where the run stands, with changes."""
-        now = Cursor(
-            status=self.row.status,
-            iteration=self.row.iteration,
-            current_step_index=self.row.current_step_index,
-            verdict=self.row.verdict,
-            head_commit=self.row.head_commit,
-            ended_at=self.row.ended_at,
-        )
-        return now._replace(**changes)  # type: ignore[arg-type]  # checked by _replace at run time
+        return cursor_of(self.row, **changes)
 
     def advance(self, cursor: Cursor, kv: Mapping[str, object]) -> None:
         """Take over what was just committed."""
@@ -157,18 +149,26 @@ class Run:
         self.tools.store.record(self.id, events, cursor, changes, self.row.claim_epoch)
         self.advance(cursor, changes)
 
-    def end(self, status: RunStatus, reason: str, message: str, **data: object) -> None:
+    def end(
+        self, status: RunStatus, reason: str, message: str, kv: Mapping[str, object] | None = None
+    ) -> None:
         """Finish between two steps."""
-        self.timeline.add(_ENDS[status], message, reason_code=reason, **data)
+        self.timeline.add(ENDS[status], message, reason_code=reason)
         ended = self.cursor(status=status, ended_at=utc(self.tools.now()))
-        self.record(ended, {"reason_code": reason, "reason": message})
+        self.record(ended, {"reason_code": reason, "reason": message, **(kv or {})})
 
 
-_ENDS = {
+ENDS: dict[str, EventType] = {
     "passed": EventType.RUN_PASSED,
     "failed": EventType.RUN_FAILED,
     "stopped": EventType.RUN_STOPPED,
 }
+
+
+def cursor_of(row: RunRow, **changes: object) -> Cursor:
+    """Return where a run stands, with changes."""
+    now = Cursor(*(getattr(row, name) for name in Cursor._fields))
+    return now._replace(**changes)  # type: ignore[arg-type]  # checked by _replace at run time
 
 
 def criteria_passed(run: Run) -> int:

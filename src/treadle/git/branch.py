@@ -52,7 +52,12 @@ def move(repo: Repo, name: str, new: str, old: str) -> bool:
             code="branch_checked_out",
             fix=[f"git -C {work_tree} switch --detach"],
         )
-    args = _args("step", name, new, old)
+    return swap(repo, name, new, old, "step")
+
+
+def swap(repo: Repo, name: str, new: str, old: str, why: str) -> bool:
+    """Move a branch that is checked out nowhere."""
+    args = _args(why, name, new, old)
     done = _update(repo, name, args)
     if done.returncode == 0:
         _sync(repo, name)

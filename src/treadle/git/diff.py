@@ -12,16 +12,8 @@ MAX_BYTES = 50_000_000
 MAX_FILES = 5_000
 _NAMED = 200
 _DIFF = (
-    "diff-index",
-    "--cached",
-    "-p",
-    "--binary",
-    "--full-index",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--ignore-submodules=none",
+    "diff-index --cached -p --binary --full-index --no-renames"
+    " --no-ext-diff --no-textconv --no-color --ignore-submodules=none"
 )
 
 
@@ -38,7 +30,7 @@ def write(
     try:
         scratch.seed(place, commit, ws)
         build.stage(ws, place, taken)
-        scratch.out(place, *_DIFF, f"--output={target}", commit)
+        scratch.out(place, *_DIFF.split(), f"--output={target}", commit)
     finally:
         scratch.drop(place)
     _append(target, [change for change in edits if change not in taken])

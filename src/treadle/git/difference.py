@@ -14,19 +14,8 @@ NONE, LINK, GITLINK = "000000", "120000", "160000"
 
 # Renames are looked for so that a moved file costs no more than its two names.
 _DIFF = (
-    "diff-tree",
-    "-r",
-    "-z",
-    "--raw",
-    "-p",
-    "--binary",
-    "--full-index",
-    "-M",
-    "-l100",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--ignore-submodules=none",
+    "diff-tree -r -z --raw -p --binary --full-index -M -l100"
+    " --no-ext-diff --no-textconv --no-color --ignore-submodules=none"
 )
 _SECTION = re.compile(rb"^diff --git ", re.MULTILINE)
 
@@ -66,7 +55,7 @@ class _Record(NamedTuple):
 
 def read(place: Scratch | Repo, base_tree: str, new_tree: str) -> Difference:
     """Compare two trees."""
-    output = call.out([*_DIFF, base_tree, new_tree], place.place)
+    output = call.out([*_DIFF.split(), base_tree, new_tree], place.place)
     records, end = _records(output)
     diff = output[end:]
     files = {change for record in records for change in _changes(record)}

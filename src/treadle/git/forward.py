@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import BlockedError
-from treadle.files import sync
 from treadle.git import branch, call
 from treadle.git.repo import Repo, operation_in_progress
 
@@ -65,7 +64,7 @@ def move(repo: Repo, name: str, new: str, old: str, why: str) -> None:
     if is_checked_out(repo, name):
         _fast_forward(repo, name, new, why)
     else:
-        _swap(repo, name, new, old, why)
+        branch.swap(repo, name, new, old, why)
     found = branch.resolve(repo, name)
     if found != new:
         raise BlockedError(
@@ -117,17 +116,6 @@ def _locked(lock: Path) -> BlockedError:
         fix=["git status", f"rm -f {shlex.quote(str(lock))}"],
         details={"lock": str(lock)},
     )
-
-
-def _swap(repo: Repo, name: str, new: str, old: str, why: str) -> None:
-    ref = f"refs/heads/{name}"
-    args = ["update-ref", "-m", f"treadle: {why}", "--no-deref", ref, new, old]
-    done = call.run(args, repo.place)
-    if done.returncode and branch.resolve(repo, name) in (None, old):
-        raise call.failure(args, done)
-    folder = (repo.common_dir / ref).parent
-    if folder.is_dir():
-        sync.sync_all([folder])
 
 
 def _places(repo: Repo) -> list[Place]:

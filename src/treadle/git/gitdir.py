@@ -12,22 +12,11 @@ from treadle.git.repo import Repo
 
 # What decides how files look on disk must be the same for the agent's git, or every file
 # would count as modified there.
-_COPIED_KEYS = frozenset(
-    f"core.{name}"
-    for name in (
-        "attributesfile",
-        "autocrlf",
-        "bigfilethreshold",
-        "eol",
-        "excludesfile",
-        "filemode",
-        "ignorecase",
-        "precomposeunicode",
-        "sparsecheckout",
-        "sparsecheckoutcone",
-        "symlinks",
-    )
+_COPIED = (
+    "attributesfile autocrlf bigfilethreshold eol excludesfile filemode ignorecase"
+    " precomposeunicode sparsecheckout sparsecheckoutcone symlinks"
 )
+_COPIED_KEYS = frozenset(f"core.{name}" for name in _COPIED.split())
 _COPIED_SECTIONS = ("filter.", "lfs.")
 _OWN = {
     "core.bare": "false",

@@ -13,13 +13,7 @@ from treadle.proc.capture import Captured
 
 MIN_VERSION = (2, 38)
 
-_QUESTIONS = (
-    "--is-bare-repository",
-    "--show-object-format",
-    "--git-dir",
-    "--git-common-dir",
-    "--show-toplevel",
-)
+_QUESTIONS = "--is-bare-repository --show-object-format --git-dir --git-common-dir --show-toplevel"
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -66,12 +60,13 @@ class Head(NamedTuple):
 def find(start: Path) -> Repo:
     """Find the repository around `start`; ProjectError says what is missing."""
     _require_git()
-    done = _ask(start, *_QUESTIONS)
+    asked = _QUESTIONS.split()
+    done = _ask(start, *asked)
     if done.returncode:
         raise _explain(start, done)
     answers = os.fsdecode(done.stdout).removesuffix("\n").split("\n")
-    if len(answers) != len(_QUESTIONS):  # a path holds a line break: ask one by one
-        answers = [os.fsdecode(_ask(start, ask).stdout).removesuffix("\n") for ask in _QUESTIONS]
+    if len(answers) != len(asked):  # a path holds a line break: ask one by one
+        answers = [os.fsdecode(_ask(start, word).stdout).removesuffix("\n") for word in asked]
     _bare, object_format, git_dir, common_dir, root = answers
     return Repo(Path(root), Path(git_dir), Path(common_dir), object_format)
 

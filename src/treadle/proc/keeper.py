@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from treadle.errors import TreadleError
 from treadle.proc import program, sweep
@@ -97,12 +96,7 @@ class Keeper:
     def __enter__(self) -> "Keeper":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _take(self) -> Channel:
