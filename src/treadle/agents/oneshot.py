@@ -62,21 +62,22 @@ def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
 def _turn(
     tool: Tool, spec: AgentSpec, request: AgentRequest, text: str, step_dir: Path
 ) -> AgentResult:
-    first = ask(tool, spec, request.step.role, step_dir)
-    result, heard = _call(tool, first, text)
-    if result.error:
-        return _counted(tool, spec, result, [heard.usage])
-    found = read_answer(heard, request, step_dir)
-    if isinstance(found, Answer) or not heard.session:
-        return _counted(tool, spec, answer.result(spec, result, found), [heard.usage])
-    keep_attempt(spec, f"the answer could not be used: {found}")
-    again, heard2 = _call(tool, replace(first, resume=heard.session), prompt.repair(found))
-    both = [heard.usage, heard2.usage]
-    again = replace(again, output_bytes=again.output_bytes + result.output_bytes)
-    if again.error:
-        return _counted(tool, spec, again, both)
-    repaired = answer.result(spec, again, read_answer(heard2, request, step_dir))
-    return _counted(tool, spec, replace(repaired, repaired=found), both)
+    asked, complaint = ask(tool, spec, request.step.role, step_dir), None
+    calls: list[Usage | None] = []
+    spent = 0
+    while True:
+        result, heard = _call(tool, asked, text)
+        calls.append(heard.usage)
+        spent += result.output_bytes
+        found = None if result.error else read_answer(heard, request, step_dir)
+        if not isinstance(found, str) or asked.resume or not heard.session:
+            break
+        keep_attempt(spec, f"the answer could not be used: {found}")
+        asked, text, complaint = replace(asked, resume=heard.session), prompt.repair(found), found
+    if found is not None:
+        result = replace(answer.result(spec, result, found), repaired=complaint)
+    used = usage.total(calls, tool.cumulative, spec.config.prices)
+    return replace(result, usage=used, output_bytes=spent)
 
 
 def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
@@ -159,13 +160,6 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
         verdict.parse(data, source="verdict.json", asked=ids)
         if not walk.read(step_dir / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")
-
-
-def _counted(
-    tool: Tool, spec: AgentSpec, result: AgentResult, calls: list[Usage | None]
-) -> AgentResult:
-    used = usage.total(calls, tool.cumulative, spec.config.prices)
-    return replace(result, usage=used)
 
 
 def keep_attempt(spec: AgentSpec, why: str) -> Path:
