@@ -50,7 +50,7 @@ def benches(lab: Lab) -> list[Bench]:
             Claim("CPU per message, many done against none", old / small, 1.2),
         ]
 
-    what = "spawn, same files, same fsyncs, one commit"
+    what = "same spawn, files, fsyncs, commits"
     name = f"{number} specs"
     return [
         Bench("inbox", name, what, project, project, 1.5, 1.5, True, 1, claims, alternating),
@@ -138,7 +138,11 @@ def _process(root: Path, number: int, watch: Watch) -> None:
 
 
 class ByHand:
-    """A message carried out by hand: the files and syncs of the product, one commit."""
+    """A message carried out by hand: the files, the syncs and the durable commits of the product.
+
+    Both ends must outlive a power cut: that of the step, and that of the message, behind which
+    come its follow-ups and its landing.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -146,6 +150,7 @@ class ByHand:
         for name in ("inbox/done", "runs", "specs"):
             (folder / name).mkdir(parents=True)
         (folder / "noop.sh").write_text(ROUTINE)
+        self.steps.store.execute("CREATE TABLE messages (id TEXT PRIMARY KEY, status TEXT)")
 
     def message(self, index: int) -> None:
         """Put it down, make its run, spawn, commit the step, move it, list it."""
@@ -158,6 +163,7 @@ class ByHand:
         staged.rename(inbox / f"{chain}-0.md")
         self._run(index, message)
         bare.commit(self.steps.store, "run", index)
+        self.steps.store.execute("INSERT INTO messages VALUES (?, 'done')", (chain,))
         (inbox / f"{chain}-0.md").rename(inbox / "done" / f"{chain}-0.md")
         with (self.folder / "specs" / "processed-spec.md").open("a") as handle:
             handle.write(f"{spec}\n")
