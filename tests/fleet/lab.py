@@ -87,6 +87,16 @@ class Lab:
         words = ("run", "--goal", "Look around", "--ac", "It is fine", "--fleet", "--json")
         return [json.loads(self.treadle(*words))["run_id"] for _ in range(count)]
 
+    def json(self, *args: str) -> dict:
+        return json.loads(self.treadle(*args, "--json"))
+
+    def mail(self, *args: str) -> dict:
+        return self.json("mail", *args)
+
+    def run_fleet(self, task_id: str) -> str:
+        """Queue a run of a task."""
+        return self.json("run", task_id, "--fleet")["run_id"]
+
     def worker(self, *args: str, name: str | None = None) -> subprocess.Popen:
         """Start a worker on a machine of its own: its own home, caches and current folder."""
         home = self.folder / "hosts" / (name or f"host{len(self.workers)}")

@@ -6,6 +6,7 @@ from datetime import datetime
 from treadle.cli import main, output
 from treadle.cli.place import Place
 from treadle.mail import folders
+from treadle.store import mail as index
 from treadle.store.task_reader import TaskReader
 from treadle.tasks import leases
 
@@ -16,6 +17,8 @@ def fresh(found: Place, now: datetime) -> TaskReader:
     mail = found.layout.mail
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
+    if index.wait_elsewhere(reader):
+        main.load("fleet_letters").bring()
     if not folders.is_stale(reader, mail):
         return reader
     reader.close()

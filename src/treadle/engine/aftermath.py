@@ -4,6 +4,7 @@ import time
 
 from treadle.engine import budget, letters
 from treadle.engine.explain import next_commands
+from treadle.engine.lock import MAIL
 from treadle.engine.run import Run
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Kind, Question
@@ -28,7 +29,7 @@ def settle(run: Run) -> None:
     if question := _question(run):
         questions.ask(store, question, now)
     letters.tell_end(run)
-    store.release(run.id, run.row.claim_epoch)
+    store.release(run.id, run.row.claim_epoch, MAIL if letters.are_untold(run) else None)
 
 
 def keep_claim(run: Run) -> None:

@@ -16,6 +16,7 @@ from treadle.proc.identity import Identity, current, decode, is_dead
 from treadle.store.rows.run import RunRow
 
 WORKER = "worker:"  # how the owner of a run that the fleet drives begins
+MAIL = "mail"  # the owner of a run that ended elsewhere, until its letters are sent from here
 _PAUSE = 0.2
 
 

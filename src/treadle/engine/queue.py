@@ -11,11 +11,11 @@ from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
 from treadle.engine.lock import WORKER as WORKER
 from treadle.engine.order import Order
-from treadle.engine.run import Run
+from treadle.engine.run import Run, cursor_of
 from treadle.errors import FormatError
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.rows.run import Cursor, Event, RunRow
+from treadle.store.rows.run import Event, RunRow
 from treadle.store.writer import Store
 
 T = TypeVar("T")
@@ -43,8 +43,7 @@ def is_queued(row: RunRow, kv: Mapping[str, object]) -> bool:
 
 def is_claimable(row: RunRow, kv: Mapping[str, object]) -> bool:
     """Tell whether a worker may take a run: it waits, or its worker is gone."""
-    driven = row.status == "running" and (row.owner or "").startswith(WORKER)
-    return FLEET in kv and (driven or is_queued(row, kv))
+    return FLEET in kv and (is_queued(row, kv) or (row.owner or "").startswith(WORKER))
 
 
 def insert(store: Store, row: RunRow, order: Order, ticket: Ticket, now: datetime) -> None:
@@ -120,13 +119,6 @@ def record(
 ) -> None:
     """Write down what happens to a run while no folder of it is here."""
     goes_on = status == "running" or kv.get("reason_code") == QUEUED
-    cursor = Cursor(
-        status=status,
-        iteration=row.iteration,
-        current_step_index=row.current_step_index,
-        verdict=row.verdict,
-        head_commit=row.head_commit,
-        ended_at=None if goes_on else utc(now),
-    )
+    cursor = cursor_of(row, status=status, ended_at=None if goes_on else utc(now))
     event = Event(store.last_seq(row.run_id) + 1, utc(now), kind, message)
     store.record(row.run_id, (event,), cursor, kv, row.claim_epoch)

@@ -17,18 +17,19 @@ from treadle.engine import (
     rebuild,
     runfile,
 )
-from treadle.engine.lock import is_abandoned
+from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.progress import Progress
-from treadle.engine.run import Run, Tools
+from treadle.engine.run import Run, Tools, cursor_of
 from treadle.engine.timeline import Timeline
-from treadle.errors import FormatError, GitError
+from treadle.errors import FormatError, GitError, TreadleError
 from treadle.files import remove
 from treadle.files.walk import names, read
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.proc import identity, sweep
-from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
+from treadle.store import fleet
+from treadle.store.rows.run import Event, RunRow, StepRow
 from treadle.tasks import work
 
 # The contract's own sentence.
@@ -69,6 +70,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     if dead is not None:
         intent.settle_all(tools)
         _settle_ended(tools, dead)
+    _exchange_letters(tools)
     work.reconcile(tools.store, tools.now())
     return Recovered(tuple(sorted(rows)), tuple(steps))
 
@@ -83,6 +85,20 @@ def _settle_ended(tools: Tools, dead: str) -> None:
                 continue
             letters.catch_up(run)
             aftermath.settle(run)
+
+
+def _exchange_letters(tools: Tools) -> None:
+    """Send what ended runs of other machines left, and hand over what is new to those at work."""
+    for row in tools.store.unsettled():
+        if row.owner == MAIL:
+            try:
+                letters.tell(load.load(tools, row))
+            except TreadleError as error:
+                message = f"its letters are not sent yet: {error.message}"
+                tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
+    for row in (*fleet.queued(tools.store), *fleet.held(tools.store)):
+        if row.task_id:
+            letters.hand_over(tools.store, tools.layout.mail, row)
 
 
 def _suspects(tools: Tools) -> set[str]:
@@ -221,13 +237,6 @@ def _give_up(tools: Tools, row: RunRow, why: str) -> None:
     now = utc(tools.now())
     message = f"run.json cannot be read: {why}"
     event = Event(tools.store.last_seq(row.run_id) + 1, now, EventType.RUN_FAILED, message)
-    cursor = Cursor(
-        status="failed",
-        iteration=row.iteration,
-        current_step_index=row.current_step_index,
-        verdict=row.verdict,
-        head_commit=row.head_commit,
-        ended_at=now,
-    )
+    cursor = cursor_of(row, status="failed", ended_at=now)
     kv = {"reason_code": "run_file_damaged", "reason": message}
     tools.store.record(row.run_id, (event,), cursor, kv, epoch)

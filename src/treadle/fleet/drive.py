@@ -114,6 +114,8 @@ def _claim(machine: Machine, store: Store, job: Job) -> RunRow | None:
     if epoch is None:
         return None
     row = row._replace(claim_epoch=epoch, owner=machine.owner)
+    if row.status != "running" and not queue.is_queued(row, kv):
+        return row  # it ended in the very moment in which its worker was lost; nobody was told
     tries = _tries(row, kv)
     if tries > machine.max_epochs:
         _give_up(machine, store, row, tries - 1)
@@ -154,9 +156,9 @@ def _open(
     while run.row.status == "running" and adopt.adopt(run, shelf):
         pass
     _publish(run, ticket)
-    if run.order.task_id:
-        work.begin(store, run.order.task_id, run.id, tools.now())
     if run.row.status == "running":
+        if run.order.task_id:
+            work.begin(store, run.order.task_id, run.id, tools.now())
         place.prepare(run)
     return run
 

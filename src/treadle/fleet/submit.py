@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.config.load import Loaded
-from treadle.engine import archive, queue, start
+from treadle.engine import archive, letters, queue, start
 from treadle.engine.archive import Shelf
 from treadle.engine.order import Order
 from treadle.engine.queue import Ticket
@@ -17,6 +17,7 @@ from treadle.fleet.dispatcher import Dispatcher, Job
 from treadle.fleet.site import Site
 from treadle.git import remote, repo
 from treadle.ids import new_run_id, utc
+from treadle.mail import sync
 from treadle.project import trust
 from treadle.project.project import Project
 from treadle.store import fleet
@@ -54,6 +55,10 @@ def submit(desk: Desk, asked: Order) -> RunRow:
         work.begin(desk.store, asked.task_id, row.run_id, now)
     _announce(desk, ticket, now)
     queue.insert(desk.store, row, asked, ticket, now)
+    if asked.task_id and desk.site.url:
+        mail = desk.project.layout.mail
+        sync.refresh(desk.store, mail, now)
+        letters.hand_over(desk.store, mail, row)
     enqueue(desk, row, ticket)
     return row
 

@@ -75,6 +75,11 @@ def of_task(store: Reading, task_id: str) -> list[LetterRow]:
     return _rows(store, "letters_of_task", task_id=task_id)
 
 
+def wait_elsewhere(store: Reading) -> bool:
+    """Tell whether runs that ended on other machines have letters to send."""
+    return bool(store._all("runs_with_letters"))
+
+
 def asker(store: Reading, task_id: str) -> str | None:
     """Return who wrote the letter about a task that was seen first."""
     first = min(of_task(store, task_id), key=lambda row: row.letter_id or 0, default=None)

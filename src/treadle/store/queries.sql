@@ -22,6 +22,9 @@ SELECT {runs} FROM runs WHERE status = :status ORDER BY run_id
 -- name: runs_unsettled
 SELECT {runs} FROM runs WHERE owner IS NOT NULL AND status <> 'running' ORDER BY run_id
 
+-- name: runs_with_letters
+SELECT run_id FROM runs WHERE owner = 'mail' ORDER BY run_id LIMIT 1
+
 -- name: runs_with_prefix
 SELECT {runs} FROM runs WHERE run_id >= :prefix AND run_id < :bound
 ORDER BY run_id DESC LIMIT :limit
@@ -143,7 +146,7 @@ UPDATE runs SET claim_epoch = claim_epoch + 1, owner = :owner WHERE run_id = :ru
 RETURNING claim_epoch
 
 -- name: release_run
-UPDATE runs SET owner = NULL WHERE run_id = :run_id AND claim_epoch = :epoch
+UPDATE runs SET owner = :owner WHERE run_id = :run_id AND claim_epoch = :epoch
 
 -- name: insert_step
 INSERT INTO steps ({steps}) VALUES ({steps_values})

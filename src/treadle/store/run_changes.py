@@ -87,9 +87,10 @@ def take_over(tx: Connection, run_id: str, owner: str | None) -> int:
     return int(row[0])
 
 
-def release(tx: Connection, run_id: str, epoch: int) -> None:
+def release(tx: Connection, run_id: str, epoch: int, owner: str | None) -> None:
     """Say that no process drives the run any more."""
-    if not tx.execute(SQL["release_run"], {"run_id": run_id, "epoch": epoch}).rowcount:
+    values = {"run_id": run_id, "epoch": epoch, "owner": owner}
+    if not tx.execute(SQL["release_run"], values).rowcount:
         raise _fenced(tx, run_id, epoch)
 
 

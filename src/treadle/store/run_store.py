@@ -53,10 +53,10 @@ class RunStore(Writing, RunReader):
         """Give a run a new owner and return its epoch; every older one is fenced off."""
         return self._write(lambda tx: run_changes.take_over(tx, run_id, owner), alone=False)
 
-    def release(self, run_id: str, epoch: int) -> None:
-        """Say that no process drives a run any more."""
+    def release(self, run_id: str, epoch: int, owner: str | None = None) -> None:
+        """Say that no process drives a run any more; `owner` has something left to do for it."""
         # Recovery does it again for an owner that is gone.
-        self._write(lambda tx: run_changes.release(tx, run_id, epoch), lasting=False)
+        self._write(lambda tx: run_changes.release(tx, run_id, epoch, owner), lasting=False)
 
     def request_stop(self, run_id: str, reason: str, now: datetime) -> None:
         """Ask a run's owner to stop, through the key `stop_requested`."""

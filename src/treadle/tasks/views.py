@@ -8,6 +8,7 @@ from treadle.files import deliver
 from treadle.layout import MailLayout
 from treadle.store.rows.task import MoveRow, TaskRow
 from treadle.store.task_reader import TaskReader
+from treadle.store.writing import NO_MAIL
 from treadle.tasks import checks, lanes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -18,9 +19,10 @@ def write(store: TaskReader, mail: MailLayout, task_id: str) -> None:
 
     Each is dated with the change it shows, so that a file that lags behind can be told from
     one that somebody edited. Two writers may overtake each other: look again afterwards.
+    A worker on another machine has none of them.
     """
     written = None
-    while (task := store.task(task_id)) is not None and task != written:
+    while mail is not NO_MAIL and (task := store.task(task_id)) is not None and task != written:
         mail.tasks.mkdir(parents=True, exist_ok=True)
         for ending, text in texts(store, task).items():
             _put(mail.task(task_id, ending), text, stamp(task))

@@ -71,7 +71,7 @@ def _catch_up(store: Store, task: TaskRow, now: datetime) -> TaskRow:
     run = store.run(run_id)
     if run is None:
         return release(store, task.task_id, Holder(TREADLE, run_id), now)
-    if run.status == "running":
+    if run.status == "running" or store.kv_value(run_id, "reason_code") == "queued":
         return task
     return finish(store, task.task_id, run_id, run.status, now)
 
