@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import (
         Any,
+        BinaryIO,
         Generic,
         Literal,
         NamedTuple,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         get_args,
     )
 else:
-    Any = NoReturn = Protocol = Self = TextIO = object
+    Any = BinaryIO = NoReturn = Protocol = Self = TextIO = object
     get_args = tuple
 
     class _Words(tuple):
@@ -73,7 +74,8 @@ else:
 
         @classmethod
         def _make(cls, values):
-            return cls(*values)
+            made = tuple.__new__(cls, values)
+            return made if len(made) == len(cls._fields) else cls(*made)
 
         def _asdict(self):
             return dict(zip(self._fields, self, strict=True))
@@ -92,6 +94,7 @@ else:
 __all__ = [
     "TYPE_CHECKING",
     "Any",
+    "BinaryIO",
     "Generic",
     "Literal",
     "NamedTuple",

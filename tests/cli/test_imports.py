@@ -17,8 +17,10 @@ HEAVY = {
     "dataclasses",
     "dbos",
     "email",
+    "gettext",
     "hashlib",
     "inspect",
+    "ipaddress",
     "logging",
     "msgspec",
     "multiprocessing",
@@ -33,7 +35,8 @@ HEAVY = {
     "tempfile",
     "threading",
     "tomllib",
-    "urllib.request",
+    "typing",
+    "urllib.parse",
     "yaml",
 }
 COLD = ("treadle.agents", "treadle.config", "treadle.files", "treadle.git", "treadle.proc")
@@ -67,12 +70,14 @@ NEXT = [
     ("mission", "list", "--json"),
     ("task", "move", "WP01", "--to", "blocked"),
 ]
+# As the installed program starts; `-m` would load what finds modules.
+START = "from treadle.cli.main import main; main()"
 
 
 def loaded(root, *words):
     """Return the modules that a command loads, as the interpreter itself tells."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "treadle", *words],
+        [sys.executable, "-X", "importtime", "-c", START, *words],
         cwd=root,
         env={**os.environ, "PYTHONPATH": ""},
         capture_output=True,
