@@ -2,7 +2,6 @@
 
 from treadle.config.schema import Config
 from treadle.engine import land, whereabouts
-from treadle.engine.progress import Progress
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.store.rows.run import RunRow
@@ -35,11 +34,11 @@ def _land(tools: Tools, row: RunRow) -> str | None:
     try:
         found = land.land(tools, row)
     except (BlockedError, GitError) as error:
-        _show(tools, row, f"not landed: {error.message}")
+        tools.note(row.run_id, f"not landed: {error.message}")
         questions.ask(tools.store, _question(row, error), tools.now())
         return error.message
     if found.commit:
-        _show(tools, row, f"landed as {found.commit[:12]} on {found.branch}")
+        tools.note(row.run_id, f"landed as {found.commit[:12]} on {found.branch}")
     return None
 
 
@@ -52,7 +51,3 @@ def _question(row: RunRow, error: TreadleError) -> Question:
         run_id=row.run_id,
         task_id=row.task_id,
     )
-
-
-def _show(tools: Tools, row: RunRow, message: str) -> None:
-    tools.watch(Progress(kind="note", run_id=row.run_id, message=message))

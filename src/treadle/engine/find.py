@@ -1,9 +1,21 @@
 """Find a run by its id or by the beginning of it, and a chain of messages."""
 
+from collections.abc import Iterator
+
 from treadle.errors import NotFoundError
 from treadle.ids import is_run_id, nearest
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
+
+_PAGE = 500
+
+
+def every(store: Reader) -> Iterator[RunRow]:
+    """Yield all runs, the newest first."""
+    page = store.runs(_PAGE)
+    while page:
+        yield from page
+        page = store.runs(_PAGE, page[-1].run_id)
 
 
 def find(store: Reader, text: str) -> RunRow:

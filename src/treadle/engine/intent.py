@@ -13,7 +13,6 @@ from msgspec import Struct, ValidationError, convert, structs
 from treadle.contract.event import EventType
 from treadle.engine import load, prune
 from treadle.engine.boundary import reach
-from treadle.engine.progress import Progress
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import readable
 from treadle.errors import BlockedError, FormatError, GitError, TreadleError
@@ -114,8 +113,7 @@ def settle_all(tools: Tools) -> None:
             run = load.take_over(tools, row)
             settle(run)
         except (BlockedError, FormatError, GitError) as error:
-            message = f"not recovered: {error.message}"
-            tools.watch(Progress(kind="note", run_id=run_id, message=message))
+            tools.note(run_id, f"not recovered: {error.message}")
         else:
             tools.store.release(run.id, run.row.claim_epoch)
 

@@ -78,12 +78,10 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
 
 def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
     """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
-    settings, is_base = run.tools.git_settings, tip == run.row.base_commit
-    sign = signed.signs(settings)
+    is_base, signs = tip == run.row.base_commit, signed.signs(run.tools.git_settings)
     built = Built(tip, repo.tree_of(run.tools.repo, tip))
-    if keep_steps and is_base and not sign and not run.order.message:
+    if keep_steps and is_base and not signs and not run.order.message:
         return Built(run.head, run.tree)
-    who = signed.identity(settings, run.tools.env)
     parts = tuple(_parts(run, keep_steps))
     for part in parts:
         tree = combine(place, part.base, built.tree, part.tree, _by_hand(run))
@@ -91,11 +89,16 @@ def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
         if part is parts[-1]:
             tree = tracker.listed(run, place, tip, tree)
         if tree != built.tree:
-            new = signed.write(
-                place, tree, built.commit, part.message, when=run.tools.now(), who=who, sign=sign
-            )
+            new = commit_on(run, place, tree, built.commit, part.message)
             built = Built(new, tree, is_merged)
     return built
+
+
+def commit_on(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
+    """Commit a tree as the user would; no branch moves."""
+    settings = run.tools.git_settings
+    who, sign = signed.identity(settings, run.tools.env), signed.signs(settings)
+    return signed.write(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
 
 
 def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:

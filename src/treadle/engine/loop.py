@@ -3,8 +3,7 @@
 from treadle.contract.event import EventType
 from treadle.contract.role import Role, follows
 from treadle.engine import aftermath, budget, forecast, outcome, queue, step, surroundings
-from treadle.engine.progress import Progress
-from treadle.engine.run import Run, criteria_passed
+from treadle.engine.run import Run
 from treadle.store.rows.run import RunRow, StepRow
 
 
@@ -20,7 +19,7 @@ def drive_run(run: Run) -> RunRow:
     if run.tools.carrier is None:
         forecast.note(run)
     aftermath.settle(run)
-    _show_end(run)
+    step.show(run, "ended", str(run.kv.get("reason", "")))
     return run.row
 
 
@@ -46,17 +45,3 @@ def _stopped_between_steps(run: Run) -> bool:
     decision = outcome.over_budget(run, over)
     run.end("stopped", "budget_exceeded", decision.message, {"budget_needed": over.needed})
     return True
-
-
-def _show_end(run: Run) -> None:
-    run.tools.watch(
-        Progress(
-            kind="ended",
-            run_id=run.id,
-            message=str(run.kv.get("reason", "")),
-            iteration=run.row.iteration,
-            max_iterations=run.order.budgets.max_iterations,
-            passed=criteria_passed(run),
-            total=len(run.order.criteria),
-        )
-    )

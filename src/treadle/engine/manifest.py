@@ -40,18 +40,8 @@ class Manifest(NamedTuple):
 
 def write(folder: Path, manifest: Manifest) -> str:
     """Write `step.json` and return its digest."""
-    body = {
-        "version": 1,
-        "row": manifest.row._asdict(),
-        "events": [event._asdict() for event in manifest.events],
-        "cursor": manifest.cursor._asdict(),
-        "kv": dict(manifest.kv),
-        "before": manifest.before._asdict(),
-        "after": manifest.after._asdict(),
-        "usage": manifest.usage._asdict() if manifest.usage else None,
-        "checks": [check._asdict() for check in manifest.checks],
-        "files": dict(manifest.files),
-    }
+    parts = {name: _plain(value) for name, value in manifest._asdict().items()}
+    body: dict[str, object] = {"version": 1, **parts}
     body["digest"] = _digest(body)
     data = msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
     atomic.create(folder / NAME, data)
@@ -83,6 +73,13 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
 def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
     """Return the digest of every file of a step."""
     return {item.path: walk.sha256(folder / item.path) for item in entries if not item.is_folder}
+
+
+def _plain(value: object) -> object:
+    """Return a record as a mapping, several as a list."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _digest(body: Mapping[str, object]) -> str:

@@ -88,12 +88,9 @@ def _decide(run: Run, stage: Stage, finding: Finding, spent: Spent) -> Decision:
 
 
 def _after_failure(run: Run, finding: Finding, spent: Spent) -> Decision:
-    if finding.error == StepError.INTERRUPTED:
-        return Decision(status="stopped", reason="interrupted", message=finding.message)
-    if finding.error == StepError.BUDGET_EXCEEDED:
-        return _out_of_budget(finding.message, finding.over)
-    if finding.error == StepError.USAGE_LIMIT:
-        return Decision(status="stopped", reason="usage_limit", message=finding.message)
+    if finding.error in (StepError.INTERRUPTED, StepError.USAGE_LIMIT, StepError.BUDGET_EXCEEDED):
+        reason, over = str(finding.error), finding.over
+        return Decision(status="stopped", reason=reason, message=finding.message, over=over)
     over = budget.exceeded(run.order.budgets, spent)
     if over and finding.error in (StepError.TIMEOUT, StepError.OUTPUT_LIMIT):
         return over_budget(run, over)
@@ -118,11 +115,7 @@ def over_budget(run: Run, over: budget.Exceeded) -> Decision:
     run.timeline.add(
         EventType.BUDGET_EXCEEDED, over.sentence, key=over.key, limit=over.limit, used=over.used
     )
-    return _out_of_budget(over.sentence, over)
-
-
-def _out_of_budget(message: str, over: budget.Exceeded | None) -> Decision:
-    return Decision(status="stopped", reason="budget_exceeded", message=message, over=over)
+    return Decision(status="stopped", reason="budget_exceeded", message=over.sentence, over=over)
 
 
 def _note_step(run: Run, stage: Stage, finding: Finding, source: str | None) -> None:

@@ -5,11 +5,13 @@ from typing import Literal, NamedTuple
 
 from treadle.contract.role import Role
 
+Moment = Literal["run", "step", "tick", "committed", "ended", "note"]
+
 
 class Progress(NamedTuple):
     """One moment of a run."""
 
-    kind: Literal["run", "step", "tick", "committed", "ended", "note"]
+    kind: Moment
     run_id: str
     message: str = ""
     role: Role | None = None

@@ -1,26 +1,19 @@
 """Mend what recovery alone leaves standing: rows and folders that disagree."""
 
 from treadle.contract.event import EventType
-from treadle.engine import integrity, load, manifest
+from treadle.engine import find, integrity, load, manifest
 from treadle.engine.run import Tools
 from treadle.errors import FormatError
 from treadle.store.rows.run import RunRow, StepRow
 from treadle.store.run_changes import History
 
-_PAGE = 500
-
 
 def repair(tools: Tools) -> list[str]:
     """Mend every run whose rows and folders disagree; return their ids."""
-    mended = []
-    page = tools.store.runs(_PAGE)
-    while page:
-        for row in page:
-            if integrity.mismatches(tools, row):
-                _mend(tools, row)
-                mended.append(row.run_id)
-        page = tools.store.runs(_PAGE, page[-1].run_id)
-    return mended
+    rows = [row for row in find.every(tools.store) if integrity.mismatches(tools, row)]
+    for row in rows:
+        _mend(tools, row)
+    return [row.run_id for row in rows]
 
 
 def _mend(tools: Tools, row: RunRow) -> None:

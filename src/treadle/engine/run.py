@@ -18,7 +18,7 @@ from treadle.engine.boundary import reach
 from treadle.engine.budget import Spent
 from treadle.engine.manifest import Manifest
 from treadle.engine.order import Order
-from treadle.engine.progress import Watch
+from treadle.engine.progress import Progress, Watch
 from treadle.engine.timeline import Timeline
 from treadle.git.config import Config
 from treadle.git.repo import Repo
@@ -74,6 +74,10 @@ class Tools:
     def repo(self) -> Repo:
         """Return the project's repository."""
         return self.project.repo
+
+    def note(self, run_id: str, message: str) -> None:
+        """Tell the onlooker something about a run."""
+        self.watch(Progress(kind="note", run_id=run_id, message=message))
 
     @functools.cached_property
     def mask(self) -> Mask:

@@ -1,6 +1,6 @@
 """Take one step: stage, observe, ask the agent, judge, commit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -28,7 +28,7 @@ from treadle.engine import (
 )
 from treadle.engine.boundary import reach
 from treadle.engine.checks import Observation
-from treadle.engine.progress import Progress
+from treadle.engine.progress import Moment, Progress
 from treadle.engine.rules import Finding
 from treadle.engine.run import Run, criteria_passed
 from treadle.engine.stage import Stage, close_stage, discard_contents, open_stage
@@ -40,22 +40,10 @@ _MAX_OUTPUT = 64 << 20
 _MAX_DISK = 4 << 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """Everything that came of one agent's turn."""
-
-    stage: Stage
-    request: bytes
-    result: AgentResult
-    finding: Finding
-    observation: Observation
-    change: change.Accepted
-
-
-def take(run: Run, role: Role) -> Turn:
+def take(run: Run, role: Role) -> None:
     """Take the next step of `run` in this role, and commit it."""
     stage = open_stage(run, role)
-    _show(run, stage, "step", f"{role} begins")
+    show(run, "step", f"{role} begins", stage)
     reach("after_stage")
     observation = _observe(run, stage)
     request = requests.build(run, stage, observation.seen if role == "check" else ())
@@ -70,17 +58,15 @@ def take(run: Run, role: Role) -> Turn:
     finding = outside.judge(run, stage, before, finding)
     finding, accepted = change.take(run, stage, finding)
     finding = replace(finding, message=run.tools.mask.text(finding.message))
-    turn = Turn(
-        stage=stage,
-        request=data,
-        result=result,
-        finding=finding,
-        observation=observation,
-        change=accepted,
+    if not finding.keeps_files:
+        discard_contents(stage)
+    entries = close_stage(stage, data, _output(result), run.tools.mask)
+    found = outcome.manifest(
+        run, stage, result=result, finding=finding, rows=observation.rows, after=accepted.after
     )
-    _commit(run, turn)
-    _show(run, stage, "committed", _told(finding))
-    return turn
+    commit.commit(run, stage, entries, found, accepted.built_in)
+    letters.deliver(run, run.folder.step(stage.index, role), role)
+    show(run, "committed", _told(finding), stage)
 
 
 def _observe(run: Run, stage: Stage) -> Observation:
@@ -136,7 +122,7 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
 
 
 def _tick(run: Run, stage: Stage, elapsed: float) -> None:
-    _show(run, stage, "tick", "", elapsed)
+    show(run, "tick", "", stage, elapsed)
     aftermath.keep_claim(run)
 
 
@@ -157,22 +143,6 @@ def _limits(run: Run, stage: Stage) -> Limits:
         disk_bytes=_MAX_DISK,
         disk=(stage.folder, surroundings.scratch(run)),
     )
-
-
-def _commit(run: Run, turn: Turn) -> None:
-    if not turn.finding.keeps_files:
-        discard_contents(turn.stage)
-    entries = close_stage(turn.stage, turn.request, _output(turn.result), run.tools.mask)
-    found = outcome.manifest(
-        run,
-        turn.stage,
-        result=turn.result,
-        finding=turn.finding,
-        rows=turn.observation.rows,
-        after=turn.change.after,
-    )
-    commit.commit(run, turn.stage, entries, found, turn.change.built_in)
-    letters.deliver(run, run.folder.step(turn.stage.index, turn.stage.role), turn.stage.role)
 
 
 def _output(result: AgentResult) -> bytes | None:
@@ -196,16 +166,19 @@ def _told(finding: Finding) -> str:
     return f"{finding.verdict}{claim}: {finding.message}"
 
 
-def _show(run: Run, stage: Stage, kind: str, message: str, elapsed: float | None = None) -> None:
+def show(
+    run: Run, kind: Moment, message: str, stage: Stage | None = None, elapsed: float | None = None
+) -> None:
+    """Tell the onlooker where the run stands."""
     run.tools.watch(
         Progress(
-            kind=kind,  # type: ignore[arg-type]  # callers pass the literals of Progress
+            kind=kind,
             run_id=run.id,
             message=message,
-            role=stage.role,
-            iteration=stage.iteration,
+            role=stage.role if stage else None,
+            iteration=stage.iteration if stage else run.row.iteration,
             max_iterations=run.order.budgets.max_iterations,
-            elapsed=stage.seconds() if elapsed is None else elapsed,
+            elapsed=stage.seconds() if stage and elapsed is None else elapsed or 0.0,
             passed=criteria_passed(run),
             total=len(run.order.criteria),
         )

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from treadle.engine import intent, load, message, obstruct
 from treadle.engine.intent import Done, Move
-from treadle.engine.land import combine
+from treadle.engine.land import combine, commit_on
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
-from treadle.git import ancestry, branch, forward, repo, scratch, signed
+from treadle.git import ancestry, branch, forward, repo, scratch
 from treadle.store.rows.run import RunRow
 
 
@@ -45,7 +45,8 @@ def _invert(run: Run, landed: Done) -> Undone:
         tree = combine(place, after, now, before, [f"git revert {landed.commit[:12]}"])
         if tree == now:
             return Undone(run.id, name, None, False)
-        new = _commit(run, place, tree, tip, landed)
+        text = message.undoing(run.order, run.id, landed.commit)
+        new = commit_on(run, place, tree, tip, text)
         if forward.is_checked_out(place_repo, name):
             forward.require_unlocked(place_repo, name)
             obstruct.require_clear(run, place, tip, new)
@@ -54,19 +55,6 @@ def _invert(run: Run, landed: Done) -> Undone:
         scratch.drop(place)
     intent.make(run, Move(what="undo", branch=name, old=tip, commit=new))
     return Undone(run.id, name, new, repo.tree_of(place_repo, new) == before)
-
-
-def _commit(run: Run, place: scratch.Scratch, tree: str, tip: str, landed: Done) -> str:
-    settings = run.tools.git_settings
-    return signed.write(
-        place,
-        tree,
-        tip,
-        message.undoing(run.order, run.id, landed.commit),
-        when=run.tools.now(),
-        who=signed.identity(settings, run.tools.env),
-        sign=signed.signs(settings),
-    )
 
 
 def _landed(run: Run) -> Done:

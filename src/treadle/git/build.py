@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from treadle.errors import GitError
 from treadle.files import remove
-from treadle.git import call, changes, checkout, plain, scratch
+from treadle.git import call, changes, checkout, plain, scratch, trees
 from treadle.git import patch as patch_text
 from treadle.git.changes import Change
 from treadle.git.checkout import Workspace
@@ -144,9 +144,7 @@ def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
 
     Git refuses to look behind a link. What lay there before goes when the link itself is added.
     """
-    parts = path.split("/")[:-1]
-    for end in range(1, len(parts) + 1):
-        above = "/".join(parts[:end])
+    for above in trees.above(path):
         if (root / above).is_symlink():
             if above in changed:
                 return False

@@ -92,7 +92,7 @@ def _refusal(change: FileChange, links: set[str], inside: str | None) -> Iterato
     )
     if rule:
         yield _refuse(rule, path, mode=change.new_mode)
-    above = next((folder for folder in _folders(path) if folder in links), None)
+    above = next((folder for folder in trees.above(path) if folder in links), None)
     if above and not change.is_deleted:
         yield _refuse("parent_symlink", path, other=above)
     if inside and not path.startswith(f"{inside.strip('/')}/"):
@@ -114,7 +114,7 @@ def _collisions(
     added = [change.path for change in files if change.is_added and "\n" not in change.path]
     if not added:
         return
-    folders = {folder for path in added for folder in _folders(path)}
+    folders = {folder for path in added for folder in trees.above(path)}
     listing = trees.names(place, tree, {"", *folders})
     twins = {folder: _twins(names) for folder, names in listing.items()}
     for path in added:
@@ -149,12 +149,6 @@ def _excess(limits: Limits, used: dict[str, int]) -> Iterator[Excess]:
     for budget, limit in limits._asdict().items():
         if limit is not None and used[budget] > limit:
             yield Excess(budget, limit, used[budget])
-
-
-def _folders(path: str) -> list[str]:
-    """Return the folders above a path, the outermost first."""
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _refuse(rule: str, path: str, **values: str) -> Refusal:

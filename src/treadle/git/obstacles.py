@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
-from treadle.git import call
+from treadle.git import call, trees
 
 _STATUS = (
     *("--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames"),
@@ -39,7 +39,7 @@ class _Entry(NamedTuple):
 def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
     touched = changed(place, old, new)
-    folders = {folder for path in touched.all for folder in _above(path)}
+    folders = {folder for path in touched.all for folder in trees.above(path)}
     near = [entry for entry in _status(place) if _meets(entry.path, touched.all, folders)]
     staged = {entry.path for entry in near if entry.staged not in " ?"}
     if staged:
@@ -51,7 +51,7 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     unknown |= {
         path
         for path in touched.added - known
-        if touched.all.isdisjoint(_above(path)) and _is_taken(root, path, touched.all | known)
+        if touched.all.isdisjoint(trees.above(path)) and _is_taken(root, path, touched.all | known)
     }
     return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
 
@@ -73,11 +73,7 @@ def _status(place: Mapping[str, str]) -> list[_Entry]:
 
 def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:
     """Tell whether a file is touched, or would have to become a folder, or the reverse."""
-    return path in touched or path in folders or not touched.isdisjoint(_above(path))
-
-
-def _above(path: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(path).parents][:-1]
+    return path in touched or path in folders or not touched.isdisjoint(trees.above(path))
 
 
 def _differing(place: Mapping[str, str], commit: str) -> set[str]:
@@ -94,5 +90,5 @@ def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
         return any(str(item.relative_to(root)) not in seen for item in inner)
     if os.path.lexists(target):
         return True
-    above = [root / name for name in _above(path) if name not in seen]
+    above = [root / name for name in trees.above(path) if name not in seen]
     return any(parent.is_symlink() or parent.is_file() for parent in above)

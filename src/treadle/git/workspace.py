@@ -8,24 +8,13 @@ from treadle.errors import GitError
 from treadle.files import remove as removal
 from treadle.git import changes as listing
 from treadle.git import checkout, config, gitdir, plain
-from treadle.git.changes import Change, Survey, changes, ignored_files, survey
-from treadle.git.checkout import Workspace
+from treadle.git.changes import Change as Change
+from treadle.git.changes import changes as changes
+from treadle.git.changes import ignored_files as ignored_files
+from treadle.git.changes import survey as survey
+from treadle.git.checkout import Workspace as Workspace
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
-
-__all__ = [
-    "Change",
-    "Survey",
-    "Workspace",
-    "adopt",
-    "changes",
-    "create",
-    "follow",
-    "ignored_files",
-    "remove",
-    "restore",
-    "survey",
-]
 
 _STRANGERS = ("added", "repository", "folder")
 _PASSES = 4  # restoring a .gitignore can bring out files that the changed one had hidden
