@@ -33,7 +33,7 @@ def test_a_bucket_keeps_archives_and_refuses_a_second_one_of_a_name(bucket):
     with pytest.raises(FormatError, match="has no runs/r/002"):
         shelf.get("runs/r/002")
     assert shelf.put("runs/r2/001-do.e1.tar", b"z")
-    shelf.clear("runs/r/")
+    shelf.remove("runs/r/")
     assert shelf.names("runs/") == ["runs/r2/001-do.e1.tar"]
 
 

@@ -21,6 +21,9 @@ def test_pruning_a_runs_history_removes_what_it_uploaded_also_what_no_row_names(
     assert shared.worker("--once").wait(60) == 0, shared.words()
     (archives / run_id / "003-check.e9.tar").write_text("of a worker that lost the run")
     (waiting,) = shared.queue()
+    assert shared.json("runs", "prune")["archives"] == [f"runs/{run_id}/003-check.e9.tar"]
+    assert shared.json("runs", "prune")["archives"] == []
+    assert len(list((archives / run_id).iterdir())) == 4
     prune = ("runs", "prune", "--history", "--json")
     hidden = archives.rename(shared.folder / "hidden")
     archives.parent.rmdir()
@@ -32,3 +35,5 @@ def test_pruning_a_runs_history_removes_what_it_uploaded_also_what_no_row_names(
     assert json.loads(shared.treadle(*prune))["runs"] == [run_id]
     assert [path.name for path in archives.iterdir()] == [waiting]
     assert [row["run_id"] for row in shared.runs()] == [waiting]
+    branches = [name.rpartition("/")[2] for name in shared.refs()]
+    assert (run_id in branches, waiting in branches) == (False, True)

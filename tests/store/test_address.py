@@ -107,6 +107,12 @@ def test_no_password_is_shown(text):
     assert "***" in mask(text)
 
 
+def test_an_address_of_another_kind_is_refused_with_one_that_would_do():
+    with pytest.raises(ConfigError, match="must begin with postgresql://") as caught:
+        address.at("mysql://x", "shop")
+    assert caught.value.fix[1] == "treadle store copy --to postgresql://user@host/database"
+
+
 def test_the_configuration_hides_the_password_of_a_bad_address(project, tmp_path):
     project.config_toml.write_text(f'store = "x{URL}"\n')
     with pytest.raises(ConfigError, match="must begin with postgresql://") as caught:

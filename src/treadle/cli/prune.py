@@ -22,8 +22,7 @@ def run(args: Namespace) -> int:
         days = min(args.older_than, _CENTURY)
         found = prune(tools, older_than=days, history=args.history, dry_run=args.dry_run)
     if args.json:
-        document = {"workspaces": found.workspaces, "runs": found.runs, "dry_run": args.dry_run}
-        output.print_json(document)
+        output.print_json({**found._asdict(), "dry_run": args.dry_run})
     else:
         _print(found, args.dry_run)
     return ExitCode.DONE
@@ -35,5 +34,7 @@ def _print(found: Pruned, dry_run: bool) -> None:
         print(f"{verb} the workspace of {run_id}")
     for run_id in found.runs:
         print(f"{verb} run {run_id} with its branch")
-    if not found.workspaces and not found.runs:
+    for name in found.archives:
+        print(f"{verb} {name}, which no step needs")
+    if not any(found):
         print("nothing to remove")

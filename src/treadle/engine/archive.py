@@ -16,6 +16,7 @@ from treadle.layout import Layout, step_name
 from treadle.store.rows.run import StepRow
 
 COMMIT = "commit.pack"
+SUFFIX = ".tar"
 _STEP = "step"
 _CHUNK = 1 << 20
 _SPOOL = 32 << 20
@@ -61,7 +62,7 @@ class Shelf:
             raise _failed(self.url, "cannot be read", error) from error
         return sorted(item["path"] for item in found if item["path"].startswith(prefix))
 
-    def clear(self, prefix: str) -> None:
+    def remove(self, prefix: str) -> None:
         """Remove whatever has a name that begins like this."""
         if found := self.names(prefix):
             try:
@@ -83,7 +84,7 @@ def folder(run_id: str) -> str:
 
 def key(run_id: str, index: int, role: str, epoch: int) -> str:
     """Return the name of a step's archive; every owner of a run has its own."""
-    return f"{folder(run_id)}{step_name(index, role)}.e{epoch}.tar"
+    return f"{folder(run_id)}{step_name(index, role)}.e{epoch}{SUFFIX}"
 
 
 def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None) -> Archive:

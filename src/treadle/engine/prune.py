@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from treadle.engine import archive, load, queue
+from treadle.engine import archive, find, load, queue
 from treadle.engine.archive import Shelf
-from treadle.engine.progress import Progress
+from treadle.engine.queue import Ticket
 from treadle.engine.run import Tools
-from treadle.errors import FormatError, StoreError
+from treadle.errors import FormatError, GitError, StoreError
 from treadle.files import remove
-from treadle.git import branch
+from treadle.git import branch, remote
 from treadle.ids import utc
 from treadle.layout import scratch_of, workspace_root
 from treadle.store.rows.run import RunRow
-
-_PAGE = 500
 
 
 class Pruned(NamedTuple):
@@ -23,32 +21,26 @@ class Pruned(NamedTuple):
 
     workspaces: tuple[str, ...]
     runs: tuple[str, ...]
+    archives: tuple[str, ...]
 
 
 def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> Pruned:
-    """Remove the workspaces of ended runs; with `history` also folder, archives, rows, branch."""
+    """Remove workspaces of ended runs, and archives of no step; with `history` whole runs."""
     limit = utc(tools.now() - timedelta(days=older_than))
     rows = [row for row in _ended(tools) if (row.ended_at or row.created_at) <= limit]
     workspaces = [row for row in rows if _has_workspace(tools, row)]
     gone = rows if history else []
+    vain = [] if history else [name for row in rows for name in _in_vain(tools, row, dry_run)]
     if not dry_run:
         for row in workspaces:
             remove_workspace(tools, row)
         gone = [row for row in gone if _forget(tools, row)]
-    return Pruned(_ids(workspaces), _ids(gone))
+    return Pruned(_ids(workspaces), _ids(gone), tuple(vain))
 
 
 def _ended(tools: Tools) -> list[RunRow]:
-    found: list[RunRow] = []
-    page = tools.store.runs(_PAGE)
-    while page:
-        found += [row for row in page if row.status != "running" and not _waits(tools, row)]
-        page = tools.store.runs(_PAGE, page[-1].run_id)
-    return found
-
-
-def _waits(tools: Tools, row: RunRow) -> bool:
-    return queue.is_queued(row, tools.store.kv(row.run_id)) if row.status == "stopped" else False
+    rows = [row for row in find.every(tools.store) if row.status != "running"]
+    return [row for row in rows if not queue.is_queued(row, tools.store.kv(row.run_id))]
 
 
 def _has_workspace(tools: Tools, row: RunRow) -> bool:
@@ -70,12 +62,15 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
 
 def _forget(tools: Tools, row: RunRow) -> bool:
     """Remove a run; one whose archives cannot be removed stays, or nobody would know of them."""
+    ticket = _ticket(tools, row)
     try:
-        _clear(tools, row)
+        if ticket:
+            Shelf(ticket.artifacts).remove(archive.folder(row.run_id))
     except StoreError as error:
-        message = f"run {row.run_id} stays: {error.message}"
-        tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
+        tools.note(row.run_id, f"run {row.run_id} stays: {error.message}")
         return False
+    if ticket and row.branch:
+        _withdraw(tools, row, ticket)
     if row.branch and (commit := branch.resolve(tools.repo, row.branch)):
         branch.delete(tools.repo, row.branch, commit)
     tools.store.delete_run(row.run_id)
@@ -83,11 +78,37 @@ def _forget(tools: Tools, row: RunRow) -> bool:
     return True
 
 
-def _clear(tools: Tools, row: RunRow) -> None:
-    """Remove what a run of the fleet uploaded, also what no row names."""
+def _withdraw(tools: Tools, row: RunRow, ticket: Ticket) -> None:
+    """Remove a run's branch from the shared repository, unless somebody else moved it."""
+    try:
+        remote.push(tools.repo, ticket.remote, "", row.branch or "", row.head_commit)
+    except GitError as error:
+        tools.note(row.run_id, f"its branch stays in the shared repository: {error.message}")
+
+
+def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
+    """Remove what workers uploaded that had lost the run; a stopped run may still go on with it."""
+    ticket = _ticket(tools, row) if row.status != "stopped" else None
+    if ticket is None:
+        return []
+    kept = {step.archive for step in tools.store.steps(row.run_id)}
+    try:
+        shelf = Shelf(ticket.artifacts)
+        names = shelf.names(archive.folder(row.run_id))
+        found = [name for name in names if name.endswith(archive.SUFFIX) and name not in kept]
+        if not dry_run:
+            for name in found:
+                shelf.remove(name)
+    except StoreError as error:
+        tools.note(row.run_id, f"its archives stay: {error.message}")
+        return []
+    return found
+
+
+def _ticket(tools: Tools, row: RunRow) -> Ticket | None:
+    """Return where a run of the fleet put things; None for any other run."""
     kv = tools.store.kv(row.run_id)
-    if queue.FLEET in kv:
-        Shelf(queue.ticket_of(row, kv).artifacts).clear(archive.folder(row.run_id))
+    return queue.ticket_of(row, kv) if queue.FLEET in kv else None
 
 
 def _ids(rows: Sequence[RunRow]) -> tuple[str, ...]:

@@ -45,14 +45,16 @@ def clone(url: str, mirrored: Path, path: Path, commit: str) -> Repo:
 
 
 def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -> None:
-    """Move a branch elsewhere from `expected`, None for not there, to `commit`, or raise."""
+    """Move a branch elsewhere from `expected` to `commit`, or raise; nothing means not there."""
     ref = f"refs/heads/{branch}"
     lease = f"--force-with-lease={ref}:{expected or ''}"
     args = ["push", "-q", "--porcelain", "--no-verify", lease, "--", url, f"{commit}:{ref}"]
     done = call.run(args, repo.place)
     if done.returncode == 0:
         return
-    if tip(repo, url, branch) == commit:  # an earlier push got through, only its answer did not
+    if (
+        tip(repo, url, branch) or ""
+    ) == commit:  # an earlier push got through, only its answer did not
         return
     raise _refused(args, done, url, branch)
 

@@ -15,6 +15,7 @@ from treadle.store.sqlite import Sqlite
 _KEYS = ("store", "store_schema")
 # A setting above the first table, as TOML spells it: a name and a plain text in quotes.
 _LINE = r"""(?m)^[ \t]*(["']?)(store|store_schema)\1[ \t]*=[ \t]*(?:"([^"\\]*)"|'([^']*)')?"""
+_EXAMPLE = "postgresql://user@host/database"
 _TABLE = r"(?m)^[ \t]*\["
 
 
@@ -49,11 +50,13 @@ def at(url: str, schema: str, owner: str | None = None) -> Database:
         raise ConfigError(
             f"store must begin with {' or '.join(STORES)}, not {mask(url)!r}",
             details={"key": "store"},
+            fix=[f"export TREADLE_STORE={_EXAMPLE}", f"treadle store copy --to {_EXAMPLE}"],
         )
     if not is_schema(schema):
         raise ConfigError(
             f"store_schema must be lower-case letters, digits and _, not {schema!r}",
             details={"key": "store_schema"},
+            fix=["export TREADLE_STORE_SCHEMA=treadle_project"],
         )
     return _postgres(url, schema, owner)
 

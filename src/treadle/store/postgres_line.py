@@ -162,6 +162,10 @@ class Waker:
             time.sleep(timeout)
             return False
 
+    def fileno(self) -> int | None:
+        """Return the line's descriptor."""
+        return self._line.fileno() if self._line else None
+
     def close(self) -> None:
         """Stop listening."""
         if self._line:

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from treadle.layout import Layout
 from treadle.store.reader import Reader
@@ -15,17 +14,8 @@ from treadle.store.wake import open_waker
 MAX_STREAMS = 32
 TOPICS = ("store", "live", "files")
 _EVERY = 0.5  # seconds between looks
+_SHORTEST = 0.01
 _ALIVE = 20  # looks without news after which a line is sent all the same
-
-
-class Wake(Protocol):
-    """Where news comes from; a database that calls by itself needs no looking."""
-
-    def news(self) -> set[str]:
-        """Return the topics that have changed since the last call, within a second."""
-
-    def close(self) -> None:
-        """Let go of whatever is held."""
 
 
 class Looking:
@@ -50,6 +40,10 @@ class Looking:
         found |= {topic for topic, now in seen.items() if self._seen.get(topic) != now}
         self._seen = seen
         return found
+
+    def fileno(self) -> int | None:
+        """Return what can be read when the store calls."""
+        return self._store.fileno()
 
     def close(self) -> None:
         """Close the connection that is asked for its version."""
@@ -110,16 +104,32 @@ class Feed:
                 return True
         return False
 
-    async def _watch(self, wake: Wake) -> None:
+    async def _watch(self, wake: Looking) -> None:
         try:
             while self._streams:
                 if topics := wake.news():
                     async with self._news:
                         self._versions |= {name: self._versions[name] + 1 for name in topics}
                         self._news.notify_all()
-                await asyncio.sleep(_EVERY)
+                await _pause(wake.fileno())
         finally:
             wake.close()
+
+
+async def _pause(called_by: int | None) -> None:
+    """Wait for the next look: a server's call ends the pause, though not many times a second."""
+    if called_by is None:
+        await asyncio.sleep(_EVERY)
+        return
+    called, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(called_by, called.set)
+    try:
+        await asyncio.sleep(_SHORTEST)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVERY):
+                await called.wait()
+    finally:
+        loop.remove_reader(called_by)
 
 
 def _running(layout: Layout) -> list[Path]:
