@@ -47,7 +47,7 @@ class Scripted(Agent):
         if SCENARIO == "unreachable":
             await self.say(session_id, "Error: fetch failed")
             return PromptResponse(stop_reason="end_turn")
-        if SCENARIO == "throttled" or (SCENARIO == "prose, throttled" and self.prompts == 2):
+        if SCENARIO == "prose, throttled" and self.prompts == 2:
             raise RequestError(429, "scripted failure")
         if SCENARIO == "cancel":
             (PLACE / "waiting").touch()

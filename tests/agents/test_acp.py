@@ -102,7 +102,6 @@ def test_an_error_of_the_server_is_told_apart(tmp_path, keeper):
 @pytest.mark.parametrize(
     ("scenario", "error"),
     [
-        ("throttled", "rate_limit"),
         ("prose, throttled", "rate_limit"),
         ("unreachable", "network"),
     ],
