@@ -45,7 +45,7 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
     send.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
     (item,) = desk.items(store)
     assert item.options == ("approve", "reject")
-    given = answer(store, layout.mail, item.item_id, None, option, NOW)
+    given = answer(store, layout.mail, item.question_id, None, option, NOW)
     letter = look.open_letter(layout.mail, look.find(store, given.letter))
     assert (letter.to, letter.status) == ("ada", "completed" if reviewed else "failed")
     assert checks.standing(store, store.task("B-1")).peer_reviewed == reviewed
@@ -69,8 +69,8 @@ def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
     layout.mail.new.rename(layout.mail.root / "aside")
     layout.mail.new.touch()  # a file where the letters go
     with pytest.raises(OSError, match="NEW_MESSAGES"):
-        answer(store, layout.mail, item.item_id, "this", None, NOW)
-    assert [found.item_id for found in desk.items(store)] == [item.item_id]
+        answer(store, layout.mail, item.question_id, "this", None, NOW)
+    assert [found.question_id for found in desk.items(store)] == [item.question_id]
 
 
 def test_bad_answers_are_refused_and_the_item_stays(layout, store):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import FormatError, UsageError
@@ -40,6 +40,7 @@ LETTERS = st.builds(
 HEAD = "# MESSAGE\nfrom: a\nto: b\nintent: inform\nstatus: new\ncreated_at: 2025-11-21T17:00:00Z\n"
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(LETTERS)
 def test_parse_of_write_is_the_letter(letter):
     assert parse(write(letter)) == letter

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.mail.test_letter import AGENT
@@ -14,6 +14,7 @@ from treadle.mail.name import Label, build, split
 MOMENT = datetime(2025, 11, 21, 17, tzinfo=UTC)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(AGENT, AGENT, st.sampled_from(INTENTS), st.sampled_from([None, "FEAT-021", "a_b.c-d"]))
 def test_every_pair_of_agents_splits_at_its_own_place(sender, to, intent, task_id):
     name = next(build(Label(MOMENT, sender, to, intent, task_id)))

@@ -151,7 +151,7 @@ def test_costs_of_no_days_say_what_to_do(look):
 def test_an_answer_closes_the_item_and_shows_its_line(own):
     text = said(entered(own), "/desk/Q-3/answer", option="2")
     assert "treadle answer --option=2 Q-3" in text
-    assert "Q-3" not in [item.item_id for item in rows(own, desk.items)]
+    assert "Q-3" not in [item.question_id for item in rows(own, desk.items)]
 
 
 def test_an_answer_in_words_may_begin_with_a_dash(own):

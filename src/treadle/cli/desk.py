@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from treadle.cli import opened, output, place
 from treadle.desk import desk
 from treadle.errors import ExitCode
+from treadle.store.rows.question import QuestionRow
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,9 +28,11 @@ def run(args: Namespace) -> int:
     return ExitCode.DONE
 
 
-def _show(item: desk.Item) -> None:
+def _show(item: QuestionRow) -> None:
     about = "  ".join(word for word in (item.task_id, item.run_id) if word)
-    print(output.paint(f"{item.item_id}  {item.kind}  {item.created_at[:19]}Z  {about}", "bold"))
+    print(
+        output.paint(f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}", "bold")
+    )
     print(f"  {output.clean(item.summary)}")
     for number, option in enumerate(item.options, 1):
         print(f"  {number}. {output.clean(option)}")

@@ -6,7 +6,8 @@ from treadle.errors import UsageError
 from treadle.hints import NamedTuple
 from treadle.layout import MailLayout
 from treadle.mail import address, entry, handle, post, sync
-from treadle.mail.letter import Letter, time
+from treadle.mail.letter import Letter
+from treadle.mail.post import Draft
 from treadle.store import mail as index
 from treadle.store.rows.letter import LetterRow
 from treadle.store.rows.question import QuestionRow
@@ -95,20 +96,10 @@ def _words(question: QuestionRow, text: str | None, option: int | None) -> str:
 def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     """Return the letter that brings the answer to whoever asked."""
     refused = asked.intent == "approval_request" and not words.lower().startswith("approve")
-    references = entry.references(asked, None)
-    return Letter(
-        sender=address.HUMAN,
-        to=asked.sender,
-        intent="answer",
-        status="failed" if refused else "completed",
-        created_at=time(now),
-        task_id=asked.task_id,
-        extra=(
-            ("message_id", post.new_id(now)),
-            *((key, value) for key, value in references if value),
-        ),
-        body=f"## Summary\n{words}\n",
-    )
+    status, about = "failed" if refused else "completed", entry.references(asked, None)
+    body = f"## Summary\n{words}"
+    draft = Draft(address.HUMAN, asked.sender, "answer", body, asked.task_id, status, about)
+    return post.compose(draft, now)
 
 
 def _put_away(store: TaskStore, mail: MailLayout, asked: LetterRow) -> None:

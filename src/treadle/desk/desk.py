@@ -2,49 +2,28 @@
 
 from collections.abc import Sequence
 
-from treadle.hints import NamedTuple
 from treadle.store.rows.question import QuestionRow
 from treadle.store.task_reader import TaskReader
 
-
-class Item(NamedTuple):
-    """One thing that waits for a human."""
-
-    item_id: str
-    kind: str
-    summary: str
-    created_at: str
-    run_id: str | None
-    task_id: str | None
-    options: tuple[str, ...]
-    fix: tuple[str, ...]
+_TOLD = ("kind", "summary", "created_at", "run_id", "task_id", "options", "fix")
 
 
-def items(store: TaskReader) -> list[Item]:
-    """Return what is open, oldest first."""
-    return [item(row) for row in store.questions()]
+def items(store: TaskReader) -> list[QuestionRow]:
+    """Return what is open, oldest first, each with the commands that answer it."""
+    return [row._replace(fix=(*row.fix, *_answers(row))) for row in store.questions()]
 
 
-def document(found: Sequence[Item]) -> dict[str, object]:
+def document(found: Sequence[QuestionRow]) -> dict[str, object]:
     """Return what waits as programs get it."""
-    return {"items": [item._asdict() for item in found]}
+    return {"items": [told(row) for row in found]}
 
 
-def item(row: QuestionRow) -> Item:
-    """Return a question with the commands that answer it."""
-    choices = (f"treadle answer {row.question_id} --option {n}" for n in _numbers(row))
-    said = () if row.options else (f'treadle answer {row.question_id} "TEXT"',)
-    return Item(
-        item_id=row.question_id,
-        kind=row.kind,
-        summary=row.summary,
-        created_at=row.created_at,
-        run_id=row.run_id,
-        task_id=row.task_id,
-        options=row.options,
-        fix=(*row.fix, *choices, *said),
-    )
+def told(row: QuestionRow) -> dict[str, object]:
+    """Return one item as programs get it."""
+    return {"item_id": row.question_id} | {name: getattr(row, name) for name in _TOLD}
 
 
-def _numbers(row: QuestionRow) -> range:
-    return range(1, len(row.options) + 1)
+def _answers(row: QuestionRow) -> list[str]:
+    numbers = range(1, len(row.options) + 1)
+    words = [f"--option {number}" for number in numbers] or ['"TEXT"']
+    return [f"treadle answer {row.question_id} {word}" for word in words]

@@ -11,7 +11,6 @@ from treadle.mail import address, folders, intent, look, move, place
 from treadle.mail.letter import time
 from treadle.mail.name import numbered
 from treadle.store import mail_changes as changes
-from treadle.store.mail import Place
 from treadle.store.mail_changes import TaskTaken, Wanted
 from treadle.store.rows.letter import LetterRow
 from treadle.store.rows.task import TaskRow
@@ -35,7 +34,7 @@ def claim(store: TaskStore, mail: MailLayout, agent: str, text: str, now: dateti
     """Claim one letter, or say why it cannot be had."""
     row = look.find(store, text, agent)
     _check(row, agent)
-    found = _take(store, mail, agent, now, Wanted(*_who(agent, now), row.letter_id))
+    found = _take(store, mail, agent, now, row.letter_id)
     if found is None:
         raise place.gone(row.name)
     return found
@@ -54,34 +53,31 @@ def claim_next(
     Looking into the folders before every claim would cost more than the claim: once a second
     is often enough, and whenever nothing is left.
     """
-    wanted = Wanted(*_who(agent, now), None, task_id)
     looked = not folders.is_recent(store)
-    if looked:
-        _look_again(store, mail, refresh)
+    if looked and folders.is_stale(store, mail):
+        refresh()
     while True:
         try:
-            found = _take(store, mail, agent, now, wanted)
+            found = _take(store, mail, agent, now, task_id=task_id)
         except NotFoundError:  # another program was faster; there may be more
             continue
         if found or looked:
             return found
-        _look_again(store, mail, refresh)
         looked = True
-
-
-def _look_again(store: TaskStore, mail: MailLayout, refresh: Callable[[], object]) -> None:
-    if folders.is_stale(store, mail):
-        refresh()
-
-
-def _who(agent: str, now: datetime) -> tuple[str, Place, str]:
-    return agent, place.inbox(agent), time(now)
+        if folders.is_stale(store, mail):
+            refresh()
 
 
 def _take(
-    store: TaskStore, mail: MailLayout, agent: str, now: datetime, wanted: Wanted
+    store: TaskStore,
+    mail: MailLayout,
+    agent: str,
+    now: datetime,
+    letter_id: int | None = None,
+    task_id: str | None = None,
 ) -> Claimed | None:
-    take = _taking(store, agent, now, strict=wanted.letter_id is not None)
+    wanted = Wanted(agent, place.inbox(agent), time(now), letter_id, task_id)
+    take = _taking(store, agent, now, strict=letter_id is not None)
     found = changes.claim(store, wanted, numbered, take)
     if found is None:
         return None
@@ -89,7 +85,8 @@ def _take(
         row = move.follow(store, mail, found.before, found.after)
     except NotFoundError:
         if found.task:
-            _give_back(store, found.task, agent, now)
+            by = tasks.Holder(agent, found.task.claim_id)
+            tasks.release(store, found.task.task_id, by, now)
         raise
     if found.task:
         views.write(store, mail, found.task.task_id)
@@ -118,10 +115,6 @@ def _taking(
         return TaskTaken(after, moved(task, after, Note(agent, f"letter {row.name}")))
 
     return decide
-
-
-def _give_back(store: TaskStore, task: TaskRow, agent: str, now: datetime) -> None:
-    tasks.release(store, task.task_id, tasks.Holder(agent, task.claim_id), now)
 
 
 def _check(row: LetterRow, agent: str) -> None:

@@ -9,23 +9,13 @@ from treadle.store.rows.letter import LetterRow
 
 def listed(layout: Layout, rows: Sequence[LetterRow]) -> dict[str, object]:
     """Return a list of letters."""
-    root = layout.shown(layout.mail.root)
-    return {"letters": [_brief(root, row) for row in rows]}
+    return {"letters": [brief(layout, row) for row in rows]}
 
 
 def brief(layout: Layout, row: LetterRow) -> dict[str, object]:
     """Return where one letter lies and what its headers say."""
-    return _brief(layout.shown(layout.mail.root), row)
-
-
-def whole(layout: Layout, row: LetterRow, letter: Letter) -> dict[str, object]:
-    """Return one letter with all its words."""
-    return brief(layout, row) | {"headers": dict(letter.extra), "body": letter.body}
-
-
-def _brief(root: str, row: LetterRow) -> dict[str, object]:
     return {
-        "file": f"{root}/{row.folder}/{row.name}",
+        "file": f"{layout.shown(layout.mail.root)}/{row.folder}/{row.name}",
         "message_id": row.message_id,
         "from": row.sender,
         "to": row.recipient,
@@ -37,3 +27,8 @@ def _brief(root: str, row: LetterRow) -> dict[str, object]:
         "holder": row.agent,
         "summary": row.summary,
     }
+
+
+def whole(layout: Layout, row: LetterRow, letter: Letter) -> dict[str, object]:
+    """Return one letter with all its words."""
+    return brief(layout, row) | {"headers": dict(letter.extra), "body": letter.body}

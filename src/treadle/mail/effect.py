@@ -8,10 +8,11 @@ from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError
 from treadle.files import deliver
 from treadle.layout import MailLayout
-from treadle.mail import address, agents, intent, kind, place
+from treadle.mail import address, agents, intent, kind, place, post
 from treadle.mail.entry import row, summary
-from treadle.mail.letter import Letter, time, write
-from treadle.mail.name import Label, build, numbered
+from treadle.mail.letter import Letter, write
+from treadle.mail.name import numbered
+from treadle.mail.post import Draft
 from treadle.mail.read import read
 from treadle.store import mail as index
 from treadle.store import mail_changes as changes
@@ -37,7 +38,7 @@ def make(store: TaskStore, mail: MailLayout, known: LetterRow, now: datetime) ->
             question_id = _make(store, mail, known, letter, now)
         except TreadleError as error:
             said.append(f"{known.name}: {error.message}")
-            tell(mail, letter, error.message, now)
+            _tell(mail, letter, error.message, now)
     changes.settle(store, known.letter_id or 0, question_id)
     return said
 
@@ -51,21 +52,11 @@ def try_out(store: TaskStore, letter: Letter, now: datetime) -> None:
         claim.release(store, letter.task_id or "", claim.Holder(letter.sender), now)
 
 
-def tell(mail: MailLayout, letter: Letter, text: str, now: datetime) -> None:
+def _tell(mail: MailLayout, letter: Letter, text: str, now: datetime) -> None:
     """Write back to a sender whose letter could not have its effect."""
-    back = Letter(
-        sender=TREADLE,
-        to=letter.sender,
-        intent="inform",
-        status="failed",
-        created_at=time(now),
-        task_id=letter.task_id,
-        extra=(("in_reply_to", letter.message_id),) if letter.message_id else (),
-        body=f"## Summary\n{text}\n",
-    )
-    label = Label(now, back.sender, back.to, back.intent, back.task_id)
-    mail.new.mkdir(parents=True, exist_ok=True)
-    deliver.deliver(mail.new, build(label), write(back).encode())
+    about = (("in_reply_to", letter.message_id),)
+    draft = Draft(TREADLE, letter.sender, "inform", text, letter.task_id, "failed", about)
+    post.post(mail, post.compose(draft, now))
 
 
 def ensure_task(store: TaskStore, letter: Letter, now: datetime) -> None:

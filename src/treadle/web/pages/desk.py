@@ -6,6 +6,7 @@ from typing import NamedTuple
 from treadle.desk import desk
 from treadle.errors import NotFoundError
 from treadle.store.reader import Reader
+from treadle.store.rows.question import QuestionRow
 from treadle.web import letters
 from treadle.web.site import Asked, Document, Site
 
@@ -31,7 +32,7 @@ def document(site: Site, asked: Asked) -> Document:
 def view(site: Site, asked: Asked, found: Document) -> Document:
     """Add what each item's run has spent, and what can be started for it."""
     with site.store() as store:
-        rows = [item._asdict() | _around(store, item) for item in desk.items(store)]
+        rows = [desk.told(item) | _around(store, item) for item in desk.items(store)]
     return {"rows": rows}
 
 
@@ -54,7 +55,7 @@ def _item(asked: Asked) -> str:
     raise NotFoundError(f"nothing on the desk is called {found!r}", fix=["treadle desk"])
 
 
-def _around(store: Reader, item: desk.Item) -> Document:
+def _around(store: Reader, item: QuestionRow) -> Document:
     run = store.run(item.run_id) if item.run_id else None
     ways = [way for command in item.fix if (way := _way(command))]
     numbered = list(enumerate(item.options, 1))
