@@ -9,7 +9,7 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.conftest import git
 from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
-from treadle.missions import draft, taskfile, template
+from treadle.missions import adopt, draft, taskfile, template
 from treadle.missions.draft import Draft
 from treadle.project import init
 from treadle.store.writer import Store
@@ -73,7 +73,7 @@ def test_written_files_read_back_and_hand_written_ones_stay(store, mission):
         "missions/auth/tasks/WP02-reject-old-tokens.md",
     )
     assert done.kept == ("missions/auth/tasks/WP07-mine.md",)
-    found = taskfile.read_all(mission)
+    found = adopt.closure(mission, taskfile.names(mission))
     assert found["WP02"].title == "Reject old: tokens"
     assert (found["WP02"].dependencies, found["WP02"].owned_files) == (("WP01",), ("src/x.py",))
     assert [item.verify for item in found["WP01"].criteria] == ["pytest -q", None]

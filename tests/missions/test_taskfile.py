@@ -6,7 +6,7 @@ from tests.missions.conftest import write_task
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError
 from treadle.frontmatter import parse
-from treadle.missions import fields, taskfile
+from treadle.missions import adopt, fields, taskfile
 
 HEAD = """work_package_id: WP01
 title: "Log in: first part"
@@ -111,7 +111,7 @@ def test_a_circle_is_told_as_a_way(mission):
     for number, needed in ((1, 3), (2, 1), (3, 2), (4, 1)):
         write_task(mission, f"WP0{number}.md", f"dependencies: [WP0{needed}]\n")
     with pytest.raises(FormatError, match="WP01 → WP03 → WP02 → WP01 is a circle") as caught:
-        taskfile.read_all(mission)
+        adopt.closure(mission, taskfile.names(mission))
     assert caught.value.code == "task_cycle"
 
 
@@ -119,7 +119,7 @@ def test_an_unknown_dependency_is_told_with_the_nearest(mission):
     write_task(mission, "WP01.md")
     write_task(mission, "WP02.md", "dependencies: [WP10]\n")
     with pytest.raises(FormatError, match=r"WP02.md: it depends on WP10.*did you mean WP01"):
-        taskfile.read_all(mission)
+        adopt.closure(mission, taskfile.names(mission))
 
 
 def test_a_ladder_of_dependencies_is_no_circle():

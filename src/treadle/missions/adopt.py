@@ -33,7 +33,9 @@ def resolve(layout: Layout, store: TaskStore, word: str, slug: str | None, now: 
     return mission.task_id(id_)
 
 
-def adopt(store: TaskStore, mission: Mission, ids: Iterable[str], now: datetime) -> None:
+def adopt(
+    store: TaskStore, mission: Mission, ids: Iterable[str], now: datetime
+) -> dict[str, TaskFile]:
     """Bring these tasks and all they depend on into the store as their files describe them."""
     files = closure(mission, ids)
     rows = [_row(mission, file, utc(now)) for file in files.values()]
@@ -43,6 +45,7 @@ def adopt(store: TaskStore, mission: Mission, ids: Iterable[str], now: datetime)
         for needed in file.dependencies
     ]
     store.adopt_tasks(rows, links)
+    return files
 
 
 def closure(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:

@@ -55,8 +55,7 @@ def write(store: TaskStore, mission: Mission, now: datetime) -> Written:
     for draft in drafts:
         path = mission.files.tasks / f"{draft.id}-{_slug(draft.title)}.md"
         atomic.write(path, _render(draft).encode(errors="replace"))
-    found = taskfile.read_all(mission)
-    adopt.adopt(store, mission, found, now)
+    found = adopt.adopt(store, mission, taskfile.names(mission), now)
     return Written(
         wrote=tuple(mission.name(found[draft.id].path) for draft in drafts),
         kept=tuple(mission.name(mission.files.tasks / name) for name in kept.values()),

@@ -17,17 +17,8 @@ from treadle.store.rows.mission import MissionStepRow
 from treadle.store.task_store import TaskStore
 from treadle.tasks import move, worktree
 from treadle.tasks.claim import Holder, release
-from treadle.tasks.lanes import HELD, Lane
+from treadle.tasks.lanes import HELD, WALK, Lane, parse
 
-_ONWARD: dict[str, tuple[Lane, ...]] = {
-    "planned": ("claimed", "in_progress", "for_review"),
-    "claimed": ("in_progress", "for_review"),
-    "in_progress": ("for_review",),
-    "blocked": ("in_progress", "for_review"),
-    "for_review": ("in_review", "approved"),
-    "in_review": ("approved",),
-    "approved": ("done",),
-}
 _LANES = {"implement": ("planned", *HELD, "blocked"), "review": ("for_review", "in_review")}
 
 
@@ -167,10 +158,10 @@ def _move_aside(
 def _walk(found: State, store: TaskStore, id_: str, goal: Lane, agent: str, now: datetime) -> None:
     """Take a task through every lane up to `goal`, each move by the rules."""
     adopt.adopt(store, found.mission, [id_], now)
-    for lane in _ONWARD[found.board.lane(id_)]:
+    at = found.board.lane(id_)
+    first = WALK.index("claimed" if at == "blocked" else parse(at)) + 1
+    for lane in WALK[first : WALK.index(goal) + 1]:
         move.move(store, found.board.task_id(id_), lane, Holder(agent), now)
-        if lane == goal:
-            return
 
 
 def _own_files(found: State, at: At) -> Sequence[str]:

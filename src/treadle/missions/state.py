@@ -1,6 +1,6 @@
 """Where a mission stands: its gates, its tasks, and what was reported of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 from treadle.hints import NamedTuple
@@ -14,6 +14,7 @@ from treadle.missions.mission import Mission
 from treadle.missions.substance import Kind
 from treadle.store.rows.mission import MissionStepRow
 from treadle.store.task_reader import TaskReader
+from treadle.tasks import lanes
 
 MAX_FAILURES = 3
 GATED: dict[Phase, Kind] = {"specify": "spec", "plan": "plan"}
@@ -105,9 +106,4 @@ def phase(state: State, agent: str) -> Phase:
 
 def is_complete(state: State) -> bool:
     """Tell whether every task is done or given up."""
-    board = state.board
-    return first_shut(state) is None and not _live(board.counts())
-
-
-def _live(counts: Mapping[str, int]) -> Sequence[str]:
-    return [lane for lane in counts if lane not in ("done", "canceled")]
+    return first_shut(state) is None and set(state.board.counts()) <= {*lanes.FINAL}

@@ -13,6 +13,7 @@ from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, State
 from treadle.store.task_reader import TaskReader
+from treadle.tasks import lanes
 from treadle.tasks.owner import HUMAN
 
 
@@ -106,5 +107,5 @@ def _reason(found: State, phase: Phase) -> tuple[str | None, tuple[str, ...]]:
     if state.is_complete(found):
         return None, ()
     counts = found.board.counts()
-    left = sum(n for lane, n in counts.items() if lane not in ("done", "canceled"))
+    left = sum(n for lane, n in counts.items() if lane not in lanes.FINAL)
     return f"{left} of {sum(counts.values())} tasks of {found.mission.slug} are not done yet.", ()

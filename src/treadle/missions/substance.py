@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from treadle.hints import Literal
+from treadle.tasks import markdown
 
 Kind = Literal["spec", "plan"]
 
@@ -37,8 +38,8 @@ _LABELS = frozenset(
     }
 )
 
-# A line that counts: its number in the file, and what is seen of it.
-Line = tuple[int, str]
+# A line that counts: its number in the file, what is seen of it, and its level as a heading.
+Line = tuple[int, str, int]
 
 
 def missing(text: str, kind: Kind) -> tuple[str, ...]:
@@ -92,55 +93,20 @@ def is_real(text: str) -> bool:
 
 def _visible(text: str) -> Iterator[Line]:
     """Yield the lines outside code fences and HTML comments."""
-    fence, in_comment = "", False
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
-        if fence:
-            if _fence(line).startswith(fence) and not line.strip(" \t>`~"):
-                fence = ""
-            continue
-        shown, in_comment = _outside_comments(line, in_comment)
-        fence = "" if in_comment else _fence(shown)
-        if not fence and shown.strip():
-            yield number, shown
-
-
-def _fence(line: str) -> str:
-    """Return the signs that open or close a block of code, if a line begins with them."""
-    text = line.lstrip(" \t>")
-    if not text.startswith(("```", "~~~")):
-        return ""
-    return text[: len(text) - len(text.lstrip(text[0]))]
-
-
-def _outside_comments(line: str, in_comment: bool) -> tuple[str, bool]:
-    if not in_comment and "<!--" not in line:
-        return line, False
-    shown = ""
-    while line:
-        before, mark, line = line.partition("-->" if in_comment else "<!--")
-        shown += "" if in_comment else before
-        if mark:
-            in_comment = not in_comment
-    return shown, in_comment
+    for number, line in enumerate(markdown.lines(text.removeprefix("\ufeff")), 1):
+        if not line.is_code and line.text.strip():
+            yield number, line.text, line.level
 
 
 def _section(lines: list[Line], title: str) -> tuple[Line | None, list[Line]]:
     """Return the heading and what stands below it, deeper headings included."""
     start, depth = None, 0
-    for index, (_, text) in enumerate(lines):
-        level = _level(text)
+    for index, (_, text, level) in enumerate(lines):
         if level and start is not None and level <= depth:
             return lines[start], lines[start + 1 : index]
         if level and start is None and _title(text).startswith(title):
             start, depth = index, level
     return (None, []) if start is None else (lines[start], lines[start + 1 :])
-
-
-def _level(text: str) -> int:
-    """Return how deep a heading is; 0 for a line that is none."""
-    words = text.lstrip()
-    depth = len(words) - len(words.lstrip("#"))
-    return depth if depth <= 6 and words[depth : depth + 1] in (" ", "\t") else 0
 
 
 def _title(text: str) -> str:
@@ -150,7 +116,7 @@ def _title(text: str) -> str:
 
 def _requirements(lines: list[Line]) -> Iterator[tuple[int, str]]:
     """Yield each requirement's line number and description."""
-    for index, (number, text) in enumerate(lines):
+    for index, (number, text, _) in enumerate(lines):
         if text.lstrip().startswith("|"):
             yield from _row(number, text)
         elif (described := _requirement(_item(text) or "")) is not None:
@@ -184,7 +150,7 @@ def _row(number: int, text: str) -> Iterator[tuple[int, str]]:
 
 def _continued(lines: list[Line], index: int) -> Iterator[str]:
     last = lines[index][0]
-    for number, text in lines[index + 1 :]:
+    for number, text, _ in lines[index + 1 :]:
         last += 1
         if number != last or not text[0].isspace() or _item(text) is not None:
             return
@@ -193,7 +159,7 @@ def _continued(lines: list[Line], index: int) -> Iterator[str]:
 
 def _fields(lines: list[Line]) -> Iterator[tuple[int, str, str]]:
     """Yield the known fields: `**Name**: value`, `- Name: value` or `| Name | value |`."""
-    for number, text in lines:
+    for number, text, _ in lines:
         item = _item(text)
         words = (text if item is None else item).strip().strip("|")
         plain = words.replace("*", "").replace("`", "").replace("_", "").strip()

@@ -70,18 +70,6 @@ def read(mission: Mission, name: str) -> TaskFile:
     )
 
 
-def read_all(mission: Mission) -> dict[str, TaskFile]:
-    """Read every task's file; circles and unknown dependencies are errors."""
-    found = {id_: read(mission, name) for id_, name in names(mission).items()}
-    for file in found.values():
-        for needed in file.dependencies:
-            require_known(mission, file, needed, found)
-    circle = find_circle({id_: file.dependencies for id_, file in found.items()})
-    if circle:
-        raise cycle(mission, circle)
-    return found
-
-
 def require_known(mission: Mission, file: TaskFile, needed: str, known: Iterable[str]) -> None:
     """Refuse a dependency that no file describes."""
     if needed not in known:

@@ -13,7 +13,7 @@ CRITERIA_HEADING = "Acceptance Criteria"
 
 # Compiled when a line looks like it: most commands read few lines.
 _HEADING = r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$"
-_FENCE = r" {0,3}(`{3,}|~{3,})(.*)$"
+_FENCE = r"[ \t>]*(`{3,}|~{3,})(.*)$"
 _ITEM = r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)"
 _CHECKBOX = r"\[[ xX]\](?:[ \t]+|$)"
 _VERIFY = r"(?<!`)(?P<ticks>`+) ?\$[ \t]+(?P<command>(?:(?!(?P=ticks)).)+?) ?(?P=ticks)\.?$"
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 def title(text: str) -> str:
     """Return the first heading or line that says something, at most 200 characters."""
-    for line in _lines(text):
+    for line in lines(text):
         shown = "".join(sign if sign.isprintable() else " " for sign in line.text)
         words = " ".join((_heading(shown) if line.level else shown).split())
         if words and not line.is_code:
@@ -59,7 +59,7 @@ def criteria(text: str) -> tuple[Criterion, ...]:
 def _section(text: str, heading: str) -> list[Line] | None:
     level = 0
     inside: list[Line] = []
-    for line in _lines(text):
+    for line in lines(text):
         if level and 0 < line.level <= level:
             return inside
         if level:
@@ -78,7 +78,7 @@ def _heading(line: str) -> str:
     return (match[2] or "").strip() if match else ""
 
 
-def _lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[Line]:
     """Yield the lines: comments left out, code marked so that nothing in it counts."""
     fence, in_comment = "", False
     for raw in text.splitlines():
@@ -94,7 +94,7 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def _closes(line: str, fence: str) -> bool:
-    words = line.strip()
+    words = line.strip(" \t>")
     return words.startswith(fence) and not words.strip(fence[0])
 
 

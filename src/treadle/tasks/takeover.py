@@ -1,7 +1,7 @@
 """Take over what other programs write into a task's files, if the task's rules allow it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -160,11 +160,5 @@ def _read(path: Path) -> str | None:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    return dict(_each(text))
-
-
-def _each(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if colon and value.strip():
-            yield key.strip(), value.strip().strip("\"'")
+    lines = [line.partition(":") for line in text.splitlines()]
+    return {key.strip(): said.strip().strip("\"'") for key, _, said in lines if said.strip()}
