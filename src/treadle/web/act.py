@@ -1,6 +1,7 @@
 """Carry out an action: the very command line that the page shows."""
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -22,7 +23,6 @@ class Said(NamedTuple):
     ok: bool
     text: str
     fix: tuple[str, ...] = ()
-    document: dict[str, object] | None = None
 
 
 class Shown(NamedTuple):
@@ -55,22 +55,17 @@ def shown(action: Action, names: Mapping[str, str], fields: Mapping[str, str]) -
 
 def line(words: list[str]) -> str:
     """Spell a command as one would type it."""
-    return " ".join(["treadle", *map(_quoted, words)])
-
-
-def _quoted(word: str) -> str:
-    plain = word and all(c.isalnum() or c in "-_=./:@,+" for c in word)
-    return word if plain else "'" + word.replace("'", "'\\''") + "'"
+    return shlex.join(["treadle", *words])
 
 
 def _said(words: list[str], code: int, stdout: bytes) -> Said:
     try:
         found = json.loads(stdout)
     except ValueError:
-        return Said(line(words), code == ExitCode.DONE, f"ended with exit code {code}")
+        found = None
     error = found.get("error") if isinstance(found, dict) else None
     if isinstance(error, dict):
         fix = tuple(map(str, error.get("fix", ())))
-        return Said(line(words), False, str(error.get("message")), fix, found)
+        return Said(line(words), False, str(error.get("message")), fix)
     text = "done" if code == ExitCode.DONE else f"ended with exit code {code}"
-    return Said(line(words), code == ExitCode.DONE, text, (), found)
+    return Said(line(words), code == ExitCode.DONE, text)
