@@ -1,6 +1,7 @@
 """PostgreSQL is another machine: it goes away, comes back, is too old, too new or says no."""
 
 import threading
+import time
 from contextlib import closing
 
 import psycopg
@@ -170,6 +171,19 @@ def test_the_time_is_the_servers(shared, monkeypatch):
         server = line.execute("SELECT clock_timestamp()").fetchone()[0]
     monkeypatch.setattr("time.time", lambda: 0.0)
     assert abs((shared.now() - server).total_seconds()) < 5
+
+
+def test_a_clock_that_drifted_away_from_the_servers_is_set_again(shared, database):
+    database._clock = (0.0, time.monotonic() - 61)
+    assert abs((database.now() - shared.now()).total_seconds()) < 5
+
+
+def test_without_the_server_the_clock_goes_on():
+    database = Postgres("postgresql://u@/x?host=/nowhere", "x")
+    with pytest.raises(StoreError, match="cannot be reached"):
+        database.now()
+    database._clock = (1000.0, time.monotonic() - 61)
+    assert 1061 <= database.now().timestamp() < 1100
 
 
 def test_nul_is_kept_as_a_mark_because_the_server_has_no_room_for_it(shared):

@@ -14,6 +14,9 @@ from treadle.ids import mask
 from treadle.store.postgres_line import Connection, Line, Waker, Writer, adapt
 
 _OLDEST = 15
+# Seconds after which the server is asked for its time again: two clocks drift apart, and one of
+# a machine that slept stands still.
+_CLOCK_HOLDS = 60.0
 # Nobody waits for ever: not for a server that is gone, nor for a process that stands still
 # in the middle of a transaction.
 _DEFAULTS = {
@@ -133,10 +136,20 @@ class Postgres:
 
     def now(self) -> datetime:
         """Return the server's time: many machines share it, and none of them is asked."""
-        if self._clock is None:
-            self._connect_to_read().close()
+        if self._clock is None or time.monotonic() - self._clock[1] > _CLOCK_HOLDS:
+            self._set_clock()
         server, here = self._clock or (0.0, 0.0)
         return datetime.fromtimestamp(server + time.monotonic() - here, UTC)
+
+    def _set_clock(self) -> None:
+        """Ask the server for its time; while it is away, go on from when it was last asked."""
+        try:
+            self._connect_to_read().close()
+        except psycopg.Error as error:
+            if self._clock is None:
+                raise self.explain(error) from error
+            server, here = self._clock
+            self._clock = server + time.monotonic() - here, time.monotonic()
 
     def _connect_to_read(self) -> Line:
         return self._open(read_only=True)

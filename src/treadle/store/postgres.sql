@@ -23,7 +23,10 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id = ANY(ARRAY(
 ORDER BY created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
 
 -- name: words_of_letters
-CREATE TABLE IF NOT EXISTS mail_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)
+DO $$ BEGIN
+    CREATE TABLE IF NOT EXISTS mail_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL);
+    CREATE INDEX IF NOT EXISTS mail_words_of ON mail_words USING gin (words);
+END $$
 
 -- name: insert_words
 INSERT INTO mail_words (rowid, words) VALUES (:letter_id, to_tsvector('simple', left(:words, 400000)))
