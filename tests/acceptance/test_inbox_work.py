@@ -221,7 +221,7 @@ def test_serve_carries_out_what_is_dropped_and_ends_with_a_signal(inbox):
     drop(inbox, "2025022514320000-0.md", "x\n")
     wait_for((folder / "done" / "2025022514320000-0.md").exists)
     spec(inbox, "01-a.spec.md")
-    wait_for((inbox.root / "specs" / "processed-spec.md").exists)
+    wait_for(lambda: len(os.listdir(folder / "done")) == 2)
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 143

@@ -91,16 +91,15 @@ def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
 
 
 def _line(item: Planned) -> str:
-    if item.would == "run":
-        return f"{item.name}: {item.routine} ({item.reason})"
-    return f"{item.name}: {item.would} ({item.reason})"
+    return f"{item.name}: {item.routine if item.would == 'run' else item.would} ({item.reason})"
 
 
 def _print(found: Summary) -> None:
     for item in found.outcomes:
         word = output.paint(item.status.upper(), _COLOURS.get(item.status, "yellow"))
+        run = f" {item.run_id}" if item.run_id else ""
         tail = f": {item.reason}" if item.reason else ""
-        print(f"{word} {output.clean(item.name)} {item.run_id or ''}{output.clean(tail)}")
+        print(f"{word} {output.clean(item.name)}{run}{output.clean(tail)}")
     if found.failed_hook:
         print(f"{output.paint('FAILED', 'red')} {output.clean(found.failed_hook)}")
     done = sum(item.status == "done" for item in found.outcomes)

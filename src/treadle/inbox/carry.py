@@ -1,6 +1,6 @@
 """Carry one message out: take it in, try its routine, land it, put its file where it belongs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -307,12 +307,4 @@ def _name(row: MessageRow) -> str:
 
 
 def _unique(found: Sequence[FollowUp]) -> Sequence[FollowUp]:
-    return list(_without_repeats(found))
-
-
-def _without_repeats(found: Sequence[FollowUp]) -> Iterator[FollowUp]:
-    seen: set[Path] = set()
-    for item in found:
-        if item.path not in seen:
-            seen.add(item.path)
-            yield item
+    return list({item.path: item for item in found}.values())

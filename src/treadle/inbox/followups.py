@@ -11,9 +11,9 @@ from treadle.engine.run import Tools
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.frontmatter import rewrite
-from treadle.ids import utc
 from treadle.inbox import box, normalize
-from treadle.inbox.message import FIELDS, Place, place_in_name
+from treadle.inbox.message import FIELDS, place_in_name
+from treadle.inbox.register import new_row
 from treadle.store.rows.message import MessageRow
 from treadle.store.rows.run import RunRow
 
@@ -43,7 +43,8 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
         if row:
             known.remove(row)
         else:
-            row = _add(tools, parent, found.message.place, digest)
+            new = new_row(found.message.place, digest, parent, tools.now())
+            row = tools.store.add_message(new)
         target = tools.layout.inbox / f"{row.message_id}.md"
         if row.status == "waiting":
             if not target.exists():
@@ -74,27 +75,6 @@ def _sent(tools: Tools, run: RunRow) -> Iterator[Path]:
 
 def _raw(path: Path) -> bytes:
     return walk.read(path, max_bytes=walk.MAX_BYTES)
-
-
-def _add(tools: Tools, parent: MessageRow, place: Place, digest: str) -> MessageRow:
-    now = utc(tools.now())
-    row = parent._replace(
-        message_id=place.id,
-        chain=place.chain,
-        seq=place.seq,
-        status="waiting",
-        routine=None,
-        spec=None,
-        spec_digest=None,
-        digest=digest,
-        parent=parent.message_id,
-        depth=parent.depth + 1,
-        run_ids=(),
-        reason=None,
-        created_at=now,
-        updated_at=now,
-    )
-    return tools.store.add_message(row)
 
 
 def _carries(tools: Tools, path: Path, chain: str) -> bool:

@@ -14,7 +14,7 @@ from treadle.inbox.followups import FollowUp
 from treadle.inbox.message import FIELDS
 from treadle.inbox.outcome import Outcome, Summary
 from treadle.inbox.register import OPEN
-from treadle.store.rows.message import MessageRow
+from treadle.store.rows.message import MessageRow, waiting
 
 _STOPS = ("dead", "stopped", "refused", "held")
 
@@ -129,23 +129,7 @@ class _Round:
         return path.name
 
     def _new_row(self, name: str, digest: str | None) -> MessageRow:
-        now = self._tools.now()
-        row = MessageRow(
-            message_id="",
-            chain="",
-            seq=0,
-            status="waiting",
-            routine=None,
-            spec=name,
-            spec_digest=digest,
-            digest=None,
-            parent=None,
-            depth=0,
-            run_ids=(),
-            reason=None,
-            created_at=utc(now),
-            updated_at=utc(now),
-        )
+        row = waiting("", 0, utc(self._tools.now()))._replace(spec=name, spec_digest=digest)
         return self._tools.store.add_message(row)
 
     def _stack_on_refused(self) -> None:

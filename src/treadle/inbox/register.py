@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from treadle.inbox import box, normalize
 from treadle.inbox.message import Message, Place, place_in_name
 from treadle.inbox.normalize import Note
 from treadle.store.reader import Reader
-from treadle.store.rows.message import MessageRow
+from treadle.store.rows.message import MessageRow, waiting
 
 # A message with one of these is not over: its file in the inbox is the message itself.
 OPEN = ("waiting", "stopped", "refused", "held")
@@ -54,7 +55,7 @@ def register(tools: Tools, path: Path, parent: MessageRow | None = None) -> Know
         return Known(path, data, found.message, row, found.notes)
     if row and found.has_seq and _is_copy(tools, row, data, digest):
         return Duplicate(path, row)
-    row = _add(tools, path, _new_row(place, digest, parent, utc(tools.now())))
+    row = _add(tools, path, new_row(place, digest, parent, tools.now()))
     notes = found.notes
     if row.seq != place.seq and found.has_seq:
         notes += (Note(EventType.SEQ_REASSIGNED, f"{place.id} was taken; this is {row.seq}"),)
@@ -84,23 +85,10 @@ def _has(path: Path, data: bytes) -> bool:
         return False
 
 
-def _new_row(place: Place, digest: str, parent: MessageRow | None, now: str) -> MessageRow:
-    return MessageRow(
-        message_id=place.id,
-        chain=place.chain,
-        seq=place.seq,
-        status="waiting",
-        routine=None,
-        spec=None,
-        spec_digest=None,
-        digest=digest,
-        parent=parent.message_id if parent else None,
-        depth=parent.depth + 1 if parent else 0,
-        run_ids=(),
-        reason=None,
-        created_at=now,
-        updated_at=now,
-    )
+def new_row(place: Place, digest: str, parent: MessageRow | None, now: datetime) -> MessageRow:
+    """Return the row of a message that follows from another one, or from none."""
+    row = waiting(place.chain, place.seq, utc(now))._replace(digest=digest)
+    return row._replace(parent=parent.message_id, depth=parent.depth + 1) if parent else row
 
 
 def _add(tools: Tools, path: Path, row: MessageRow) -> MessageRow:

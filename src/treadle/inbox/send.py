@@ -15,7 +15,7 @@ from treadle.ids import utc
 from treadle.inbox import box
 from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
-from treadle.store.rows.message import MessageRow
+from treadle.store.rows.message import waiting
 from treadle.store.writer import Store
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -64,23 +64,9 @@ def draft(text: str, routine: str | None, chain: str | None, fields: Mapping[str
 
 def send(layout: Layout, store: Store, message: Draft, now: datetime) -> Sent:
     """Put a message into the inbox: whole, or not there."""
-    chain = message.chain or ""
     row = store.add_message(
-        MessageRow(
-            message_id=f"{chain}-0",
-            chain=chain,
-            seq=0,
-            status="waiting",
-            routine=message.routine,
-            spec=None,
-            spec_digest=None,
-            digest=hashlib.sha256(message.body).hexdigest(),
-            parent=None,
-            depth=0,
-            run_ids=(),
-            reason=None,
-            created_at=utc(now),
-            updated_at=utc(now),
+        waiting(message.chain or "", 0, utc(now))._replace(
+            routine=message.routine, digest=hashlib.sha256(message.body).hexdigest()
         )
     )
     place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)}

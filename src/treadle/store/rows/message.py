@@ -30,6 +30,12 @@ class MessageRow(NamedTuple):
     after_run: str | None = None
 
 
+def waiting(chain: str, seq: int, now: str) -> MessageRow:
+    """Return a message that nobody took yet; without a chain the store begins one for it."""
+    nothing = (None, None, None, None, None)
+    return MessageRow(f"{chain}-{seq}", chain, seq, "waiting", *nothing, 0, (), None, now, now)
+
+
 def to_message(row: Row) -> MessageRow:
     """Read a message."""
     found = MessageRow._make(row)
