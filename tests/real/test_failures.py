@@ -14,12 +14,15 @@ from treadle.proc import sweep
 pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 
 STATUSES = {400: "request_refused", 401: "auth_failed", 429: "rate_limit", 500: "server_error"}
+# One server passes on the service's words, and no status.
+WORDS = {400: "Blocked by us", 401: "Invalid API key", 429: "Rate limit", 500: "Overloaded"}
 
 
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_refusal_is_told_apart(bench, tool, status):
-    found = bench(tool, lambda turn: Fail(status))
+    fail = Fail(status, WORDS[status]) if tool == "opencode acp" else Fail(status)
+    found = bench(tool, lambda turn: fail)
     run = found.run()
     assert (run["status"], found.error(run["run_id"])) == ("failed", STATUSES[status])
     tries = found.project.event_types(run["run_id"]).count("attempt_failed")
