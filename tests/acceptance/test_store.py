@@ -1,5 +1,6 @@
 """A store that is lost, damaged or contradicted."""
 
+import shutil
 import sqlite3
 
 from treadle.layout import Layout
@@ -57,7 +58,7 @@ def test_a_stopped_run_goes_on_after_a_rebuild(project):
     assert result.json["status"] == "passed"
 
 
-def test_a_changed_row_is_noticed_before_anything_is_built_on_it(project):
+def test_rows_and_folders_that_disagree_are_noticed_and_mended(project):
     project.good_agents()
     first = project.run_json("--budget", "max_iterations=1")
     with sqlite3.connect(project.root / ".treadle" / "treadle.db") as store:
@@ -65,7 +66,10 @@ def test_a_changed_row_is_noticed_before_anything_is_built_on_it(project):
     answer = project.treadle("run", "--resume", first["run_id"], "--json")
     assert (answer.code, answer.json["error"]["code"]) == (3, "row_mismatch")
     assert "row_mismatch" in project.event_types(first["run_id"])
-    _rebuild(project)
+    lost = project.run_json("--budget", "max_iterations=1")["run_id"]
+    shutil.rmtree(project.run_dir(lost))
+    assert f"{lost}/run.json: is missing" in project.treadle("run", "--resume", lost).err
+    assert sorted(_rebuild(project).json["repaired"]) == sorted([first["run_id"], lost])
     again = project.treadle(
         "run", "--resume", first["run_id"], "--budget", "max_iterations=3", "--json"
     )

@@ -150,7 +150,6 @@ def test_ignored_files_are_listed_by_folder(ws):
     found = workspace.survey(ws)
     assert set(found.ignored) == {"build/", "x.log", "d/y.log"}
     assert found.changes == (("n", "added"),)
-    assert workspace.ignored_files(ws) == found.ignored
 
 
 def test_unmerged_and_header_lines_are_understood():

@@ -40,7 +40,7 @@ def test_creating_a_workspace(place, log, tmp_path):
     assert calls(log) == ["config", "read-tree"]
 
 
-@pytest.mark.parametrize("look", [workspace.changes, workspace.survey, workspace.ignored_files])
+@pytest.mark.parametrize("look", [workspace.changes, workspace.survey])
 def test_looking_at_a_workspace(place, log, tmp_path, look):
     ws = open_workspace(place, tmp_path)
     write(ws.path, {"new": "n\n", "src/app.py": "x\n"})

@@ -6,7 +6,7 @@ drops it if the branch went elsewhere or git refuses.
 
 import contextlib
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct, ValidationError, convert, structs
 
@@ -19,6 +19,8 @@ from treadle.errors import BlockedError, FormatError, GitError, TreadleError
 from treadle.git import ancestry, branch, forward, mend
 from treadle.ids import utc
 from treadle.tasks import questions
+
+T = TypeVar("T")
 
 KEY = "landing"
 LANDED = "landed"
@@ -81,7 +83,7 @@ def _refuse(run: Run, what: str, error: TreadleError) -> None:
 
 def settle(run: Run) -> None:
     """Finish or drop a move that a kill cut off; behind a lock it waits as it is."""
-    move = _pending(run)
+    move = _recall(run, KEY, Move)
     if move is None:
         return
     repo, found = run.tools.repo, branch.resolve(run.tools.repo, move.branch)
@@ -120,17 +122,14 @@ def settle_all(tools: Tools) -> None:
 
 def done(run: Run, key: str) -> Done | None:
     """Return the move that landed or undid this run."""
+    return _recall(run, key, Done)
+
+
+def _recall(run: Run, key: str, kind: type[T]) -> T | None:
     try:
-        return convert(run.kv.get(key), Done | None)
+        return convert(run.kv[key], kind) if run.kv.get(key) is not None else None
     except ValidationError as error:
         raise FormatError(f"{run.folder.run_json}: {key}: {error}") from error
-
-
-def _pending(run: Run) -> Move | None:
-    try:
-        return convert(run.kv.get(KEY), Move | None)
-    except ValidationError as error:
-        raise FormatError(f"{run.folder.run_json}: {KEY}: {error}") from error
 
 
 def _finish(run: Run, move: Move) -> None:

@@ -86,7 +86,7 @@ def _set_up(run: Run) -> Ended | None:
             return ended
         data |= _undo_setup(run)
     elif copied:
-        run.ignored = frozenset(workspace.ignored_files(run.workspace))
+        run.ignored = frozenset(workspace.survey(run.workspace).ignored)
     run.timeline.add(EventType.WORKSPACE_READY, message, **data)
     run.record(run.cursor(), {"set_up": True})
     return None

@@ -27,7 +27,11 @@ def _mend(tools: Tools, row: RunRow) -> None:
         checks=store.checks(row.run_id),
     )
     store.restore(row, history)
-    run = load.take_over(tools, row)
+    try:
+        run = load.take_over(tools, row)
+    except FormatError as error:
+        tools.note(row.run_id, f"only its rows are left: {error.message}")
+        return
     run.timeline.add(EventType.ROW_MISMATCH, "mended by doctor --repair")
     run.record(run.cursor())
     store.release(run.id, run.row.claim_epoch)

@@ -53,11 +53,13 @@ def encode(order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, 
 
 def read(path: Path) -> RunFile:
     """Return what `run.json` says, or raise FormatError."""
-    raw = strictjson.load_object(walk.read(path, max_bytes=_MAX), source=str(path))
     try:
+        raw = strictjson.load_object(walk.read(path, max_bytes=_MAX), source=path.name)
         found = msgspec.convert(raw, RunFile)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"{path}: {error}") from error
+    except (FormatError, msgspec.ValidationError) as error:
+        fix = ["treadle doctor --repair", f"treadle runs show {path.parent.name}"]
+        text = str(error).removeprefix(path.name).lstrip(": ")
+        raise FormatError(f"{path}: {text}", fix=fix) from error
     if set(found.row) != set(RunRow._fields):
         raise FormatError(f"{path}: row does not have the columns of a run")
     if any(set(event) != set(Event._fields) for event in found.events):

@@ -48,13 +48,8 @@ def changes(ws: Workspace) -> tuple[Change, ...]:
 
 
 def survey(ws: Workspace) -> Survey:
-    """Return the files that differ and the ignored ones; a wholly ignored folder is one entry."""
+    """Return the files that differ and the ignored ones; a wholly ignored folder is one, in /."""
     return _list(ws, ("--ignored=matching",))
-
-
-def ignored_files(ws: Workspace) -> tuple[str, ...]:
-    """Return the ignored files; a wholly ignored folder is one entry and ends in /."""
-    return survey(ws).ignored
 
 
 def _list(ws: Workspace, options: tuple[str, ...]) -> Survey:

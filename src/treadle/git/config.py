@@ -85,7 +85,8 @@ def disabled_filters(repo: Repo, trusted: Config) -> tuple[str, ...]:
     These are filters that were not there, or ran something else, when `trusted` was read, and
     filters whose program lies in the work tree: in a workspace that is the agent's copy.
     """
-    now = _settings(repo, trusted, tuple(_stamp(stamp.path) for stamp in trusted.stamps))
+    stamps = tuple(_stamp(stamp.path) for stamp in trusted.stamps)
+    now = trusted if stamps == trusted.stamps else _read_again(repo, stamps)
     known = trusted.filters()
     return tuple(
         driver
@@ -130,10 +131,6 @@ def _stamp(path: Path) -> Stamp:
     except OSError:
         return Stamp(path)
     return Stamp(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-
-
-def _settings(repo: Repo, trusted: Config, stamps: tuple[Stamp, ...]) -> Config:
-    return trusted if stamps == trusted.stamps else _read_again(repo, stamps)
 
 
 @lru_cache(maxsize=8)

@@ -10,7 +10,6 @@ from treadle.git import changes as listing
 from treadle.git import checkout, config, gitdir, plain
 from treadle.git.changes import Change as Change
 from treadle.git.changes import changes as changes
-from treadle.git.changes import ignored_files as ignored_files
 from treadle.git.changes import survey as survey
 from treadle.git.checkout import Workspace as Workspace
 from treadle.git.repo import Repo
