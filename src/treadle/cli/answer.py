@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from treadle.cli import output, place
 from treadle.desk.answer import Answered, answer, document
-from treadle.errors import ExitCode
 from treadle.mail import sync
 from treadle.project.root import refuse_inside_run
 from treadle.store.writer import Store
@@ -26,11 +25,7 @@ def run(args: Namespace) -> int:
     with Store.open(found.layout) as store:
         sync.refresh(store, found.layout.mail, now)
         given = answer(store, found.layout.mail, args.item, args.text, args.option, now)
-    if args.json:
-        output.print_json(document(given))
-    else:
-        _show(given)
-    return ExitCode.DONE
+    return output.tell(args.json, document(given), _show, given)
 
 
 def _show(given: Answered) -> None:

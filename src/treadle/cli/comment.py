@@ -8,7 +8,7 @@ from treadle.cli import output
 from treadle.engine import comments
 from treadle.engine.comments import Comment
 from treadle.engine.find import find
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
@@ -30,14 +30,8 @@ def run(args: Namespace) -> int:
     if not args.text.strip():
         raise UsageError("a comment must say something")
     said = Comment(utc(datetime.now(UTC)), args.step, args.text, args.file, args.line)
-    store = Store.open(Layout(find_root(here(), os.environ)))
-    try:
+    with Store.open(Layout(find_root(here(), os.environ))) as store:
         row = find(store, args.run)
         comments.add(store, row, said)
-    finally:
-        store.close()
-    if args.json:
-        output.print_json({"run_id": row.run_id} | said._asdict())
-    else:
-        print(f"the next act step of {row.run_id} is told, on {output.clean(said.place)}")
-    return ExitCode.DONE
+    told = f"the next act step of {row.run_id} is told, on {said.place}"
+    return output.say(args.json, {"run_id": row.run_id} | said._asdict(), told)

@@ -6,7 +6,6 @@ import shtab
 
 import treadle
 from treadle.cli import main, output, parser
-from treadle.errors import ExitCode
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
@@ -19,11 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print the script; the whole command line is built for it."""
     script = shtab.complete(whole_parser(), args.shell)
-    if args.json:
-        output.print_json({"shell": args.shell, "script": script})
-    else:
-        print(script)
-    return ExitCode.DONE
+    return output.tell(args.json, {"shell": args.shell, "script": script}, print, script)
 
 
 def whole_parser() -> ArgumentParser:

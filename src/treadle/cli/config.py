@@ -10,7 +10,6 @@ from treadle.cli import output
 from treadle.config import agents, keys
 from treadle.config.load import Loaded, load
 from treadle.contract.role import ROLES
-from treadle.errors import ExitCode
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
@@ -25,15 +24,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print what is in force."""
     loaded = load(Layout(find_root(here(), os.environ)), os.environ)
-    if args.json:
-        output.print_json(_document(loaded))
-        return ExitCode.DONE
     rows = [
         (key, json.dumps(value, ensure_ascii=False), origin["source"])
         for key, value, origin in _values(loaded)
     ]
-    output.print_table(("KEY", "VALUE", "FROM"), rows)
-    return ExitCode.DONE
+    heads = ("KEY", "VALUE", "FROM")
+    return output.tell(args.json, _document(loaded), output.print_table, heads, rows)
 
 
 def _document(loaded: Loaded) -> dict[str, object]:

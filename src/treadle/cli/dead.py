@@ -35,14 +35,10 @@ def run(args: Namespace) -> int:
 
 def _list(args: Namespace, layout: Layout) -> int:
     found = dead.letters(layout)
-    if args.json:
-        output.print_json(dead.document(found))
-        return ExitCode.DONE
-    for item in found:
-        print(output.clean(f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}"))
-    if not found:
-        print("no dead letters")
-    return ExitCode.DONE
+    lines = [
+        f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}" for item in found
+    ]
+    return output.say(args.json, dead.document(found), *lines or ["no dead letters"])
 
 
 def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
@@ -61,14 +57,7 @@ def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
 
 
 def _retry(args: Namespace, layout: Layout, letter: Letter) -> int:
-    store = Store.open(layout)
-    try:
+    with Store.open(layout) as store:
         name = dead.retry(layout, store, letter, datetime.now(UTC))
-    finally:
-        store.close()
-    if args.json:
-        output.print_json({"file": name})
-    else:
-        print(f"{name} is back in the inbox")
-        print("  next: treadle process")
-    return ExitCode.DONE
+    lines = (f"{name} is back in the inbox", "  next: treadle process")
+    return output.say(args.json, {"file": name}, *lines)

@@ -17,20 +17,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Describe the whole command line from the parsers that read it."""
     found = dict(commands(completion.whole_parser()))
-    if args.json:
-        output.print_json(
-            {
-                "version": __version__,
-                "usage": "treadle COMMAND ARGUMENTS [--json]: one JSON document on stdout,"
-                " errors as {error: {code, message, fix}}",
-                "exit_codes": {str(code.value): code.name.lower() for code in ExitCode},
-                "commands": found,
-            }
-        )
-    else:
-        for name, words in found.items():
-            print(f"treadle {name} {words}".rstrip())
-    return ExitCode.DONE
+    told = {
+        "version": __version__,
+        "usage": "treadle COMMAND ARGUMENTS [--json]: one JSON document on stdout,"
+        " errors as {error: {code, message, fix}}",
+        "exit_codes": {str(code.value): code.name.lower() for code in ExitCode},
+        "commands": found,
+    }
+    lines = [f"treadle {name} {words}".rstrip() for name, words in found.items()]
+    return output.say(args.json, told, *lines)
 
 
 def commands(parser: ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:

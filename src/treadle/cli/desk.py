@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from treadle.cli import opened, output, place
 from treadle.desk import desk
-from treadle.errors import ExitCode
 from treadle.store.rows.question import QuestionRow
 
 
@@ -18,17 +17,17 @@ def run(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
     with opened.fresh(place.find(os.environ), datetime.now(UTC)) as store:
         items = desk.items(store)
-    if args.json:
-        output.print_json(desk.document(items))
-        return ExitCode.DONE
+    return output.tell(args.json, desk.document(items), _show, items)
+
+
+def _show(items: list[QuestionRow]) -> None:
     if not items:
         print("nothing waits for you")
     for item in items:
-        _show(item)
-    return ExitCode.DONE
+        _show_one(item)
 
 
-def _show(item: QuestionRow) -> None:
+def _show_one(item: QuestionRow) -> None:
     about = "  ".join(word for word in (item.task_id, item.run_id) if word)
     print(
         output.paint(f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}", "bold")

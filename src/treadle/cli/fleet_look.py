@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from treadle.cli import fleet_place, main, output
 from treadle.config.schema import FleetConfig
-from treadle.errors import ExitCode, NotFoundError
+from treadle.errors import NotFoundError
 from treadle.fleet import status
 from treadle.fleet.site import Site
 from treadle.fleet.status import Status
@@ -19,11 +19,7 @@ def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
     if args.action == "drain":
         return _drain(site, args)
     found = status.status(site, lambda: _jobs(site, config))
-    if args.json:
-        output.print_json(_document(found))
-    else:
-        _print(found)
-    return ExitCode.DONE
+    return output.tell(args.json, _document(found), _print, found)
 
 
 def _jobs(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
@@ -43,11 +39,8 @@ def _drain(site: Site, args: Namespace) -> int:
             what = "no living worker is" if not named else "more than one worker is"
             raise NotFoundError(f"{what} called {args.worker}", fix=["treadle fleet status"])
         fleet.set_status(store, named[0], "draining")
-    if args.json:
-        output.print_json({"worker_id": named[0], "draining": True})
-    else:
-        print(f"worker {named[0]} finishes its steps, gives its runs back and leaves")
-    return ExitCode.DONE
+    said = f"worker {named[0]} finishes its steps, gives its runs back and leaves"
+    return output.say(args.json, {"worker_id": named[0], "draining": True}, said)
 
 
 def _document(found: Status) -> dict[str, object]:

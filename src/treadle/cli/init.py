@@ -4,7 +4,6 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
-from treadle.errors import ExitCode
 from treadle.project import init
 from treadle.project.init import Extras
 from treadle.project.root import here
@@ -30,24 +29,19 @@ def run(args: Namespace) -> int:
     """Write what is missing and name every file."""
     extras = Extras(agents_md=args.agents_md, skills=args.skills)
     done = init.init(here(), os.environ, dry_run=args.dry_run, commit=args.commit, extras=extras)
-    if args.json:
-        output.print_json(
-            {
-                "root": str(done.root),
-                "dry_run": args.dry_run,
-                "wrote": done.wrote,
-                "kept": done.kept,
-                "commit": done.commit,
-                "commands": [command._asdict() for command in done.commands],
-                "roles": dict(done.roles),
-            }
-        )
-    else:
-        _print(done, dry_run=args.dry_run)
-    return ExitCode.DONE
+    told = {
+        "root": str(done.root),
+        "dry_run": args.dry_run,
+        "wrote": done.wrote,
+        "kept": done.kept,
+        "commit": done.commit,
+        "commands": [command._asdict() for command in done.commands],
+        "roles": dict(done.roles),
+    }
+    return output.tell(args.json, told, _print, done, args.dry_run)
 
 
-def _print(done: init.Initialised, *, dry_run: bool) -> None:
+def _print(done: init.Initialised, dry_run: bool) -> None:
     for name in done.wrote:
         print(f"{'would write' if dry_run else 'wrote'} {name}")
     for name in done.kept:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output, place
 from treadle.cli.place import Place
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import UsageError
 from treadle.missions import decision, next
 from treadle.missions import mission as missions
 from treadle.missions.decision import Decision, Step
@@ -32,11 +32,7 @@ def run(args: Namespace) -> int:
     """Answer with one decision; every decision is a success."""
     _check(args)
     found = _decide(args, place.find(os.environ))
-    if args.json:
-        output.print_json(decision.document(found))
-    else:
-        _print(found)
-    return ExitCode.DONE
+    return output.tell(args.json, decision.document(found), _print, found)
 
 
 def _check(args: Namespace) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from treadle.errors import ExitCode, TreadleError
 from treadle.hints import Literal, TextIO
@@ -33,12 +33,19 @@ def print_error(error: TreadleError, *, as_json: bool) -> None:
         print(f"  try: {clean(command)}", file=sys.stderr)
 
 
-def say(as_json: bool, told: Mapping[str, object], sentence: str) -> int:
-    """Print a document or a sentence."""
+def say(as_json: bool, told: Mapping[str, object], *sentences: str) -> int:
+    """Print a document or sentences."""
+    return tell(as_json, told, print, "\n".join(map(clean, sentences)))
+
+
+def tell(
+    as_json: bool, told: Mapping[str, object], show: Callable[..., object], *about: object
+) -> int:
+    """Print a document, or let `show` tell a person."""
     if as_json:
         print_json(told)
     else:
-        print(clean(sentence))
+        show(*about)
     return ExitCode.DONE
 
 

@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace
 from treadle.cli import main, output
 from treadle.engine import report
 from treadle.engine.find import find
-from treadle.errors import ExitCode
 from treadle.project.project import open_project
 from treadle.project.root import here
 from treadle.store.reader import Reader
@@ -29,8 +28,4 @@ def run(args: Namespace) -> int:
     with Reader.open(project.layout) as store:
         row = find(store, args.run)
         text = report.markdown(project, store, row)
-    if args.json:
-        output.print_json({"run_id": row.run_id, "markdown": text})
-    else:
-        print(output.clean(text), end="")
-    return ExitCode.DONE
+    return output.say(args.json, {"run_id": row.run_id, "markdown": text}, text.rstrip("\n"))

@@ -8,7 +8,7 @@ from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode
 from treadle.inbox import bounds, plan, precheck, routines
-from treadle.inbox.precheck import Looker
+from treadle.inbox.bounds import Host
 from treadle.inbox.routines import Routine
 from treadle.proc.keeper import Keeper
 from treadle.project import trust
@@ -45,12 +45,9 @@ def run(args: Namespace) -> int:
 
 def _list(args: Namespace, project: Project, notebooks: bool) -> int:
     found = routines.discover(project.layout, notebooks).values()
-    if args.json:
-        output.print_json({"routines": [_document(project, item) for item in found]})
-        return ExitCode.DONE
-    for item in found:
-        print(output.clean(f"{item.name}  {item.summary}"))
-    return ExitCode.DONE
+    told = {"routines": [_document(project, item) for item in found]}
+    lines = [f"{item.name}  {item.summary}" for item in found]
+    return output.say(args.json, told, *lines or ["no routines"])
 
 
 def _show(args: Namespace, project: Project, found: Routine) -> int:
@@ -68,8 +65,8 @@ def _show(args: Namespace, project: Project, found: Routine) -> int:
 def _check(args: Namespace, project: Project, config: Config, found: list[Routine]) -> int:
     held = bounds.around(config, project.env)
     with Keeper() as keeper:
-        looker = Looker(project.layout.root, project.env, keeper, held)
-        results = {item.name: list(precheck.problems(looker, item)) for item in found}
+        host = Host(project.layout.root, project.env, keeper, held)
+        results = {item.name: list(precheck.problems(host, item)) for item in found}
     if args.json:
         rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
         output.print_json({"routines": rows})

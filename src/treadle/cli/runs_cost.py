@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from treadle.cli import output
 from treadle.engine import costs
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import UsageError
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
@@ -20,15 +20,15 @@ def run(args: Namespace) -> int:
         raise UsageError(f"--days must be between 1 and {costs.MAX_DAYS}")
     with Reader.open(Layout(find_root(here(), os.environ))) as store:
         found = costs.document(store, args.days, datetime.now(UTC))
-    if args.json:
-        output.print_json(found)
-        return ExitCode.DONE
+    return output.tell(args.json, found, _print, found)
+
+
+def _print(found: dict[str, object]) -> None:
     for name in ("agent", "model", "day"):
         rows = found[f"by_{name}"]
         assert isinstance(rows, list)
         output.print_table([name, *_HEADS], [_line(name, row) for row in rows])
         print()
-    return ExitCode.DONE
 
 
 def _line(name: str, row: dict[str, object]) -> list[object]:

@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output
-from treadle.errors import ExitCode
 from treadle.inbox import send
 from treadle.inbox.send import Sent
 from treadle.layout import Layout
@@ -30,19 +29,13 @@ def run(args: Namespace) -> int:
     text = sys.stdin.read() if args.text == "-" else args.text
     message = send.draft(text, args.routine, args.chain, fields)
     found = _send(message)
-    if args.json:
-        output.print_json({"file": found.file, "message_id": found.message_id})
-    else:
-        print(f"sent {found.message_id or output.clean(found.file)}")
-    return ExitCode.DONE
+    told = {"file": found.file, "message_id": found.message_id}
+    return output.say(args.json, told, f"sent {found.message_id or found.file}")
 
 
 def _send(message: send.Draft) -> Sent:
     if os.environ.get("TREADLE_RUN"):
         return send.send_from_run(os.environ, message)
     layout = Layout(find_root(here(), os.environ))
-    store = Store.open(layout)
-    try:
+    with Store.open(layout) as store:
         return send.send(layout, store, message, datetime.now(UTC))
-    finally:
-        store.close()

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
 from treadle.engine.find import find
-from treadle.errors import BlockedError, ExitCode
+from treadle.errors import BlockedError
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store.writer import Store
@@ -20,8 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Leave a request that the run's owner reads within a second."""
     refuse_inside_run(os.environ)
-    store = Store.open(Layout(find_root(here(), os.environ)))
-    try:
+    with Store.open(Layout(find_root(here(), os.environ))) as store:
         row = find(store, args.run)
         reason = args.reason or "stopped by `treadle stop`"
         if row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued":
@@ -36,10 +35,5 @@ def run(args: Namespace) -> int:
         elif refusal := main.load("cutoff").refusal(row):
             raise refusal
         store.request_stop(row.run_id, reason, store.now())
-    finally:
-        store.close()
-    if args.json:
-        output.print_json({"run_id": row.run_id, "stop_requested": True})
-    else:
-        print(f"asked run {row.run_id} to stop; its agent is ended and the step recorded")
-    return ExitCode.DONE
+    said = f"asked run {row.run_id} to stop; its agent is ended and the step recorded"
+    return output.say(args.json, {"run_id": row.run_id, "stop_requested": True}, said)

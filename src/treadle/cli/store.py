@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
 from treadle.engine import lock
-from treadle.errors import ExitCode, StoreError
+from treadle.errors import StoreError
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
@@ -33,14 +33,13 @@ def run(args: Namespace) -> int:
     with lock.hold(layout):
         rows = copy.copy(source, target)
     lines = _lines(args.to, schema)
-    if args.json:
-        output.print_json({"from": source.name, "to": target.name, "rows": rows, "config": lines})
-        return ExitCode.DONE
-    print(f"copied {sum(rows.values())} rows of {len(rows)} tables to {target.name}")
-    print("put this above the first table of .treadle/config.toml, and keep passwords out of it:")
-    for line in lines:
-        print(f"  {line}")
-    return ExitCode.DONE
+    return output.say(
+        args.json,
+        {"from": source.name, "to": target.name, "rows": rows, "config": lines},
+        f"copied {sum(rows.values())} rows of {len(rows)} tables to {target.name}",
+        "put this above the first table of .treadle/config.toml, and keep passwords out of it:",
+        *(f"  {line}" for line in lines),
+    )
 
 
 def _lines(url: str, schema: str) -> list[str]:

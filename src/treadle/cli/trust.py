@@ -5,7 +5,6 @@ from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
 from treadle.config.load import load
-from treadle.errors import ExitCode
 from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
@@ -28,11 +27,10 @@ def run(args: Namespace) -> int:
         commands = trust.commands(load(project.layout, os.environ))
         trust.grant(project)
     root = project.layout.root
-    if args.json:
-        listed = [command._asdict() for command in commands]
-        output.print_json({"root": str(root), "trusted": not args.revoke, "commands": listed})
-        return ExitCode.DONE
-    print(f"{root} is {'no longer trusted' if args.revoke else 'trusted'}")
-    for command in commands:
-        print(f"  {command.key}: {output.clean(command.command)}")
-    return ExitCode.DONE
+    listed = [command._asdict() for command in commands]
+    return output.say(
+        args.json,
+        {"root": str(root), "trusted": not args.revoke, "commands": listed},
+        f"{root} is {'no longer trusted' if args.revoke else 'trusted'}",
+        *(f"  {command.key}: {command.command}" for command in commands),
+    )

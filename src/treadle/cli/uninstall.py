@@ -6,7 +6,6 @@ from contextlib import nullcontext
 
 from treadle.cli import output
 from treadle.engine import lock
-from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project import uninstall
 from treadle.project.init import refuse_links
@@ -28,19 +27,10 @@ def run(args: Namespace) -> int:
     refuse_links(layout)
     with nullcontext() if args.dry_run or not layout.home.is_dir() else lock.hold(layout):
         done = uninstall.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
-    if args.json:
-        kept = [item._asdict() for item in done.kept]
-        removed = {"dry_run": args.dry_run, "removed": done.removed, "kept": kept}
-        output.print_json({"root": str(done.root), **removed})
-    else:
-        _print(done, dry_run=args.dry_run)
-    return ExitCode.DONE
-
-
-def _print(done: uninstall.Uninstalled, *, dry_run: bool) -> None:
-    for name in done.removed:
-        print(f"{'would remove' if dry_run else 'removed'} {name}")
-    for item in done.kept:
-        print(f"kept {item.path} ({item.reason})")
-    if not done.removed and not done.kept:
-        print("nothing to remove")
+    kept = [item._asdict() for item in done.kept]
+    told = {"root": str(done.root), "dry_run": args.dry_run, "removed": done.removed, "kept": kept}
+    lines = [
+        *(f"{'would remove' if args.dry_run else 'removed'} {name}" for name in done.removed),
+        *(f"kept {item.path} ({item.reason})" for item in done.kept),
+    ]
+    return output.say(args.json, told, *lines or ["nothing to remove"])

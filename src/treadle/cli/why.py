@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace
 from treadle.cli import main, output
 from treadle.engine.explain import Explanation, explain
 from treadle.engine.find import find
-from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store.reader import Reader
@@ -25,16 +24,12 @@ def run(args: Namespace) -> int:
         found = explain(layout, store, row)
     if row.status == "running" and (gone := main.load("cutoff").refusal(row)):
         found = found._replace(reason=gone.message, reason_code=gone.code, next=gone.fix)
-    if args.json:
-        document = found._asdict() | {
-            "run_id": row.run_id,
-            "status": row.status,
-            "failing": [view._asdict() for view in found.failing],
-        }
-        output.print_json(document)
-    else:
-        _print(found)
-    return ExitCode.DONE
+    told = found._asdict() | {
+        "run_id": row.run_id,
+        "status": row.status,
+        "failing": [view._asdict() for view in found.failing],
+    }
+    return output.tell(args.json, told, _print, found)
 
 
 def _print(found: Explanation) -> None:
