@@ -36,3 +36,18 @@ def test_a_file_below_is_read(folder):
 def test_everything_else_is_not_there(folder, name):
     with pytest.raises(NotFoundError), beneath.opened(folder, name):
         pass
+
+
+def test_a_file_is_put_in_its_place_whatever_is_in_the_way(tmp_path):
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    (inside / "a.json").mkdir(parents=True)
+    (inside / "sub").symlink_to(outside)
+    (inside / "b.json").symlink_to(outside / "b.json")
+    for name in ("a.json", "b.json", "sub/c.json"):
+        beneath.write(inside, name, b"x")
+        assert (inside / name).read_bytes() == b"x"
+    assert list(outside.iterdir()) == []
+    beneath.remove(inside, "sub/c.json")
+    beneath.remove(inside, "sub/c.json")
+    assert list((inside / "sub").iterdir()) == []
