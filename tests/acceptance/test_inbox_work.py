@@ -71,6 +71,24 @@ def test_a_signal_stops_the_routine_and_the_next_pass_goes_on(project, number, c
     assert starts(project) == 2
 
 
+def test_a_signal_ends_a_router_that_thinks_and_the_choice_is_made_in_the_next_pass(inbox):
+    ask, asked = inbox.root.parent / "router", inbox.root.parent / "asked"
+    ask.write_text(f"#!/bin/sh\necho > {asked}\nexec sleep 60\n")
+    ask.chmod(0o755)
+    config = inbox.root / ".treadle" / "config.toml"
+    config.write_text(f'sandbox = "off"\n[commands]\nrouter = ["{ask}"]\n')
+    routine(inbox, "other", HERE)
+    drop(inbox, "please fix.md", "x\n")
+    process = inbox.start("process", "--json")
+    wait_for(asked.exists)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    ask.write_text("#!/bin/sh\necho other\n")
+    (found,) = inbox.treadle("process", "--json").json["messages"]
+    assert (found["routine"], found["status"]) == ("other", "done")
+
+
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(inbox):
     inbox.settings('default_routine = "log"\n[commands]\nrouter = ["touch", "asked"]\n')
     routine(inbox, "fix", "#!/bin/sh\n# Fix\n# when: broken\n")

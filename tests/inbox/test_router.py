@@ -6,6 +6,7 @@ import pytest
 
 from treadle.config.schema import Config
 from treadle.inbox import bounds, routines
+from treadle.inbox.bounds import Host
 from treadle.inbox.router import External, Fallback, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
@@ -50,7 +51,7 @@ def test_what_nobody_decides_falls_to_spec_then_config_then_develop(known):
 
 def test_a_single_routine_needs_no_router(known):
     only = {"develop": known["develop"]}
-    assert picked(only, "x", external=External(["never-run"], None, {}, None)) == (
+    assert picked(only, "x", external=External(["never-run"], None)) == (
         "develop",
         "config",
     )
@@ -74,7 +75,7 @@ def test_a_single_routine_needs_no_router(known):
 def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code, expected, reason):
     with Keeper() as keeper:
         argv = [sys.executable, "-S", "-E", "-c", f"import sys\n{code}"]
-        external = External(argv, tmp_path, {}, keeper, timeout=2.0)
+        external = External(argv, Host(tmp_path, {}, keeper), timeout=2.0)
         found = choose("Mend it", known, Fallback(None, "develop"), external)
     assert found.routine == expected
     assert reason in found.reason
@@ -84,14 +85,14 @@ def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code
 @pytest.mark.parametrize("command", [["echo", "{prompt}"], "echo {prompt}"])
 def test_a_router_may_take_the_prompt_as_an_argument(known, tmp_path, command):
     with Keeper() as keeper:
-        external = External(command, tmp_path, {"PATH": "/usr/bin:/bin"}, keeper)
+        external = External(command, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper))
         found = choose("Mend it", known, Fallback(None, "develop"), external)
     assert "Select the most appropriate routine" in found.reason
 
 
 def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
     with Keeper() as keeper:
-        external = External(["./no-such-router"], tmp_path, {}, keeper)
+        external = External(["./no-such-router"], Host(tmp_path, {}, keeper))
         assert picked(known, "x", external=external) == ("develop", "config")
 
 
@@ -102,7 +103,7 @@ def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path):
     with Keeper() as keeper:
         for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):
             argv = ["sh", "-c", f'{sys.executable} -S -E -c "{code}" {place}']
-            external = External(argv, tmp_path, {"PATH": "/usr/bin:/bin"}, keeper, held)
+            external = External(argv, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper, held))
             found = choose("Mend it", known, Fallback(None, "develop"), external)
             assert found.routine == expected
     assert "the sandbox let it not write" in found.reason

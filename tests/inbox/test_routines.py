@@ -6,8 +6,7 @@ import pytest
 
 from treadle.errors import NotFoundError
 from treadle.inbox import precheck, routines, variables
-from treadle.inbox.bounds import Bounds
-from treadle.inbox.precheck import Looker
+from treadle.inbox.bounds import Host
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 
@@ -96,8 +95,8 @@ def test_a_check_says_what_is_wrong(layout, text, words):
     (layout.routines / "a.sh").write_text(text)
     routine = routines.find(layout, "a", notebooks=False)
     with Keeper() as keeper:
-        looker = Looker(layout.root, {"PATH": "/usr/bin:/bin"}, keeper, Bounds())
-        found = list(precheck.problems(looker, routine))
+        host = Host(layout.root, {"PATH": "/usr/bin:/bin"}, keeper)
+        found = list(precheck.problems(host, routine))
     assert found == [] if words is None else any(words in item for item in found)
 
 

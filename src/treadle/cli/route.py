@@ -9,6 +9,7 @@ from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox import bounds, router, routines
+from treadle.inbox.bounds import Host
 from treadle.inbox.router import Choice, External, Fallback
 from treadle.inbox.routines import Routine
 from treadle.proc.keeper import Keeper
@@ -49,7 +50,7 @@ def _external(project: Project, config: Config, keeper: Keeper) -> External | No
     if config.commands.router is None:
         return None
     held = bounds.around(config, project.env)
-    return External(config.commands.router, project.layout.root, project.env, keeper, held)
+    return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
 
 
 def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> None:

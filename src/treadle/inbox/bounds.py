@@ -1,12 +1,17 @@
-"""Hold the commands that a project wants around its messages: hooks, and a router of its own."""
+"""Run the commands that a project wants around its messages: hooks, pre-checks, a router."""
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout
+from treadle.config.agents import is_in_project
 from treadle.config.schema import Config
+from treadle.proc import environment
 from treadle.proc.command import Jail
+from treadle.proc.keeper import Command, Ended, Keeper, Limits
+from treadle.proc.watch import ShouldStop
 from treadle.sandbox import denial, jail, probe
 from treadle.sandbox import policy as policies
 from treadle.sandbox.policy import READ_ONLY, Policy
@@ -31,6 +36,39 @@ class Bounds(NamedTuple):
         """Say which denial a log speaks of, to be added to a sentence; empty if none."""
         told = denial.explain(log, self.policy, Path(env.get("HOME", "/")))
         return f" ({told})" if told and self.tier != "0" else ""
+
+
+class Host(NamedTuple):
+    """Where such commands run: at the project's root, in their bounds, until they must stop."""
+
+    root: Path
+    env: Mapping[str, str]
+    keeper: Keeper
+    bounds: Bounds = Bounds()
+    should_stop: ShouldStop | None = None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        limits: Limits,
+        output: tuple[Path, Path],
+        stdin: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ended:
+        """Run a command to its end, with a folder for temporary files that goes with it."""
+        program = str(self.root / argv[0]) if is_in_project(argv[0]) else argv[0]
+        with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
+            command = Command(
+                argv=(program, *argv[1:]),
+                cwd=self.root,
+                env=environment.allowed(self.env) | {"TMPDIR": folder} | dict(env or {}),
+                stdin=stdin,
+                stdout=output[0],
+                stderr=output[1],
+                limits=limits,
+                jail=self.bounds.widened(Path(folder)).jail,
+            )
+            return self.keeper.run(command, should_stop=self.should_stop)
 
 
 def around(config: Config, env: Mapping[str, str]) -> Bounds:

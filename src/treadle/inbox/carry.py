@@ -33,9 +33,9 @@ from treadle.inbox import (
     specs,
 )
 from treadle.inbox.attempt import Job
+from treadle.inbox.bounds import Host
 from treadle.inbox.followups import FollowUp
 from treadle.inbox.outcome import Outcome, Status
-from treadle.inbox.precheck import Looker
 from treadle.inbox.register import Duplicate, Known, register
 from treadle.inbox.router import External
 from treadle.store.rows.message import MessageRow
@@ -62,17 +62,14 @@ class Pass:
     @property
     def external(self) -> External | None:
         """Return the user's own router, if there is one."""
-        command, held = self.config.commands.router, self.looker
-        if command is None:
-            return None
-        return External(command, held.root, held.env, held.keeper, held.bounds)
+        command = self.config.commands.router
+        return External(command, self.host) if command is not None else None
 
     @property
-    def looker(self) -> Looker:
-        """Return what runs the pre-checks of routines."""
-        tools = self.tools
-        held = bounds.around(self.config, tools.env)
-        return Looker(tools.layout.root, tools.env, tools.keeper, held)
+    def host(self) -> Host:
+        """Return where the user's own commands run."""
+        tools, held = self.tools, bounds.around(self.config, self.tools.env)
+        return Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
 
     def tell(self, message: str) -> None:
         """Say something to whoever watches."""
@@ -101,6 +98,8 @@ def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carri
         job = _prepare(work, known)
     except (FormatError, NotFoundError) as error:
         return _bury(work, path, error, known.row)
+    if reason := work.tools.interrupted():
+        return Carried(_outcome(job.known.row, "interrupted", reason), row=job.known.row)
     return _work(work, job)
 
 
@@ -135,7 +134,9 @@ def _prepare(work: Pass, known: Known) -> Job:
         )
     spec = specs.read(layout, message.input_file) if message.type == "spec" else None
     found = select.select(layout, work.config, message, spec, work.external)
-    data = normalize.complete(known.data, message, found.choice.routine)
+    # Who was stopped while choosing has not chosen.
+    routine = None if work.tools.interrupted() else found.choice.routine
+    data = normalize.complete(known.data, message, routine)
     box.replace(known.path, known.data, data)
     path = box.rename(known.path, message.place.name)
     row = known.row._replace(
@@ -152,7 +153,7 @@ def _work(work: Pass, job: Job) -> Carried:
     before = set(box.names(work.tools.layout))
     try:
         hooks.run(work.tools, work.config, "beforeEach", env)
-        precheck.require(work.looker, job.selected.routine)
+        precheck.require(work.host, job.selected.routine)
         row, last = _attempts(work, job)
     except _REFUSALS as error:
         row = _save(work, _with(row, _runs(work, row)), "held", error.message)

@@ -1,18 +1,14 @@
 """Run the commands that a project wants around its messages."""
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Literal
 
-from treadle.config.agents import is_in_project
 from treadle.config.schema import Config
 from treadle.engine.run import Tools
 from treadle.errors import TreadleError
 from treadle.inbox import bounds
-from treadle.inbox.bounds import Bounds
-from treadle.proc import environment
-from treadle.proc.keeper import Command, Ended, Limits
+from treadle.inbox.bounds import Host
+from treadle.proc.keeper import Ended, Limits
 
 Hook = Literal["beforeAll", "afterAll", "beforeEach", "afterEach"]
 _OUTPUT = 16 << 20
@@ -27,9 +23,9 @@ def run(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -> Non
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
     held = bounds.around(config, tools.env).widened(tools.layout.root, tools.repo.common_dir)
-    with tempfile.TemporaryDirectory(prefix="treadle-hook-") as folder:
-        own = {"TREADLE_HOOK": hook, "TMPDIR": folder, **env}
-        ended = _run(tools, config, words, own, log, held.widened(Path(folder)))
+    host = Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
+    limits = Limits(wall=config.checks.timeout, idle=None, output_bytes=_OUTPUT)
+    ended = host.run(words, limits, (log, log), env={"TREADLE_HOOK": hook, **env})
     tools.mask.file(log)
     if ended.reason != "exit" or ended.exit_code:
         where = tools.layout.relative(log)
@@ -39,29 +35,6 @@ def run(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -> Non
             code="hook_failed",
             fix=[f"cat {where}"],
         )
-
-
-def _run(
-    tools: Tools,
-    config: Config,
-    words: Sequence[str],
-    env: Mapping[str, str],
-    log: Path,
-    held: Bounds,
-) -> Ended:
-    root = tools.layout.root
-    program = str(root / words[0]) if is_in_project(words[0]) else words[0]
-    command = Command(
-        argv=(program, *words[1:]),
-        cwd=root,
-        env=environment.allowed(tools.env) | dict(env),
-        stdin=None,
-        stdout=log,
-        stderr=log,
-        limits=Limits(wall=config.checks.timeout, idle=None, output_bytes=_OUTPUT),
-        jail=held.jail,
-    )
-    return tools.keeper.run(command, should_stop=tools.interrupted)
 
 
 def _how(ended: Ended) -> str:

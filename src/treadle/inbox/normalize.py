@@ -58,15 +58,14 @@ def understand(data: bytes, named: Place | None, new_chain: Callable[[], str]) -
     return Understood(message, known_seq is not None, tuple(notes))
 
 
-def complete(data: bytes, message: Message, routine: str) -> bytes:
+def complete(data: bytes, message: Message, routine: str | None) -> bytes:
     """Write what is missing or wrong into the file's fields; a complete file stays as it is."""
     wanted = {
         "id": message.id,
         "chain": message.place.chain,
         "seq": str(message.place.seq),
         "type": message.type,
-        "routine": routine,
-    }
+    } | ({"routine": routine} if routine else {})
     return rewrite.set_fields(data, wanted, FIELDS)
 
 

@@ -5,14 +5,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.errors import BlockedError, TreadleError
 from treadle.inbox import variables
-from treadle.inbox.bounds import Bounds
+from treadle.inbox.bounds import Host
 from treadle.inbox.routines import Routine
 from treadle.proc import capture, environment
-from treadle.proc.keeper import Command, Keeper, Limits
+from treadle.proc.keeper import Limits
 
 _TIMEOUT = 60.0
 _OUTPUT = 1 << 20
@@ -20,18 +19,9 @@ _SHELLS = re.compile(r"#!.*\b(sh|bash|dash|ksh|zsh)\b")
 _SAID = 300
 
 
-class Looker(NamedTuple):
-    """What it takes to run a routine's pre-check, which may write temporary files alone."""
-
-    root: Path
-    env: Mapping[str, str]
-    keeper: Keeper
-    bounds: Bounds
-
-
-def require(looker: Looker, routine: Routine) -> None:
+def require(host: Host, routine: Routine) -> None:
     """Refuse a routine that says, or shows, that it cannot work here now."""
-    problem = next(blocking(looker, routine), None)
+    problem = next(blocking(host, routine), None)
     if problem:
         raise BlockedError(
             f"routine {routine.name} cannot work here: {problem}",
@@ -40,11 +30,11 @@ def require(looker: Looker, routine: Routine) -> None:
         )
 
 
-def problems(looker: Looker, routine: Routine) -> Iterator[str]:
+def problems(host: Host, routine: Routine) -> Iterator[str]:
     """Yield everything that is wrong with a routine."""
-    yield from blocking(looker, routine)
+    yield from blocking(host, routine)
     if routine.kind == "sh":
-        yield from _syntax(looker.env, routine)
+        yield from _syntax(host.env, routine)
     if routine.kind != "builtin" and not routine.summary:
         yield "it has no description; a router knows nothing of it"
     if routine.when and not _is_pattern(routine.when):
@@ -54,33 +44,21 @@ def problems(looker: Looker, routine: Routine) -> Iterator[str]:
             yield f"{name} cannot be set by a message: the system or treadle uses that name"
 
 
-def blocking(looker: Looker, routine: Routine) -> Iterator[str]:
+def blocking(host: Host, routine: Routine) -> Iterator[str]:
     """Yield why the routine cannot be run at all."""
     if routine.kind == "ipynb" and find_spec("nbclient") is None:
         yield "nothing is installed that executes notebooks: pip install 'treadle[notebooks]'"
     if routine.pre_check:
-        yield from _run(looker, routine.pre_check)
+        yield from _run(host, routine.pre_check)
 
 
-def _run(looker: Looker, command: str) -> Iterator[str]:
+def _run(host: Host, command: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="treadle-check-") as name:
-        folder = Path(name)
-        log = folder / "output"
-        (folder / "tmp").mkdir()
-        ended = looker.keeper.run(
-            Command(
-                argv=("sh", "-c", command),
-                cwd=looker.root,
-                env=environment.allowed(looker.env) | {"TMPDIR": str(folder / "tmp")},
-                stdin=None,
-                stdout=log,
-                stderr=log,
-                limits=Limits(wall=_TIMEOUT, idle=None, output_bytes=_OUTPUT),
-                jail=looker.bounds.widened(folder / "tmp").jail,
-            )
-        )
+        log = Path(name) / "output"
+        limits = Limits(wall=_TIMEOUT, idle=None, output_bytes=_OUTPUT)
+        ended = host.run(("sh", "-c", command), limits, (log, log))
         said = log.read_bytes()[:_SAID].decode(errors="replace").strip()
-        denied = looker.bounds.denied(log, looker.env)
+        denied = host.bounds.denied(log, host.env)
     if ended.reason != "exit":
         yield f"pre-check {command!r} did not end ({ended.detail or ended.reason})"
     elif ended.exit_code:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.inbox.bounds import Bounds
+from treadle.inbox.bounds import Host
 from treadle.inbox.routines import BUILT_IN, Routine
-from treadle.proc import environment
-from treadle.proc.keeper import Command, Ended, Keeper, Limits
+from treadle.proc.keeper import Ended, Limits
 
 Source = Literal["message", "router", "spec", "config", "built-in"]
 
@@ -57,13 +56,10 @@ class Fallback(NamedTuple):
 
 
 class External(NamedTuple):
-    """A router of the user's own, and what it takes to run it."""
+    """A router of the user's own, where it runs, and how long it may think."""
 
     command: Sequence[str] | str
-    root: Path
-    env: Mapping[str, str]
-    keeper: Keeper
-    bounds: Bounds = Bounds()
+    host: Host
     timeout: float = TIMEOUT
 
 
@@ -129,7 +125,7 @@ def ask(external: External, task: str, known: Mapping[str, Routine]) -> Answer:
         ended = _run(external, question, folder)
         said = _read(folder / "stdout")
         errors = _read(folder / "stderr")
-        denied = external.bounds.denied(folder / "stderr", external.env)
+        denied = external.host.bounds.denied(folder / "stderr", external.host.env)
     name_, reason = _judge(ended, said, known)
     reason += "" if name_ else denied
     transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
@@ -141,20 +137,11 @@ def _run(external: External, question: str, folder: Path) -> Ended:
     words = shlex.split(command) if isinstance(command, str) else list(command)
     is_argument = any("{prompt}" in word for word in words[1:])
     argv = [words[0], *(word.replace("{prompt}", question) for word in words[1:])]
-    if "/" in argv[0] and not argv[0].startswith("/"):
-        argv[0] = str(external.root / argv[0])
-    (folder / "tmp").mkdir()
-    return external.keeper.run(
-        Command(
-            argv=tuple(argv),
-            cwd=external.root,
-            env=environment.allowed(external.env) | {"TMPDIR": str(folder / "tmp")},
-            stdin=None if is_argument else folder / "prompt",
-            stdout=folder / "stdout",
-            stderr=folder / "stderr",
-            limits=Limits(wall=external.timeout, idle=None, output_bytes=_OUTPUT),
-            jail=external.bounds.widened(folder / "tmp").jail,
-        )
+    return external.host.run(
+        argv,
+        Limits(wall=external.timeout, idle=None, output_bytes=_OUTPUT),
+        (folder / "stdout", folder / "stderr"),
+        None if is_argument else folder / "prompt",
     )
 
 
