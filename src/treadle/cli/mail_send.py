@@ -31,7 +31,7 @@ def deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
     letter = post.compose(draft, now, found.extra_intents)
     if kind.has_effect(letter):
         # What a letter brings about takes far more of treadle than a letter does.
-        sent = main.load("effects").send(found.layout, letter, now)
+        sent = main.load("effects").deliver(found.layout, letter, now)
     else:
         sent = post.post(found.layout.mail, letter)
     output.warn(*sent.said)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from treadle.cli import output
 from treadle.engine.find import find
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import UsageError
 from treadle.files import atomic
 from treadle.project.project import open_project
 from treadle.project.root import here
@@ -27,8 +27,4 @@ def run(args: Namespace) -> int:
         row = find(store, args.run)
         text = report.html(project, store, row, datetime.now(UTC))
     atomic.write(path, text.encode(errors="backslashreplace"))
-    if args.json:
-        output.print_json({"run_id": row.run_id, "file": str(path)})
-    else:
-        print(f"wrote {output.clean(str(path))}")
-    return ExitCode.DONE
+    return output.say(args.json, {"run_id": row.run_id, "file": str(path)}, f"wrote {path}")

@@ -130,10 +130,6 @@ def _say(args: Namespace, port: int, url: str) -> None:
 
 def _print_link(args: Namespace, root: Path) -> int:
     url = link.get(serve_socket(os.environ, root))
-    if args.json:
-        output.print_json({"link": url})
-    else:
-        print(url)
     if args.open:
         main.load("browser").show(url)
-    return ExitCode.DONE
+    return output.say(args.json, {"link": url}, url)

@@ -13,7 +13,8 @@ from treadle.missions.mission import Mission
 from treadle.missions.taskfile import TaskFile
 from treadle.store.rows.task import TaskRow
 from treadle.store.task_store import TaskStore
-from treadle.tasks import refusal
+from treadle.tasks import refusal, task
+from treadle.tasks.task import NewTask
 
 _SHORT = r"(?i)WP\d{2,}"
 _LONG = r"(.+)\.(WP\d{2,})"
@@ -93,18 +94,6 @@ def _find(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
 
 
 def _row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
-    return TaskRow(
-        task_id=mission.task_id(file.id),
-        goal=file.title,
-        text=file.text,
-        criteria=file.criteria,
-        lane=file.lane,
-        owner=None,
-        claim_id=None,
-        lease_until=None,
-        mission=mission.slug,
-        source=mission.name(file.path),
-        created_at=now,
-        updated_at=now,
-        position=0,
-    )
+    id_, source = mission.task_id(file.id), mission.name(file.path)
+    new = NewTask(file.title, file.criteria, id_, file.text, mission.slug, source)
+    return task.row(new, now)._replace(lane=file.lane)

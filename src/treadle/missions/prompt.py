@@ -11,7 +11,6 @@ from treadle.missions import template
 from treadle.missions.decision import PHASES, TASK_PHASES
 from treadle.missions.gates import Gate
 from treadle.missions.state import At, State
-from treadle.missions.taskfile import TaskFile
 from treadle.tasks.owner import HUMAN
 
 
@@ -37,9 +36,11 @@ def parse(step: str) -> At | None:
 def text(state: State, at: At, agent: str) -> str:
     """Return a step's prompt."""
     parts = [*_BODIES[at.phase](state, at, agent), _last_attempt(state, at)]
-    own = [f"# {parts[0]}", _place(state), *parts[1:], _report(state, at, agent)]
+    place = f"Work in the repository `{state.mission.root}`; all paths are relative to it."
+    own = [f"# {parts[0]}", place, *parts[1:], _report(state, at, agent)]
     if at.id:
-        own.append(_whole(state, state.board.file(at.id)))
+        file = state.board.file(at.id)
+        own.append(f"## The task (`{state.mission.name(file.path)}`)\n\n{file.text}")
     return "\n\n".join(part for part in own if part) + "\n"
 
 
@@ -167,10 +168,6 @@ _BODIES = {
 }
 
 
-def _place(state: State) -> str:
-    return f"Work in the repository `{state.mission.root}`; all paths are relative to it."
-
-
 def _missing(gate: Gate) -> str:
     return "What is missing now:\n\n" + "\n".join(f"- {item}" for item in gate.missing)
 
@@ -207,10 +204,6 @@ def _report(state: State, at: At, agent: str) -> str:
     )
     lines = "\n".join(f"    {report_command(state, at, agent, rest)}" for rest in results)
     return f"## Report back\n\nWith one of these; the answer says what comes next:\n\n{lines}"
-
-
-def _whole(state: State, file: TaskFile) -> str:
-    return f"## The task (`{state.mission.name(file.path)}`)\n\n{file.text}"
 
 
 def _indented(text: str) -> str:

@@ -28,18 +28,7 @@ class Question(NamedTuple):
 
 def ask(store: TaskStore, question: Question, now: datetime) -> str:
     """Put a question on the desk and return its id; the same open question is asked once."""
-    return store.ask(
-        QuestionRow(
-            question_id="",
-            kind=question.kind,
-            summary=question.summary,
-            options=question.options,
-            fix=question.fix,
-            run_id=question.run_id,
-            task_id=question.task_id,
-            created_at=utc(now),
-        )
-    )
+    return store.ask(QuestionRow(question_id="", created_at=utc(now), **question._asdict()))
 
 
 def answer(store: TaskStore, question_id: str, text: str, by: str, now: datetime) -> QuestionRow:

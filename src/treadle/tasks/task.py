@@ -28,7 +28,7 @@ class NewTask(NamedTuple):
 def add(store: TaskStore, new: NewTask, now: datetime) -> TaskRow:
     """Add a task at the end of the order."""
     _check(new)
-    added = store.add_task(_row(new, utc(now)))
+    added = store.add_task(row(new, utc(now)))
     if added is None:
         raise UsageError(
             f"there already is a task {new.task_id}; give another --id",
@@ -86,7 +86,8 @@ def _check(new: NewTask) -> None:
         )
 
 
-def _row(new: NewTask, now: str) -> TaskRow:
+def row(new: NewTask, now: str) -> TaskRow:
+    """Return what the store keeps of a new task."""
     return TaskRow(
         task_id=new.task_id or "",
         goal=new.goal.strip(),

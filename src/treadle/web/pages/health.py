@@ -1,6 +1,7 @@
 """Health: whether everything is there that treadle needs, and what it keeps on this machine."""
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,14 +70,9 @@ def _kept(store: Reader, path: Path) -> Kept:
 
 def _size(folder: Path) -> tuple[int, bool]:
     """Add up what lies below a folder, as far as one cares to wait."""
-    total, seen = 0, 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            seen += 1
-            if seen > _MOST:
-                return total, True
-            total += _length(Path(place, name))
-    return total, False
+    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    sizes = [_length(path) for path in islice(files, _MOST + 1)]
+    return sum(sizes[:_MOST]), len(sizes) > _MOST
 
 
 def _length(path: Path) -> int:
