@@ -13,7 +13,6 @@ from bench import (
     agent,
     commits,
     fleet,
-    fleet_store,
     harvest,
     inbox,
     judge,
@@ -50,10 +49,9 @@ WORKLOADS = {
     "agent": agent,
     "page": page,
     "fleet": fleet,
-    "fleet_store": fleet_store,
 }
-# They need a PostgreSQL server, which only the packages of the real tests bring.
-ON_REQUEST = ("fleet", "fleet_store")
+# It needs a PostgreSQL server, which only the packages of the real tests bring.
+ON_REQUEST = ("fleet",)
 _HEAD = ("id", "candidate", "floor", "wall", "cpu", "paired", "target", "gate", "verdict")
 _WIDTHS = (9, 28, 34, 7, 7, 7, 7, 7, 12)
 

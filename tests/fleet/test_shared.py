@@ -37,3 +37,15 @@ def test_pruning_a_runs_history_removes_what_it_uploaded_also_what_no_row_names(
     assert [row["run_id"] for row in shared.runs()] == [waiting]
     branches = [name.rpartition("/")[2] for name in shared.refs()]
     assert (run_id in branches, waiting in branches) == (False, True)
+
+
+def test_a_run_that_cannot_be_queued_leaves_nothing_behind(shared):
+    shared.treadle("task", "add", "Goal", "--id", "T-9", "--ac", "It is fine")
+    run_id = shared.run_fleet("T-9")
+    again = json.loads(shared.treadle("run", "T-9", "--fleet", "--json", check=False))["error"]
+    assert (again["code"], again["fix"][1]) == ("still_running", f"treadle stop {run_id}")
+    shared.env["TREADLE_ARTIFACTS"] = "file:///proc/nowhere"
+    shared.treadle("run", "--goal", "g", "--ac", "a", "--fleet", check=False)
+    assert [row["run_id"] for row in shared.runs()] == [run_id]
+    assert list(shared.refs()) == [f"refs/heads/treadle/{run_id}"]
+    assert [path.name for path in (shared.folder / "archives" / "runs").iterdir()] == [run_id]

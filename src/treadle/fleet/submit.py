@@ -1,5 +1,6 @@
 """Hand runs to the fleet: write down everything a worker must know, then queue it."""
 
+import contextlib
 import hashlib
 import secrets
 from datetime import datetime
@@ -12,7 +13,7 @@ from treadle.engine import archive, letters, queue, start
 from treadle.engine.archive import Shelf
 from treadle.engine.order import Order
 from treadle.engine.queue import Ticket
-from treadle.errors import BlockedError, ConfigError, StoreError
+from treadle.errors import BlockedError, ConfigError, StoreError, TreadleError
 from treadle.fleet.dispatcher import Dispatcher, Job
 from treadle.fleet.site import Site
 from treadle.git import remote, repo
@@ -46,13 +47,14 @@ def submit(desk: Desk, asked: Order) -> RunRow:
             fix=["treadle process"],
         )
     start.check_possible(asked)
+    _check_free(desk, asked.task_id)
     now, ticket = desk.store.now(), _ticket(desk)
     row = _row(desk, asked, now)
-    remote.push(desk.project.repo, ticket.remote, row.base_commit or "", row.branch or "", None)
-    place = f"{archive.folder(row.run_id)}order.json"
-    Shelf(ticket.artifacts).put(place, msgspec.json.encode(asked))
-    if asked.task_id:
-        work.begin(desk.store, asked.task_id, row.run_id, now)
+    try:
+        _publish(desk, row, asked, ticket, now)
+    except TreadleError:
+        _take_back(desk, row, ticket)
+        raise
     _announce(desk, ticket, now)
     queue.insert(desk.store, row, asked, ticket, now)
     if asked.task_id and desk.site.url:
@@ -89,6 +91,35 @@ def enqueue(desk: Desk, row: RunRow, ticket: Ticket) -> None:
         desk.dispatcher.submit(job, ticket.project, ticket.priority, 0.0)
     except StoreError:
         return
+
+
+def _check_free(desk: Desk, task_id: str | None) -> None:
+    """Refuse a task that a run waits or works for already."""
+    task = desk.store.task(task_id) if task_id else None
+    row = desk.store.run(task.claim_id) if task and task.claim_id else None
+    if row and (row.status == "running" or queue.is_queued(row, desk.store.kv(row.run_id))):
+        raise BlockedError(
+            f"run {row.run_id} waits or works for {task_id} already",
+            code="still_running",
+            fix=[f"treadle runs show {row.run_id}", f"treadle stop {row.run_id}"],
+        )
+
+
+def _publish(desk: Desk, row: RunRow, asked: Order, ticket: Ticket, now: datetime) -> None:
+    """Bring to where workers find it what they need, and claim the task."""
+    remote.push(desk.project.repo, ticket.remote, row.base_commit or "", row.branch or "", None)
+    place = f"{archive.folder(row.run_id)}order.json"
+    Shelf(ticket.artifacts).put(place, msgspec.json.encode(asked))
+    if asked.task_id:
+        work.begin(desk.store, asked.task_id, row.run_id, now)
+
+
+def _take_back(desk: Desk, row: RunRow, ticket: Ticket) -> None:
+    """Leave nothing of a run that cannot be queued, as far as it can be reached."""
+    with contextlib.suppress(TreadleError):
+        remote.push(desk.project.repo, ticket.remote, "", row.branch or "", row.base_commit)
+    with contextlib.suppress(TreadleError):
+        Shelf(ticket.artifacts).remove(archive.folder(row.run_id))
 
 
 def _announce(desk: Desk, ticket: Ticket, now: datetime) -> None:
