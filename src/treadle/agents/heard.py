@@ -31,7 +31,8 @@ def hear(tool: Tool, events: Iterable[Event], ask: Ask) -> Heard:
         if note.kind in ("text", "tool_start"):
             last.pop("error", None)  # the tool went on
         last[note.kind], kind = note, note.kind
-        used.append(note.usage)
+        if note.usage:
+            used.append(note.usage)
     error, done, session = last.get("error"), last.get("done"), last.get("session")
     blamed = error or (None if done else last.get("warning") or last.get("retry"))
     spent = tool.spent(ask) if tool.spent else usage.total(used, (), None)
