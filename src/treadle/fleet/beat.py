@@ -14,7 +14,6 @@ from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
 from treadle.store.rows.run import RunRow
-from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
 # A job that is ours by the queue's word, but that no thread of ours has: for so many beats.
@@ -122,14 +121,14 @@ class Beat(threading.Thread):
         """Leave the lead to an older worker while this one is too new to judge the others."""
         if time.monotonic() - self._came_at >= self._dead_after:
             return True
-        oldest = next(iter(_living(self.store)), None)
+        oldest = next(iter(fleet.living(self.store)), None)
         return oldest is None or oldest.worker_id == self._worker
 
     def _lead(self, now: datetime, held: Mapping[Job, str]) -> None:
         """Judge, and send back what the dead held; then look for what was lost otherwise."""
         if self._known_for() >= self._dead_after:
             self._bury(utc(now - timedelta(seconds=self._dead_after)))
-        alive = {row.worker_id: row.beat_at for row in _living(self.store)}
+        alive = {row.worker_id: row.beat_at for row in fleet.living(self.store)}
         if orphans := [job for job, holder in held.items() if holder not in alive]:
             self._dispatcher.retry(*orphans)
         self._sweep()
@@ -137,7 +136,7 @@ class Beat(threading.Thread):
 
     def _bury(self, before: str) -> None:
         """Declare dead who was silent; one that stands still in a transaction holds up nobody."""
-        for row in _living(self.store):
+        for row in fleet.living(self.store):
             if row.beat_at < before:
                 fleet.cut_off(self.store, row.worker_id)
                 fleet.bury(self.store, row.worker_id, before)
@@ -218,7 +217,3 @@ class Beat(threading.Thread):
 
 def _job(project: str, row: RunRow) -> Job:
     return Job(project, row.run_id, row.claim_epoch)
-
-
-def _living(store: Store) -> list[WorkerRow]:
-    return [row for row in fleet.workers(store) if row.status in ("alive", "draining")]

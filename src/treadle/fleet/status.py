@@ -15,8 +15,6 @@ from treadle.store.rows.worker import WorkerRow
 # Project and id of the runs that a job stands for; None when the queue cannot be asked.
 Jobs = Callable[[], Collection[tuple[str, str]] | None]
 
-_LIVING = ("alive", "draining")
-
 
 class Stuck(NamedTuple):
     """A run that nobody drives although it is under way."""
@@ -68,7 +66,7 @@ def _stuck(
         name = (row.owner or "").removeprefix(queue.WORKER)
         worker = known.get(name)
         beat_at = worker.beat_at if worker else None
-        if worker is None or worker.status not in _LIVING:
+        if worker is None or worker.status not in fleet.LIVING:
             found.append(Stuck(project, row.run_id, name, beat_at, "worker_gone"))
         elif row in lost:
             found.append(Stuck(project, row.run_id, name, beat_at, "no_job"))

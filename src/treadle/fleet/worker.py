@@ -161,6 +161,6 @@ def _register(store: Store, worker: str, slots: int) -> None:
 
 def _clean(layout: FleetLayout, store: Store) -> None:
     """Remove what workers of this machine left that are gone for good."""
-    living = {row.worker_id for row in fleet.workers(store) if row.status in ("alive", "draining")}
+    living = {row.worker_id for row in fleet.living(store)}
     for name in set(names(layout.workers)) - living:
         remove.remove_tree(layout.workers / name)

@@ -12,6 +12,8 @@ from treadle.store.writer import Store
 
 T = TypeVar("T")
 
+LIVING = ("alive", "draining")
+
 
 class FleetProject(NamedTuple):
     """A project whose runs the fleet takes, and where its repository is fetched from."""
@@ -23,6 +25,11 @@ class FleetProject(NamedTuple):
 def workers(store: Reader) -> list[WorkerRow]:
     """Return every worker that was seen lately, oldest first."""
     return [WorkerRow._make(row) for row in store._all("workers")]
+
+
+def living(store: Reader) -> list[WorkerRow]:
+    """Return the workers that work or drain, oldest first."""
+    return [row for row in workers(store) if row.status in LIVING]
 
 
 def register(store: Store, row: WorkerRow, forget_before: str) -> None:
