@@ -123,6 +123,14 @@ def test_a_hidden_tab_pauses_and_catches_up_with_one_stream(root, chrome):
         assert screen.wrong == []
 
 
+def test_a_run_that_is_removed_while_it_is_shown_is_said_to_be_gone(root, chrome):
+    with shown(chrome, root) as screen:
+        page = screen.go(f"/runs/{world.RUN}")
+        with Store.open(Layout(root)) as store:
+            assert store.delete_run(world.RUN)
+        page.wait_for_selector("text=no run is called")
+
+
 def test_a_tab_comes_back_when_the_server_does(root, chrome):
     with served(root) as (url, link, _):
         screen = Screen(chrome, url, link)

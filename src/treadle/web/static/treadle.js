@@ -26,6 +26,11 @@
     else if (source.readyState === EventSource.CLOSED) again();
   });
 
+  // What is shown may be gone meanwhile: then the page says so.
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.target.id === "news" && event.detail.xhr.status === 404) location.reload();
+  });
+
   // What looks as before is left alone, so that focus, selection and scrolling survive.
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
