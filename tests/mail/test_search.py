@@ -1,5 +1,8 @@
 """Letters are found by their words."""
 
+import pytest
+
+from treadle.errors import UsageError
 from treadle.mail import handle, look, search
 from treadle.store import mail_words
 
@@ -27,3 +30,8 @@ def test_without_full_text_search_files_are_read(store, mail, post, monkeypatch)
     name = post("a", "b", "inform", "Some Words here")
     monkeypatch.setattr(mail_words, "catch_up", lambda store, text: False)
     assert names(search.search(store, mail, ["words", "here"], 10)) == [name]
+
+
+def test_no_word_is_no_search(store, mail):
+    with pytest.raises(UsageError, match="which words"):
+        search.search(store, mail, ["", " "], 5)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from treadle.errors import FormatError
+from treadle.errors import FormatError, UsageError
 from treadle.layout import MailLayout
 from treadle.mail import place
 from treadle.mail.read import text
@@ -22,6 +22,8 @@ def search(
 ) -> list[LetterRow]:
     """Return the newest letters that have all the words."""
     wanted = [word for item in words for word in item.split()]
+    if not wanted:
+        raise UsageError("say which words to search for", fix=["treadle mail search WORD"])
     if isinstance(store, TaskStore) and mail_words.catch_up(store, lambda row: _text(mail, row)):
         match = " ".join(_quoted(word) for word in wanted)
         return mail_words.search(store, match, limit)
