@@ -51,7 +51,7 @@ def _found(layout: Layout) -> list[str]:
 def unprocessed(layout: Layout) -> list[str]:
     """Return the specs that the tracker does not list."""
     done = tracker.names(tracker.read(layout))
-    return [name for name in names(layout) if name not in done]
+    return sorted(name for name in _found(layout) if name not in done and is_listable(name))
 
 
 def mark_processed(layout: Layout, name: str) -> None:
