@@ -95,28 +95,21 @@ def baseline(tmp_path_factory):
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
 
-@pytest.fixture
-def project(repo):
-    subprocess.run([sys.executable, "-m", "treadle", "init"], cwd=repo, check=True)
-    subprocess.run([sys.executable, "-m", "treadle", "task", "add", "g"], cwd=repo, check=True)
-    return repo
-
-
 @pytest.mark.parametrize("words", HOT, ids=lambda words: " ".join(words[:2]))
-def test_a_hot_command_loads_nothing_heavy(project, baseline, words):
-    found = loaded(project, *words) - baseline
+def test_a_hot_command_loads_nothing_heavy(mission, baseline, words):
+    found = loaded(mission, *words) - baseline
     assert found & HEAVY == set()
     assert [name for name in sorted(found - LIGHT) if name.startswith(COLD)] == []
 
 
-def test_sending_a_letter_does_not_open_the_store(project, baseline):
-    found = loaded(project, "mail", "send", "--to", "b", "--intent", "inform") - baseline
+def test_sending_a_letter_does_not_open_the_store(mission, baseline):
+    found = loaded(mission, "mail", "send", "--to", "b", "--intent", "inform") - baseline
     assert {name for name in found if name.startswith(("treadle.store", "sqlite3"))} == set()
 
 
 @pytest.fixture(scope="module")
 def mission(tmp_path_factory):
-    """Return a project with a mission that has a task."""
+    """Return a project with a task and a mission that has one too."""
     root = tmp_path_factory.mktemp("mission")
     folder = root / "missions" / "auth"
     (folder / "tasks").mkdir(parents=True)
@@ -131,6 +124,9 @@ def mission(tmp_path_factory):
     who = ("-c", "user.name=T", "-c", "user.email=t@example.invalid")
     git(root, "add", ".")
     git(root, *who, "commit", "-q", "-m", "Begin")
+    subprocess.run(
+        [sys.executable, "-m", "treadle", "task", "add", "g"], cwd=root, check=True, env=env
+    )
     return root
 
 

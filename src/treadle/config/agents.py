@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from treadle.config import keys
+from treadle.config import keys, read
 from treadle.config.backends import BACKENDS, owners, takes
 from treadle.config.schema import AgentConfig, Config
 from treadle.contract.role import ROLES
@@ -66,10 +66,7 @@ def check(values: Mapping[keys.Path, tuple[object, str]]) -> None:
             sources[path[1]] = source
     for name, table in tables.items():
         if complaint := _complaint(name, table, tables):
-            raise ConfigError(
-                f"{sources[name]}: {complaint}",
-                details={"source": sources[name], "key": keys.dotted(("agents", name))},
-            )
+            raise read.wrong(sources[name], complaint, keys.dotted(("agents", name)))
 
 
 def _complaint(

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from treadle.config import keys
+from treadle.config import keys, read
 from treadle.config.backends import BACKENDS
 from treadle.config.schema import Config, SandboxConfig
 from treadle.errors import ConfigError
@@ -165,7 +165,7 @@ def _unknown(source: str, path: keys.Path, known: Mapping[str, object]) -> Confi
 
 def _wrong(source: str, path: keys.Path, complaint: str) -> ConfigError:
     key = keys.dotted(path)
-    return ConfigError(f"{source}: {key} {complaint}", details={"source": source, "key": key})
+    return read.wrong(source, f"{key} {complaint}", key)
 
 
 def _short(value: object) -> str:
