@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import pytest
 
+from tests.fleet.inline import Inline
 from tests.store.rows import run_row
 from treadle.engine import queue
 from treadle.engine.queue import Ticket
 from treadle.fleet.beat import Beat
 from treadle.fleet.dispatcher import Job
-from treadle.fleet.inline import Inline
 from treadle.layout import Layout
 from treadle.store import fleet
 from treadle.store.rows.worker import WorkerRow

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
+from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
 from treadle.fleet.dbos import Dbos
 from treadle.fleet.dispatcher import Job, parse
-from treadle.fleet.inline import Inline
 
 JOB = Job("p", "20260101-000000-000000", 1)
 

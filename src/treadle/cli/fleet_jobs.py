@@ -2,16 +2,14 @@
 
 from treadle.config.schema import FleetConfig
 from treadle.errors import StoreError
-from treadle.fleet import worker
-from treadle.fleet.dbos import Dbos
+from treadle.fleet import dbos
 from treadle.fleet.site import Site
 
 
 def ask(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
     """Return project and id of each run that a job stands for; None if the queue says nothing."""
-    queue = Dbos(site.queue, worker.new_id(), float(config.polling), config.per_repository)
     try:
-        health = queue.health()
+        health = dbos.of(site, config).health()
     except StoreError:
         return None
     return {(job.project, job.run_id) for job in (*health.waiting, *health.held)}

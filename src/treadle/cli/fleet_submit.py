@@ -14,8 +14,7 @@ from treadle.engine.find import find
 from treadle.engine.order import Order
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, ExitCode
-from treadle.fleet import submit, worker
-from treadle.fleet.dbos import Dbos
+from treadle.fleet import dbos, submit
 from treadle.fleet.submit import Desk
 from treadle.missions import adopt
 from treadle.project import trust
@@ -36,8 +35,7 @@ def run(args: Namespace) -> int:
     trust.require(project, loaded)
     site, config = fleet_place.find(project.env)
     with Store.open(project.layout) as store:
-        dispatcher = Dbos(site.queue, worker.new_id(), float(config.polling), config.per_repository)
-        desk = Desk(project, loaded, site, store, dispatcher, args.priority or 0)
+        desk = Desk(project, loaded, site, store, dbos.of(site, config), args.priority or 0)
         rows = list(_submit(desk, args, budgets))
         results = [shape.run_result(row, store.kv(row.run_id)) for row in rows]
     _render(args, rows, results)
@@ -47,8 +45,7 @@ def run(args: Namespace) -> int:
 def submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     """Return what queues the runs of a pass over the inbox."""
     site, config = fleet_place.find(tools.env)
-    dispatcher = Dbos(site.queue, worker.new_id(), float(config.polling), config.per_repository)
-    desk = Desk(tools.project, loaded, site, tools.store, dispatcher)
+    desk = Desk(tools.project, loaded, site, tools.store, dbos.of(site, config))
     return lambda asked: submit.submit(desk, asked)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from treadle.cli import fleet_place, output
 from treadle.cli.progress import watcher
 from treadle.errors import ExitCode, UsageError
-from treadle.fleet import worker
-from treadle.fleet.dbos import Dbos
+from treadle.fleet import dbos, worker
 from treadle.fleet.worker import Wishes
 from treadle.project.root import refuse_inside_run
 
@@ -20,7 +19,7 @@ def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
     site, config = fleet_place.find(env)
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
-    dispatcher = Dbos(site.queue, name, float(config.polling), config.per_repository)
+    dispatcher = dbos.of(site, config, name)
     wishes = Wishes(args.slots or config.slots, args.once, args.idle_exit, args.until)
     if not args.json:
         print(f"worker {name} takes {wishes.slots} runs at a time", flush=True)

@@ -10,8 +10,10 @@ import psycopg
 from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, error
 from sqlalchemy.exc import SQLAlchemyError
 
+from treadle.config.schema import FleetConfig
 from treadle.errors import StoreError
 from treadle.fleet.dispatcher import Health, Job, parse
+from treadle.fleet.site import Site
 
 NAME = "treadle"
 QUEUE = "runs"
@@ -160,6 +162,11 @@ class Dbos:
                     retry_connection_errors=False,
                 )
             return self._client
+
+
+def of(site: Site, config: FleetConfig, worker: str = "nobody") -> Dbos:
+    """Return the queue of a fleet, for a worker or for whoever only asks and submits."""
+    return Dbos(site.queue, worker, float(config.polling), config.per_repository)
 
 
 @contextlib.contextmanager

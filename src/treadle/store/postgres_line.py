@@ -37,7 +37,7 @@ class Connection:
     def executemany(self, sql: str, rows: Any, /) -> Cursor:
         """Carry out one statement for each row."""
         literal = psycopg.ClientCursor(self.line())
-        return self._ask(b"; ".join(_filled(literal, _translated(sql), row) for row in rows), None)
+        return self._ask(b";\n".join(_filled(literal, _translated(sql), row) for row in rows), None)
 
     def script(self, text: str) -> None:
         """Carry out statements without parameters in one go."""
@@ -82,7 +82,7 @@ class Connection:
         filled = _filled(psycopg.ClientCursor(line), sql, values)
         # As one text, not as a pipeline: after one of those the server does not count for how
         # long a transaction is idle, and who stands still would keep everyone else waiting.
-        cursor = line.execute(b"; ".join((*first, filled)))
+        cursor = line.execute(b";\n".join((*first, filled)))
         while cursor.nextset():
             pass
         return cursor

@@ -1,4 +1,4 @@
-"""Dispatch in this very process, without an engine: what one machine and the tests need."""
+"""A dispatcher in this very process, without an engine, for tests of what surrounds one."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
