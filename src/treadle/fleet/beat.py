@@ -162,13 +162,13 @@ class Beat(threading.Thread):
 
     def _sweep(self) -> None:
         """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
-        began = time.monotonic()
-        whole = began - self._swept_at >= self._dead_after
+        whole = time.monotonic() - self._swept_at >= self._dead_after
         lost = list(self._unqueued(whole))
+        until = time.monotonic() + self._every
         for project, store, row in lost:
-            if time.monotonic() - began > self._every:
-                return  # the next beat must not be late; what is left is found then
             self._submit(project, store, row)
+            if time.monotonic() > until:
+                return  # the next beat must not be late; what is left is found then
         if whole:
             self._swept_at = time.monotonic()
 
