@@ -52,14 +52,9 @@ def _list(args: Namespace, project: Project, notebooks: bool) -> int:
 
 def _show(args: Namespace, project: Project, found: Routine) -> int:
     document = _document(project, found)
-    if args.json:
-        output.print_json(document)
-        return ExitCode.DONE
-    for key, value in document.items():
-        text = ", ".join(value) if isinstance(value, list) else str(value)
-        if value:
-            print(f"{key}: {'; '.join(map(output.clean, text.splitlines()))}")
-    return ExitCode.DONE
+    texts = {key: ", ".join(it) if isinstance(it, list) else it for key, it in document.items()}
+    lines = [f"{key}: {'; '.join(str(text).splitlines())}" for key, text in texts.items() if text]
+    return output.say(args.json, document, *lines)
 
 
 def _check(args: Namespace, project: Project, config: Config, found: list[Routine]) -> int:
