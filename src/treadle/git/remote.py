@@ -52,9 +52,8 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
     done = call.run(args, repo.place)
     if done.returncode == 0:
         return
-    if (
-        tip(repo, url, branch) or ""
-    ) == commit:  # an earlier push got through, only its answer did not
+    # An earlier push may have got through, and only its answer did not.
+    if (tip(repo, url, branch) or "") == commit:
         return
     raise _refused(args, done, url, branch)
 
