@@ -123,22 +123,33 @@ def workspace_name(agent: str) -> str:
     return f"AGENTS/{agent}/WORKSPACE"
 
 
+class _Below:
+    """A path below a run's folder, joined when it is asked for: most are not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: "RunLayout", _: object) -> Path:
+        return run.folder / self._name
+
+
 class RunLayout:
     """The paths of one run's folder."""
 
+    run_json = _Below("run.json")
+    readme = _Below("treadle.md")
+    spec = _Below("spec.md")
+    workspace_link = _Below("workspace")
+    index = _Below("index")
+    live = _Below("live")
+    live_events = _Below("live/events.jsonl")
+    steps = _Below("steps")
+    interrupted = _Below("interrupted")
+    landing = _Below("landing")
+    message = _Below("message")
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.run_json = folder / "run.json"
-        self.readme = folder / "treadle.md"
-        self.spec = folder / "spec.md"
-        self.workspace_link = folder / "workspace"
-        self.index = folder / "index"
-        self.live = folder / "live"
-        self.live_events = self.live / "events.jsonl"
-        self.steps = folder / "steps"
-        self.interrupted = folder / "interrupted"
-        self.landing = folder / "landing"
-        self.message = folder / "message"
 
     def step(self, index: int, role: str) -> Path:
         """Return a committed step's folder."""

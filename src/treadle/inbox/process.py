@@ -42,6 +42,7 @@ class _Round:
         self._work = work
         self._tools = work.tools
         self._fail_fast = fail_fast
+        self._specs = specs.Unprocessed(work.tools.layout)
         self._seen: set[str] = set()
         self._outcomes: list[Outcome] = []
 
@@ -72,7 +73,7 @@ class _Round:
 
     def _next_spec(self) -> bool:
         """Make a message of the next spec and carry it out; tell whether there was one."""
-        for name in specs.unprocessed(self._tools.layout):
+        for name in self._specs.names():
             if name in self._seen:
                 continue
             self._seen.add(name)
