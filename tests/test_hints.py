@@ -54,6 +54,14 @@ def test_wrong_fields_are_refused_as_there(given, named):
             kind(*given, **named)
 
 
+def test_what_no_field_has_is_refused_in_rows_and_changes_too():
+    for row in (["a"], ["a", 1, 2]):
+        with pytest.raises(TypeError):
+            Mine._make(row)
+    with pytest.raises(TypeError):
+        Mine("a")._replace(other=1)
+
+
 def test_a_record_is_frozen_and_can_be_copied_kept_and_matched():
     record = Mine("a")
     with pytest.raises(AttributeError):

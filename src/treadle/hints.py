@@ -75,13 +75,16 @@ else:
         @classmethod
         def _make(cls, values):
             made = tuple.__new__(cls, values)
-            return made if len(made) == len(cls._fields) else cls(*made)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"{cls.__name__} has {len(cls._fields)} fields, not {len(made)}")
+            return made
 
         def _asdict(self):
             return dict(zip(self._fields, self, strict=True))
 
         def _replace(self, **changes):
-            return type(self)(**{**self._asdict(), **changes})
+            made = self._make(map(changes.pop, self._fields, self))
+            return type(self)(*made, **changes) if changes else made
 
         def __getnewargs__(self):
             return tuple(self)
