@@ -64,7 +64,7 @@ def is_agent_id(text: str) -> bool:
 
 def utc(now: datetime) -> str:
     """Write a moment as RFC 3339 in UTC, to the microsecond, so that text order is time order."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return now.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
