@@ -124,13 +124,18 @@ def workspace_name(agent: str) -> str:
 
 
 class _Below:
-    """A path below a run's folder, joined when it is asked for: most are not."""
+    """A path below a run's folder, joined when it is first asked for: most are not."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __set_name__(self, _: object, attribute: str) -> None:
+        self._attribute = attribute
+
     def __get__(self, run: "RunLayout", _: object) -> Path:
-        return run.folder / self._name
+        path: Path = run.folder / self._name
+        run.__dict__[self._attribute] = path
+        return path
 
 
 class RunLayout:

@@ -81,8 +81,11 @@ def open_stage(run: Run, role: Role) -> Stage:
 
 def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) -> list[walk.Entry]:
     """Put treadle's own files in place of whatever stands there; return all that is in it."""
+    # Some file systems take `Logs` for `logs`.
+    there = {name.lower() for name in walk.names(stage.folder)}
     for name in _OWN:
-        remove.remove_tree(stage.folder / name)
+        if name.partition("/")[0] in there:
+            remove.remove_tree(stage.folder / name)
     _write_request(stage.folder / "input.json", request)
     if output is not None:
         atomic.create(stage.folder / "output.json", output)
@@ -110,20 +113,17 @@ def _write_request(path: Path, request: bytes) -> None:
 
 
 def _take_captures(stage: Stage) -> None:
-    logs = stage.folder / "logs"
+    logs, there = stage.folder / "logs", sorted(walk.names(stage.live))
     logs.mkdir()
-    for capture in (stage.stdout, stage.stderr):
-        if capture.exists():
+    for capture in (stage.stdout, stage.stderr, *map(stage.live.joinpath, _SPOKEN)):
+        if capture.name in there:
             capture.rename(logs / capture.name)
-        else:
+        elif capture.name not in _SPOKEN:
             atomic.create(logs / capture.name, b"")
-    for capture in map(stage.live.joinpath, _SPOKEN):
-        if capture.exists():
-            capture.rename(logs / capture.name)
-    if (attempts := stage.live / "attempts").exists():
-        attempts.rename(stage.folder / "attempts")
-    kept = [stage.checks, *sorted(stage.live.glob("*.diff"))]
-    for capture in filter(Path.exists, kept):
-        (stage.folder / "files").mkdir(exist_ok=True)
-        remove.remove_tree(stage.folder / "files" / capture.name)
-        capture.rename(stage.folder / "files" / capture.name)
+    if "attempts" in there:
+        (stage.live / "attempts").rename(stage.folder / "attempts")
+    for name in there:
+        if name == stage.checks.name or name.endswith(".diff"):
+            (stage.folder / "files").mkdir(exist_ok=True)
+            remove.remove_tree(stage.folder / "files" / name)
+            (stage.live / name).rename(stage.folder / "files" / name)

@@ -90,7 +90,7 @@ def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation
     if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
         return table.BACKENDS["builtin"].run(_spec(run, stage), request, "", stage.folder)
     spec, backend = _spec(run, stage), table.backend(agent.config)
-    steps = run.tools.store.steps(run.id)
+    steps = run.tools.store.steps(run.id) if stage.index > 1 else []
     prompt = prompts.build(run.tools.layout, steps, request, agent.config)
     result = attempts.until_answered(
         run, stage, spec, lambda: backend.run(spec, request, prompt, stage.folder)

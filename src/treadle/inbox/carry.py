@@ -195,12 +195,12 @@ def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
 
 
 def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
-    if _is_with_workers(work, last):
-        row = _save(work, row, "stopped", "its run waits for a worker, or one drives it")
-        return Carried(_outcome(row, "queued", row.reason or ""), row=row)
     if last.status == "passed":
         restore.fetch(work.tools.layout, work.tools.store, last)
         return _passed(work, job, row, last, before)
+    if _is_with_workers(work, last):
+        row = _save(work, row, "stopped", "its run waits for a worker, or one drives it")
+        return Carried(_outcome(row, "queued", row.reason or ""), row=row)
     reason = str(work.tools.store.kv_value(last.run_id, "reason") or last.status)
     if last.status == "stopped":
         if work.tools.interrupted() or _was_cut_off(work, last):
