@@ -7,8 +7,9 @@ import signal
 import pytest
 
 from tests.acceptance.conftest import wait_for
+from tests.real.cases import TOOLS
 from tests.real.model import Fail, Hang, Shell
-from tests.real.tools import EVERY, PATIENCE, TOOLS
+from tests.real.tools import EVERY, PATIENCE
 from treadle.proc import sweep
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]

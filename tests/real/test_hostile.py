@@ -12,9 +12,10 @@ import pytest
 
 from tests.acceptance.conftest import Project
 from tests.conftest import git
+from tests.real.cases import marks
 from tests.real.conftest import Bench, good, require
 from tests.real.model import Model, Say, Shell, answer
-from tests.real.tools import EVERY, MORE, PATIENCE, marks
+from tests.real.tools import EVERY, MORE, PATIENCE
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 

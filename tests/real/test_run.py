@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.real.tools import PATIENCE, TOOLS
+from tests.real.cases import TOOLS
+from tests.real.tools import PATIENCE
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 

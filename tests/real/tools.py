@@ -4,8 +4,6 @@ import json
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.real.model import KEY
 
 EVERY = ("codex", "claude", "gemini")
@@ -21,12 +19,6 @@ MORE = ("opencode", "copilot", *PRESETS)
 PATIENCE = 900  # seconds for a whole run: only a hang should ever need so many
 
 
-def marks(tool: str) -> list[pytest.MarkDecorator]:
-    """Return what holds back the tools that take part only under scripts/test --all."""
-    return [pytest.mark.all] if tool in MORE else []
-
-
-TOOLS = [pytest.param(tool, marks=marks(tool)) for tool in (*EVERY, *MORE)]
 BINARIES = [Path(__file__).parent / name / "node_modules/.bin" for name in ("clis", "more-clis")]
 
 
