@@ -1,4 +1,4 @@
-"""The quick suite must load every test module in its own, smaller environment."""
+"""Modules load in the environments they are meant for."""
 
 import re
 import tomllib
@@ -20,3 +20,11 @@ def test_no_module_of_the_tests_needs_the_real_environment_to_load():
     modules = [*ROOT.glob("tests/*.py"), *ROOT.glob("tests/*/*.py")]
     loads = [str(path) for path in modules if needs.search(path.read_text())]
     assert loads == []
+
+
+def test_what_benches_take_from_the_tests_loads_without_pytest():
+    benches = "".join(path.read_text() for path in ROOT.glob("bench/*.py"))
+    taken = set(re.findall(r"^from tests\.(\w+)\.(\w+) import", benches, re.MULTILINE))
+    texts = {name: (ROOT / "tests" / name[0] / f"{name[1]}.py").read_text() for name in taken}
+    assert texts
+    assert [name for name, text in texts.items() if "import pytest" in text] == []

@@ -17,8 +17,6 @@ PRESETS = {
 }
 MORE = ("opencode", "copilot", *PRESETS)
 PATIENCE = 900  # seconds for a whole run: only a hang should ever need so many
-
-
 BINARIES = [Path(__file__).parent / name / "node_modules/.bin" for name in ("clis", "more-clis")]
 
 
