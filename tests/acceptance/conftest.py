@@ -1,5 +1,6 @@
 """A project set up through the real command, with agents scripted in a few lines of Python."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -227,8 +228,10 @@ def wait_for(condition, timeout: float = 20.0):
     """Poll until `condition()` is true and return what it gave."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        if found := condition():
-            return found
+        # A step's folder may get its final name while somebody looks into it.
+        with contextlib.suppress(FileNotFoundError):
+            if found := condition():
+                return found
         time.sleep(0.02)
     raise AssertionError("it did not happen in time")
 
