@@ -118,9 +118,10 @@ def _floor(root: Path, number: int) -> None:
         spec = spec_of(project, config, "plan", agent, step, root, Keeper())
         launch = table.launch(spec, "plan", step)
         assert launch
-        for path, content in launch.files.items():
-            path.write_text(content)
-        Path(launch.env["CODEX_HOME"]).mkdir(parents=True, exist_ok=True)
+        state = Path(launch.env["CODEX_HOME"])
+        state.mkdir(parents=True, exist_ok=True)
+        for name, content in launch.files.items():
+            (state / name).write_text(content)
         prompt = _prompt(step, root)
         call = _caller(launch.argv, launch.cwd, {**spec.environment, **launch.env}, prompt)
         call()
