@@ -95,9 +95,14 @@ def move(path: Path, folder: Path) -> Path:
 
 
 def settle(layout: Layout) -> None:
-    """Make durable what a pass moved and listed; until then the store tells what is done."""
-    paths = (layout.inbox, layout.inbox_done, layout.specs, layout.tracker)
-    sync.sync_all([path.resolve() for path in paths if path.exists()])
+    """Make durable what a pass moved and listed; until then the store tells what is done.
+
+    Where a file went comes before where it was: a power cut between them may show it twice.
+    """
+    gone_to = (layout.inbox_done, layout.inbox_dead, layout.specs, layout.tracker)
+    for path in (*gone_to, layout.inbox):
+        if path.exists():
+            sync.sync(path.resolve())
 
 
 def safe_name(name: str) -> str:
