@@ -40,22 +40,21 @@
       if (same) same.open = true;
     }
     if (fresh.isEqualNode(target)) { event.detail.shouldSwap = false; return; }
-    for (const old of fields(target)) {
+    for (const old of target.querySelectorAll("form[method=post] [name]:not([type=hidden])")) {
       const same = twin(fresh, old);
-      if (!same) continue;
-      same.value = old.value;
-      if (old === document.activeElement) typing = [old, old.selectionStart, old.selectionEnd];
+      if (same) same.value = old.value;
     }
+    const old = document.activeElement;
+    if (target.contains(old)) held = [old, old.selectionStart, old.selectionEnd];
   });
-  // Neither is what somebody is typing.
-  let typing = null;
-  const fields = (part) => [...part.querySelectorAll("form[method=post] [name]:not([type=hidden])")];
-  const twin = (part, field) => fields(part).find((it) => it.name === field.name
-    && it.closest("form").getAttribute("action") === field.closest("form").getAttribute("action"));
+  // Neither is where somebody types or has stepped to.
+  let held = null;
+  const sign = (it) => [it.name, it.getAttribute("href"), it.closest("form")?.getAttribute("action"), it.closest("details")?.id].join("\n");
+  const twin = (part, old) => [...part.querySelectorAll(old.tagName)].find((it) => sign(it) === sign(old));
   document.addEventListener("htmx:oobAfterSwap", () => {
-    const same = typing && twin(document, typing[0]);
-    if (same) { same.focus(); if (typing[1] !== null && same.setSelectionRange) same.setSelectionRange(typing[1], typing[2]); }
-    typing = null;
+    const same = held && twin(document, held[0]);
+    if (same) { same.focus({ preventScroll: true }); if (held[1] != null && same.setSelectionRange) same.setSelectionRange(held[1], held[2]); }
+    held = null;
   });
 
   // A log that is read at its end stays there while it grows.
