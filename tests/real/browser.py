@@ -2,17 +2,20 @@
 
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 ARTIFACTS = Path(__file__).parents[2] / ".ci" / "artifacts" / "page"
 WIDTHS = (360, 1600)
+PATIENCE = 120  # seconds: only what never comes should need so many
 QUIET = (
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
@@ -70,8 +73,18 @@ def served(root, *options, env=None, port=0):
         yield said["url"].rstrip("/"), said["link"], process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(PATIENCE)
         process.stdout.close()
+
+
+def free_port():
+    """Return a port that nobody gets who asks for any: it is still free when used again."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(low // 2, low), low // 2):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class Screen:
@@ -83,7 +96,7 @@ class Screen:
         self.asked = set()
         context = browser.new_context(viewport={"width": width, "height": 1000})
         self.page = context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(PATIENCE * 1000)
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", self._dialog)

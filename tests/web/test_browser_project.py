@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.acceptance.conftest import project, wait_for
-from tests.real.browser import Screen, chrome, served, shown
+from tests.real.browser import PATIENCE, Screen, chrome, free_port, served, shown
 from tests.web import world
 from treadle.layout import Layout
 from treadle.store.writer import Store
@@ -22,6 +22,8 @@ HIDE = """(is) => { Object.defineProperty(document, "hidden", {value: is, config
     document.dispatchEvent(new Event("visibilitychange")); }"""
 KEEP = """window.streams = []; window.EventSource = class extends EventSource {
     constructor(url) { super(url); window.streams.push(this); } }"""
+KEEP_NEWS = """() => { window.news = 'id="Q-1"'; document.addEventListener("htmx:beforeSwap",
+    (it) => { window.news = it.detail.serverResponse; }); }"""
 OPEN = "window.streams.filter((it) => it.readyState !== EventSource.CLOSED).length"
 
 
@@ -70,8 +72,8 @@ def test_an_answer_on_the_desk_unblocks_a_run(project, chrome):
         card = screen.page.locator("article", has_text=run_id)
         card.get_by_role("button", name="resume").click()
         # The page is never loaded again: what changes comes by itself.
-        card.wait_for(state="detached", timeout=60_000)
-        wait_for(lambda: project.show(run_id)["status"] == "passed", 60)
+        card.wait_for(state="detached")
+        wait_for(lambda: project.show(run_id)["status"] == "passed", PATIENCE)
         screen.page.get_by_text("Nothing waits for you.").wait_for()
         screen.check()
 
@@ -107,6 +109,21 @@ def test_what_is_being_typed_survives_news(root, chrome):
         assert field.input_value() == "half an answer"
 
 
+def test_a_click_is_not_lost_when_news_come_while_the_button_is_down(root, chrome):
+    with shown(chrome, root) as screen:
+        page = screen.page
+        page.evaluate(KEEP_NEWS)
+        page.locator("#Q-2 summary").hover()
+        page.mouse.down()
+        page.request.post(
+            f"{screen.url}/desk/Q-1/answer", form={"option": "2"}, headers={"origin": screen.url}
+        )
+        wait_for(lambda: 'id="Q-1"' not in page.evaluate("window.news"), PATIENCE)
+        page.mouse.up()
+        page.locator("#Q-2 textarea").wait_for()
+        page.locator("#Q-1").wait_for(state="detached")
+
+
 def test_a_hidden_tab_pauses_and_catches_up_with_one_stream(root, chrome):
     with shown(chrome, root) as screen:
         screen.page.add_init_script(KEEP)
@@ -114,12 +131,12 @@ def test_a_hidden_tab_pauses_and_catches_up_with_one_stream(root, chrome):
         for is_hidden in (True, False, True, False, True):
             page.evaluate(HIDE, is_hidden)
         page.wait_for_selector("#live[data-state=paused]")
-        wait_for(lambda: page.evaluate(OPEN) == 0, 30)
+        wait_for(lambda: page.evaluate(OPEN) == 0, PATIENCE)
         add(root, "Done meanwhile")
         page.evaluate(HIDE, False)
         page.wait_for_selector("text=Done meanwhile")
-        wait_for(lambda: page.evaluate("window.streams.length") > 2, 30)
-        assert page.evaluate(OPEN) == 1
+        wait_for(lambda: page.evaluate("window.streams.length") > 2, PATIENCE)
+        wait_for(lambda: page.evaluate(OPEN) == 1, PATIENCE)
         assert screen.wrong == []
 
 
@@ -132,13 +149,14 @@ def test_a_run_that_is_removed_while_it_is_shown_is_said_to_be_gone(root, chrome
 
 
 def test_a_tab_comes_back_when_the_server_does(root, chrome):
-    with served(root) as (url, link, _):
+    port = free_port()
+    with served(root, port=port) as (url, link, _):
         screen = Screen(chrome, url, link)
         page = screen.go("/board")
         page.evaluate("window.same = true")
     page.wait_for_selector("#live[data-state='not live'][title*='serve --link']")
     add(root, "Done meanwhile")
-    with served(root, port=url.rpartition(":")[2]) as (_, link, _):
+    with served(root, port=port) as (_, link, _):
         page.context.new_page().goto(link)
         page.wait_for_selector("text=Done meanwhile")
         page.wait_for_selector("#live[data-state=live]")

@@ -57,6 +57,19 @@
     held = null;
   });
 
+  // Nothing moves while a button is down, or the click would be lost; it moves once the button is up.
+  let pressed = false, missed = false;
+  document.addEventListener("pointerdown", (event) => { pressed = event.button === 0 && !event.ctrlKey; });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (pressed && event.detail.requestConfig.elt.id === "news") { missed = true; event.preventDefault(); }
+  });
+  const release = () => {
+    if (missed) setTimeout(() => htmx.trigger("#news", "sse:store"));
+    pressed = missed = false;
+  };
+  document.addEventListener("pointerup", release);
+  document.addEventListener("pointercancel", release);
+
   // A log that is read at its end stays there while it grows.
   const atEnd = (log) => log.scrollHeight - log.scrollTop - log.clientHeight < 30;
   let following = true;
