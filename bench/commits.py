@@ -10,6 +10,7 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.layout import Layout
 from treadle.store.rows.run import Cursor, Event, StepRow
+from treadle.store.run_changes import History
 from treadle.store.writer import Store
 
 THREADS = 64
@@ -54,7 +55,7 @@ def _commit(own: Store, run_id: str, each: int) -> None:
             Event(20 + 2 * index + at, _NOW, "step_committed", "step committed", {"role": "plan"})
             for at in range(2)
         ]
-        own.commit_step(row, events, Cursor("running", 1, index), {}, None, (), 1)
+        own.commit_step(History((row,), events), Cursor("running", 1, index), 1)
 
 
 def _floor(folder: Path, each: int) -> None:

@@ -25,6 +25,7 @@ from treadle.fleet.dbos import Dbos
 from treadle.fleet.dispatcher import Job
 from treadle.store import address
 from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
+from treadle.store.run_changes import History
 from treadle.store.writer import Store
 
 RUN = "20260101-000000-000000"
@@ -107,7 +108,7 @@ def _step(folder: Path, url: str, count: int) -> None:
         for index, found in enumerate(kept, 1):
             row = _row(index)._replace(archive=found.key, archive_sha256=found.sha256)
             events = [Event(2 * index + at, _NOW, "step_committed", "x", {}) for at in range(2)]
-            store.commit_step(row, events, Cursor("running", 1, index), {}, None, (), 1)
+            store.commit_step(History((row,), events), Cursor("running", 1, index), 1)
     store.close()
 
 

@@ -7,6 +7,7 @@ from treadle.errors import StoreError
 from treadle.fleet.patient import Patient
 from treadle.layout import Layout
 from treadle.store.rows.run import Cursor
+from treadle.store.run_changes import History
 
 AWAY = StoreError("the database is away", code="store_unreachable")
 
@@ -20,7 +21,7 @@ def store(tmp_path, monkeypatch):
 
 
 def commit(store):
-    store.commit_step(step_row(), [event(1)], Cursor("running", 1, 1), {}, None, (), 1)
+    store.commit_step(History((step_row(),), [event(1)]), Cursor("running", 1, 1), 1)
 
 
 def fail(store, monkeypatch, *, after_commit: bool, times: int = 2):

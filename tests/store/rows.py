@@ -9,6 +9,7 @@ from pathlib import Path
 from treadle.contract.event import EventType
 from treadle.store.rows.check import CheckRow
 from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
+from treadle.store.run_changes import History
 
 T = "2026-01-23T14:55:01.000000Z"
 RUN = "20260123-145501-ab12cd"
@@ -52,8 +53,8 @@ def cursor(index: int = 1, **changes) -> Cursor:
 
 def commit(store, index: int = 1, run_id: str = RUN, epoch: int = 1) -> None:
     """Commit one plain step."""
-    step = step_row(index, run_id)
-    store.commit_step(step, (event(index + 1),), cursor(index), {}, None, (), epoch)
+    history = History((step_row(index, run_id),), (event(index + 1),))
+    store.commit_step(history, cursor(index), epoch)
 
 
 def child(script: str, *args: object, wrap: tuple[str, ...] = ()) -> subprocess.Popen:

@@ -23,6 +23,7 @@ from treadle.errors import StoreError
 from treadle.layout import Layout
 from treadle.store import sqlite
 from treadle.store.reader import Reader
+from treadle.store.run_changes import History
 from treadle.store.writer import Store
 
 ON_A_READ_ONLY_DISK = (
@@ -212,7 +213,7 @@ def test_the_last_check_of_the_same_tree_and_command_is_found(store):
     store.insert_run(run_row(), (), {})
     first = check_row(1, passed=False, exit_code=1)
     rows = (first, check_row(2, tree="other"), check_row(3, phase="before"), check_row(4, note="x"))
-    store.commit_step(step_row(), (), cursor(), {}, None, rows, 1)
+    store.commit_step(History((step_row(),), checks=rows), cursor(), 1)
     assert store.observed(RUN, "tree", "pytest -q") == check_row(4, note="x")
     assert store.observed(RUN, "tree", "make") is None
     assert store.checks(RUN)[0] == first

@@ -40,7 +40,9 @@ def test_a_run_reads_back_as_it_was_written(begun):
 def test_a_step_is_committed_with_everything_it_brings(begun):
     events = (event(2, index=1), event(3, text="Grüße"))
     end = cursor(1, status="passed", verdict="PASS", head_commit="c" * 40, ended_at=T)
-    begun.commit_step(step_row(), events, end, {"spent": 5}, USAGE, (check_row(),), 1)
+    begun.commit_step(
+        History((step_row(),), events, {"spent": 5}, (USAGE,), (check_row(),)), end, 1
+    )
     assert begun.steps(RUN) == [step_row()]
     assert begun.events(RUN, after=1) == list(events)
     assert begun.run(RUN) == run_row()._replace(**end._asdict())
@@ -95,7 +97,7 @@ def test_a_run_nobody_knows_is_named(store, verb):
 def test_a_step_that_exists_is_refused_with_all_it_brings(begun):
     commit(begun, 1)
     with pytest.raises(StoreError, match=r"(?i)unique"):
-        begun.commit_step(step_row(), (event(9),), cursor(9), {"x": 1}, None, (), 1)
+        begun.commit_step(History((step_row(),), (event(9),), {"x": 1}), cursor(9), 1)
     assert [item.seq for item in begun.events(RUN)] == [1, 2]
     assert begun.run(RUN).current_step_index == 1
     assert "x" not in begun.kv(RUN)

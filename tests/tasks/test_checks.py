@@ -7,6 +7,7 @@ import pytest
 from tests.store.rows import RUN, check_row, cursor, run_row, step_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import BlockedError
+from treadle.store.run_changes import History
 from treadle.tasks import checks, move, task
 from treadle.tasks.change import HUMAN
 from treadle.tasks.claim import Holder
@@ -26,7 +27,7 @@ def tested(store, now):
             check_row(criterion_id=item.id, passed=value)
             for item, value in zip(ASKED, passed, strict=False)
         ]
-        store.commit_step(step_row(run_id=RUN), (), cursor(), {}, None, rows, 1)
+        store.commit_step(History((step_row(run_id=RUN),), checks=rows), cursor(), 1)
         return checks.standing(store, store.task(added.task_id))
 
     return observe

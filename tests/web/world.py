@@ -17,6 +17,7 @@ from treadle.mail.post import Draft
 from treadle.project.project import open_project
 from treadle.store.rows.message import MessageRow
 from treadle.store.rows.run import Cursor, Event, RunRow, StepRow, UsageRow
+from treadle.store.run_changes import History
 from treadle.store.writer import Store
 from treadle.tasks import claim, move, questions, task
 from treadle.tasks.claim import Holder
@@ -104,9 +105,9 @@ def _step(layout, store, run_id, index, role, text, now) -> None:
     row = StepRow(run_id, index, role, 1, "ok", layout.relative(folder), utc(begun))
     row = row._replace(ended_at=utc(begun + timedelta(minutes=2)), summary=text, agent=f"{role}er")
     used = UsageRow(run_id, index, f"{role}er", "gpt-5", 12_000, 4_000, 900, 0.12, 120.0)
-    cursor = Cursor("running", 1, index)
-    store.commit_step(row, (Event(index + 1, utc(begun), "step_committed", text),), cursor, {},
-                      used if role != "check" else None, (), 1)  # fmt: skip
+    events = (Event(index + 1, utc(begun), "step_committed", text),)
+    history = History((row,), events, usage=(used,) if role != "check" else ())
+    store.commit_step(history, Cursor("running", 1, index), 1)
 
 
 def desk(store: Store, now: datetime, texts: Sequence[str]) -> None:

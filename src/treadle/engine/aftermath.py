@@ -5,6 +5,7 @@ import time
 from treadle.engine import budget, letters
 from treadle.engine.explain import next_commands
 from treadle.engine.lock import MAIL
+from treadle.engine.manifest import Manifest
 from treadle.engine.run import Run
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Kind, Question
@@ -21,8 +22,20 @@ _KINDS |= dict.fromkeys(
 )
 
 
+def is_nothing(run: Run, found: Manifest) -> bool:
+    """Tell whether a step ends its run and all there is to do for it: no task, branch or letter."""
+    return (
+        found.cursor.status == "passed"
+        and run.order.task_id is None
+        and run.row.branch is None
+        and not any(name.startswith(f"{letters.OUTBOX}/") for name in found.files)
+    )
+
+
 def settle(run: Run) -> None:
     """Tell the task and the desk; doing it twice changes nothing."""
+    if run.is_settled:
+        return
     store, now = run.tools.store, run.tools.now()
     if run.order.task_id:
         work.finish(store, run.order.task_id, run.id, run.row.status, now)

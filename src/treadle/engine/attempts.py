@@ -59,7 +59,7 @@ def _empty(stage: Stage) -> None:
         if name not in ("input.json", "files"):
             remove.remove_tree(stage.folder / name)
     files = stage.folder / "files"
-    if files.is_symlink() or not files.is_dir():
+    if not walk.is_folder(files):
         remove.remove_tree(files)
         return
     for name in walk.names(files):

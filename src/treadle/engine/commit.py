@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.contract.event import EventType
-from treadle.engine import manifest
+from treadle.engine import aftermath, manifest
 from treadle.engine.boundary import reach
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.run import Archive, Run
@@ -13,6 +13,7 @@ from treadle.files import atomic, sync
 from treadle.files.walk import Entry
 from treadle.git import branch, workspace
 from treadle.git.scratch import Scratch
+from treadle.store.run_changes import History
 
 
 def commit(
@@ -44,15 +45,11 @@ def commit(
 def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | None = None) -> None:
     """Tell the store what the folder says; the epoch keeps out an owner that lost the run."""
     key, sha256 = archive or (None, None)
-    run.tools.store.commit_step(
-        found.row._replace(digest=digest, archive=key, archive_sha256=sha256),
-        found.events,
-        found.cursor,
-        found.kv,
-        found.usage,
-        found.checks,
-        run.row.claim_epoch,
-    )
+    row = found.row._replace(digest=digest, archive=key, archive_sha256=sha256)
+    usage = (found.usage,) if found.usage else ()
+    history = History((row,), found.events, found.kv, usage, found.checks)
+    run.is_settled = aftermath.is_nothing(run, found)
+    run.tools.store.commit_step(history, found.cursor, run.row.claim_epoch, run.is_settled)
     run.advance(found.cursor, found.kv)
     run.tree = found.after.tree
     run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
@@ -94,6 +91,6 @@ def lost_branch(run: Run) -> None:
     run.end("failed", "branch_moved", f"branch {run.row.branch} was moved by someone else")
 
 
-def _everything(folder: Path, entries: Sequence[Entry]) -> list[Path]:
-    below = [folder / entry.path for entry in entries]
-    return [folder, folder / manifest.NAME, *below]
+def _everything(folder: Path, entries: Sequence[Entry]) -> list[str]:
+    place = str(folder)
+    return [place, f"{place}/{manifest.NAME}", *(f"{place}/{entry.path}" for entry in entries)]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from treadle.contract.event import EventType
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
-from treadle.files import remove
+from treadle.files import remove, walk
 from treadle.git import diff, workspace
 from treadle.git.workspace import Change
 
@@ -28,7 +28,7 @@ class Trespass(NamedTuple):
 def mend_workspace(run: Run) -> Trespass | None:
     """Make the workspace anew if an agent removed it or put something in its place."""
     path = run.workspace.path
-    if path.is_dir() and not path.is_symlink():
+    if walk.is_folder(path):
         return None
     remove.remove_tree(path)
     old = run.workspace

@@ -15,6 +15,7 @@ from treadle.store.rows.run import Cursor, Event, StepRow, UsageRow
 
 NAME = "step.json"
 _MAX = 64 << 20
+_NOTHING = hashlib.sha256().hexdigest()
 
 
 class Snapshot(NamedTuple):
@@ -72,7 +73,12 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
     """Return the digest of every file of a step."""
-    return {item.path: walk.sha256(folder / item.path) for item in entries if not item.is_folder}
+    place = str(folder)
+    return {
+        item.path: walk.sha256(f"{place}/{item.path}") if item.size else _NOTHING
+        for item in entries
+        if not item.is_folder
+    }
 
 
 def _plain(value: object) -> object:

@@ -39,15 +39,16 @@ def environment(run: Run, stage: Stage) -> dict[str, str]:
     message, script = run.order.message, run.order.script
     if message is None:
         return {}
-    (stage.folder / OUTBOX).mkdir(exist_ok=True)
-    found = {"TREADLE_OUTBOX": str(stage.folder / OUTBOX)}
+    outbox = stage.folder / OUTBOX
+    outbox.mkdir(exist_ok=True)
+    found = {"TREADLE_OUTBOX": str(outbox)}
     return found | script.env | _variables(run, message) if script else found
 
 
 def close_outbox(stage: Stage) -> None:
     """Leave no folder behind where nothing was sent; moving it is quicker than deleting it."""
     outbox = stage.folder / OUTBOX
-    if not outbox.is_symlink() and outbox.is_dir() and not walk.names(outbox):
+    if walk.is_folder(outbox) and not walk.names(outbox):
         outbox.rename(stage.live / OUTBOX)
 
 

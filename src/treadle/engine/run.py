@@ -106,6 +106,8 @@ class Run:
     ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
     claimed_at: float = field(default_factory=time.monotonic)
     given: dict[str, int] = field(default_factory=dict)  # the last letter each role was given
+    is_settled: bool = False  # its end was told with its last step
+    scratch: Path | None = None  # the folder for temporary files, once this step has made it
 
     @property
     def id(self) -> str:

@@ -1,6 +1,8 @@
 """Prepare the folder a step works in, and close it when its agent is gone."""
 
 import contextlib
+import functools
+import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from treadle.sandbox.mask import Mask
 
 # Names in a step's folder that treadle writes itself once the agent is dead.
 _OWN = ("output.json", "step.json", "logs", "attempts", "files/checks", "files/workspace.diff")
+
+# What an agent prints, and what is seen of a run's checks, while they work.
+_SAID, _CHECKS = ("stdout.txt", "stderr.txt"), "checks"
 
 # What a tool was asked in words, and what it told while it worked.
 _SPOKEN = ("prompt.md", "events.jsonl")
@@ -32,20 +37,20 @@ class Stage:
     started_at: str
     started: float
 
-    @property
+    @functools.cached_property
     def stdout(self) -> Path:
         """Return where the agent's standard output goes while it runs."""
-        return self.live / "stdout.txt"
+        return self.live / _SAID[0]
 
-    @property
+    @functools.cached_property
     def stderr(self) -> Path:
         """Return where the agent's standard error goes while it runs."""
-        return self.live / "stderr.txt"
+        return self.live / _SAID[1]
 
     @property
     def checks(self) -> Path:
         """Return where logs of observed checks go while they run."""
-        return self.live / "checks"
+        return self.live / _CHECKS
 
     @property
     def scratch(self) -> Path:
@@ -88,11 +93,11 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
             remove.remove_tree(stage.folder / name)
     _write_request(stage.folder / "input.json", request)
     if output is not None:
-        atomic.create(stage.folder / "output.json", output)
+        atomic.create(f"{stage.folder}/output.json", output)
     _take_captures(stage)
     entries = walk.walk(stage.folder)
     for entry in entries:
-        if not entry.is_folder and entry.path != "input.json":  # that stays as it was sent
+        if entry.size and entry.path != "input.json":  # that stays as it was sent
             mask.file(stage.folder / entry.path)
     return entries
 
@@ -113,17 +118,17 @@ def _write_request(path: Path, request: bytes) -> None:
 
 
 def _take_captures(stage: Stage) -> None:
-    logs, there = stage.folder / "logs", sorted(walk.names(stage.live))
-    logs.mkdir()
-    for capture in (stage.stdout, stage.stderr, *map(stage.live.joinpath, _SPOKEN)):
-        if capture.name in there:
-            capture.rename(logs / capture.name)
-        elif capture.name not in _SPOKEN:
-            atomic.create(logs / capture.name, b"")
+    live, folder, there = str(stage.live), str(stage.folder), sorted(walk.names(stage.live))
+    os.mkdir(f"{folder}/logs")
+    for name in (*_SAID, *_SPOKEN):
+        if name in there:
+            os.rename(f"{live}/{name}", f"{folder}/logs/{name}")
+        elif name in _SAID:
+            atomic.create(f"{folder}/logs/{name}", b"")
     if "attempts" in there:
-        (stage.live / "attempts").rename(stage.folder / "attempts")
+        os.rename(f"{live}/attempts", f"{folder}/attempts")
     for name in there:
-        if name == stage.checks.name or name.endswith(".diff"):
-            (stage.folder / "files").mkdir(exist_ok=True)
+        if name == _CHECKS or name.endswith(".diff"):
+            os.makedirs(f"{folder}/files", exist_ok=True)
             remove.remove_tree(stage.folder / "files" / name)
-            (stage.live / name).rename(stage.folder / "files" / name)
+            os.rename(f"{live}/{name}", f"{folder}/files/{name}")

@@ -169,19 +169,21 @@ def _write_folder(run: Run, extras: Extras | None) -> None:
     runs = run.tools.layout.runs
     is_first = not runs.exists()
     staged = run.tools.layout.staged_run(run.id)
-    for folder in (staged.steps, staged.live):
-        folder.mkdir(parents=True)
-    new = {
-        staged.readme: _readme(run).encode(),
-        staged.spec: _text(run),
-        staged.run_json: runfile.encode(run.order, run.row, run.recorded, run.kv),
-    }
+    staged.folder.mkdir(parents=True)
+    new = [
+        (staged.readme, _readme(run).encode()),
+        (staged.spec, _text(run)),
+        (staged.run_json, runfile.encode(run.order, run.row, run.recorded, run.kv)),
+    ]
+    filled, empty = [staged.folder], [staged.steps, staged.live]
     if extras and extras.files:
-        staged.message.mkdir()
-        new |= {staged.message / name: data for name, data in extras.files.items()}
-    for path, data in new.items():
+        filled.append(staged.message)
+        new += [(staged.message / name, data) for name, data in extras.files.items()]
+    for folder in (*filled[1:], *empty):
+        folder.mkdir()
+    for path, data in new:
         atomic.create(path, data)
-    sync.sync_all({*new, *(path.parent for path in new)})
+    sync.sync_all([*filled, *(path for path, _ in new)])
     atomic.rename_new(staged.folder, run.folder.folder)
     # The new folder's own name, and in a fresh project its parents', must be durable too.
     for folder in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):

@@ -32,6 +32,7 @@ from treadle.engine.progress import Moment, Progress
 from treadle.engine.rules import Finding
 from treadle.engine.run import Run, criteria_passed
 from treadle.engine.stage import Stage, close_stage, discard_contents, open_stage
+from treadle.files import atomic
 from treadle.proc.keeper import Limits
 
 # Without a budget of its own a single step may still not fill the disk with words.
@@ -48,7 +49,7 @@ def take(run: Run, role: Role) -> None:
     observation = _observe(run, stage)
     request = requests.build(run, stage, observation.seen if role == "check" else ())
     data = requests_contract.encode(request)
-    (stage.folder / "input.json").write_bytes(data)
+    atomic.create(f"{stage.folder}/input.json", data)
     before = outside.look(run, stage)
     result = _ask(run, stage, request, observation)
     surroundings.clear_scratch(run)

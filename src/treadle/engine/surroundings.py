@@ -99,17 +99,20 @@ def hidden(run: Run) -> tuple[Path, ...]:
 
 def scratch(run: Run) -> Path:
     """Return the run's private folder for temporary files, made if it is not there."""
-    folder = _scratch(run)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+    if run.scratch is None:
+        folder = _scratch(run)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run.scratch = folder
+    return run.scratch
 
 
 def clear_scratch(run: Run) -> None:
     """Remove what a step left in its folder for temporary files."""
+    folder, run.scratch = run.scratch or _scratch(run), None
     if run.order.in_project:
-        remove.empty(_scratch(run))
+        remove.empty(folder)
     else:
-        remove.remove_tree(_scratch(run))
+        remove.remove_tree(folder)
 
 
 def _scratch(run: Run) -> Path:

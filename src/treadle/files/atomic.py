@@ -25,7 +25,7 @@ def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync(path.parent)
 
 
-def create(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
+def create(path: Path | str, data: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
     """Write a new file that must not exist yet, never through a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
@@ -39,7 +39,7 @@ def create(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = False)
         os.close(descriptor)
 
 
-def append(path: Path, data: bytes) -> None:
+def append(path: Path | str, data: bytes) -> None:
     """Add to the end of a file, made if it is not there: all of it or nothing, not yet durable."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
@@ -52,16 +52,16 @@ def append(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def rename_new(source: Path, target: Path) -> None:
+def rename_new(source: Path | str, target: Path | str) -> None:
     """Rename `source` to a name that must be free; FileExistsError otherwise."""
     if sys.platform == "linux" and _renameat2(source, target):
         return
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    source.rename(target)
+    os.rename(source, target)
 
 
-def _renameat2(source: Path, target: Path) -> bool:
+def _renameat2(source: Path | str, target: Path | str) -> bool:
     """Use the kernel's no-replace rename; False where it has none."""
     old, new = os.fsencode(source), os.fsencode(target)
     if _LIBC.renameat2(_AT_FDCWD, old, _AT_FDCWD, new, _NOREPLACE) == 0:

@@ -15,10 +15,9 @@ def remove_tree(path: Path) -> None:
     Nested folders are first moved up into `path` itself, so that neither the
     recursion limit nor the longest possible path stands in the way.
     """
-    if not os.path.lexists(path):
-        return
-    if path.is_symlink() or not path.is_dir():
-        path.unlink()
+    if not walk.is_folder(path):
+        if os.path.lexists(path):
+            path.unlink()
         return
     token, moved = secrets.token_hex(4), 0
     pending = [path]
@@ -38,12 +37,22 @@ def remove_tree(path: Path) -> None:
 
 def empty(folder: Path) -> None:
     """Make the folder, or clear it: making one anew costs more."""
-    if folder.is_symlink():
-        folder.unlink()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _open_up(folder)
+    if not _is_open(folder):
+        if folder.is_symlink():
+            folder.unlink()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _open_up(folder)
     for name in walk.names(folder):
         remove_tree(folder / name)
+
+
+def _is_open(folder: Path) -> bool:
+    """Tell whether this is a folder that its owner can change, and no link to one."""
+    try:
+        mode = os.lstat(folder).st_mode
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(mode) and mode & 0o700 == 0o700
 
 
 def _empty(folder: Path) -> list[str]:

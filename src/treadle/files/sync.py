@@ -12,7 +12,7 @@ from pathlib import Path
 _POOL = ThreadPoolExecutor(max_workers=16, thread_name_prefix="fsync")
 
 
-def sync(path: Path) -> None:
+def sync(path: Path | str) -> None:
     """Flush one file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -21,7 +21,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_all(paths: Iterable[Path]) -> None:
+def sync_all(paths: Iterable[Path | str]) -> None:
     """Flush all of these in parallel; one barrier for them together."""
     first, *others = list(paths)
     pending = [_POOL.submit(sync, path) for path in others]

@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
     """List everything below `folder`; FormatError on links, devices, FIFOs, hard links, bombs."""
-    if not folder.is_dir() or folder.is_symlink():
+    if not is_folder(folder):
         raise FormatError(f"{folder.name} is gone or no longer a folder")
     entries: list[Entry] = []
     for entry in _scan(folder):
@@ -43,7 +43,7 @@ def _scan(folder: Path) -> Iterator[Entry]:
         prefix, depth = pending.pop()
         if depth > MAX_DEPTH:
             raise FormatError(f"folders nested deeper than {MAX_DEPTH}: {prefix[:80]!r}…")
-        with os.scandir(folder / prefix) as found:
+        with os.scandir(f"{folder}/{prefix}") as found:
             for item in found:
                 entry = _entry(item, prefix + item.name)
                 if entry.is_folder:
@@ -78,10 +78,18 @@ def _kind(mode: int) -> str:
     return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
+def is_folder(path: Path | str) -> bool:
+    """Tell whether this is a folder itself, not a link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def names(folder: Path | str) -> list[str]:
     """Return the names in a folder; a missing one has none."""
     try:
-        return os.listdir(folder)  # noqa: PTH208  # recovery lists ten thousand folders
+        return os.listdir(folder)
     except FileNotFoundError:
         return []
 
@@ -120,10 +128,22 @@ def _base(path: Path | str) -> str:
     return Path(path).name
 
 
-def sha256(path: Path) -> str:
-    """Return a file's digest, read in chunks."""
+def chunks(path: Path | str) -> Iterator[bytes]:
+    """Yield a file's bytes, a part at a time."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = min(os.fstat(descriptor).st_size + 1, _CHUNK)
+        while data := os.read(descriptor, size):
+            yield data
+            if len(data) < size:
+                return
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path | str) -> str:
+    """Return a file's digest."""
     digest = hashlib.sha256()
-    with path.open("rb") as handle:
-        while chunk := handle.read(_CHUNK):
-            digest.update(chunk)
+    for data in chunks(path):
+        digest.update(data)
     return digest.hexdigest()

@@ -33,7 +33,9 @@ class Patient(Store):
         write = super()._write
         return self._patiently(lambda: write(apply, alone=alone, lasting=lasting))
 
-    def _advance(self, run_id: str, history: History, cursor: Cursor, epoch: int) -> None:
+    def _advance(
+        self, run_id: str, history: History, cursor: Cursor, epoch: int, releases: bool = False
+    ) -> None:
         """Commit once: a connection that broke during a commit leaves open whether it was made."""
         rows, tried = run_changes.rows(run_id, history), False
 
@@ -42,8 +44,7 @@ class Patient(Store):
             if tried and _is_there(tx, run_id, history, epoch):
                 return
             tried = True
-            run_changes.advance(tx, run_id, cursor, epoch)
-            run_changes.append(tx, rows)
+            run_changes.advance(tx, run_id, cursor, epoch, rows, releases)
 
         self._write(apply, alone=False)
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from treadle.files import atomic, sync
+from treadle.files import atomic, sync, walk
 
 _READ_ONLY = 0o444
 _FAST = 1  # ids do not compress anyway
@@ -21,7 +21,7 @@ def read(stores: Iterable[Path], name: str) -> bytes | None:
     """Return an object's content if one of the stores holds it as a file of its own."""
     for store in stores:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            data = zlib.decompress(_path(store, name).read_bytes())
+            data = zlib.decompress(b"".join(walk.chunks(f"{store}/{name[:2]}/{name[2:]}")))
             return data.partition(b"\0")[2]
     return None
 

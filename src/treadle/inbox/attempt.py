@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
@@ -24,7 +23,6 @@ from treadle.tasks import markdown, questions
 
 CONTEXT = "failure-context.md"
 _TAIL = 4000
-_SHEBANG = 256
 
 
 class Job(NamedTuple):
@@ -100,13 +98,10 @@ def _script(job: Job) -> Script:
 
 
 def _argv(found: Routine) -> tuple[str, ...]:
-    """Return how to execute a routine's file, whether or not its mode says that it can be."""
-    path = str(found.path)
+    """Return how to execute a routine's file."""
     if found.kind == "ipynb":
-        return (sys.executable, "-m", "treadle.inbox.notebook", path)
-    with Path(path).open("rb") as handle:
-        first = handle.readline(_SHEBANG).decode(errors="replace").strip()
-    return (*first[2:].split(None, 1), path) if first.startswith("#!") else ("sh", path)
+        return (sys.executable, "-m", "treadle.inbox.notebook", str(found.path))
+    return (*found.interpreter, str(found.path))
 
 
 def failure_context(tools: Tools, rows: Sequence[RunRow]) -> str:

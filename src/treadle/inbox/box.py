@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from treadle.errors import FormatError
-from treadle.files import atomic, sync, walk
+from treadle.files import atomic, remove, sync, walk
 from treadle.layout import Layout
 
 MAX_BYTES = 1 << 20
@@ -22,11 +22,6 @@ def names(layout: Layout) -> list[str]:
 def is_candidate(name: str) -> bool:
     """Tell whether a name in the inbox is one of a message."""
     return name.endswith(".md") and not name.startswith(".")
-
-
-def is_folder(path: Path) -> bool:
-    """Tell whether this is a folder itself, not a link to one."""
-    return stat.S_ISDIR(path.lstat().st_mode)
 
 
 def read(path: Path | str) -> bytes:
@@ -61,14 +56,17 @@ def put(folder: Path, name: str, data: bytes, *, lasting: bool = True) -> Path:
 
     One that can be made again need not be `lasting`: a power cut may take its name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    staged = folder / f".{name}.tmp"
-    staged.unlink(missing_ok=True)
-    atomic.create(staged, data, durable=True)
-    atomic.rename_new(staged, folder / name)
+    staged, target = f"{folder}/.{name}.tmp", folder / name
+    try:
+        atomic.create(staged, data, durable=True)
+    except (FileExistsError, FileNotFoundError):  # left by a kill, or the first of all
+        remove.remove_tree(Path(staged))
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic.create(staged, data, durable=True)
+    atomic.rename_new(staged, target)
     if lasting:
         sync.sync(folder)
-    return folder / name
+    return target
 
 
 def rename(path: Path, name: str) -> Path:
@@ -82,7 +80,6 @@ def rename(path: Path, name: str) -> Path:
 
 def move(path: Path, folder: Path) -> Path:
     """Move a file, whatever it is, under a safe name that nothing there has."""
-    folder.mkdir(parents=True, exist_ok=True)
     base = safe_name(path.name)
     for number in range(1, 1_000_000):
         target = folder / (base if number == 1 else _numbered(base, number))
@@ -90,6 +87,11 @@ def move(path: Path, folder: Path) -> Path:
             atomic.rename_new(path, target)
         except FileExistsError:
             continue
+        except FileNotFoundError:
+            if folder.is_dir():
+                raise
+            folder.mkdir(parents=True)
+            return move(path, folder)
         return target
     raise FileExistsError(path)
 

@@ -174,6 +174,8 @@ def _work(work: Pass, job: Job) -> Carried:
 def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:
     """Run the routine until it passes, stops, or has failed as often as it may."""
     runs = _runs(work, job.known.row)
+    if runs and runs[-1].status == "passed":  # a worker may have carried it out elsewhere
+        restore.fetch(work.tools.layout, work.tools.store, runs[-1])
     if runs and runs[-1].status == "stopped" and _was_cut_off(work, runs[-1]):
         runs[-1] = attempt.go_on(work.tools, work.config, runs[-1])
     while not runs or (runs[-1].status == "failed" and len(runs) < work.config.max_retries):
@@ -196,7 +198,6 @@ def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
 
 def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
     if last.status == "passed":
-        restore.fetch(work.tools.layout, work.tools.store, last)
         return _passed(work, job, row, last, before)
     if _is_with_workers(work, last):
         row = _save(work, row, "stopped", "its run waits for a worker, or one drives it")

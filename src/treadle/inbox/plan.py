@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.errors import FormatError, NotFoundError
+from treadle.files import walk
 from treadle.inbox import box, register, routines, select, specs
 from treadle.inbox.message import Message, Place
 from treadle.layout import Layout
@@ -46,7 +47,7 @@ def commands(layout: Layout) -> Iterator[Command]:
 def _messages(layout: Layout, config: Config, store: Reader) -> Iterator[Planned]:
     for name in box.names(layout):
         path = layout.inbox / name
-        if box.is_folder(path):
+        if walk.is_folder(path):
             continue
         try:
             message = register.preview(store, path, lambda: _NEW)

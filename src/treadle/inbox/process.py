@@ -6,6 +6,7 @@ from treadle.config.schema import Config
 from treadle.engine import autoland, tracker
 from treadle.engine.run import Tools
 from treadle.errors import TreadleError
+from treadle.files import walk
 from treadle.frontmatter import rewrite
 from treadle.ids import utc
 from treadle.inbox import box, carry, hooks, specs
@@ -67,7 +68,7 @@ class _Round:
             self._seen.add(name)
             if self._is_over():
                 return False
-            if os.path.lexists(path) and not box.is_folder(path):
+            if os.path.lexists(path) and not walk.is_folder(path):
                 self._drain(name)
         return bool(new)
 

@@ -17,6 +17,7 @@ Kind = Literal["builtin", "sh", "ipynb"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX = 8 << 20
+_SHEBANG = 256
 _DIRECTIVE = re.compile(r"^\s*(when|workspace|pre-check)\s*:\s*(.+?)\s*$", re.MULTILINE)
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _PARAMETER = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
@@ -34,6 +35,7 @@ class Routine(NamedTuple):
     in_project: bool = False
     parameters: tuple[str, ...] = ()
     pre_check: str | None = None
+    interpreter: tuple[str, ...] = ("sh",)
 
     @property
     def summary(self) -> str:
@@ -114,7 +116,14 @@ def _read(path: Path, kind: Kind) -> Routine:
         in_project=directives.get("workspace") == "project",
         parameters=parameters,
         pre_check=directives.get("pre-check"),
+        interpreter=_interpreter(text),
     )
+
+
+def _interpreter(text: str) -> tuple[str, ...]:
+    """Return what executes a script, whether or not its mode says that it can be."""
+    first = text[:_SHEBANG].partition("\n")[0].strip()
+    return tuple(first[2:].split(None, 1)) if first.startswith("#!") else ("sh",)
 
 
 def _script(text: str) -> tuple[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ import hashlib
 import itertools
 import re
 import time
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from treadle.engine import tracker
@@ -66,8 +66,10 @@ class Unprocessed:
 
     def names(self) -> list[str]:
         """Return them in the order they are worked on."""
-        folder = self._layout.specs
-        changed_at = folder.stat().st_mtime_ns if folder.is_dir() else None
+        try:
+            changed_at = self._layout.specs.stat().st_mtime_ns
+        except OSError:
+            changed_at = None
         if changed_at is None or changed_at != self._changed_at:
             # A change within one tick of the clock leaves the time as it is.
             is_past = changed_at is not None and time.time_ns() - changed_at > _TICK
@@ -79,9 +81,14 @@ class Unprocessed:
 def mark_processed(layout: Layout, name: str) -> None:
     """List a spec, once."""
     content = tracker.read(layout)
-    if name not in tracker.names(content):
-        layout.specs.mkdir(exist_ok=True)
-        atomic.append(layout.tracker, tracker.add(content, name)[len(content) :])
+    if name in tracker.names(content):
+        return
+    line = tracker.add(content, name)[len(content) :]
+    try:
+        atomic.append(layout.tracker, line)
+    except FileNotFoundError:  # its routine took the folder away
+        layout.specs.mkdir()
+        atomic.append(layout.tracker, line)
 
 
 def path_of(name: str) -> str:
@@ -106,10 +113,8 @@ def read(layout: Layout, input_file: str | None) -> Spec:
     path = PurePosixPath(input_file or "")
     if input_file is None or path.is_absolute() or ".." in path.parts or "\0" in input_file:
         raise _missing(input_file)
-    target = layout.root / path
     try:
-        inside = target.resolve().is_relative_to(layout.root.resolve())
-        data = box.read(target) if inside else None
+        data = box.read(layout.root / path) if _is_inside(layout.root, path) else None
     except OSError as error:
         raise _missing(input_file) from error
     if data is None:
@@ -121,6 +126,13 @@ def read(layout: Layout, input_file: str | None) -> Spec:
         text=document.body.decode(),
         routine=read_text(document.fields.get("routine")),
     )
+
+
+def _is_inside(root: Path, path: PurePosixPath) -> bool:
+    """Tell whether no link on the way leads out of the project."""
+    if not any((root / part).is_symlink() for part in (path, *path.parents[:-1])):
+        return True
+    return (root / path).resolve().is_relative_to(root.resolve())
 
 
 def _missing(input_file: str | None) -> FormatError:

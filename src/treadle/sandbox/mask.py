@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
+from treadle.files import walk
+
 MASKED = "[masked]"
 
 _NAMES = re.compile(
@@ -20,7 +22,6 @@ _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
 _ANCHOR = 8
 _HEX = re.compile("%[0-9A-F]{2}")
 
-_WINDOW = 1 << 20
 _OVERLAP = 64 << 10  # more than any secret is long
 
 # What a token begins with, and what all of it looks like.
@@ -118,13 +119,11 @@ def _found(signs: Sequence[_Sign], data: bytes) -> list[tuple[int, int]]:
 
 def _in_windows(path: Path, signs: Sequence[_Sign]) -> Iterator[tuple[int, int]]:
     """Yield where secrets stand in a file, without holding all of it."""
-    with path.open("rb") as handle:
-        at, data = 0, handle.read(_WINDOW)
-        while data:
-            yield from ((at + start, at + end) for start, end in _found(signs, data))
-            more = handle.read(_WINDOW)
-            at += max(len(data) - _OVERLAP, 0)
-            data = data[-_OVERLAP:] + more if more else b""
+    at, data = 0, b""
+    for more in walk.chunks(path):
+        at += max(len(data) - _OVERLAP, 0)
+        data = data[-_OVERLAP:] + more
+        yield from ((at + start, at + end) for start, end in _found(signs, data))
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -72,11 +72,16 @@ def append(tx: Connection, rows: Rows) -> None:
         tx.executemany(sql, values)
 
 
-def advance(tx: Connection, run_id: str, cursor: Cursor, epoch: int) -> None:
-    """Move the cursor if `epoch` still owns the run."""
+def advance(
+    tx: Connection, run_id: str, cursor: Cursor, epoch: int, rows: Rows, releases: bool
+) -> None:
+    """Move the cursor and add what came with it, if `epoch` still owns the run."""
     values = cursor._asdict() | {"run_id": run_id, "epoch": epoch}
     if not tx.execute(SQL["move_cursor"], values).rowcount:
         raise _fenced(tx, run_id, epoch)
+    append(tx, rows)
+    if releases:
+        release(tx, run_id, epoch, None)
 
 
 def take_over(tx: Connection, run_id: str, owner: str | None) -> int:

@@ -5,9 +5,7 @@ from datetime import datetime
 
 from treadle.ids import utc
 from treadle.store import run_changes
-from treadle.store.backend import Connection
-from treadle.store.rows.check import CheckRow
-from treadle.store.rows.run import Cursor, Event, RunRow, StepRow, UsageRow
+from treadle.store.rows.run import Cursor, Event, RunRow
 from treadle.store.run_changes import History
 from treadle.store.run_reader import RunReader
 from treadle.store.writing import Writing
@@ -24,19 +22,13 @@ class RunStore(Writing, RunReader):
         self._write(lambda tx: run_changes.insert(tx, run, rows), lasting=lasting)
 
     def commit_step(
-        self,
-        step: StepRow,
-        events: Sequence[Event],
-        cursor: Cursor,
-        kv: Mapping[str, object],
-        usage: UsageRow | None,
-        checks: Sequence[CheckRow],
-        epoch: int,
+        self, history: History, cursor: Cursor, epoch: int, releases: bool = False
     ) -> None:
-        """Commit a step with all that it brings, if `epoch` still owns the run."""
-        spent = (usage,) if usage else ()
-        history = History((step,), events, kv, spent, checks)
-        self._advance(step.run_id, history, cursor, epoch)
+        """Commit a step with all that it brings, if `epoch` still owns the run.
+
+        It `releases` a run that it ends and that nothing is left to do for.
+        """
+        self._advance(history.steps[0].run_id, history, cursor, epoch, releases)
 
     def record(
         self,
@@ -75,12 +67,11 @@ class RunStore(Writing, RunReader):
         """Forget a run; False when there is none."""
         return self._write(lambda tx: run_changes.delete(tx, run_id))
 
-    def _advance(self, run_id: str, history: History, cursor: Cursor, epoch: int) -> None:
+    def _advance(
+        self, run_id: str, history: History, cursor: Cursor, epoch: int, releases: bool = False
+    ) -> None:
         rows = run_changes.rows(run_id, history)
-
-        def apply(tx: Connection) -> None:
-            run_changes.advance(tx, run_id, cursor, epoch)
-            run_changes.append(tx, rows)
-
         # The run's row is locked first, so whoever else wants this run waits.
-        self._write(apply, alone=False)
+        self._write(
+            lambda tx: run_changes.advance(tx, run_id, cursor, epoch, rows, releases), alone=False
+        )
