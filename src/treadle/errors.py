@@ -53,6 +53,13 @@ class TreadleError(Exception):
         self.details = details or {}
 
 
+def argument(word: str) -> str:
+    """Write a name so that a shell takes it whole, and no command takes it for an option."""
+    is_plain = word.isascii() and all(sign.isalnum() or sign in "@%+=:,./_-" for sign in word)
+    quoted = word if is_plain and word else "'" + word.replace("'", "'\"'\"'") + "'"
+    return f"-- {quoted}" if word.startswith("-") else quoted
+
+
 class UsageError(TreadleError):
     """The command line makes no sense."""
 

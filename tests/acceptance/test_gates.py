@@ -1,6 +1,7 @@
 """Specs and plans pass their gates when they say something and are committed."""
 
 import json
+import shlex
 
 import pytest
 
@@ -248,3 +249,14 @@ def test_a_broken_mission_does_not_hide_the_others(mission):
     assert found[0]["error"].startswith("missions/auth/meta.json cannot be read")
     decision = mission.next("--mission", "auth")
     assert (decision["kind"], decision["reason_code"]) == ("blocked", "meta_invalid")
+    assert decision["phase"] == mission.next("--mission", "auth", "--query")["phase"] == "specify"
+    assert decision["unblock"] == ["git log --oneline -- missions/auth/meta.json"]
+
+
+def test_a_task_file_that_cannot_be_read_is_the_tasks_phase_s_to_mend(tasked):
+    tasked.task(1).rename(tasked.folder / "tasks" / "WP01 it's one.md")
+    (tasked.folder / "tasks" / "WP01 it's one.md").write_text("---\nlane: nowhere\n---\n")
+    decision = tasked.next()
+    assert (decision["phase"], decision["reason_code"]) == ("tasks", "task_file_invalid")
+    words = shlex.split(decision["unblock"][0])
+    assert words == ["git", "log", "--", "missions/auth/tasks/WP01 it's one.md"]

@@ -254,3 +254,14 @@ def test_serve_sends_what_the_schedule_says(inbox):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert (folder / "often.md").exists()
+
+
+def test_a_message_that_must_wait_says_why_and_for_how_many(inbox):
+    routine(inbox, "log", "#!/bin/sh\n# Log\n# pre-check: echo no pump; exit 1\n")
+    drop(inbox, "2025022514320000-0.md", "x\n")
+    found = inbox.treadle("process")
+    assert found.code == 3
+    assert found.out == (
+        "HELD 2025022514320000-0: routine log cannot work here:"
+        " pre-check 'echo no pump; exit 1' exited with 1: no pump\n0 done, 1 not\n"
+    )

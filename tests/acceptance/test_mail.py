@@ -1,6 +1,7 @@
 """Letters through the real command: the message flow, bad input, broadcasts, a run's letters."""
 
 import json
+import shlex
 
 import pytest
 
@@ -268,3 +269,32 @@ def test_a_letter_left_before_a_kill_is_delivered_once(tasked, mail, role, dies_
     if role == "check":
         results = mail("list", "--as", "boss", "--intent", "test_results")["letters"]
         assert [row["status"] for row in results] == ["completed"]
+
+
+def test_commands_for_a_letter_with_an_odd_name_can_be_typed_as_they_stand(project, mail):
+    name = "-it's a question.md"
+    (mail.root / "NEW_MESSAGES").mkdir(parents=True)
+    text = LETTER.replace("to: all", "to: human").replace("implement_feature", "question")
+    (mail.root / "NEW_MESSAGES" / name).write_text(text)
+    (item,) = project.treadle("desk", "--json").json["items"]
+    refused = project.treadle("mail", "claim", "--json", "--as", "bob", "--", name)
+    assert refused.json["error"]["fix"] == item["fix"][:1]
+    shown = project.treadle(*shlex.split(item["fix"][0])[1:])
+    assert (shown.code, shown.out.startswith("# MESSAGE\n")) == (0, True)
+
+
+def test_a_letter_with_an_intent_nobody_knows_is_shown_with_a_warning(project, mail):
+    (mail.root / "NEW_MESSAGES").mkdir(parents=True)
+    (mail.root / "NEW_MESSAGES" / FLOW).write_text(LETTER.replace("implement_feature", "dance"))
+    shown = project.treadle("mail", "read", FLOW, "--json")
+    assert (shown.code, shown.json["intent"]) == (0, "dance")
+    assert shown.err == (
+        f"treadle: warning: {FLOW}: there is no intent dance; mail.extra_intents adds one\n"
+    )
+
+
+def test_more_days_than_a_clock_can_count_leave_everything_where_it_is(project, mail):
+    mail.send("ada", "bob", "inform")
+    assert mail("archive", "--older-than", "1000000000") == {"letters": []}
+    pruned = project.treadle("runs", "prune", "--older-than", "1000000000", "--json")
+    assert (pruned.code, pruned.json["workspaces"]) == (0, [])

@@ -302,3 +302,9 @@ def test_why_explains_a_failure(project):
     assert "exited with 3" in answer.out
     assert "002-do/logs/stderr.txt" in answer.out
     assert project.treadle("why", run_id, "--json").json["reason_code"] == "agent_exit"
+
+
+def test_an_agent_nobody_knows_is_named_with_where_they_stand(project):
+    error = project.run_json("--agent", "act=nobody")["error"]
+    assert error["message"] == "--agent act=nobody: no such agent; known: builtin"
+    assert (error["code"], error["fix"]) == ("config_invalid", ["treadle config show"])

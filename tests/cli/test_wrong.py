@@ -62,3 +62,12 @@ def test_a_broken_configuration_is_named_with_what_opens_it(capsys, repo, monkey
     code, error = told(capsys, *line.split())
     assert (code, error["code"]) == (1, "config_invalid")
     assert error["fix"] == ["${EDITOR:-vi} .treadle/config.toml"]
+
+
+def test_the_store_in_use_is_no_place_to_copy_to(capsys, repo, monkeypatch):
+    monkeypatch.chdir(repo)
+    main.main(["init"])
+    capsys.readouterr()
+    code, error = told(capsys, "store", "copy", "--to", "sqlite:.treadle/treadle.db")
+    assert (code, error["fix"]) == (1, ["treadle store copy --help"])
+    assert error["message"].endswith("treadle.db is the store in use; name another one")

@@ -1,5 +1,8 @@
 """What routines send: chains, numbers, depth, order."""
 
+from treadle.inbox import dead
+from treadle.store.writer import Store
+
 CHAIN = "2025022514320000"
 SEND = (
     'echo "$message_id" >> log.txt',
@@ -78,3 +81,19 @@ def test_a_dead_follow_up_makes_its_chain_partial(inbox):
     with inbox.reader() as store:
         chain = found.outcomes[0].message_id.rpartition("-")[0]
         assert store.chain_status(chain) == "partial"
+
+
+def test_what_a_retried_message_sends_counts_its_own_attempts(inbox, now):
+    inbox.settings('default_routine = "log"\nmax_retries = 1\n')
+    inbox.routine("log", "exit 7")
+    inbox.drop(f"{CHAIN}-0.md", "x\n")
+    inbox.process()
+    with Store.open(inbox.layout) as store:
+        dead.retry(inbox.layout, store, dead.find(inbox.layout, f"{CHAIN}-0"), now)
+    inbox.routine("log", *SEND)
+    assert [status for _, status in inbox.statuses()] == ["done"] * 3
+    first, *rest = [run.run_id for run in inbox.runs()]
+    with inbox.reader() as store:
+        rows = store.chain_messages(CHAIN)
+    assert [row.after_run for row in rows] == [first, None, None]
+    assert [row.run_ids for row in rows] == [(run_id,) for run_id in rest]

@@ -10,7 +10,7 @@ from treadle.config import agents
 from treadle.config.load import load
 from treadle.engine import loop, orchestrator, recording, start
 from treadle.engine.find import find
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo
 from treadle.layout import Layout
 from treadle.project import trust
@@ -48,11 +48,9 @@ def _export(run_id: str, target: Path, as_json: bool) -> int:
     with Reader.open(layout) as store:
         row = find(store, run_id)
         count = recording.export(layout, row, target)
-    if as_json:
-        output.print_json({"run_id": row.run_id, "file": str(target), "files": count})
-    else:
-        print(f"wrote {target} with {count} files; replay it with: treadle replay {target}")
-    return ExitCode.DONE
+    told = {"run_id": row.run_id, "file": str(target), "files": count}
+    again = f"treadle replay {argument(str(target))}"
+    return output.say(as_json, told, f"wrote {target} with {count} files; replay it with: {again}")
 
 
 def _replay(source: Path, args: Namespace) -> int:

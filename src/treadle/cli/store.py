@@ -29,7 +29,8 @@ def run(args: Namespace) -> int:
     target = address.at(address.absolute(args.to, layout.root), schema)
     source = address.find(layout)
     if source.name == target.name:
-        raise StoreError(f"{source.name} is the store in use; name another one")
+        text = f"{source.name} is the store in use; name another one"
+        raise StoreError(text, fix=["treadle store copy --help"])
     with lock.hold(layout):
         rows = copy.copy(source, target)
     lines = _lines(args.to, schema)

@@ -21,7 +21,8 @@ def resolve(
     if name is None:
         name = role if role in config.agents else BUILTIN
     elif not _is_known(name, config.agents):
-        raise ConfigError(f"--agent {role}={name}: no such agent{_hint(name, config.agents)}")
+        text = f"--agent {role}={name}: no such agent{_hint(name, config.agents)}"
+        raise ConfigError(text, fix=["treadle config show"])
     agent = config.agents.get(name, AgentConfig())
     if agent.use:
         return agent.use, config.agents.get(agent.use, AgentConfig())

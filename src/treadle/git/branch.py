@@ -4,7 +4,7 @@ import contextlib
 import re
 from pathlib import Path
 
-from treadle.errors import GitError
+from treadle.errors import GitError, argument
 from treadle.files import sync
 from treadle.git import call
 from treadle.git.repo import Repo, read_ref
@@ -50,7 +50,7 @@ def move(repo: Repo, name: str, new: str, old: str) -> bool:
         raise GitError(
             f"the branch {name} is checked out in {work_tree}; it would change under your hands",
             code="branch_checked_out",
-            fix=[f"git -C {work_tree} switch --detach"],
+            fix=[f"git -C {argument(str(work_tree))} switch --detach"],
         )
     return swap(repo, name, new, old, "step")
 

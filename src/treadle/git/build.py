@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.errors import GitError
+from treadle.errors import GitError, argument
 from treadle.files import remove
 from treadle.git import call, changes, checkout, plain, scratch, trees
 from treadle.git import patch as patch_text
@@ -82,7 +82,7 @@ def from_edits(
         raise GitError(
             f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
             code="edits_too_big",
-            fix=[f"du -ah {ws.path} | sort -h | tail"],
+            fix=[f"du -ah {argument(str(ws.path))} | sort -h | tail"],
         )
     place = scratch.make(ws.repo, folder)
     names = _names(ws, edits)

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.errors import GitError
+from treadle.errors import GitError, argument
 from treadle.git import call, checkout
 from treadle.git.checkout import Workspace
 
@@ -62,7 +62,7 @@ def _list(ws: Workspace, options: tuple[str, ...]) -> Survey:
         raise call.failure(args, done)
     found = parse(done.stdout)
     if any(not change.path for change in found.changes):
-        raise GitError(f"{ws.index} is damaged", fix=[f"rm {ws.index}"])
+        raise GitError(f"{ws.index} is damaged", fix=[f"rm {argument(str(ws.index))}"])
     return found._replace(changes=(*found.changes, *_too_deep(done.stderr)))
 
 

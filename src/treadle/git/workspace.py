@@ -4,7 +4,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from treadle.errors import GitError
+from treadle.errors import GitError, argument
 from treadle.files import remove as removal
 from treadle.git import changes as listing
 from treadle.git import checkout, config, gitdir, plain
@@ -51,7 +51,7 @@ def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
         found = changes(ws)
     raise GitError(
         f"{ws.path} cannot be brought back to its commit: {found[0].path!r} stays different",
-        fix=[f"rm -rf {ws.path}"],
+        fix=[f"rm -rf {argument(str(ws.path))}"],
     )
 
 

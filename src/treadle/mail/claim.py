@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from treadle.errors import BlockedError, NotFoundError, TreadleError
+from treadle.errors import BlockedError, NotFoundError, TreadleError, argument
 from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.layout import MailLayout
@@ -132,6 +132,6 @@ def _refused(row: LetterRow, message: str, verb: str) -> BlockedError:
     return BlockedError(
         message,
         code="letter_not_yours",
-        fix=[f"treadle mail {verb} {row.name}"],
+        fix=[f"treadle mail {verb} {argument(row.name)}"],
         details={"file": f"{row.folder}/{row.name}", "to": row.recipient, "holder": row.agent},
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from treadle.contract.criterion import Criterion
-from treadle.errors import FormatError, TreadleError
+from treadle.errors import FormatError, TreadleError, argument
 from treadle.files import deliver
 from treadle.layout import MailLayout
 from treadle.mail import address, agents, intent, kind, place, post
@@ -187,7 +187,7 @@ def _ask(store: TaskStore, known: LetterRow, letter: Letter, now: datetime) -> s
             kind="approval" if approval else "question",
             summary=f"{letter.sender}: {summary(letter)}",
             options=APPROVE if approval else options(letter),
-            fix=(f"treadle mail read {known.name}",),
+            fix=(f"treadle mail read {argument(known.name)}",),
             task_id=letter.task_id,
         ),
         now,

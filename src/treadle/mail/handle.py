@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from treadle.errors import BlockedError
+from treadle.errors import BlockedError, argument
 from treadle.layout import LOGS, MailLayout
 from treadle.mail import address, intent, move, place
 from treadle.mail.letter import time
@@ -20,7 +20,7 @@ def acknowledge(store: TaskStore, mail: MailLayout, row: LetterRow, agent: str) 
         raise BlockedError(
             f"{row.name} is {holder}'s to acknowledge, not {agent}'s",
             code="letter_not_yours",
-            fix=[f"treadle mail read {row.name}"],
+            fix=[f"treadle mail read {argument(row.name)}"],
             details={"file": f"{row.folder}/{row.name}", "to": row.recipient, "holder": row.agent},
         )
     if row.box == "logs":

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from treadle.errors import FormatError
 from treadle.git import light
 from treadle.git.light import Committed
 from treadle.hints import NamedTuple
@@ -92,4 +91,4 @@ def _read(path: Path) -> tuple[str | None, str]:
     except UnicodeDecodeError as error:
         return None, f"not UTF-8: byte {error.start} cannot be read; save it as UTF-8"
     except OSError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+        return None, f"this file cannot be read: {error.strerror}"

@@ -1,6 +1,6 @@
 """Say why there is nothing to do now, and which commands change that."""
 
-from treadle.errors import FormatError
+from treadle.errors import FormatError, argument
 from treadle.missions import state
 from treadle.missions.decision import NOT_RESOLVABLE, Halt, Where
 from treadle.missions.mission import Mission
@@ -66,16 +66,16 @@ def no_tasks(found: State) -> str:
     return f"{folder} has no task yet; write {folder}/WP01-name.md or a list of tasks in plan.md."
 
 
-def unreadable(mission: Mission, error: FormatError) -> Halt:
+def unreadable(place: Where, error: FormatError) -> Halt:
     """Tell which file of a mission cannot be read."""
-    unblock = error.fix or (f"treadle mission status --mission {mission.slug}",)
-    return Halt("blocked", Where(mission.slug, "tasks"), error.message, error.code, unblock)
+    unblock = error.fix or (f"treadle mission status --mission {place.mission_slug}",)
+    return Halt("blocked", place, error.message, error.code, unblock)
 
 
 def no_prompt(found: State, place: Where) -> Halt:
     """Tell that a step has no prompt, which makes it no step."""
-    folder = found.layout.prompts
-    unblock = (f"ls -ld {folder.parent} {folder}", "treadle doctor")
+    folder = argument(str(found.layout.prompts))
+    unblock = (f"ls -ld {folder}/.. {folder}", "treadle doctor")
     return Halt("blocked", place, NOT_RESOLVABLE, NOT_RESOLVABLE, unblock)
 
 

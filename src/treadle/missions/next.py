@@ -6,7 +6,7 @@ from treadle.errors import FormatError
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.missions import halt, prompt, state
-from treadle.missions.decision import NOT_RESOLVABLE, Decision, Step
+from treadle.missions.decision import NOT_RESOLVABLE, Decision, Step, Where
 from treadle.missions.mission import Mission
 from treadle.missions.state import At, State
 from treadle.store.task_reader import TaskReader
@@ -23,8 +23,8 @@ def decide(
         if at is None or found.is_stuck(at.key):
             return halt.nothing_to_do(found, store, at)
         return _step(found, at, agent)
-    except FormatError as error:
-        return halt.unreadable(mission, error)
+    except FormatError as error:  # of a task: whatever comes before has been read
+        return halt.unreadable(Where(mission.slug, "tasks"), error)
 
 
 def query(
@@ -33,8 +33,8 @@ def query(
     """Say where a mission stands, without a prompt."""
     try:
         return halt.query(state.read(layout, store, mission, now), agent)
-    except FormatError as error:
-        return halt.unreadable(mission, error)
+    except FormatError as error:  # of a task: whatever comes before has been read
+        return halt.unreadable(Where(mission.slug, "tasks"), error)
 
 
 def is_lent(
@@ -55,6 +55,5 @@ def _step(found: State, at: At, agent: str) -> Decision:
     except OSError:
         return halt.no_prompt(found, where)
     except FormatError as error:
-        if error.code != NOT_RESOLVABLE:
-            raise
-        return halt.no_prompt(found, where)
+        is_missing = error.code == NOT_RESOLVABLE
+        return halt.no_prompt(found, where) if is_missing else halt.unreadable(where, error)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from treadle.contract.criterion import Criterion
-from treadle.errors import FormatError
+from treadle.errors import FormatError, argument
 from treadle.frontmatter.block import Value
 from treadle.hints import NamedTuple
 from treadle.ids import nearest
@@ -174,4 +174,6 @@ def _lane(mission: Mission, path: Path, known: Mapping[str, Value]) -> Lane:
 
 def _wrong(mission: Mission, path: Path, what: str) -> FormatError:
     name = mission.name(path)
-    return FormatError(f"{name}: {what}", code="task_file_invalid", fix=[f"git log -- {name}"])
+    return FormatError(
+        f"{name}: {what}", code="task_file_invalid", fix=[f"git log -- {argument(name)}"]
+    )

@@ -58,6 +58,7 @@ def _item(asked: Asked) -> str:
 def _around(store: Reader, item: QuestionRow) -> Document:
     run = store.run(item.run_id) if item.run_id else None
     ways = [way for command in item.fix if (way := _way(command))]
+    read = [_words(it)[-1] for it in item.fix if it.startswith(_READ) and _words(it)]
     numbered = list(enumerate(item.options, 1))
     if ways and numbered:
         # The first answer would only write down what this button does.
@@ -68,17 +69,13 @@ def _around(store: Reader, item: QuestionRow) -> Document:
         "ways": [way._asdict() for way in ways],
         "answers": numbered,
         "look": [it for it in item.fix if not _way(it) and not it.startswith(_SHOWN)],
-        "letter": next((it[len(_READ) :] for it in item.fix if it.startswith(_READ)), None),
+        "letter": read[0] if read else None,
     }
 
 
 def _way(command: str) -> Way | None:
     """Return the action that a command stands for, if the page has it."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return None
-    match words:
+    match _words(command):
         case ["treadle", "run", "--resume", run, "--budget", budget]:
             return Way("/runs/{run}/resume", "resume", {"run": run}, {"budget": budget})
         case ["treadle", "run", "--resume", run]:
@@ -91,3 +88,11 @@ def _way(command: str) -> Way | None:
             return Way("/desk/again", "again", {}, {"task": task})
         case _:
             return None
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command; a name that looks like an option stands behind two dashes."""
+    try:
+        return [word for word in shlex.split(command) if word != "--"]
+    except ValueError:
+        return []
