@@ -87,12 +87,12 @@ def resume(asked: Asked) -> list[str]:
 
 def land(asked: Asked) -> list[str]:
     """Bring a passed run into its branch."""
-    return ["land", asked.run]
+    return ["land", asked.run, "--wait"]
 
 
 def undo(asked: Asked) -> list[str]:
     """Take a landed run out again."""
-    return ["undo", asked.run]
+    return ["undo", asked.run, "--wait"]
 
 
 def _url(asked: Asked) -> str:
