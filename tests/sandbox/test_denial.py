@@ -57,3 +57,7 @@ def test_failures_of_its_own(home):
     assert told(home, "AssertionError: 1 != 2") == ""
     work = home.parent / "work"
     assert told(home, f"PermissionError: [Errno 13] Permission denied: '{work}/x'") == ""
+
+
+def test_what_only_looks_like_a_path(home):
+    assert "the sandbox let it not write" in told(home, f"{home}/{'x' * 300}: Permission denied")

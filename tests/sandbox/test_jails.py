@@ -9,7 +9,7 @@ import pytest
 from treadle.proc.command import Command, Jail
 from treadle.proc.keeper import Keeper
 from treadle.sandbox import bubblewrap, jail, landlock, probe, seatbelt, seccomp
-from treadle.sandbox.policy import Policy, expand
+from treadle.sandbox.policy import Policy, expand, settled
 
 
 @pytest.fixture
@@ -40,6 +40,32 @@ def test_bubblewrap_hides_then_opens(place):
     assert ".missing" not in words
     assert "--unshare-net" not in words
     assert "--unshare-net" in bubblewrap.jail(policy(place, network=False)).wrapper
+
+
+def test_bubblewrap_hides_inside_what_is_open_and_opens_inside_what_is_hidden(place):
+    home, state = place / "home", place / "home/.ssh/state"
+    (state / "deeper").mkdir(parents=True)
+    words = bubblewrap.jail(policy(place).widened([state / "deeper", state, home])).wrapper
+    order = [word for word in words if word.startswith(str(home))]
+    assert order[:2] == [str(home)] * 2
+    assert order[-2:] == [str(state)] * 2
+    assert order[2:-2] == [str(home / name) for name in (".ssh", ".netrc", ".config/gh")]
+
+
+@pytest.mark.skipif(probe.probe().tier != "A", reason="no bubblewrap here")
+def test_a_hidden_folder_in_one_to_write_in_cannot_be_read(place, tmp_path):
+    (place / "home/.ssh/key").write_text("secret")
+    out, held = tmp_path / "out", bubblewrap.jail(policy(place).widened([place / "home"]))
+    script = f"echo open > {place}/home/new; cat {place}/home/.ssh/key"
+    with Keeper() as keeper:
+        env = {"PATH": "/usr/bin:/bin"}
+        keeper.run(Command(("sh", "-c", script), place, env, None, out, out, jail=held))
+    assert (place / "home/new").read_text() == "open\n"
+    assert "secret" not in out.read_text()
+
+
+def test_a_path_that_no_file_can_have_needs_no_rule(place):
+    assert settled([place / ("x" * 300), place]) == (place.resolve(),)
 
 
 def test_landlock_allows_everything_beside_what_is_hidden(place):

@@ -101,3 +101,8 @@ def test_a_diff_keeps_what_only_looks_like_a_token(tmp_path):
 def test_values_in_documents():
     mask = Mask({"X_TOKEN": "sesame-open-0815"})
     assert mask.value({"a": ["sesame-open-0815", 1], "b": None}) == {"a": [MASKED, 1], "b": None}
+
+
+def test_half_a_character_is_no_obstacle():
+    text = "cut off \ud83d, sesame-open-0815"
+    assert Mask({"X_TOKEN": "sesame-open-0815"}).text(text) == f"cut off \ufffd, {MASKED}"

@@ -1,5 +1,6 @@
 """Write bubblewrap's arguments for a policy."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.proc.command import Jail
@@ -35,13 +36,17 @@ def jail(policy: Policy) -> Jail:
     words = [*BASE, "--seccomp", "3"]
     if not policy.network:
         words.append("--unshare-net")
-    for path in settled(policy.hidden):
-        words += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
-    for path in _outermost(settled(policy.writable)):
-        words += ["--bind", str(path), str(path)]
+    for path, is_open in _layers(settled(policy.hidden), settled(policy.writable)):
+        hide = ["--tmpfs"] if path.is_dir() else ["--ro-bind", "/dev/null"]
+        words += [*(["--bind", str(path)] if is_open else hide), str(path)]
     program = seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets)
     return Jail(wrapper=(*words, "--"), filter=program)
 
 
-def _outermost(paths: tuple[Path, ...]) -> list[Path]:
-    return [path for path in paths if not any(other in path.parents for other in paths)]
+def _layers(hidden: tuple[Path, ...], writable: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
+    """Yield what to hide and what to open, each after what it lies in: the later mount counts."""
+    places = dict.fromkeys(hidden, False) | dict.fromkeys(writable, True)
+    above = {path: [places[up] for up in path.parents if up in places] for path in places}
+    for path in sorted(places, key=lambda path: len(above[path])):
+        if above[path][:1] != [places[path]]:
+            yield path, places[path]

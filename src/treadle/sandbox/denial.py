@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from treadle.files import walk
 from treadle.sandbox.policy import Policy, settled
 
 _TAIL = 64 << 10
@@ -45,7 +46,8 @@ def _path(path: Path, policy: Policy, home: Path) -> str | None:
         return f"the sandbox hides {path}; take {_short(hidden, home)} out of sandbox.hide"
     if any(path.is_relative_to(item) for item in (*policy.writable, *settled(policy.writable))):
         return None
-    folder = next(item for item in (path, *path.parents) if item.is_dir())
+    # What a log calls a path may be too long for one, lie behind a closed folder, or be a link.
+    folder = next(item for item in (path, *path.parents) if walk.is_folder(f"{item}/."))
     if not os.access(folder, os.W_OK):  # outside of the sandbox it would fail as well
         return None
     allowed = _short(folder, home)

@@ -21,6 +21,7 @@ _LONGEST_FILE = 64 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
 _ANCHOR = 8
 _HEX = re.compile("%[0-9A-F]{2}")
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # the others stand for single bytes
 
 _OVERLAP = 64 << 10  # more than any secret is long
 
@@ -84,7 +85,8 @@ class Mask:
         self._all = [*self._values, *(_Sign(anchor, pattern) for anchor, pattern in _SHAPES)]
 
     def text(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return a text without secrets, and without halves of characters, which no file takes."""
+        text = _HALVES.sub("\ufffd", text)
         data = text.encode(errors="surrogateescape")
         spans = _merged(_found(self._all, data))
         return b"".join(_without(data, spans)).decode(errors="surrogateescape") if spans else text

@@ -1,6 +1,7 @@
 """Say what a child process may reach."""
 
 import functools
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -55,4 +56,5 @@ def _expand(paths: tuple[str, ...], home: str) -> tuple[Path, ...]:
 
 def settled(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Return the paths that exist, without links in them and each once."""
-    return tuple(dict.fromkeys(path.resolve() for path in paths if path.exists()))
+    # Not `Path.exists`, which fails for names that are too long or behind a closed folder.
+    return tuple(dict.fromkeys(path.resolve() for path in paths if os.access(path, os.F_OK)))
