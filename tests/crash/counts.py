@@ -33,6 +33,7 @@ def argv(command: Sequence[str], log: Path) -> list[str]:
 def read(log: Path) -> Counts:
     """Read what strace wrote."""
     begun: dict[str, int] = {}
+    asked: dict[str, re.Match[str] | None] = {}
     spans: list[tuple[int, int]] = []
     programs: Counter[str] = Counter()
     for at, line in enumerate(log.read_text(errors="replace").splitlines()):
@@ -40,8 +41,12 @@ def read(log: Path) -> Counts:
         if match is None:
             continue
         pid, resumed, name, rest = match.groups()
+        if name == "execve":
+            asked[pid] = _PROGRAM.match(rest)
         if (resumed or name) == "execve":
-            _exec(programs, rest)
+            # Names tried along PATH and failed do not count.
+            if rest.endswith("= 0") and (program := asked.get(pid)):
+                programs[Path(program[1]).name] += 1
         elif resumed in _SYNCS:
             spans.append((begun.pop(pid), at))
         elif rest.endswith("<unfinished ...>"):
@@ -58,10 +63,3 @@ def barriers(spans: Sequence[tuple[int, int]]) -> int:
         if start > free:
             count, free = count + 1, end
     return count
-
-
-def _exec(programs: Counter[str], rest: str) -> None:
-    """Count a program once; names tried along PATH and failed do not count."""
-    program = _PROGRAM.match(rest)
-    if program and (rest.endswith("= 0") or rest.endswith("<unfinished ...>")):
-        programs[Path(program.group(1)).name] += 1

@@ -11,16 +11,19 @@ from tests.crash import counts
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(not shutil.which("strace"), reason="strace counts system calls"),
 ]
 
 RUN = ("run", "--goal", "Make done.txt", "--ac", "done.txt is there")
 
 
-def counted(project, log, *words):  # noqa: F811
-    """Return the fewest waits of three runs: a busy machine only ever adds to them."""
-    tries = [once(project, log.with_name(f"{log.name}{number}"), *words) for number in range(3)]
-    return min(tries, key=lambda found: found.barriers)
+def counted(project, log, tries, enough=0):  # noqa: F811
+    """Return the fewest waits of some runs: a busy machine only ever adds to them."""
+    found = []
+    while len(found) < tries and (not found or found[-1].barriers > enough):
+        found.append(once(project, log.with_name(f"{log.name}{len(found)}"), *RUN))
+    return min(found, key=lambda it: it.barriers)
 
 
 def once(project, log, *words):  # noqa: F811
@@ -31,11 +34,14 @@ def once(project, log, *words):  # noqa: F811
 
 def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_path):  # noqa: F811
     project.good_agents()
+    good = project.config["plan"]
     project.agent("do", "sys.exit(1)")
+    project.command("plan", ["false"])
     project.run()  # the store is made once
-    two = counted(project, tmp_path / "two", *RUN)
-    project.agent("plan", "sys.exit(1)")
-    one = counted(project, tmp_path / "one", *RUN)
+    one = counted(project, tmp_path / "one", 3)
+    project.config["plan"] = good
+    project.save()
+    two = counted(project, tmp_path / "two", 12, enough=one.barriers + 3)
     assert two.programs["git"] - one.programs["git"] == 1
     assert two.barriers - one.barriers <= 3
     assert two.syncs - one.syncs <= 10

@@ -92,6 +92,18 @@ def test_barriers_count_only_syncs_that_wait_for_each_other():
     assert counts.barriers([(0, 3), (1, 4), (2, 5), (6, 7), (8, 8)]) == 3
 
 
+def test_a_name_that_was_tried_along_the_path_is_no_program(tmp_path):
+    (tmp_path / "log").write_text(
+        '1 execve("/a/git", ["git"], 0x1) = -1 ENOENT (No such file or directory)\n'
+        '1 execve("/b/git", ["git"], 0x1 <unfinished ...>\n'
+        '2 execve("/c/sh", ["sh"], 0x1) = 0\n'
+        "1 <... execve resumed>) = -1 ENOENT (No such file or directory)\n"
+        '1 execve("/d/git", ["git"], 0x1 <unfinished ...>\n'
+        "1 <... execve resumed>) = 0\n"
+    )
+    assert counts.read(tmp_path / "log").programs == {"git": 1, "sh": 1}
+
+
 def test_counts_see_syncs_and_programs(tmp_path):
     code = "import os; fd = os.open('f', os.O_CREAT | os.O_RDWR); os.fsync(fd); os.fsync(fd)"
     log = tmp_path / "log"
