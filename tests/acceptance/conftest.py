@@ -71,7 +71,7 @@ class Project:
         self.config: dict[str, str] = {}
         self.extra = ""
 
-    def treadle(self, *args: str, env=None, timeout=60, cwd=None) -> Result:
+    def treadle(self, *args: str, env=None, timeout=120, cwd=None) -> Result:
         done = subprocess.run(
             [sys.executable, "-m", "treadle", *args],
             cwd=cwd or self.root,
@@ -224,7 +224,7 @@ def inbox(project):
     return project
 
 
-def wait_for(condition, timeout: float = 20.0):
+def wait_for(condition, timeout: float = 120.0):
     """Poll until `condition()` is true and return what it gave."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
@@ -237,12 +237,12 @@ def wait_for(condition, timeout: float = 20.0):
 
 
 def alive(pid: int) -> bool:
+    """Tell whether a process works; it may be gone while it is looked at."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return state != "Z"
+    return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
 SIGNALS = {"SIGINT": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143)}

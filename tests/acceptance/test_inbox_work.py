@@ -82,7 +82,7 @@ def test_a_signal_ends_a_router_that_thinks_and_the_choice_is_made_in_the_next_p
     process = inbox.start("process", "--json")
     wait_for(asked.exists)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 143
     ask.write_text("#!/bin/sh\necho other\n")
     (found,) = inbox.treadle("process", "--json").json["messages"]
@@ -241,7 +241,7 @@ def test_serve_carries_out_what_is_dropped_and_ends_with_a_signal(inbox):
     spec(inbox, "01-a.spec.md")
     assert json.loads(process.stdout.readline())["processed"] == ["01-a.spec.md"]
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 143
 
 
@@ -252,7 +252,7 @@ def test_serve_sends_what_the_schedule_says(inbox):
     process = inbox.start("serve", "--no-web")
     wait_for((inbox.root / "log.txt").exists)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert (folder / "often.md").exists()
 
 

@@ -135,7 +135,7 @@ def test_a_wrong_claimant_is_told_whose_the_letter_is(mail):
 def test_a_letter_wakes_who_watches(project, mail):
     watching = project.start("mail", "watch", "--as", "qa", "--timeout", "30", "--json")
     mail.send("ada", "qa", "inform", "--summary", "Look")
-    out, _ = watching.communicate(timeout=60)
+    out, _ = watching.communicate(timeout=120)
     assert (watching.returncode, json.loads(out)["letters"][0]["summary"]) == (0, "Look")
     assert mail("watch", "--as", "ada", "--timeout", "0", code=1) == {"letters": []}
 

@@ -76,7 +76,7 @@ def test_log_follows_until_the_run_ends(project):
     process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there")
     run_id = wait_for(lambda: project.treadle("runs", "list", "--json").json["runs"])[0]["run_id"]
     followed = project.treadle("log", "-f", run_id, "--json")
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     types = [json.loads(line)["type"] for line in followed.out.splitlines()]
     assert types == project.event_types(run_id)
     assert (types[0], types[-1]) == ("run_started", "run_passed")

@@ -181,7 +181,7 @@ def test_a_signal_ends_the_process_tree_and_records_the_step(project, name):
     process = project.start("run", "--goal", "Make done.txt", "--ac", "it is there", "--json")
     pids = wait_for(lambda: _pids(project))
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == code
     assert not any(alive(pid) for pid in pids)
     result = json.loads(out)
@@ -203,7 +203,7 @@ def test_killing_the_orchestrator_leaves_no_agent_alive(project):
     pids = wait_for(lambda: _pids(project))
     process.kill()
     process.communicate()
-    wait_for(lambda: not any(alive(pid) for pid in pids), timeout=1.0)
+    wait_for(lambda: not any(alive(pid) for pid in pids))
     (project.folder / "do.py").write_text(good)
     run_id = project.only_run()["run_id"]
     resume = f"treadle run --resume {run_id}"
@@ -224,7 +224,7 @@ def test_stop_from_another_terminal(project):
     pids = wait_for(lambda: _pids(project))
     run_id = project.only_run()["run_id"]
     assert project.treadle("stop", run_id, "--reason", "lunch", "--json").json["stop_requested"]
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 143
     assert json.loads(out)["status"] == "stopped"
     assert json.loads(out)["reason"].endswith("was stopped: lunch")
@@ -243,7 +243,7 @@ def test_a_second_orchestrator_is_refused_and_told_who_works(project):
     assert refused.json["error"]["holder"]["pid"] == process.pid
     assert project.treadle("runs", "list", "--json").json["runs"][0]["status"] == "running"
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
 
 
 def test_wait_waits_for_the_other_orchestrator(project):
@@ -257,8 +257,8 @@ def test_wait_waits_for_the_other_orchestrator(project):
     )
     time.sleep(0.5)
     first.terminate()
-    first.communicate(timeout=30)
-    out, _ = second.communicate(timeout=60)
+    first.communicate(timeout=120)
+    out, _ = second.communicate(timeout=120)
     assert json.loads(out)["status"] == "passed"
 
 
@@ -269,7 +269,7 @@ def test_log_follows_until_the_run_ends(project):
     wait_for(lambda: (project.root / ".treadle/treadle.db").exists())
     run_id = wait_for(lambda: project.treadle("runs", "list", "--json").json["runs"])[0]["run_id"]
     followed = project.treadle("log", "-f", run_id, "--json")
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     types = [json.loads(line)["type"] for line in followed.out.splitlines()]
     assert (types[0], types[-1]) == ("run_started", "run_passed")
     assert types == project.event_types(run_id)

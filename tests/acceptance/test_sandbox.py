@@ -90,7 +90,7 @@ def test_what_the_user_writes_meanwhile_is_only_noted(project):
     wait_for(lambda: list(runs.glob("*/steps/*/begun")))
     (project.root / "mine.txt").write_text("mine")
     flag.touch()
-    out, _ = running.communicate(timeout=60)
+    out, _ = running.communicate(timeout=120)
     result = json.loads(out)
     assert result["status"] == "passed"
     event = project.event(result["run_id"], "outside_change")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.acceptance.conftest import Project, wait_for
+from tests.acceptance.conftest import Project, alive, wait_for
 from tests.acceptance.site import Site
 from tests.acceptance.untouched import belongings
 from tests.conftest import GIT_IDENTITY, git
@@ -140,6 +140,7 @@ def kill_everything(process, delay: float) -> None:
     for pid in stopped:
         _signal(pid, signal.SIGKILL)
     process.communicate()
+    wait_for(lambda: not any(map(alive, stopped)))
 
 
 def _descendants(root: int) -> set[int]:

@@ -15,7 +15,7 @@ from treadle.proc.keeper import Command, Keeper
 from treadle.sandbox import jail, probe
 from treadle.sandbox.policy import Policy
 
-_PATIENCE = 10.0  # a busy machine kills slowly; how long it took is told
+_PATIENCE = 60.0  # a busy machine kills slowly; how long it took is told
 
 # Ignore every signal, fork twice into a session of its own, and do so again and again.
 _CHILD = """
@@ -55,7 +55,7 @@ def trials(number: int, at_once: int = 2) -> Report:
 def _batch(folder: Path, batch: list[str]) -> tuple[float, list[str]]:
     marks = {f"survivor-{os.getpid()}-{folder.name}-{n}": tier for n, tier in enumerate(batch)}
     owners = [_start(folder / mark, tier, mark) for mark, tier in marks.items()]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not all(len(list((folder / mark).glob("[0-9]*"))) >= 3 for mark in marks):
         if time.monotonic() > deadline:
             raise TimeoutError("the children did not come up")

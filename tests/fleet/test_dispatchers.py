@@ -30,7 +30,7 @@ def test_jobs_are_delivered_once_and_drained(dispatcher):
     seen, go = [], threading.Event()
 
     def drive(job):
-        go.wait(20)
+        go.wait(120)
         seen.append(job)
 
     dispatcher.work(2, drive)
@@ -58,7 +58,7 @@ def test_a_cancelled_job_is_not_delivered_and_smaller_numbers_come_first(dispatc
     seen, go = [], threading.Event()
 
     def drive(job):
-        go.wait(20)
+        go.wait(120)
         seen.append(job.attempt)
 
     dispatcher.work(1, drive)

@@ -86,5 +86,5 @@ def test_stale_lock_is_cleared_and_its_git_ended(place, tmp_path):
     orphan = subprocess.Popen(["sleep", "60"], env=env)
     place_ = place.place | {"GIT_INDEX_FILE": str(tmp_path / "index")}
     call.out(["read-tree", "HEAD"], place_, lock=lock)
-    assert (orphan.wait(5), lock.exists()) == (-9, False)
+    assert (orphan.wait(120), lock.exists()) == (-9, False)
     assert (tmp_path / "index").stat().st_size

@@ -10,12 +10,12 @@ import pytest
 
 from tests.acceptance.conftest import wait_for
 from tests.real import browser
-from tests.real.browser import Screen, chrome
+from tests.real.browser import PATIENCE, Screen, chrome
 from tests.web import world
 from treadle.layout import serve_socket
 from treadle.web.live import MAX_STREAMS
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
 __all__ = ["chrome"]
 
@@ -128,11 +128,11 @@ def test_a_run_appears_and_moves_without_reload(shop, chrome, tmp_path):
         tab.wait_for_selector(".timeline .bar.running")
         tab.wait_for_selector("#log pre:has-text('line 3')")
         (tmp_path / "go").write_text("")
-        page.wait_for_selector("tr:has-text('Make done.txt') .state.passed", timeout=60_000)
+        page.wait_for_selector("tr:has-text('Make done.txt') .state.passed")
         tab.wait_for_selector("#acts button:has-text('Land')")
-        assert tab.locator(".timeline .bar").count() == 7
+        wait_for(lambda: tab.locator(".timeline .bar").count() == 7)
         assert page.evaluate("window.same")
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         screen.check()
 
 
@@ -155,7 +155,7 @@ def test_a_run_is_started_stopped_resumed_and_landed_from_the_page(shop, chrome,
         page.wait_for_selector("#acts button:has-text('Resume')")
         (tmp_path / "go").write_text("")
         page.click("button:has-text('Resume')")
-        page.click("#acts button:has-text('Land')", timeout=60_000)
+        page.click("#acts button:has-text('Land')")
         page.click("#acts button:has-text('Undo')")
         page.wait_for_selector("#summary:has-text('undone by')")
         screen.check()
@@ -241,7 +241,7 @@ def try_stream(host, port, cookie):
 
 
 def ask(host, port, path, cookie=""):
-    with socket.create_connection((host, int(port)), 30) as client:
+    with socket.create_connection((host, int(port)), PATIENCE) as client:
         client.sendall(request(host, port, path, cookie))
         found = b""
         while chunk := client.recv(1 << 16):
@@ -250,7 +250,7 @@ def ask(host, port, path, cookie=""):
 
 
 def stream(host, port, cookie):
-    client = socket.create_connection((host, int(port)), 30)
+    client = socket.create_connection((host, int(port)), PATIENCE)
     client.sendall(request(host, port, "/stream", cookie, "keep-alive"))
     return client
 

@@ -68,6 +68,6 @@ def child(script: str, *args: object, wrap: tuple[str, ...] = ()) -> subprocess.
 
 def output(process: subprocess.Popen) -> str:
     """Wait for a child and return what it printed; it must not fail."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return out

@@ -34,7 +34,7 @@ def in_threads(*works):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert not any(thread.is_alive() for thread in threads)
 
 
@@ -44,16 +44,16 @@ def blocked(store, release):
 
     def hold(tx):
         entered.set()
-        assert release.wait(20)
+        assert release.wait(120)
 
     thread = threading.Thread(target=lambda: store._write(hold))
     thread.start()
-    assert entered.wait(20)
+    assert entered.wait(120)
     return thread
 
 
 def until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -101,7 +101,7 @@ def test_a_change_that_fails_does_not_hurt_those_it_shares_a_commit_with(store):
     until(lambda: len(store._group._waiting) == 9)
     release.set()
     for thread in (holder, *threads):
-        thread.join(20)
+        thread.join(120)
     assert outcomes == {3: FencedError, 8: NotFoundError}
     assert set(store.step_names()) == {run_id(n) for n in range(8) if n != 3}
 
@@ -159,7 +159,7 @@ def test_a_commit_that_fails_later_takes_nothing_back(store):
         until(lambda number=number: len(store._group._waiting) == number + 1)
     release.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert outcomes == {1: FencedError, 2: StoreError}
     assert store.step_names() == {run_id(1): {"001-do"}}
 
@@ -181,14 +181,14 @@ def test_readers_see_only_what_is_committed(store):
     def change(tx):
         tx.execute("UPDATE runs SET goal = 'half done'")
         entered.set()
-        assert release.wait(20)
+        assert release.wait(120)
 
     thread = threading.Thread(target=lambda: store._write(change))
     thread.start()
-    assert entered.wait(20)
+    assert entered.wait(120)
     assert store.run(RUN).goal == "goal"
     release.set()
-    thread.join(20)
+    thread.join(120)
     assert store.run(RUN).goal == "half done"
 
 
@@ -240,6 +240,6 @@ def test_a_waiting_thread_that_a_signal_interrupts_leaves_no_gap(store):
             store.insert_run(run_row(run_id(9)), (), {})
     finally:
         for thread in (disturber, holder, later):
-            thread.join(20)
+            thread.join(120)
         signal.signal(signal.SIGUSR1, before)
     assert [run.run_id for run in store.runs(limit=5)] == [RUN]

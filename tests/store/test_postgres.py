@@ -200,7 +200,7 @@ def test_text_is_in_the_order_of_its_bytes(shared):
 
 def test_a_commit_wakes_whoever_listens(shared, pg_store):
     with closing(wake.open_waker(Layout(shared.mail.root))) as waker:
-        assert waker.wait(5)
+        assert waker.wait(60)
         assert not waker.wait(0)
         later = threading.Timer(0.2, commit, (shared,))
         later.start()
@@ -210,15 +210,15 @@ def test_a_commit_wakes_whoever_listens(shared, pg_store):
 
 def test_a_listener_whose_line_was_cut_takes_it_that_it_missed_something(shared, pg_server):
     with closing(wake.open_waker(Layout(shared.mail.root))) as waker:
-        assert waker.wait(5)
+        assert waker.wait(60)
         cut_all_lines(pg_server)
         commit(shared)
-        assert any(waker.wait(0.1) for _ in range(100))
+        assert any(waker.wait(0.1) for _ in range(600))
 
 
 def test_other_projects_do_not_wake(shared, pg_server, pg_store):
     with closing(Postgres(pg_server, "elsewhere").open_waker()) as waker:
-        assert waker.wait(5)
+        assert waker.wait(60)
         commit(shared)
         assert not waker.wait(0.2)
 
@@ -238,7 +238,7 @@ def test_many_claim_at_once_and_no_letter_is_claimed_twice(shared, database):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert sorted(taken) == [letter(number).name for number in range(60)]
 
 
@@ -265,7 +265,7 @@ def test_two_that_wait_for_each_other_both_get_through(shared, database):
                     "UPDATE counters SET value = value + 1 WHERE name = :name", {"name": name}
                 )
                 if not met:
-                    met.append(both.wait(20))
+                    met.append(both.wait(120))
 
         with Store.at(database) as store:
             store._write(change, alone=False)
@@ -274,7 +274,7 @@ def test_two_that_wait_for_each_other_both_get_through(shared, database):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     found = shared._reading.execute(
         "SELECT value FROM counters WHERE name IN ('a', 'b')"
     ).fetchall()

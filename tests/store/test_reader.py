@@ -149,7 +149,7 @@ def test_changes_that_a_read_only_disk_hides_are_not_passed_over(written):
 def test_a_writer_killed_without_a_wal_is_rolled_back_by_the_next_reader(written):
     with closing(sqlite3.connect(written.database)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    child(KILL_HALFWAY, written.database).communicate(timeout=30)
+    child(KILL_HALFWAY, written.database).communicate(timeout=120)
     assert written.database.with_name("treadle.db-journal").stat().st_size
     with Reader.open(written) as reader:
         assert reader.run(RUN) == run_row()

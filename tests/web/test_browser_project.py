@@ -12,7 +12,7 @@ from treadle.store.writer import Store
 from treadle.tasks import task
 from treadle.tasks.task import NewTask
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
 __all__ = ["chrome", "project"]
 
