@@ -19,6 +19,7 @@ OTHER = json.dumps(GOOD | {"summary": "other"})
         (f"Here it is:\n```json\n{TEXT}\n```\nBye.", "fence"),
         (f"```\n{OTHER}\n```\nand better:\n```json\n{TEXT}\n```", "fence"),
         (f"~~~\n{TEXT}\n~~~", "fence"),
+        (f"````\nnever closed\n```json\r\n{TEXT}\n```\r\nBye.", "fence"),
         (f"I did it. {TEXT} That is all {{x}}.", "scan"),
         (f'{OTHER} {TEXT} {{"note": 1}}', "scan"),
         (f"```\nnot json\n```\n{TEXT}", "scan"),
@@ -28,6 +29,12 @@ def test_the_answer_is_found(tmp_path, text, source):
     found = answer.find(text, tmp_path)
     assert isinstance(found, answer.Answer)
     assert (found.source, found.response.summary) == (source, "done")
+
+
+@pytest.mark.parametrize("noise", ["```x\n", "{", "{ ", '{"a'])
+def test_a_flood_of_openings_holds_nobody_up(tmp_path, noise):
+    found = answer.find(f"{noise * 200_000}\n{TEXT}", tmp_path)
+    assert (found.source, found.response.summary) == ("scan", "done")
 
 
 def test_structured_output_comes_first(tmp_path):

@@ -112,6 +112,21 @@ def test_a_missing_verdict_is_asked_for_too(codex, tmp_path):
     assert "verdict.json" in result.repaired
 
 
+def test_a_file_whose_name_no_file_can_have_is_asked_for_again(codex):
+    named = GOOD[:-1] + f', "files": ["{"x" * 300}"]}}'
+    answer = f"{printed(START)}{said(named)}{printed(DONE)}"
+    better = f"{printed(START)}{said(GOOD)}{printed(DONE)}"
+    result = codex.turn(f'case "$*" in *resume*) {better} ;; *) {answer} ;; esac')
+    assert result.error is None
+    assert "is not in" in result.repaired
+
+
+def test_half_a_character_is_told_like_any_other(codex, tmp_path):
+    half = '{"type": "item.completed", "item": {"type": "reasoning", "text": "cut \\ud83d"}}'
+    assert codex.turn(printed(START) + printed(half) + said(GOOD) + printed(DONE)).error is None
+    assert "cut \ufffd" in (tmp_path / "live" / "events.jsonl").read_text()
+
+
 def test_a_fail_of_the_agent_is_believed(codex):
     text = GOOD.replace('"ok"', '"fail"')
     result = codex.turn(printed(START) + said(text) + printed(DONE))

@@ -132,7 +132,7 @@ def test_builtin_has_nothing_to_add_without_a_command(keeper, place):
 def test_builtin_judges_by_what_was_observed(keeper, place, passed):
     seen = requests.Observed(
         id="AC1",
-        command="true",
+        command="true | cat",
         passed=passed,
         exit_code=0,
         seconds=0.1,
@@ -142,7 +142,9 @@ def test_builtin_judges_by_what_was_observed(keeper, place, passed):
     verdict = json.loads((place / "step" / "verdict.json").read_text())
     assert verdict["verdict"] == ("PASS" if passed else "FAIL")
     assert result.response is not None
-    assert (place / "step" / "scorecard.md").read_text().startswith(f"# {verdict['verdict']}")
+    card = (place / "step" / "scorecard.md").read_text()
+    assert card.startswith(f"# {verdict['verdict']}")
+    assert card.endswith(f"| AC1: t | {'yes' if passed else 'no'} | `true \\| cat` | 0 |\n")
 
 
 def test_builtin_never_passes_what_nobody_observed(keeper, place):
@@ -156,7 +158,11 @@ def test_replay_copies_the_recorded_files_and_not_treadles_own(keeper, place):
     (recorded / "logs").mkdir()
     (recorded / "logs" / "stdout.txt").write_text("old")
     (recorded / "step.json").write_text("{}")
+    (recorded / "files" / "checks").mkdir(parents=True)
+    (recorded / "files" / "checks" / "AC1.txt").write_text("old")
+    (recorded / "files" / "checksums.txt").write_text("kept too")
     turn(keeper, place, config)
+    assert [path.name for path in (place / "step" / "files").iterdir()] == ["checksums.txt"]
     assert (place / "step" / "notes.txt").read_text() == "kept"
     assert not (place / "step" / "step.json").exists()
     assert not (place / "step" / "logs").exists()

@@ -32,9 +32,10 @@ def test_key_without_value_is_true(place):
 def test_known_filters_stay_on(place):
     git(place.root, "config", "filter.lfs.clean", "git-lfs clean -- %f")
     git(place.root, "config", "filter.abs.process", "/usr/bin/thing.sh a/b")
+    git(place.root, "config", "filter.jq.clean", f"jq '{'.cells[] | ' * 40}.'")
     trusted = config.read(place)
     assert config.disabled_filters(place, trusted) == ()
-    assert set(trusted.filters()) == {"lfs", "abs"}
+    assert set(trusted.filters()) == {"lfs", "abs", "jq"}
 
 
 @pytest.mark.parametrize(

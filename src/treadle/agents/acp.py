@@ -1,5 +1,6 @@
 """Drive any server of the Agent Client Protocol over stdio."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -178,9 +179,10 @@ class _Talk:
         kind = text_at(params, "toolCall", "kind")
         if self._ask.is_held or kind not in _CHANGES:
             return conversation.allow(params)
-        places = [text_at(item, "path") for item in items_at(params, "toolCall", "locations")]
+        named = [text_at(item, "path") for item in items_at(params, "toolCall", "locations")]
+        places = [Path(os.path.normpath(name)) for name in named]  # `..` leads out
         roots = self._ask.roots
-        inside = places and all(any(Path(p).is_relative_to(r) for r in roots) for p in places)
+        inside = places and all(any(p.is_relative_to(r) for r in roots) for p in places)
         return conversation.allow(params) if inside else None
 
     def _note(self, note: Note) -> None:

@@ -17,8 +17,9 @@ from treadle.files import walk
 Source = Literal["schema", "whole", "fence", "scan", "file", "stdout", "replay"]
 
 MAX_RESPONSE = 8 << 20
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
-_MAX_SCANNED = 64  # candidates for the last balanced object, from the end
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
+_START = re.compile(r'\{\s*"')
+_SCANNED = 64 << 10  # characters from the end that may hold the last balanced object
 # What treadle itself writes there; an agent may leave its answer under the same name.
 _FILE = "output.json"
 
@@ -80,9 +81,8 @@ def _candidates(text: str, step_dir: Path, structured: object) -> Iterator[tuple
         yield json.dumps(structured).encode(), "schema"
     if text.strip():
         yield _encoded(text.strip()), "whole"
-    fences = _FENCE.findall(text)
-    if fences:
-        yield _encoded(fences[-1][1]), "fence"
+    if (block := _last_block(text)) is not None:
+        yield _encoded(block), "fence"
     for found in _objects(text):
         yield _encoded(found), "scan"
     path = step_dir / _FILE
@@ -94,15 +94,26 @@ def _encoded(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
+def _last_block(text: str) -> str | None:
+    """Return what stands in the last fenced block, in one pass over however many are open."""
+    found, opened = None, dict[str, int]()
+    for fence in _FENCE.finditer(text):
+        if fence[1] in opened and not fence[2].strip():
+            found = text[opened[fence[1]] : fence.start()]
+            opened.clear()
+        else:
+            opened.setdefault(fence[1], fence.end())
+    return found
+
+
 def _objects(text: str) -> Iterator[str]:
     """Yield balanced objects, the one that ends last first; of nested ones the outermost first."""
+    text = text[-_SCANNED:]
     decoder, found, at = json.JSONDecoder(), [], 0
-    while (start := text.find("{", at)) >= 0:
+    while start := _START.search(text, at):
         try:
-            _, end = decoder.raw_decode(text, start)
+            _, at = decoder.raw_decode(text, start.start())
+            found.append(text[start.start() : at])
         except (ValueError, RecursionError):
-            at = start + 1
-            continue
-        found.append(text[start:end])
-        at = end
-    yield from found[: -_MAX_SCANNED - 1 : -1]
+            at = start.start() + 1
+    yield from reversed(found)

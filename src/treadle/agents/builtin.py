@@ -64,5 +64,7 @@ def _scorecard(found: Verdict, seen: dict[str, Observed]) -> str:
         look = seen.get(item.id)
         command, code = (look.command, look.exit_code) if look else ("–", "–")
         mark = "yes" if item.passed else "no"
-        lines.append(f"| {item.id}: {item.text} | {mark} | `{command}` | {code} |")
+        row = (f"{item.id}: {item.text}", mark, f"`{command}`", str(code))
+        cells = [" ".join(cell.splitlines()).replace("|", "\\|") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
 """Drive a command-line tool: prompt on stdin, events on stdout, one repair of its answer."""
 
+import os
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,11 +17,16 @@ from treadle.contract import verdict
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
-from treadle.files import beneath, remove, walk
+from treadle.files import beneath, walk
 from treadle.sandbox.mask import Mask
 
 _TAIL = 4000  # characters of stderr that may hold the reason
 _MAX_VERDICT = 8 << 20
+
+
+def can_change(config: AgentConfig, role: Role) -> bool:
+    """Tools edit the workspace, unless they may not; an act agent can still give a patch."""
+    return role == "act" or (role == "do" and config.edits is not False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +42,7 @@ class OneShot:
         with state.lent(self.tool, spec.environment):
             return _turn(self.tool, spec, request, prompt, step_dir)
 
-    def can_change(self, config: AgentConfig, role: Role) -> bool:
-        """Ask what holds for all that is asked in words."""
-        return can_change(config, role)
-
-
-def can_change(config: AgentConfig, role: Role) -> bool:
-    """Tools edit the workspace, unless they may not; an act agent can still give a patch."""
-    return role == "act" or (role == "do" and config.edits is not False)
+    can_change = staticmethod(can_change)
 
 
 def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
@@ -152,7 +151,7 @@ def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer |
 
 def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
     for name in found.response.files:
-        if not (step_dir / name).exists():
+        if not os.path.lexists(step_dir / name):  # whatever its length
             raise FormatError(f"files: {name!r} is not in {step_dir}")
     if request.step.role == "check":
         ids = [item.id for item in request.norma.acceptance_criteria]
@@ -172,6 +171,5 @@ def keep_attempt(spec: AgentSpec, why: str) -> Path:
     for name in (spec.stdout.name, spec.stderr.name, "prompt.md"):
         path = spec.stdout.with_name(name)
         if path.exists():
-            remove.remove_tree(folder / name)
             path.rename(folder / name)
     return folder

@@ -16,7 +16,7 @@ from treadle.git import apply
 
 # What treadle itself writes into a step folder is made anew, not replayed.
 _OWN = ("input.json", "output.json", "step.json", "logs", "attempts")
-_OWN_PATHS = ("files/checks", "files/workspace.diff")
+_OWN_PATHS = ("files/checks/", "files/workspace.diff/")
 _MAX_FILE = 64 << 20
 
 
@@ -75,7 +75,7 @@ def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:
 
 def _copy(recorded: Path, step_dir: Path) -> None:
     for entry in walk.walk(recorded):
-        if entry.path.split("/")[0] in _OWN or entry.path.startswith(_OWN_PATHS):
+        if entry.path.split("/")[0] in _OWN or f"{entry.path}/".startswith(_OWN_PATHS):
             continue
         target = step_dir / entry.path
         if entry.is_folder:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import GitError
+from treadle.files import walk
 from treadle.git import call
 from treadle.git.repo import Repo
 
@@ -142,7 +143,9 @@ def _read_again(repo: Repo, stamps: tuple[Stamp, ...]) -> Config:
 def _lies_in_tree(root: Path, commands: dict[str, str]) -> bool:
     words = [word for command in commands.values() for word in _words(command)]
     names = [word for word in words if "/" in word or "." in word]
-    return any(not name.startswith(("/", "~")) and (root / name).is_file() for name in names)
+    paths = [root / name for name in names if not name.startswith(("/", "~"))]
+    # A word may be a whole program, and too long for a name.
+    return any(os.path.lexists(path) and not walk.is_folder(path) for path in paths)
 
 
 def _words(command: str) -> list[str]:
