@@ -70,6 +70,9 @@ class Layout:
 
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""
+        text, above = str(path), f"{self.root}/"
+        if text.startswith(above):
+            return text[len(above) :]
         return path.relative_to(self.root).as_posix()
 
     def shown(self, path: Path) -> str:
@@ -172,7 +175,7 @@ def scratch_of(workspace: Path) -> Path:
 
 def state_home(env: Mapping[str, str]) -> Path:
     """Return the folder of treadle's own records about this user, which no agent may read."""
-    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "treadle"
+    return _own(env, "XDG_STATE_HOME", ".local/state")
 
 
 def step_name(index: int, role: str) -> str:
@@ -182,7 +185,7 @@ def step_name(index: int, role: str) -> str:
 
 def cache_home(env: Mapping[str, str]) -> Path:
     """Return the folder that holds workspaces."""
-    return _xdg(env, "XDG_CACHE_HOME", ".cache") / "treadle"
+    return _own(env, "XDG_CACHE_HOME", ".cache")
 
 
 def workspace_root(env: Mapping[str, str], root: Path) -> Path:
@@ -217,7 +220,7 @@ def agent_state(env: Mapping[str, str], tool: str) -> Path:
 
 def trust_file(env: Mapping[str, str]) -> Path:
     """Return the record of the repositories the user trusts."""
-    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "treadle" / "trust.json"
+    return state_home(env) / "trust.json"
 
 
 def serve_socket(env: Mapping[str, str], root: Path) -> Path:
@@ -227,14 +230,21 @@ def serve_socket(env: Mapping[str, str], root: Path) -> Path:
 
 def user_config(env: Mapping[str, str]) -> Path:
     """Return the user's own configuration file."""
-    return _xdg(env, "XDG_CONFIG_HOME", ".config") / "treadle" / "config.toml"
+    return _own(env, "XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
 def bug_log(env: Mapping[str, str], stamp: str) -> Path:
     """Return where the report of a bug in treadle itself is written."""
-    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "treadle" / f"bug-{stamp}.log"
+    return state_home(env) / f"bug-{stamp}.log"
 
 
-def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
+def _own(env: Mapping[str, str], variable: str, fallback: str) -> Path:
+    """Return treadle's part of one of the user's folders; the path is made once."""
     value = env.get(variable, "")
-    return Path(value) if value.startswith("/") else Path(env.get("HOME") or "/") / fallback
+    above = value if value.startswith("/") else f"{env.get('HOME') or '/'}/{fallback}"
+    if above not in _OWN:
+        _OWN[above] = Path(above) / "treadle"
+    return _OWN[above]
+
+
+_OWN: dict[str, Path] = {}

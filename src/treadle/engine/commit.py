@@ -26,13 +26,12 @@ def commit(
     reach("before_sync")
     sync.sync_all(_everything(stage.folder, entries))
     reach("before_rename")
-    final = run.folder.step(stage.index, stage.role)
-    atomic.rename_new(stage.folder, final)
+    atomic.rename_new(stage.folder, stage.final)
     reach("after_rename")
-    sync.sync(final.parent)
+    sync.sync(run.folder.steps)
     moved = _follow(run, found, place)
     carrier = run.tools.carrier
-    archive = carrier.save(run, final, found) if carrier else None
+    archive = carrier.save(run, stage.final, found) if carrier else None
     reach("before_transaction")
     settle(run, found, digest, archive)
     reach("after_transaction")

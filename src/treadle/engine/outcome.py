@@ -151,7 +151,7 @@ def _row(run: Run, stage: Stage, finding: Finding, after: Snapshot, ended_at: st
         role=stage.role,
         iteration=stage.iteration,
         status=_status(finding),
-        step_dir=layout.relative(run.folder.step(stage.index, stage.role)),
+        step_dir=layout.relative(stage.final),
         started_at=stage.started_at,
         ended_at=ended_at,
         summary=finding.message,

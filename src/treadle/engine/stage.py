@@ -27,12 +27,13 @@ _SPOKEN = ("prompt.md", "events.jsonl")
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A step's folder before it is committed, and treadle's own captures beside it."""
+    """A step's folder before it is committed as `final`, and treadle's own captures beside it."""
 
     index: int
     role: Role
     iteration: int
     folder: Path
+    final: Path
     live: Path
     started_at: str
     started: float
@@ -78,6 +79,7 @@ def open_stage(run: Run, role: Role) -> Stage:
         role=role,
         iteration=run.row.iteration,
         folder=folder,
+        final=run.folder.step(index, role),
         live=run.folder.live,
         started_at=utc(run.tools.now()),
         started=time.monotonic(),

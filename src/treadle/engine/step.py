@@ -66,7 +66,7 @@ def take(run: Run, role: Role) -> None:
         run, stage, result=result, finding=finding, rows=observation.rows, after=accepted.after
     )
     commit.commit(run, stage, entries, found, accepted.built_in)
-    letters.deliver(run, run.folder.step(stage.index, role), role)
+    letters.deliver(run, stage.final, role)
     show(run, "committed", _told(finding), stage)
 
 

@@ -27,8 +27,11 @@ class FollowUp(NamedTuple):
 
 def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]:
     """Put what the run's steps left in their outboxes into the inbox; twice is as good as once."""
+    sent = list(_sent(tools, run))
+    if not sent:
+        return
     known = [row for row in tools.store.chain_messages(parent.chain) if _is_child(row, parent)]
-    for path in _sent(tools, run):
+    for path in sent:
         try:
             data = box.read(path)
             found = normalize.understand(data, None, lambda: parent.chain)

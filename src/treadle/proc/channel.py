@@ -97,13 +97,13 @@ def frame_of(command: Command, program: str) -> bytes:
         program = argv[0]
     held = _words(command, command.jail or Jail())
     texts = [str(command.cwd), program, str(len(held)), *held, str(len(argv)), *argv, *env]
+    joined = "\0".join(texts)
+    if joined.count("\0") >= len(texts):
+        raise ValueError("an argument or an environment variable holds a NUL character")
     try:
-        words = [os.fsencode(text) for text in texts]
+        return os.fsencode(joined)
     except UnicodeEncodeError as error:
         raise ValueError("an argument or a variable holds half a character") from error
-    if any(b"\0" in word for word in words):
-        raise ValueError("an argument or an environment variable holds a NUL character")
-    return b"\0".join(words)
 
 
 def _words(command: Command, jail: Jail) -> list[str]:
