@@ -148,7 +148,7 @@ def _queue(folder: Path, url: str, jobs: int, taken: int) -> None:
 
 def _submit(dispatcher: Dbos, number: int) -> None:
     name = f"p{number % REPOSITORIES}"
-    dispatcher.submit(Job(name, f"{RUN[:9]}{number:06d}-000000", 0), name, 0, 0.0)
+    dispatcher.submit(Job(name, f"{RUN[:9]}{number:06d}-000000", 0), 0)
 
 
 def _locked(folder: Path, url: str, jobs: int, taken: int) -> None:

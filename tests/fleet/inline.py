@@ -12,22 +12,22 @@ class Inline:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._waiting: dict[Job, tuple[int, str]] = {}
+        self._waiting: dict[Job, int] = {}
         self._known: set[Job] = set()
         self._held: set[Job] = set()
         self._pool: ThreadPoolExecutor | None = None
         self._drive: Callable[[Job], None] = lambda job: None
 
-    def submit(self, job: Job, repository: str, priority: int, not_before: float) -> None:
-        """Let a job wait; `not_before` is not kept here."""
+    def submit(self, job: Job, priority: int) -> None:
+        """Let a job wait."""
         with self._lock:
             if job not in self._known:
                 self._known.add(job)
-                self._waiting[job] = (priority, repository)
+                self._waiting[job] = priority
         self._next()
 
-    def cancel(self, job: Job) -> None:
-        """Forget a job that waits."""
+    def lose(self, job: Job) -> None:
+        """Forget a job that waits, as no engine should."""
         with self._lock:
             self._waiting.pop(job, None)
 
@@ -35,7 +35,7 @@ class Inline:
         """Deliver jobs again."""
         for job in jobs:
             with self._lock:
-                self._waiting[job] = (0, job.project)
+                self._waiting[job] = 0
             self._next()
 
     def work(self, slots: int, drive: Callable[[Job], None]) -> None:
@@ -54,8 +54,7 @@ class Inline:
     def health(self, *, waiting: bool = True) -> Health:
         """Return what waits and what is at work."""
         with self._lock:
-            found = {job: repository for job, (_, repository) in self._waiting.items()}
-            return Health(found, dict.fromkeys(self._held, "inline"))
+            return Health(list(self._waiting), dict.fromkeys(self._held, "inline"))
 
     def _next(self) -> None:
         if self._pool:
@@ -63,7 +62,7 @@ class Inline:
 
     def _take(self) -> None:
         with self._lock:
-            job = min(self._waiting, key=lambda found: self._waiting[found][0], default=None)
+            job = min(self._waiting, key=self._waiting.__getitem__, default=None)
             if job is None or self._pool is None:
                 return
             del self._waiting[job]

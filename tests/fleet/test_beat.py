@@ -104,7 +104,7 @@ def test_a_run_that_no_job_stands_for_gets_one(beat, store):
 def test_a_run_whose_job_was_spent_waits_again_under_a_new_epoch(beat, store):
     queued(store)
     beat.tick()
-    beat._dispatcher.cancel(Job("p", RUN, 0))
+    beat._dispatcher.lose(Job("p", RUN, 0))
     time.sleep(0.25)
     beat.tick()
     assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 1)]

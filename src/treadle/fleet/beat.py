@@ -61,7 +61,7 @@ class Beat(threading.Thread):
         self._came_at = time.monotonic()
         self._connected_at: float | None = None
         self._beaten_at = 0.0
-        self._pause = every
+        self._pause = 0.0
         self._swept_at = 0.0
         self._seen: set[Job] = set()
         self._strange: dict[Job, float] = {}
@@ -211,7 +211,7 @@ class Beat(threading.Thread):
                 return
             row = changed
         ticket = queue.ticket_of(row, store.kv(row.run_id))
-        self._dispatcher.submit(_job(project, row), project, ticket.priority, 0.0)
+        self._dispatcher.submit(_job(project, row), ticket.priority)
         self._seen.add(_job(project, row))
 
 

@@ -22,13 +22,12 @@ WORKFLOW = "drive_run"
 VERSION = "run-v1"
 POOL = 4
 _CLIENT_POOL = 2
-_WAITING = ["ENQUEUED", "DELAYED"]
 _FOREVER = 10**8  # seconds; a drain ends when the runs do
 _AGAIN = 0.25
 
 
 class Dbos:
-    """Queue, claim, re-deliver and cancel; what a run is, treadle's own tables say."""
+    """Queue, claim and re-deliver; what a run is, and whether it goes on, our own tables say."""
 
     def __init__(self, url: str, worker: str, polling: float, per_repository: int) -> None:
         self._url = url
@@ -42,7 +41,7 @@ class Dbos:
         self._slots = 0
         self._working = Event()
 
-    def submit(self, job: Job, repository: str, priority: int, not_before: float) -> None:
+    def submit(self, job: Job, priority: int) -> None:
         """Let a job wait; a second time changes nothing."""
         with _explained():
             self._opened().enqueue(
@@ -51,17 +50,11 @@ class Dbos:
                     "queue_name": QUEUE,
                     "workflow_id": job.id,
                     "app_version": VERSION,
-                    "queue_partition_key": repository,
+                    "queue_partition_key": job.project,
                     "priority": priority + 1,
-                    **({"delay_seconds": not_before} if not_before > 0 else {}),  # type: ignore[typeddict-item]  # a key of it
                 },
                 job.id,
             )
-
-    def cancel(self, job: Job) -> None:
-        """Deliver a job no more."""
-        with _explained():
-            self._opened().cancel_workflow(job.id)
 
     def retry(self, *jobs: Job) -> None:
         """Put jobs back into the queue, whoever had them."""
@@ -107,14 +100,14 @@ class Dbos:
         """Return who holds what and, if asked, what waits."""
         with _explained():
             found = self._opened().list_workflows(
-                status=[*_WAITING, "PENDING"] if waiting else "PENDING",
+                status=["ENQUEUED", "PENDING"] if waiting else "PENDING",
                 queue_name=QUEUE,
                 load_input=False,
                 load_output=False,
             )
         jobs = [(parse(item.workflow_id), item) for item in found]
         return Health(
-            {job: item.queue_partition_key or "" for job, item in jobs if item.status in _WAITING},
+            {job for job, item in jobs if item.status != "PENDING"},
             {job: item.executor_id or "" for job, item in jobs if item.status == "PENDING"},
         )
 

@@ -1,6 +1,6 @@
 """The seam between treadle and whatever queues runs and hands them to workers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -24,20 +24,17 @@ def parse(text: str) -> Job:
 
 
 class Health(NamedTuple):
-    """How the queue stands: the repository of each job that waits, the holder of each other."""
+    """How the queue stands: the jobs that wait, and the holder of each other."""
 
-    waiting: Mapping[Job, str]
+    waiting: Collection[Job]
     held: Mapping[Job, str]
 
 
 class Dispatcher(Protocol):
     """Queue runs, hand each to one worker at a time, and deliver again what was lost."""
 
-    def submit(self, job: Job, repository: str, priority: int, not_before: float) -> None:
-        """Let a job wait at least `not_before` seconds; a smaller priority comes first."""
-
-    def cancel(self, job: Job) -> None:
-        """Deliver a job no more; whoever works on it is not interrupted."""
+    def submit(self, job: Job, priority: int) -> None:
+        """Let a job wait; a smaller priority comes first."""
 
     def retry(self, *jobs: Job) -> None:
         """Deliver jobs again, because who had them is gone."""

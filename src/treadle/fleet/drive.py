@@ -1,8 +1,6 @@
 """Drive one run on this machine: claim it, clone its repository, turn the wheel, clean up."""
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +26,7 @@ from treadle.layout import FleetLayout, Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
 from treadle.store import fleet
+from treadle.store.lock import WriteLock
 from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
 from treadle.tasks import questions, work
@@ -190,21 +189,9 @@ def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tool
 
 def _clone(machine: Machine, row: RunRow, ticket: Ticket, path: Path) -> Repo:
     mirror = machine.layout.mirror(ticket.remote)
-    with _alone(mirror):
+    with contextlib.closing(WriteLock(mirror.with_suffix(".lock"))) as lock, lock:
         remote.mirror(ticket.remote, mirror)
     return remote.clone(ticket.remote, mirror, path, row.base_commit or "")
-
-
-@contextlib.contextmanager
-def _alone(mirror: Path) -> Iterator[None]:
-    """Let one process and one thread at a time fetch into a mirror."""
-    mirror.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(mirror.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 @contextlib.contextmanager

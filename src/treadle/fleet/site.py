@@ -27,9 +27,7 @@ class Site(NamedTuple):
     @property
     def queue(self) -> str:
         """Return the address of the dispatcher's own tables."""
-        if self.url:
-            return self.url
-        return f"sqlite:///{self._here.fleet_queue}"
+        return self.url or f"sqlite:///{self._here.fleet_queue}"
 
     def fleet(self) -> Store:
         """Open the store that lists the workers."""
@@ -58,8 +56,8 @@ class Site(NamedTuple):
 
 def find(layout: Layout | None, env: Mapping[str, str]) -> Site | None:
     """Return the fleet that the environment or the project names; None if neither does."""
-    url = address.settings(layout or Layout(Path(os.devnull)), env).get("store")
+    place = layout or Layout(Path(os.devnull))
+    url = address.settings(place, env).get("store")
     if url is None or url.startswith("sqlite:"):
         return Site(None, LOCAL, layout) if layout else None
-    place = layout or Layout(Path(os.devnull))
     return Site(url, address.schema(place, env), layout)

@@ -87,10 +87,8 @@ def enqueue(desk: Desk, row: RunRow, ticket: Ticket) -> None:
     if desk.dispatcher is None:
         return
     job = Job(ticket.project, row.run_id, row.claim_epoch)
-    try:
-        desk.dispatcher.submit(job, ticket.project, ticket.priority, 0.0)
-    except StoreError:
-        return
+    with contextlib.suppress(StoreError):
+        desk.dispatcher.submit(job, ticket.priority)
 
 
 def _check_free(desk: Desk, task_id: str | None) -> None:
@@ -124,12 +122,8 @@ def _take_back(desk: Desk, row: RunRow, ticket: Ticket) -> None:
 
 def _announce(desk: Desk, ticket: Ticket, now: datetime) -> None:
     """Let the workers look for this project's runs."""
-    if desk.site.url is None:
-        fleet.add_project(desk.store, ticket.project, ticket.remote, utc(now))
-        return
-    store = desk.site.fleet()
-    fleet.add_project(store, ticket.project, ticket.remote, utc(now))
-    store.close()
+    with desk.site.fleet() as store:
+        fleet.add_project(store, ticket.project, ticket.remote, utc(now))
 
 
 def _ticket(desk: Desk) -> Ticket:

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from threading import Event
 from typing import NamedTuple
 
@@ -78,16 +79,17 @@ def work(
             on_death=_die,
         )
         store = beat.store
-        _register(store, worker, wishes.slots)
         _clean(machine.layout, store)
-        dispatcher.work(wishes.slots, lambda job: _told(watch, driver, dispatcher, draining, job))
-        beat.tick()
-        beat.start()
-        _stay(wishes, driver, beat, interrupts.reason)
-        draining.set()
-        fleet.set_status(store, worker, "draining")
-        dispatcher.drain()
-        beat.end()
+        _register(store, worker, wishes.slots)
+        beat.start()  # first: until its engine runs, a worker could be taken for dead
+        try:
+            dispatcher.work(wishes.slots, partial(_told, watch, driver, dispatcher, draining))
+            _stay(wishes, driver, beat, interrupts.reason)
+            draining.set()
+            fleet.set_status(store, worker, "draining")
+            dispatcher.drain()
+        finally:
+            beat.end()
         fleet.set_status(store, worker, "left")
         beat.close()
     remove.remove_tree(machine.layout.work)
@@ -114,7 +116,7 @@ def _deliver(driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) 
     kv = driver.store(job.project).kv(job.run_id) if row else {}
     if row and queue.is_queued(row, kv):
         again = Job(job.project, job.run_id, row.claim_epoch)
-        dispatcher.submit(again, job.project, queue.ticket_of(row, kv).priority, 0.0)
+        dispatcher.submit(again, queue.ticket_of(row, kv).priority)
 
 
 def _stay(
@@ -161,6 +163,6 @@ def _register(store: Store, worker: str, slots: int) -> None:
 
 def _clean(layout: FleetLayout, store: Store) -> None:
     """Remove what workers of this machine left that are gone for good."""
-    living = {row.worker_id for row in fleet.living(store)}
-    for name in set(names(layout.workers)) - living:
+    found = set(names(layout.workers))  # first: who comes now is listed before it has a folder
+    for name in found - {row.worker_id for row in fleet.living(store)}:
         remove.remove_tree(layout.workers / name)

@@ -1,0 +1,28 @@
+"""A worker from its coming to its leaving."""
+
+import os
+
+from tests.fleet.inline import Inline
+from tests.fleet.lab import wait_for
+from treadle.config.schema import FleetConfig
+from treadle.fleet import worker
+from treadle.fleet.site import LOCAL, Site
+from treadle.fleet.worker import Wishes
+from treadle.layout import Layout
+from treadle.store import fleet
+
+
+def test_a_worker_beats_while_its_engine_starts(tmp_path):
+    """One that starts longer than the deadline would be taken for dead, again and again."""
+    site = Site(None, LOCAL, Layout(tmp_path))
+
+    class Slow(Inline):
+        def work(self, slots, drive):
+            with site.fleet() as store:
+                (first,) = fleet.living(store)
+                wait_for(lambda: fleet.living(store)[0].beat_at > first.beat_at)
+
+    wishes, config = Wishes(1, idle_exit=0.0), FleetConfig(beat=0.05)
+    assert worker.work(site, config, wishes, "w", Slow(), print, os.environ) == 0
+    with site.fleet() as store:
+        assert fleet.living(store) == []
