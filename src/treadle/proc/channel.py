@@ -38,7 +38,8 @@ class Channel:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
         try:
             sent = self._sock.sendmsg([frame], rights)
-            self._sock.sendall(memoryview(frame)[sent:])
+            if sent < len(frame):
+                self._sock.sendall(memoryview(frame)[sent:])
         except OSError:
             return False
         return True
