@@ -87,6 +87,8 @@ class Chaos:
         self._queue()
         for number in range(self.wishes.workers):
             self._start(number)
+        while self._ask("SELECT count(*) FROM treadle_fleet.workers") < self.wishes.workers:
+            self._wait(0.2)
         self._until(0.15)
         self._kill(0)
         self._until(0.25)
@@ -95,13 +97,14 @@ class Chaos:
         self.hurt.append((self._name(frozen), time.time()))
         self._until(0.35)
         self._crash_database()
-        self._wait(DEAD_AFTER + 4)
+        while self._status(frozen) == "alive":
+            self._wait(0.2)
         os.kill(frozen.pid, signal.SIGCONT)
         self._until(0.65)
         self._kill(2)
         self._until(1.0)
         seconds = time.monotonic() - began
-        exit_code = frozen.wait(30)
+        exit_code = frozen.wait(180)
         for process in self.lab.workers:
             if process.poll() is None:
                 process.terminate()
@@ -164,7 +167,13 @@ class Chaos:
             return connection.execute(sql).fetchall()
 
     def _name(self, process) -> str:
-        rows = self._rows(f"SELECT worker_id FROM treadle_fleet.workers WHERE pid = {process.pid}")
+        return self._worker("worker_id", process)
+
+    def _status(self, process) -> str:
+        return self._worker("status", process)
+
+    def _worker(self, column: str, process) -> str:
+        rows = self._rows(f"SELECT {column} FROM treadle_fleet.workers WHERE pid = {process.pid}")
         return rows[0][0] if rows else ""
 
     def _kill(self, number: int) -> None:

@@ -152,7 +152,7 @@ class Lab:
             else []
         )
 
-    def wait_over(self, count: int, timeout: float = 60.0) -> list[dict]:
+    def wait_over(self, count: int, timeout: float = 180.0) -> list[dict]:
         """Wait until so many runs have passed or failed."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -205,7 +205,7 @@ def database(server: str, name: str) -> str:
     return f"postgresql://{user}@/{name}?host={host}"
 
 
-def wait_for(condition, timeout: float = 30.0):
+def wait_for(condition, timeout: float = 120.0):
     """Poll until `condition()` is true and return what it gave."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:

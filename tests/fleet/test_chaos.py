@@ -4,7 +4,7 @@ import pytest
 
 from tests.fleet.chaos import Chaos, Wishes
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 
 def test_every_step_is_committed_once_whatever_happens_to_workers_and_database(tmp_path):

@@ -16,7 +16,7 @@ import treadle
 from tests.fleet.lab import Lab
 from tests.fleet.test_faults import in_do
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 CUT = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -90,7 +90,7 @@ def test_a_name_that_resolves_no_more_ends_no_worker_and_repeats_no_agent(held, 
     user = urlsplit(url).username
     change_machine(held, "resolver", RESOLVER.format(away=str(away)))
     held.env["TREADLE_STORE"] = f"postgresql://{user}@fleet-db:{relay}{urlsplit(url).path}"
-    held.env["TREADLE_FLEET_DEAD_AFTER"] = "3"
+    held.env["TREADLE_FLEET_DEAD_AFTER"] = "5"
     (run_id,) = held.queue()
     workers = [held.worker(), held.worker()]
     in_do(held, run_id)
@@ -100,7 +100,7 @@ def test_a_name_that_resolves_no_more_ends_no_worker_and_repeats_no_agent(held, 
     refused = held.treadle("fleet", "status", "--json", check=False)
     assert "store_unreachable" in refused
     assert "failed to resolve host 'fleet-db'" in refused
-    time.sleep(5)
+    time.sleep(7)
     assert [worker.poll() for worker in workers] == [None, None]
     away.unlink()
     held.wait_over(1)
@@ -184,7 +184,7 @@ def test_workers_of_two_fleets_on_one_machine_leave_each_other_alone(held):
     before = folders(held, "both")
     store = held.env.pop("TREADLE_STORE")
     other = held.worker("--idle-exit", "0", name="both")
-    assert other.wait(60) == 0, held.words()
+    assert other.wait(180) == 0, held.words()
     held.env["TREADLE_STORE"] = store
     assert folders(held, "both") == before
     held.hold.unlink()
@@ -195,7 +195,7 @@ def test_a_worker_of_another_version_takes_runs_that_wait_and_runs_of_the_dead(l
     lab.env["TREADLE_FLEET_DEAD_AFTER"] = "2"
     lab.queue(2)
     lab.env["TREADLE_DIE_AT"] = "after_agent:2"
-    assert lab.worker().wait(60) == -9
+    assert lab.worker().wait(180) == -9
     del lab.env["TREADLE_DIE_AT"]
     changed = lab.folder / "changed"
     shutil.copytree(Path(treadle.__file__).parent, changed / "treadle")

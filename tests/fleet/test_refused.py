@@ -9,7 +9,7 @@ from treadle.cli import main
 from treadle.fleet.site import SCHEMA
 from treadle.store import postgres
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.real
 def test_a_worker_without_a_project_drives_a_run(shared):
     (run_id,) = shared.queue()
     worker = shared.worker("--once", "--idle-exit", "30")
-    assert worker.wait(60) == 0, shared.words()
+    assert worker.wait(180) == 0, shared.words()
     shown = shared.show(run_id)
     assert (shown["status"], len(shown["steps"])) == ("passed", 3), shared.words()
 
@@ -18,7 +18,7 @@ def test_a_worker_without_a_project_drives_a_run(shared):
 def test_pruning_a_runs_history_removes_what_it_uploaded_also_what_no_row_names(shared):
     archives = shared.folder / "archives" / "runs"
     (run_id,) = shared.queue()
-    assert shared.worker("--once").wait(60) == 0, shared.words()
+    assert shared.worker("--once").wait(180) == 0, shared.words()
     (archives / run_id / "003-check.e9.tar").write_text("of a worker that lost the run")
     (waiting,) = shared.queue()
     assert shared.json("runs", "prune")["archives"] == [f"runs/{run_id}/003-check.e9.tar"]

@@ -58,7 +58,7 @@ def test_a_run_of_a_lost_worker_is_stuck_whatever_the_queue_says(site, store):
 
 @pytest.mark.real
 def test_the_command_asks_the_queue(held):
-    held.env["TREADLE_FLEET_DEAD_AFTER"] = "60"
+    held.env["TREADLE_FLEET_DEAD_AFTER"] = "600"
     (run_id,) = held.queue()
     held.worker()
     in_do(held, run_id)
