@@ -11,6 +11,8 @@ from treadle.cli import main
 from treadle.desk import desk
 from treadle.store.writer import Store
 from treadle.web import app
+from treadle.web.site import Asked
+from treadle.web.table import ACTIONS
 
 SAME_ORIGIN = {"origin": URL}
 
@@ -92,6 +94,18 @@ def test_the_desk_shows_what_was_spent_and_offers_what_would_help(look):
     assert f"treadle run --resume={world.RUN} --budget=max_iterations=10 --wait" in text
     assert "treadle answer --option=2 Q-1" in text
     assert "treadle answer --option=1 Q-1" not in text  # it would only write down the resume
+
+
+def test_what_holds_the_project_waits_for_who_holds_it():
+    """A run that asks or passes holds it for a moment longer; nobody should have to try again."""
+    asked = Asked({"run": world.RUN}, {}, is_example=True)
+    paths = (
+        "/desk/again",
+        "/runs/start",
+        *(f"/runs/{{run}}/{it}" for it in ("resume", "land", "undo")),
+    )
+    found = [action.words(asked) for action in ACTIONS if action.path in paths]
+    assert ["--wait" in words for words in found] == [True] * 5
 
 
 def test_the_desk_leads_to_the_letter_that_asks(look):

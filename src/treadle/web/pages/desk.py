@@ -45,7 +45,7 @@ def answer(asked: Asked) -> list[str]:
 
 def again(asked: Asked) -> list[str]:
     """Begin a task's work anew."""
-    return ["run", "--", asked.text("task", "TASK")]
+    return ["run", "--wait", "--", asked.text("task", "TASK")]
 
 
 def _item(asked: Asked) -> str:
