@@ -19,7 +19,7 @@ from tests.fleet.test_faults import in_do
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 CUT = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 # Loaded by a worker's interpreter before anything else.
