@@ -115,6 +115,27 @@ def test_what_happens_while_nobody_looks_is_not_lost(layout):
     assert run(leave()) == "store"
 
 
+def test_a_store_that_cannot_be_read_ends_the_stream(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "_ALIVE", 2)
+    (tmp_path / ".treadle").mkdir()
+    layout = Layout(tmp_path)
+    with Store.open(layout) as store:
+        store.restore(RUN, History())
+
+    async def damage():
+        feed = Feed(layout)
+        async with listening(feed, "") as stream:
+            for _ in live.TOPICS:
+                await anext(stream)
+            layout.database.write_bytes(b"no database" * 2000)
+            async for _ in stream:
+                pass
+        async with listening(feed, "") as stream:
+            return [text async for text in stream]
+
+    assert run(damage()) == []
+
+
 def test_only_so_many_streams_have_a_seat(layout):
     feed = Feed(layout)
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from treadle.web.ansi import visible
 
 MAX_LINES = 5_000
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NAMES = re.compile(r"diff --git \"?a/(.*?)\"? \"?b/(.*?)\"?$")
 
 Kind = Literal["same", "change"]
@@ -90,8 +90,8 @@ def _follows(lines: list[str], number: int) -> bool:
 def _left(line: str, left: int) -> int:
     """Count the lines of a hunk down, so that a removed `-- x` is not taken for a name."""
     if left <= 0:
-        found = re.match(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", line)
-        return sum(int(size) if size is not None else 1 for size in found.groups()) if found else 0
+        found = _HUNK.match(line)
+        return int(found[2] or 1) + int(found[4] or 1) if found else 0
     if line.startswith(("-", "+")):
         return left - 1
     return left if line.startswith("\\") else left - 2
@@ -129,7 +129,7 @@ def _hunks(lines: list[str]) -> Iterator[Hunk]:
     for start, end in zip_longest(starts, starts[1:], fillvalue=len(lines)):
         found = _HUNK.match(lines[start])
         assert found  # by the choice of starts
-        old, new = int(found[1]), int(found[2])
+        old, new = int(found[1]), int(found[3])
         yield Hunk(visible(lines[start]), new, tuple(_rows(lines[start + 1 : end], old, new)))
 
 

@@ -4,9 +4,10 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from treadle.errors import StoreError
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 from treadle.store.wake import open_waker
@@ -74,10 +75,14 @@ class Feed:
             self._streams -= 1
 
     async def stream(self, last_id: str) -> AsyncIterator[str]:
-        """Yield what has changed since `last_id`, then whatever changes."""
-        self._begin()
+        """Yield what has changed since `last_id`, then whatever changes.
+
+        When the store cannot be read the stream ends: the page says so and comes back soon.
+        """
+        with suppress(StoreError):
+            self._begin()
         seen = dict(self._versions) if last_id == self._id() else dict.fromkeys(TOPICS, -1)
-        while True:
+        while self._watcher and not self._watcher.done():
             now, id_ = dict(self._versions), self._id()
             for topic in TOPICS:
                 if seen[topic] != now[topic]:
@@ -105,15 +110,13 @@ class Feed:
         return False
 
     async def _watch(self, wake: Looking) -> None:
-        try:
+        with suppress(StoreError), closing(wake):
             while self._streams:
                 if topics := wake.news():
                     async with self._news:
                         self._versions |= {name: self._versions[name] + 1 for name in topics}
                         self._news.notify_all()
                 await _pause(wake.fileno())
-        finally:
-            wake.close()
 
 
 async def _pause(called_by: int | None) -> None:

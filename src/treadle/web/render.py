@@ -35,13 +35,13 @@ def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
 
 def age(text: str | None, now: datetime) -> str:
     """Say how long ago something was: `3 min`."""
-    then = _time(text)
+    then = moment(text)
     return seconds(max((now - then).total_seconds(), 0)) if then else ""
 
 
 def until(text: str | None, now: datetime) -> str:
     """Say how long it is until something: `3 min`."""
-    then = _time(text)
+    then = moment(text)
     return seconds(max((then - now).total_seconds(), 0)) if then else ""
 
 
@@ -57,7 +57,7 @@ def amount(value: float) -> str:
 
 def took(step: Mapping[str, str | None]) -> str:
     """Say how long a step worked."""
-    start, end = _time(step["started_at"]), _time(step["ended_at"])
+    start, end = moment(step["started_at"]), moment(step["ended_at"])
     return seconds((end - start).total_seconds()) if start and end else ""
 
 
@@ -80,9 +80,10 @@ def size(value: float) -> str:
     return f"{value:.1f} GiB"
 
 
-def _time(text: str | None) -> datetime | None:
+def moment(text: object) -> datetime | None:
+    """Read a time of the store."""
     try:
-        found = datetime.fromisoformat(text or "")
+        found = datetime.fromisoformat(str(text))
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

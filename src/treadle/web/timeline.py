@@ -7,6 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from treadle.contract.role import ROLES
+from treadle.web.render import moment
 
 WIDTH = 1000
 _LEFT, _TOP, _ROW, _BAR = 56, 22, 26, 16
@@ -74,15 +75,6 @@ def bar(step: dict[str, object]) -> Bar:
         end=moment(step["ended_at"]) or start,
         summary=str(step["summary"] or ""),
     )
-
-
-def moment(text: object) -> datetime | None:
-    """Read a time of the store."""
-    try:
-        found = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _scale(bars: Sequence[Bar]) -> Scale:

@@ -45,7 +45,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         "running": running,
         "holder": lock.holder(layout.run_lock),
         "store": address.find(layout).name,
-        "store_size": sum(path.stat().st_size for path in files if path.exists()),
+        "store_size": sum(map(_length, files)),
     }
 
 

@@ -8,7 +8,7 @@ from treadle.engine import comments, documents, explain, restore, review, weathe
 from treadle.engine.find import find
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow, StepRow
-from treadle.web import tail, timeline
+from treadle.web import render, tail, timeline
 from treadle.web.pages import runs
 from treadle.web.site import Asked, Document, Site
 from treadle.web.timeline import Bar
@@ -95,16 +95,12 @@ def undo(asked: Asked) -> list[str]:
     return ["undo", asked.run, "--wait"]
 
 
-def _url(asked: Asked) -> str:
-    return f"/runs/{asked.run}"
-
-
 def _bars(site: Site, row: RunRow, steps: list[StepRow]) -> list[Bar]:
     found = [timeline.bar(step._asdict()) for step in steps]
     if row.status != "running":
         return found
     role = follows(steps[-1].role) if steps else ROLES[0]
-    start = found[-1].end if found else timeline.moment(row.created_at) or site.now()
+    start = found[-1].end if found else render.moment(row.created_at) or site.now()
     number = row.current_step_index + 1
     return [*found, Bar(number, role, row.iteration, "running", start, site.now(), "works now")]
 
