@@ -16,7 +16,7 @@ from tests.crash.calls import Shape, write_calls
 
 Victim = Literal["group", "root", "caller"]
 _SUBREAPER = 36
-_GRACE = 3.0
+_GRACE = 10.0
 _HERE = -100 & 0xFFFFFFFF
 
 
@@ -62,7 +62,7 @@ def let_all(_: Call) -> int:
 
 
 def supervise(
-    command: Command, world: Path, output: Path, judge: Judge = let_all, timeout: float = 60.0
+    command: Command, world: Path, output: Path, judge: Judge = let_all, timeout: float = 200.0
 ) -> Ending:
     """Run the command; ask `judge` about each call below `world`: 0, an errno, or a Kill."""
     seccomp.libc.prctl(_SUBREAPER, 1, 0, 0, 0)
@@ -81,7 +81,7 @@ def supervise(
         os.close(listener)
 
 
-def run(command: Command, output: Path, timeout: float = 60.0, is_killed: bool = False) -> Ending:
+def run(command: Command, output: Path, timeout: float = 200.0, is_killed: bool = False) -> Ending:
     """Run a command unwatched; `is_killed` says that the timeout is the experiment."""
     seccomp.libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     root = os.fork()
@@ -176,7 +176,7 @@ class _Supervision:
         return Ending(code, _read(output), self.calls, survivors, hung)
 
     def _settled(self) -> bool:
-        settle = time.monotonic() + 10.0
+        settle = time.monotonic() + 60.0
         while not self._root_is_gone() and time.monotonic() < settle:
             time.sleep(0.001)
         return self.code is not None

@@ -10,7 +10,10 @@ from tests.crash import counts, experiments
 from tests.crash.crew import Crew
 from tests.crash.machine import missing
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=f"NO CRASH TESTS HERE: {missing()}")
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(missing()), reason=f"NO CRASH TESTS HERE: {missing()}"),
+]
 
 
 @pytest.fixture(scope="module")
