@@ -90,7 +90,7 @@ def test_examples_work_as_they_stand(page, titles, tmp_path):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 

@@ -42,7 +42,7 @@ def run_as(user, folder, tier, network):
     if user == "nobody" and os.getuid() == 0:
         argv = as_nobody(folder)
     argv += [str(WORLD), str(folder / "world"), tier, network]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd="/", timeout=100)
+    done = subprocess.run(argv, capture_output=True, text=True, cwd="/", timeout=280)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
