@@ -94,6 +94,13 @@ def test_a_run_nobody_knows_is_named(store, verb):
         calls[verb]()
 
 
+def test_the_last_step_may_release_its_run(begun):
+    begun.take_over(RUN, "me")
+    begun.commit_step(History((step_row(),)), cursor(1, status="passed"), 2, releases=True)
+    assert begun.run(RUN).owner is None
+    assert begun.unsettled() == []
+
+
 def test_a_step_that_exists_is_refused_with_all_it_brings(begun):
     commit(begun, 1)
     with pytest.raises(StoreError, match=r"(?i)unique"):

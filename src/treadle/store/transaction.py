@@ -1,10 +1,12 @@
 """Commit a batch of changes in one transaction, in which each may fail alone."""
 
-from collections.abc import Sequence
+from _thread import allocate_lock  # as in store/group
+from collections.abc import Mapping, Sequence
 
 from treadle.errors import StoreError, TreadleError
 from treadle.hints import Any
 from treadle.store.backend import Database, Writer
+from treadle.store.codec import Row
 from treadle.store.group import Change
 
 # What a change can raise about its own values, beside what the database says: refusals, text or
@@ -21,17 +23,29 @@ class Transactions:
         self._writer = writer
         self._connection = writer.connection
         self._database = database
+        self._turn = allocate_lock()
         self.mode = writer.mode
 
     def commit(self, batch: Sequence[Change[Any]]) -> None:
         """Apply and commit; afterwards each change is saved or has its error."""
         try:
-            with self._writer:
+            with self._turn, self._writer:
                 self._commit_in_turn(batch)
         except self._database.error as error:
             _fail(batch, self._database.explain(error))
         except StoreError as error:
             _fail(batch, error)
+
+    def read(self, sql: str, values: Mapping[str, object]) -> list[Row] | None:
+        """Return rows from this connection, which still has them at hand; None while it writes."""
+        if self.mode != "wal" or not self._turn.acquire(False):
+            return None
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except self._database.error as error:
+            raise self._database.explain(error) from error
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Give the connection back."""

@@ -11,6 +11,7 @@ from treadle.store import address, opening
 from treadle.store.backend import Connection, Database
 from treadle.store.codec import Row
 from treadle.store.group import Group
+from treadle.store.queries import SQL
 from treadle.store.reading import Reading
 from treadle.store.transaction import Transactions
 
@@ -59,6 +60,9 @@ class Writing(Reading):
         return self._group.run(apply, alone=alone, lasting=lasting)
 
     def _all(self, name: str, **values: object) -> list[Row]:
+        rows = self._transactions.read(SQL[name], values)
+        if rows is not None:
+            return rows
         # Two threads reading at once would share the older one's snapshot, and the younger
         # might miss what it has just written.
         with self._turn:
