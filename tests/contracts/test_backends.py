@@ -158,6 +158,7 @@ def test_replay_copies_the_recorded_files_and_not_treadles_own(keeper, place):
     (recorded / "logs").mkdir()
     (recorded / "logs" / "stdout.txt").write_text("old")
     (recorded / "step.json").write_text("{}")
+    (recorded / "input.json").write_text("[" * 100_000)
     (recorded / "files" / "checks").mkdir(parents=True)
     (recorded / "files" / "checks" / "AC1.txt").write_text("old")
     (recorded / "files" / "checksums.txt").write_text("kept too")

@@ -24,6 +24,10 @@ CASES = {
     "right to left": ("a\u202eb", "a\\u202eb"),
     "cut off": ("a\x1b[", "a"),
     "nonsense": ("\x1b[999;;:m\x1b[38m\x1b[38;5mx", "x"),
+    "endless number": (
+        f"\x1b[{'3' * 5000}mx\x1b[38;5;{'9' * 5000}my",
+        'x<span class="f7">y</span>',
+    ),
 }
 
 

@@ -58,8 +58,11 @@ def test_a_long_patch_is_cut_and_says_so():
     assert found.hidden > 0
 
 
+ENDLESS = f"diff --git a/x b/x\n@@ -{'9' * 5000} +1 @@\n-x\n+y"
+
+
 def test_anything_else_is_no_patch():
-    for text in ("", "hello", "@@ -1 +1 @@\n-x\n+y", "diff --git", "\0\x1b[31m"):
+    for text in ("", "hello", "@@ -1 +1 @@\n-x\n+y", "diff --git", "\0\x1b[31m", ENDLESS):
         assert all(not found.hunks for found in diff.parse(text).files)
 
 

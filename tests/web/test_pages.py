@@ -7,7 +7,7 @@ import pytest
 
 from tests.web.conftest import URL
 from treadle.errors import TreadleError
-from treadle.web.pages import runs
+from treadle.web.pages import runs, step
 from treadle.web.site import Asked
 from treadle.web.table import ACTIONS, PAGES
 
@@ -165,3 +165,7 @@ def test_a_read_only_page_offers_nothing_to_press(worked):
 
 def test_an_empty_project_says_what_to_do_first(browser):
     assert "No runs yet" in browser.get("/runs").text
+
+
+def test_json_that_nests_without_end_is_shown_as_it_is():
+    assert step._shown("[" * 100_000) == "[" * 100_000

@@ -1,12 +1,13 @@
 """Answer from a recorded run: same role, same iteration, same files."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.agents import answer
 from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.agents.tool import number_at
 from treadle.config.schema import AgentConfig
+from treadle.contract import strictjson
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
@@ -59,9 +60,11 @@ def _turns(recording: Path, role: Role) -> Iterator[Path]:
 def _iteration(folder: Path, fallback: int) -> int:
     """Read the recorded request; recordings made by hand may leave it out."""
     try:
-        return int(json.loads((folder / "input.json").read_bytes())["step"]["iteration"])
-    except (OSError, ValueError, KeyError, TypeError):
+        data = walk.read(folder / "input.json", max_bytes=_MAX_FILE)
+        found = number_at(strictjson.load_object(data, source="input.json"), "step", "iteration")
+    except FormatError:
         return fallback
+    return found or fallback
 
 
 def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:

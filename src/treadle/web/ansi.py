@@ -59,7 +59,7 @@ def _overwritten(text: str) -> str:
 def _after(classes: dict[str, None], codes: str) -> dict[str, None]:
     """Return the classes after one sequence of colours and styles."""
     kept = dict(classes)
-    numbers = [int(code) if code.isdecimal() else 0 for code in re.split("[;:]", codes)]
+    numbers = [int(code[:4] or 0) for code in re.split("[;:]", codes)]  # none has more digits
     while numbers:
         code = numbers.pop(0)
         if code == 0:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from treadle.web.ansi import visible
 
 MAX_LINES = 5_000
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NAMES = re.compile(r"diff --git \"?a/(.*?)\"? \"?b/(.*?)\"?$")
 
 Kind = Literal["same", "change"]

@@ -103,6 +103,6 @@ def _shown(text: str | None) -> str | None:
         return None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ansi.visible(text)
     return ansi.visible(json.dumps(found, indent=2, ensure_ascii=False))
