@@ -33,18 +33,16 @@ def run(args: Namespace) -> int:
     if args.action == "show":
         named: Role | None = next((role for role in ROLES if role == args.name), None)
         role: Role = args.role or named or "do"
-        _show(rehearse.preview(project, loaded.config, args.name, role), args.json)
-        return ExitCode.DONE
+        found = rehearse.preview(project, loaded.config, args.name, role)
+        told = found._asdict() | {"command": rehearse.line(found)}
+        return output.tell(args.json, told, _show, found)
     trust.require(project, loaded)
     result = rehearse.attempt(project, loaded.config, args.name)
-    _tell(result, args.json)
+    output.tell(args.json, rehearse.document(result), _tell, result)
     return ExitCode.FAILED if result.error else ExitCode.DONE
 
 
-def _show(found: Preview, as_json: bool) -> None:
-    if as_json:
-        output.print_json(found._asdict() | {"command": rehearse.line(found)})
-        return
+def _show(found: Preview) -> None:
     print(f"agent      {found.name} ({found.type}) as {found.role}")
     print(f"program    {found.program or 'NOT FOUND on PATH'}")
     if found.version:
@@ -56,10 +54,7 @@ def _show(found: Preview, as_json: bool) -> None:
     print(f"command    {output.clean(rehearse.line(found))}")
 
 
-def _tell(result: AgentResult, as_json: bool) -> None:
-    if as_json:
-        output.print_json(rehearse.document(result))
-        return
+def _tell(result: AgentResult) -> None:
     word = output.paint("FAILED", "red") if result.error else output.paint("ok", "green")
     code = f" ({result.error})" if result.error else ""
     print(f"{word}{code}: {output.clean(result.message)}")

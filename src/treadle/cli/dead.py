@@ -5,7 +5,6 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output
-from treadle.errors import ExitCode
 from treadle.inbox import dead
 from treadle.inbox.dead import Letter
 from treadle.layout import Layout
@@ -43,9 +42,11 @@ def _list(args: Namespace, layout: Layout) -> int:
 
 def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
     text = dead.text_of(layout, letter)
-    if args.json:
-        output.print_json({"name": letter.name, **letter.reason, "text": text})
-        return ExitCode.DONE
+    told = {"name": letter.name, **letter.reason, "text": text}
+    return output.tell(args.json, told, _print, letter, text)
+
+
+def _print(letter: Letter, text: str) -> None:
     print(output.paint(output.clean(letter.name), "bold"))
     print(f"because: {output.clean(str(letter.reason.get('message')))}")
     fix = letter.reason.get("fix")
@@ -53,7 +54,6 @@ def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
         print(f"next: {output.clean(str(command))}")
     print()
     print("\n".join(map(output.clean, text.splitlines())))
-    return ExitCode.DONE
 
 
 def _retry(args: Namespace, layout: Layout, letter: Letter) -> int:

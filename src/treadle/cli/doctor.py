@@ -22,12 +22,8 @@ def run(args: Namespace) -> int:
     """Mend if asked to, then look, say what was found, and how to help."""
     mended = _repair() if args.repair else []
     found = health.examine(here(), os.environ)
-    if args.json:
-        output.print_json(health.document(found, mended))
-    else:
-        for run_id in mended:
-            print(f"mended run {output.clean(run_id)}")
-        _print(found.checks, found.sandbox)
+    told = health.document(found, mended)
+    output.tell(args.json, told, _print, mended, found.checks, found.sandbox)
     return ExitCode.DONE if found.ok else ExitCode.FAILED
 
 
@@ -38,7 +34,9 @@ def _repair() -> list[str]:
         return repair.repair(tools)
 
 
-def _print(checks: tuple[Check, ...], sandbox: Sandbox) -> None:
+def _print(mended: list[str], checks: tuple[Check, ...], sandbox: Sandbox) -> None:
+    for run_id in mended:
+        print(f"mended run {output.clean(run_id)}")
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")

@@ -44,18 +44,14 @@ def _drain(site: Site, args: Namespace) -> int:
 
 
 def _document(found: Status) -> dict[str, object]:
-    names = sorted({*found.queued, *found.running})
+    queued, running = found.queued, found.running
     return {
         "now": found.now,
         "leader": found.leader,
         "workers": [row._asdict() for row in found.workers],
         "repositories": [
-            {
-                "repository": name,
-                "queued": found.queued.get(name, 0),
-                "running": found.running.get(name, 0),
-            }
-            for name in names
+            {"repository": it, "queued": queued.get(it, 0), "running": running.get(it, 0)}
+            for it in sorted({*queued, *running})
         ],
         "stuck": [item._asdict() for item in found.stuck],
     }

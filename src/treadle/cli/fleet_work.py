@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from treadle.cli import fleet_place, output
 from treadle.cli.progress import watcher
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import UsageError
 from treadle.fleet import dbos, worker
 from treadle.fleet.worker import Wishes
 from treadle.project.root import refuse_inside_run
@@ -24,11 +24,8 @@ def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
     if not args.json:
         print(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
     driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), env)
-    if args.json:
-        output.print_json({"worker_id": name, "runs": driven})
-    else:
-        print(f"worker {name} leaves after {driven} runs")
-    return ExitCode.DONE
+    told = {"worker_id": name, "runs": driven}
+    return output.say(args.json, told, f"worker {name} leaves after {driven} runs")
 
 
 def _check(args: Namespace) -> None:

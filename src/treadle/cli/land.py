@@ -9,7 +9,6 @@ from treadle.config.load import load
 from treadle.engine import land, orchestrator
 from treadle.engine.find import find
 from treadle.engine.land import Landed
-from treadle.errors import ExitCode
 from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
@@ -31,22 +30,15 @@ def run(args: Namespace) -> int:
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         row = find(tools.store, args.run)
         found = land.land(tools, row, onto=args.onto, keep_steps=args.keep_steps)
-    if args.json:
-        output.print_json(_document(found))
-    elif found.commit is None:
+    told = {"run_id": found.run_id, "landed": found.commit, "branch": found.branch}
+    return output.tell(args.json, told | {"merged": found.merged}, _print, found)
+
+
+def _print(found: Landed) -> None:
+    if found.commit is None:
         print(f"nothing to land: {found.branch} holds everything that run {found.run_id} changed")
-    else:
-        how = ", merged with what came meanwhile" if found.merged else ""
-        print(f"{output.paint('LANDED', 'green')} {found.commit[:12]} on {found.branch}{how}")
-        print(f"  next: git show {found.commit[:12]}")
-        print(f"  next: treadle undo {found.run_id}")
-    return ExitCode.DONE
-
-
-def _document(found: Landed) -> dict[str, object]:
-    return {
-        "run_id": found.run_id,
-        "landed": found.commit,
-        "branch": found.branch,
-        "merged": found.merged,
-    }
+        return
+    how = ", merged with what came meanwhile" if found.merged else ""
+    print(f"{output.paint('LANDED', 'green')} {found.commit[:12]} on {found.branch}{how}")
+    print(f"  next: git show {found.commit[:12]}")
+    print(f"  next: treadle undo {found.run_id}")

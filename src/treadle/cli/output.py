@@ -33,20 +33,31 @@ def print_error(error: TreadleError, *, as_json: bool) -> None:
         print(f"  try: {clean(command)}", file=sys.stderr)
 
 
-def say(as_json: bool, told: Mapping[str, object], *sentences: str) -> int:
+def say(as_json: bool, told: Mapping[str, object], *sentences: str) -> ExitCode:
     """Print a document or sentences."""
     return tell(as_json, told, print, "\n".join(map(clean, sentences)))
 
 
 def tell(
     as_json: bool, told: Mapping[str, object], show: Callable[..., object], *about: object
-) -> int:
+) -> ExitCode:
     """Print a document, or let `show` tell a person."""
     if as_json:
         print_json(told)
     else:
         show(*about)
     return ExitCode.DONE
+
+
+def table(
+    as_json: bool,
+    told: Mapping[str, object],
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    nothing: str,
+) -> ExitCode:
+    """Print a document or a table, or say that there is nothing to list."""
+    return tell(as_json, told, print_table, headers, rows) if rows else say(as_json, told, nothing)
 
 
 def warn(*messages: str) -> None:

@@ -7,7 +7,6 @@ from treadle.cli import main, output
 from treadle.cli.progress import watcher
 from treadle.config.load import Loaded, load
 from treadle.engine import orchestrator, work
-from treadle.errors import ExitCode
 from treadle.inbox import plan, process
 from treadle.inbox.outcome import Outcome, Summary
 from treadle.inbox.plan import Planned
@@ -16,6 +15,7 @@ from treadle.project.project import Project, open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.reader import Reader
 
+_FINE = ("done", "duplicate", "queued")
 _COLOURS: dict[str, output.Colour] = {"done": "green", "duplicate": "dim", "dead": "red"}
 
 
@@ -42,10 +42,7 @@ def run(args: Namespace) -> int:
         if args.fleet:
             submit = main.load("worker").load("submit").submitter(tools, loaded)
         found = process.process(tools, loaded.config, fail_fast=args.fail_fast, submit=submit)
-    if args.json:
-        output.print_json(document(found))
-    else:
-        _print(found)
+    output.tell(args.json, document(found), _print, found)
     return found.exit_code
 
 
@@ -53,11 +50,7 @@ def document(found: Summary) -> dict[str, object]:
     """Return a pass as JSON."""
     return {
         "processed": [item.name for item in found.outcomes if item.status == "done"],
-        "failed": [
-            item.name
-            for item in found.outcomes
-            if item.status not in ("done", "duplicate", "queued")
-        ],
+        "failed": [item.name for item in found.outcomes if item.status not in _FINE],
         "dead": [item.name for item in found.outcomes if item.status == "dead"],
         "messages": [_message(item) for item in found.outcomes],
         "interrupted": found.interrupted,
@@ -80,14 +73,8 @@ def _message(item: Outcome) -> dict[str, object]:
 def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
     with Reader.open(project.layout) as store:
         found = plan.plan(project.layout, loaded.config, store)
-    if args.json:
-        output.print_json(plan.document(found))
-        return ExitCode.DONE
-    for item in found:
-        print(output.clean(_line(item)))
-    if not found:
-        print("nothing to do")
-    return ExitCode.DONE
+    lines = [_line(item) for item in found] or ["nothing to do"]
+    return output.say(args.json, plan.document(found), *lines)
 
 
 def _line(item: Planned) -> str:

@@ -71,8 +71,6 @@ def _replay(source: Path, args: Namespace) -> int:
     with orchestrator.opened(project, watch=watcher(as_json)) as tools:
         row = loop.drive_run(start.begin(tools, asked))
         kv = tools.store.kv(row.run_id)
-    if as_json:
-        output.print_json(shape.run_result(row, kv))
-    else:
-        print(f"{row.status.upper()} {row.run_id} {row.goal} ({kv.get('reason') or ''})")
+    said = f"{row.status.upper()} {row.run_id} {row.goal} ({kv.get('reason') or ''})"
+    output.say(as_json, shape.run_result(row, kv), said)
     return ExitCode.DONE if row.status == "passed" else ExitCode.FAILED

@@ -42,8 +42,7 @@ def run(args: Namespace) -> int:
         if args.test:
             return _test(args, known, fallback, external)
         choice = router.choose(args.text, known, fallback, external)
-    _render(args, choice, known)
-    return ExitCode.DONE
+    return _render(args, choice, known)
 
 
 def _external(project: Project, config: Config, keeper: Keeper) -> External | None:
@@ -53,22 +52,15 @@ def _external(project: Project, config: Config, keeper: Keeper) -> External | No
     return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
 
 
-def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> None:
-    document: dict[str, object] = {
-        "routine": choice.routine,
-        "source": choice.source,
-        "reason": choice.reason,
-    }
-    if args.explain:
-        document |= {"prompt": router.prompt(args.text, known), "transcript": choice.transcript}
-    if args.json:
-        output.print_json(document)
-        return
-    print(choice.routine)
-    if args.explain:
-        print(f"because: {output.clean(choice.reason)} ({choice.source})")
-        told = choice.transcript or str(document["prompt"])
-        print("\n".join(f"  {output.clean(line)}" for line in told.splitlines()))
+def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> int:
+    told = {"routine": choice.routine, "source": choice.source, "reason": choice.reason}
+    if not args.explain:
+        return output.say(args.json, told, choice.routine)
+    prompt = router.prompt(args.text, known)
+    words = (choice.transcript or prompt).splitlines()
+    lines = [f"because: {choice.reason} ({choice.source})", *(f"  {line}" for line in words)]
+    whole = told | {"prompt": prompt, "transcript": choice.transcript}
+    return output.say(args.json, whole, choice.routine, *lines)
 
 
 def _test(
@@ -80,17 +72,11 @@ def _test(
         for text, wanted in cases
     ]
     wrong = [item for item in results if item[1] != item[2]]
-    right = len(results) - len(wrong)
-    accuracy = right / len(results)
-    if args.json:
-        rows = [dict(zip(("text", "expected", "routine"), item, strict=True)) for item in wrong]
-        output.print_json(
-            {"total": len(results), "right": right, "accuracy": accuracy, "wrong": rows}
-        )
-    else:
-        for text, wanted, got in wrong:
-            print(output.clean(f"{text[:80]}: {got}, not {wanted}"))
-        print(f"{right} of {len(results)} right, accuracy {accuracy:.1%}")
+    total, right = len(results), len(results) - len(wrong)
+    rows = [dict(zip(("text", "expected", "routine"), item, strict=True)) for item in wrong]
+    told = {"total": total, "right": right, "accuracy": right / total, "wrong": rows}
+    lines = [f"{text[:80]}: {got}, not {wanted}" for text, wanted, got in wrong]
+    output.say(args.json, told, *lines, f"{right} of {total} right, accuracy {right / total:.1%}")
     return ExitCode.FAILED if wrong else ExitCode.DONE
 
 

@@ -62,12 +62,9 @@ def _check(args: Namespace, project: Project, config: Config, found: list[Routin
     with Keeper() as keeper:
         host = Host(project.layout.root, project.env, keeper, held)
         results = {item.name: list(precheck.problems(host, item)) for item in found}
-    if args.json:
-        rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
-        output.print_json({"routines": rows})
-    else:
-        for name, bad in results.items():
-            print(f"{name}: {'; '.join(map(output.clean, bad)) if bad else 'ok'}")
+    rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
+    lines = [f"{name}: {'; '.join(bad) or 'ok'}" for name, bad in results.items()]
+    output.say(args.json, {"routines": rows}, *lines)
     return ExitCode.FAILED if any(results.values()) else ExitCode.DONE
 
 

@@ -49,29 +49,24 @@ def run(args: Namespace) -> int:
         return code
     layout = Layout(find_root(here(), os.environ))
     with Reader.open(layout) as store:
-        _ACTIONS[args.action](layout, store, args)
-    return ExitCode.DONE
+        return _ACTIONS[args.action](layout, store, args)
 
 
-def _list(layout: Layout, store: Reader, args: Namespace) -> None:
+def _list(layout: Layout, store: Reader, args: Namespace) -> int:
     rows = _rows(store, args)
     if not rows and layout.runs.exists() and not address.exists(layout):
         output.warn("the store is missing; rebuild it with: treadle doctor --repair")
     if args.json:
         output.print_json(documents.runs(store, rows))
-        return
-    if not rows:
-        print("no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND")
-        return
-    output.print_table(
-        ["run", "status", "verdict", "iteration", "task", "goal"],
-        [
-            (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal)
-            for row in rows
-        ],
-    )
-    for storm in weather.storms(store, rows):
-        output.warn(storm.sentence)
+        return ExitCode.DONE
+    heads = ["run", "status", "verdict", "iteration", "task", "goal"]
+    table = [
+        (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal) for row in rows
+    ]
+    nothing = "no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND"
+    output.table(False, {}, heads, table, nothing)
+    output.warn(*(storm.sentence for storm in weather.storms(store, rows)))
+    return ExitCode.DONE
 
 
 def _rows(store: Reader, args: Namespace) -> list[RunRow]:
@@ -87,17 +82,17 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
     return rows[:limit]
 
 
-def _show(layout: Layout, store: Reader, args: Namespace) -> None:
+def _show(layout: Layout, store: Reader, args: Namespace) -> int:
     row = find(store, args.run)
     if any(step.archive for step in store.steps(row.run_id)):
         main.load("fleet_queue").bring(layout, store, row)
-    if args.json:
-        output.print_json(documents.run(layout, store, row))
-        return
-    kv = store.kv(row.run_id)
+    return output.tell(args.json, documents.run(layout, store, row), _print, layout, store, row)
+
+
+def _print(layout: Layout, store: Reader, row: RunRow) -> None:
     steps = store.steps(row.run_id)
     views = review.criteria(layout, store, row)
-    _print_head(row, kv)
+    _print_head(row, store.kv(row.run_id))
     if used := spending.words(store.usage(row.run_id)):
         print(f"used       {used}\n")
     output.print_table(
@@ -108,16 +103,13 @@ def _show(layout: Layout, store: Reader, args: Namespace) -> None:
     output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_line, steps))
 
 
-def _events(layout: Layout, store: Reader, args: Namespace) -> None:
+def _events(layout: Layout, store: Reader, args: Namespace) -> int:
     row = find(store, args.run)
-    if args.json:
-        output.print_json(documents.events(store, row.run_id, args.after))
-        return
+    told = documents.events(store, row.run_id, args.after)
     events = store.events(row.run_id, args.after)
-    output.print_table(
-        ["seq", "time", "type", "message"],
-        [(event.seq, event.ts[:19], event.type, event.message) for event in events],
-    )
+    table = [(event.seq, event.ts[:19], event.type, event.message) for event in events]
+    heads = ["seq", "time", "type", "message"]
+    return output.tell(args.json, told, output.print_table, heads, table)
 
 
 _ACTIONS = {"list": _list, "show": _show, "events": _events}

@@ -57,22 +57,18 @@ def _resolve(layout: Layout, store: Store, args: Namespace, now: datetime) -> No
 
 def _show(store: Reader, args: Namespace) -> None:
     found = show.show(store, args.task)
-    now = store.now()
-    if args.json:
-        output.print_json(show.document(store, found, now))
-        return
-    row = found.task
-    print(f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}")
-    print(output.clean(row.goal))
-    for item in row.criteria:
-        command = f"  $ {item.verify}" if item.verify else ""
-        print(f"  {item.id} {output.clean(item.text)}{output.clean(command)}")
-    for kept in reserve.live_of(store, args.task, now):
-        print(f"  keeps {output.clean(kept.pattern)} for {kept.owner} until {kept.until}")
-    for other in found.depends_on:
-        print(f"  waits for {other.task_id} ({other.lane})")
-    for past in found.runs:
-        print(f"  run {past.run_id} {past.status}")
+    row, now = found.task, store.now()
+    kept = reserve.live_of(store, args.task, now)
+    output.say(
+        args.json,
+        show.document(store, found, now),
+        f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}",
+        row.goal,
+        *(f"  {it.id} {it.text}{f'  $ {it.verify}' if it.verify else ''}" for it in row.criteria),
+        *(f"  keeps {it.pattern} for {it.owner} until {it.until}" for it in kept),
+        *(f"  waits for {other.task_id} ({other.lane})" for other in found.depends_on),
+        *(f"  run {past.run_id} {past.status}" for past in found.runs),
+    )
 
 
 def _add(store: Store, args: Namespace, now: datetime) -> None:
@@ -82,23 +78,17 @@ def _add(store: Store, args: Namespace, now: datetime) -> None:
         find(store, other)
     row = task.add(store, new, now)
     task.link(store, row.task_id, args.depends_on)
-    output.say(
-        args.json,
-        {"task_id": row.task_id},
-        f"added {row.task_id}; run it: treadle run {row.task_id}",
-    )
+    said = f"added {row.task_id}; run it: treadle run {row.task_id}"
+    output.say(args.json, {"task_id": row.task_id}, said)
 
 
 def _link(store: Store, args: Namespace, now: datetime) -> None:
     tie = task.unlink if args.remove else task.link
     tie(store, args.task, args.depends_on)
     verb = "no longer waits" if args.remove else "waits"
-    names = ", ".join(args.depends_on)
-    told = {
-        "task_id": args.task,
-        "depends_on": [r.task_id for r in store.dependencies(args.task)],
-    }
-    output.say(args.json, told, f"{args.task} {verb} for {names}")
+    waits_for = [row.task_id for row in store.dependencies(args.task)]
+    told = {"task_id": args.task, "depends_on": waits_for}
+    output.say(args.json, told, f"{args.task} {verb} for {', '.join(args.depends_on)}")
 
 
 def _claim(store: Store, args: Namespace, now: datetime) -> None:
@@ -127,9 +117,8 @@ def _done(store: Store, args: Namespace, now: datetime) -> None:
 def _reserve(store: Store, args: Namespace, now: datetime) -> None:
     if args.release:
         count = reserve.give_back(store, args.task, _holder(args), now)
-        output.say(
-            args.json, {"task_id": args.task, "released": count}, f"{args.task}: {count} released"
-        )
+        told: dict[str, object] = {"task_id": args.task, "released": count}
+        output.say(args.json, told, f"{args.task}: {count} released")
         return
     if not args.patterns or not 0 < args.minutes <= reserve.MAX_MINUTES:
         raise UsageError(
@@ -139,9 +128,8 @@ def _reserve(store: Store, args: Namespace, now: datetime) -> None:
     rows = reserve.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
     names = ", ".join(row.pattern for row in rows)
     told = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
-    output.say(
-        args.json, told, f"{names} is {rows[0].owner}'s for {args.task} until {rows[0].until}"
-    )
+    until = f"for {args.task} until {rows[0].until}"
+    output.say(args.json, told, f"{names} is {rows[0].owner}'s {until}")
 
 
 _MOVES = ("claim", "move", "done")

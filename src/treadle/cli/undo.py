@@ -7,7 +7,7 @@ from treadle.cli import output
 from treadle.cli.progress import watcher
 from treadle.engine import orchestrator, undo
 from treadle.engine.find import find
-from treadle.errors import ExitCode
+from treadle.engine.undo import Undone
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
 
@@ -24,13 +24,14 @@ def run(args: Namespace) -> int:
     project = open_project(here(), os.environ)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         found = undo.undo(tools, find(tools.store, args.run))
-    if args.json:
-        document = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
-        output.print_json(document | {"exact": found.exact})
-    elif found.commit is None:
+    told = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
+    return output.tell(args.json, told | {"exact": found.exact}, _print, found)
+
+
+def _print(found: Undone) -> None:
+    if found.commit is None:
         print(f"nothing to undo: {found.branch} holds nothing of run {found.run_id} any more")
-    else:
-        same = "the tree is the one from before" if found.exact else "what came later stays"
-        print(f"{output.paint('UNDONE', 'green')} {found.commit[:12]} on {found.branch}; {same}")
-        print(f"  next: treadle land {found.run_id}")
-    return ExitCode.DONE
+        return
+    same = "the tree is the one from before" if found.exact else "what came later stays"
+    print(f"{output.paint('UNDONE', 'green')} {found.commit[:12]} on {found.branch}; {same}")
+    print(f"  next: treadle land {found.run_id}")
