@@ -26,14 +26,18 @@ def test_a_missing_file_is_not_substantive(tmp_path):
     assert not gates.is_substantive(tmp_path / "spec.md", "spec")
 
 
-def test_committed_is_tracked_and_in_the_last_commit(repo):
-    readme, new = repo / "README.md", repo / "new.md"
-    new.write_text("new")
-    assert (gates.is_committed(readme, repo), gates.is_committed(new, repo)) == (True, False)
-    git(repo, "add", "new.md")
-    assert not gates.is_committed(new, repo)
-    git(repo, "rm", "-q", "--cached", "README.md")
-    assert not gates.is_committed(readme, repo)
+def test_committed_is_tracked_and_in_the_last_commit(mission, repo):
+    def missing():
+        return gates.judge(mission, gates.read_head([mission]), "spec").missing
+
+    mission.files.spec.write_text(REAL_SPEC)
+    assert missing() == ("spec.md is not committed",)
+    git(repo, "add", ".")
+    assert missing() == ("spec.md is not committed",)
+    git(repo, "commit", "-q", "-m", "Spec")
+    assert missing() == ()
+    git(repo, "rm", "-q", "--cached", "missions/auth/spec.md")
+    assert missing() == ("spec.md is not committed",)
 
 
 def test_one_process_reads_all_missions(mission, repo):

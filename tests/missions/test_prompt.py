@@ -12,7 +12,7 @@ from tests.missions.conftest import write_task
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import prompt, state
-from treadle.missions.state import At
+from treadle.missions.state import Asking, At
 from treadle.project import init
 from treadle.store.rows.mission import MissionStepRow
 from treadle.store.writer import Store
@@ -53,13 +53,13 @@ def found(repo, mission):
     with Store.open(layout) as store:
         row = MissionStepRow("auth", "WP01", 2, False, "the linker fails", "ann", "now")
         store.report_step(row)
-        yield state.read(layout, store, missions.find(layout, "auth"), NOW)
+        yield state.read(Asking(layout, missions.find(layout, "auth"), "human", NOW), store)
 
 
 @pytest.mark.parametrize("at", STEPS, ids=lambda at: at.phase)
 def test_prompt_is_the_golden_one(found, at):
     """Write the files anew with GOLDEN=1 after a change, and read them."""
-    text = prompt.text(found, at, "human").replace(str(found.mission.root), "/ROOT")
+    text = prompt.text(found, at).replace(str(found.mission.root), "/ROOT")
     path = GOLDEN / f"{at.phase}.md"
     if os.environ.get("GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -69,16 +69,16 @@ def test_prompt_is_the_golden_one(found, at):
 
 @pytest.mark.parametrize("at", STEPS, ids=lambda at: at.phase)
 def test_prompt_names_the_agent_in_its_commands(found, at):
-    text = prompt.text(found, at, "ann")
+    text = prompt.text(found._replace(agent="ann"), at)
     lines = [line for line in text.splitlines() if line.startswith("    treadle next")]
     assert len(lines) == 3
     assert all(f"--agent ann --step {at.name} " in line for line in lines)
 
 
 def test_the_same_content_is_the_same_file(found):
-    first = prompt.write(found, At("plan"), "human")
-    assert prompt.write(found, At("plan"), "human") == first
-    assert prompt.write(found, At("plan"), "ann") != first
+    first = prompt.write(found, At("plan"))
+    assert prompt.write(found, At("plan")) == first
+    assert prompt.write(found._replace(agent="ann"), At("plan")) != first
     assert sorted(found.layout.prompts.iterdir()) == sorted(
         found.layout.prompts.glob("auth@plan@*")
     )

@@ -5,7 +5,6 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import main, output, place
-from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import status
@@ -38,33 +37,24 @@ def run(args: Namespace) -> int:
         return code
     layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
-        _LOOKS[args.action](layout, store, args)
-    return ExitCode.DONE
+        return _LOOKS[args.action](layout, store, args)
 
 
-def _status(layout: Layout, store: Reader, args: Namespace) -> None:
+def _status(layout: Layout, store: Reader, args: Namespace) -> int:
     mission = missions.choose(layout, args.mission, here())
     found = status.read(layout, store, mission, datetime.now(UTC))
-    if args.json:
-        output.print_json(status.document(found))
-        return
-    print(f"{found.mission_slug}: {found.phase}")
-    for line in (found.blocked_reason, *found.missing):
-        if line:
-            print(f"  {output.clean(line)}")
-    for lane, number in found.tasks.items():
-        print(f"  {number} {lane}")
+    reasons = [line for line in (found.blocked_reason, *found.missing) if line]
+    counts = [f"{number} {lane}" for lane, number in found.tasks.items()]
+    lines = [f"{found.mission_slug}: {found.phase}", *(f"  {it}" for it in (*reasons, *counts))]
+    return output.say(args.json, status.document(found), *lines)
 
 
-def _list(layout: Layout, store: Reader, args: Namespace) -> None:
+def _list(layout: Layout, store: Reader, args: Namespace) -> int:
     found = status.read_all(layout, store, datetime.now(UTC))
-    if args.json:
-        output.print_json(status.list_document(found))
-    elif not found:
-        print("no missions; begin one with: treadle mission create SLUG")
-    else:
-        rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
-        output.print_table(["mission", "phase", "tasks", "title"], rows)
+    rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
+    heads = ["mission", "phase", "tasks", "title"]
+    nothing = "no missions; begin one with: treadle mission create SLUG"
+    return output.table(args.json, status.list_document(found), heads, rows, nothing)
 
 
 _LOOKS = {"status": _status, "list": _list}

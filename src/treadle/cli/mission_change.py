@@ -2,7 +2,6 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from treadle.cli import output, place
@@ -40,8 +39,9 @@ def _create(project: Project, args: Namespace) -> int:
         "commit": done.commit,
     }
     name = done.mission.name(files.spec)
-    _answer(args, document, [f"began {done.mission.slug}; write {name}, then commit it"])
-    return ExitCode.DONE
+    return output.say(
+        args.json, document, f"began {done.mission.slug}; write {name}, then commit it"
+    )
 
 
 def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
@@ -49,29 +49,26 @@ def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
     document = {
         "schema_version": SCHEMA_VERSION,
         "mission_slug": mission.slug,
-        "phase_complete": done.phase_complete,
+        "phase_complete": done.blocked_reason is None,
         "blocked_reason": done.blocked_reason,
         "missing": list(done.missing),
         "plan_file": str(mission.files.plan),
         "commit": done.commit,
     }
     name = mission.name(mission.files.plan)
-    good = [f"{name} is committed", f"next: treadle mission tasks --mission {mission.slug}"]
-    _answer(args, document, [done.blocked_reason, *done.missing] if done.blocked_reason else good)
-    return ExitCode.DONE if done.phase_complete else ExitCode.BLOCKED
+    good = (f"{name} is committed", f"next: treadle mission tasks --mission {mission.slug}")
+    shut = (done.blocked_reason, *done.missing) if done.blocked_reason else ()
+    output.say(args.json, document, *shut or good)
+    return ExitCode.BLOCKED if shut else ExitCode.DONE
 
 
 def _tasks(project: Project, mission: Mission, args: Namespace) -> int:
     with Store.open(project.layout) as store:
         done = draft.write(store, mission, datetime.now(UTC))
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "mission_slug": mission.slug,
-        **done._asdict(),
-    }
+    head = {"schema_version": SCHEMA_VERSION, "mission_slug": mission.slug}
     lines = [*(f"wrote {name}" for name in done.wrote), *(f"kept {name}" for name in done.kept)]
-    _answer(args, document, [*lines, f"next: treadle next --mission {mission.slug}"])
-    return ExitCode.DONE
+    after = f"next: treadle next --mission {mission.slug}"
+    return output.say(args.json, head | done._asdict(), *lines, after)
 
 
 def _dossier(project: Project, mission: Mission, args: Namespace) -> int:
@@ -79,16 +76,7 @@ def _dossier(project: Project, mission: Mission, args: Namespace) -> int:
     document = {"snapshot_file": str(done.path), "written": done.is_new, **done.snapshot}
     verb = "wrote" if done.is_new else "kept"
     status = done.snapshot["completeness_status"]
-    _answer(args, document, [f"{verb} {mission.name(done.path)} ({status})"])
-    return ExitCode.DONE
+    return output.say(args.json, document, f"{verb} {mission.name(done.path)} ({status})")
 
 
 _ACTIONS = {"setup-plan": _setup_plan, "tasks": _tasks, "dossier": _dossier}
-
-
-def _answer(args: Namespace, document: Mapping[str, object], lines: list[str]) -> None:
-    if args.json:
-        output.print_json(document)
-        return
-    for line in lines:
-        print(output.clean(line))

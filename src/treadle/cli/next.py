@@ -9,6 +9,7 @@ from treadle.errors import UsageError
 from treadle.missions import decision, next
 from treadle.missions import mission as missions
 from treadle.missions.decision import Decision, Step
+from treadle.missions.state import Asking
 from treadle.project.root import here
 from treadle.store.task_reader import TaskReader
 from treadle.tasks.owner import HUMAN, owner_id
@@ -43,23 +44,18 @@ def _check(args: Namespace) -> None:
 
 
 def _decide(args: Namespace, found: Place) -> Decision:
-    layout = found.layout
-    mission = missions.choose(layout, args.mission, here())
+    mission = missions.choose(found.layout, args.mission, here())
     agent = owner_id(args.agent)
-    if args.result is not None or args.retry:
-        reported: Decision = main.load("next_report").report(
-            args, layout, mission, agent, found.lease
-        )
-        return reported
-    with TaskReader.open(layout) as store:
-        now = store.now()
-        if args.query:
-            return next.query(layout, store, mission, agent, now)
-        decided = next.decide(layout, store, mission, agent, now)
-        if os.environ.get("TREADLE_RUN") or next.is_lent(store, decided, agent, now, found.lease):
-            return decided
-    lent: Decision = main.load("next_report").lend(layout, mission, agent, found.lease)
-    return lent
+    if args.result is None and not args.retry:
+        with TaskReader.open(found.layout) as store:
+            asking = Asking(found.layout, mission, agent, store.now())
+            if args.query:
+                return next.query(asking, store)
+            decided = next.decide(asking, store)
+            if os.environ.get("TREADLE_RUN") or next.is_lent(asking, store, decided, found.lease):
+                return decided
+    answered: Decision = main.load("next_report").answer(args, found, mission, agent)
+    return answered
 
 
 def _print(found: Decision) -> None:

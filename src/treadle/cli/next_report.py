@@ -2,37 +2,29 @@
 
 import os
 from argparse import Namespace
-from datetime import timedelta
 
-from treadle.layout import Layout
-from treadle.missions import lend as loans
-from treadle.missions import report as reports
+from treadle.cli.place import Place
+from treadle.missions import lend, report
 from treadle.missions.decision import Decision
 from treadle.missions.mission import Mission
 from treadle.missions.next import is_lent
 from treadle.missions.report import Report
+from treadle.missions.state import Asking
 from treadle.project.root import refuse_inside_run
 from treadle.store.task_store import TaskStore
 
 
-def report(
-    args: Namespace, layout: Layout, mission: Mission, agent: str, lease: timedelta
-) -> Decision:
-    """Take a report, or let everything be tried again; the step that follows is lent too."""
+def answer(args: Namespace, found: Place, mission: Mission, agent: str) -> Decision:
+    """Take a report, or let everything be tried again; the task of the next step is lent."""
     refuse_inside_run(os.environ)
-    with TaskStore.open(layout) as store:
-        now = store.now()
+    with TaskStore.open(found.layout) as store:
+        asking = Asking(found.layout, mission, agent, store.now())
+        decided = None
         if args.retry:
-            found = reports.retry(layout, store, mission, agent, now)
-        else:
+            decided = report.retry(asking, store)
+        elif args.result:
             word = Report(args.result, args.note, args.step)
-            found = reports.report(layout, store, mission, agent, now, word)
-        if is_lent(store, found, agent, now, lease):
-            return found
-        return loans.lend(layout, store, mission, agent, now, lease)
-
-
-def lend(layout: Layout, mission: Mission, agent: str, lease: timedelta) -> Decision:
-    """Give the task of the next step to an agent that has a name."""
-    with TaskStore.open(layout) as store:
-        return loans.lend(layout, store, mission, agent, store.now(), lease)
+            decided = report.report(asking, store, word)
+        if decided and is_lent(asking, store, decided, found.lease):
+            return decided
+        return lend.lend(asking, store, found.lease)

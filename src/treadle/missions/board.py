@@ -7,7 +7,6 @@ from treadle.errors import FormatError
 from treadle.missions import taskfile
 from treadle.missions.mission import Mission
 from treadle.missions.taskfile import TaskFile
-from treadle.store.rows.mission import LaneRow
 from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes
 
@@ -15,16 +14,12 @@ from treadle.tasks import lanes
 class Board:
     """The tasks of one mission; files are opened only when somebody asks for them."""
 
-    def __init__(self, mission: Mission, rows: Sequence[LaneRow], now: str) -> None:
+    def __init__(self, store: TaskReader, mission: Mission, now: str) -> None:
         self.mission = mission
         self.now = now
+        rows = store.mission_lanes(mission.slug)
         self._rows = {row.task_id.rpartition(".")[2]: row for row in rows}
         self._files: dict[str, TaskFile] = {}
-
-    @classmethod
-    def open(cls, store: TaskReader, mission: Mission, now: str) -> "Board":
-        """Read the lanes that the store knows."""
-        return cls(mission, store.mission_lanes(mission.slug), now)
 
     @cached_property
     def names(self) -> Mapping[str, str]:
@@ -88,10 +83,6 @@ class Board:
         """Return who holds a task."""
         row = self._rows.get(id_)
         return row.owner if row else None
-
-    def task_id(self, id_: str) -> str:
-        """Return a task's name outside of its mission."""
-        return self.mission.task_id(id_)
 
     def _is_free(self, id_: str) -> bool:
         """Tell whether nobody works on a task: planned, or left by someone whose lease is over."""

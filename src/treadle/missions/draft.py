@@ -42,7 +42,9 @@ def write(store: TaskStore, mission: Mission, now: datetime) -> Written:
     """Write the files that are missing, then bring all tasks into the store."""
     _require_plan(mission)
     kept = taskfile.names(mission)
-    drafts = [draft for draft in read(_plan_text(mission)) if draft.id not in kept]
+    drafts = [
+        draft for draft in read(mission.files.plan.read_text("utf-8")) if draft.id not in kept
+    ]
     _check(mission, drafts, {*kept, *(draft.id for draft in drafts)})
     if not drafts and not kept:
         name = mission.name(mission.files.plan)
@@ -152,7 +154,3 @@ def _require_plan(mission: Mission) -> None:
                 fix=[f"treadle mission setup-plan --mission {mission.slug}"],
                 details={"missing": list(gate.missing)},
             )
-
-
-def _plan_text(mission: Mission) -> str:
-    return mission.files.plan.read_text("utf-8")

@@ -47,13 +47,6 @@ def is_substantive(file_path: Path, kind: Kind) -> bool:
     return text is not None and not substance.missing(text, kind)
 
 
-def is_committed(file_path: Path, repo_root: Path) -> bool:
-    """Tell whether git tracks a file and the last commit has it."""
-    name = file_path.relative_to(repo_root).as_posix()
-    found = light.read_head(repo_root, [name])[name]
-    return found.is_tracked and found.content is not None
-
-
 def read_head(missions: Iterable[Mission]) -> Head:
     """Read specs and plans as the last commit has them, with one git process for all."""
     missions = list(missions)

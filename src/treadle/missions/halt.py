@@ -79,13 +79,13 @@ def no_prompt(found: State, place: Where) -> Halt:
     return Halt("blocked", place, NOT_RESOLVABLE, NOT_RESOLVABLE, unblock)
 
 
-def query(found: State, agent: str) -> Halt:
+def query(found: State) -> Halt:
     """Tell where a mission stands."""
-    at = state.current(found, agent)
+    at = state.current(found)
     counts = ", ".join(f"{number} {lane}" for lane, number in found.board.counts().items())
     now = at.name if at else "nothing to do now"
     reason = f"{found.mission.slug}: {now}; tasks: {counts or 'none'}"
-    place = where(found.mission, at or At(state.phase(found, agent)))
+    place = where(found.mission, at or At(state.phase(found)))
     unblock = (f"treadle next --json --mission {found.mission.slug}",)
     return Halt("query", place, reason, "query", unblock)
 
@@ -104,7 +104,7 @@ def _opens(found: State, at: At) -> tuple[str, ...]:
 
 def _blocked_task(found: State, store: TaskReader, id_: str) -> Halt:
     """Tell why a task is in the lane blocked: a question on the desk, or its last move."""
-    task_id = found.board.task_id(id_)
+    task_id = found.mission.task_id(id_)
     place = where(found.mission, At("implement", id_))
     for item in store.questions():
         if item.task_id == task_id:
@@ -123,7 +123,7 @@ def _waiting(found: State) -> Halt:
     if circle:
         return Halt("blocked", place, circle.message, circle.code, circle.fix)
     held = [
-        f"{board.task_id(id_)} is {board.lane(id_)}, held by {board.holder(id_)}"
+        f"{found.mission.task_id(id_)} is {board.lane(id_)}, held by {board.holder(id_)}"
         for id_ in board.in_lane(*lanes.HELD)
     ]
     waits = [f"{slug}.{id_} waits for {', '.join(them)}" for id_, them in board.waiting().items()]

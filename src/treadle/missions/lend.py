@@ -3,11 +3,10 @@
 from datetime import datetime, timedelta
 
 from treadle.errors import BlockedError
-from treadle.layout import Layout
 from treadle.missions import adopt
 from treadle.missions.decision import Decision
-from treadle.missions.mission import Mission
 from treadle.missions.next import decide, is_lent
+from treadle.missions.state import Asking
 from treadle.store.task_store import TaskStore
 from treadle.tasks import claim
 
@@ -15,26 +14,19 @@ from treadle.tasks import claim
 _TRIES = 8
 
 
-def lend(
-    layout: Layout,
-    store: TaskStore,
-    mission: Mission,
-    agent: str,
-    now: datetime,
-    lease: timedelta,
-) -> Decision:
+def lend(asking: Asking, store: TaskStore, lease: timedelta) -> Decision:
     """Say what to do now; a task that this is about is the agent's until its lease is over."""
     for _ in range(_TRIES):
-        found = decide(layout, store, mission, agent, now)
-        if is_lent(store, found, agent, now, lease):
+        found = decide(asking, store)
+        if is_lent(asking, store, found, lease):
             return found
         task_id = found.where.task_id or ""
-        adopt.adopt(store, mission, [task_id.rpartition(".")[2]], now)
+        adopt.adopt(store, asking.mission, [task_id.rpartition(".")[2]], asking.now)
         try:
-            _take(store, task_id, agent, now, lease)
+            _take(store, task_id, asking.agent, asking.now, lease)
         except BlockedError:
             continue
-    return decide(layout, store, mission, agent, now)
+    return decide(asking, store)
 
 
 def _take(store: TaskStore, task_id: str, agent: str, now: datetime, lease: timedelta) -> None:

@@ -11,16 +11,11 @@ from treadle.project.project import Project
 
 
 class Planned(NamedTuple):
-    """How far the plan is; a reason whenever it is not complete."""
+    """How far the plan is; without a reason it is substantive and committed."""
 
     blocked_reason: str | None
     missing: tuple[str, ...] = ()
     commit: str | None = None
-
-    @property
-    def phase_complete(self) -> bool:
-        """Tell whether the plan is substantive and committed."""
-        return self.blocked_reason is None
 
 
 def set_up(project: Project, mission: Mission) -> Planned:

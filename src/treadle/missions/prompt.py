@@ -14,11 +14,11 @@ from treadle.missions.state import At, State
 from treadle.tasks.owner import HUMAN
 
 
-def write(state: State, at: At, agent: str) -> Path:
+def write(state: State, at: At) -> Path:
     """Write a step's prompt under a name made of its content, and return where it lies."""
-    data = text(state, at, agent).encode(errors="replace")
+    data = text(state, at).encode(errors="replace")
     label = at.name.replace(":", ".")
-    name = f"{state.mission.slug}@{label}@{agent}-{binascii.crc32(data):08x}.md"
+    name = f"{state.mission.slug}@{label}@{state.agent}-{binascii.crc32(data):08x}.md"
     path = state.layout.prompts / name
     quick.put(path, data)
     return path
@@ -33,24 +33,18 @@ def parse(step: str) -> At | None:
     return None
 
 
-def text(state: State, at: At, agent: str) -> str:
+def text(state: State, at: At) -> str:
     """Return a step's prompt."""
-    parts = [*_BODIES[at.phase](state, at, agent), _last_attempt(state, at)]
+    parts = [*_BODIES[at.phase](state, at), _last_attempt(state, at)]
     place = f"Work in the repository `{state.mission.root}`; all paths are relative to it."
-    own = [f"# {parts[0]}", place, *parts[1:], _report(state, at, agent)]
+    own = [f"# {parts[0]}", place, *parts[1:], _report(state, at)]
     if at.id:
         file = state.board.file(at.id)
         own.append(f"## The task (`{state.mission.name(file.path)}`)\n\n{file.text}")
     return "\n\n".join(part for part in own if part) + "\n"
 
 
-def report_command(state: State, at: At, agent: str, rest: str) -> str:
-    """Return the command that reports on a step."""
-    who = "" if agent == HUMAN else f" --agent {agent}"
-    return f"treadle next --json --mission {state.mission.slug}{who} --step {at.name} {rest}"
-
-
-def _specify(state: State, at: At, agent: str) -> list[str]:
+def _specify(state: State, at: At) -> list[str]:
     mission = state.mission
     name = mission.name(mission.files.spec)
     return [
@@ -66,7 +60,7 @@ def _specify(state: State, at: At, agent: str) -> list[str]:
     ]
 
 
-def _plan(state: State, at: At, agent: str) -> list[str]:
+def _plan(state: State, at: At) -> list[str]:
     mission = state.mission
     name = mission.name(mission.files.plan)
     command = f"treadle mission setup-plan --mission {mission.slug}"
@@ -82,7 +76,7 @@ def _plan(state: State, at: At, agent: str) -> list[str]:
     ]
 
 
-def _tasks(state: State, at: At, agent: str) -> list[str]:
+def _tasks(state: State, at: At) -> list[str]:
     mission, files = state.mission, state.mission.files
     return [
         f"Make the tasks of {mission.slug}: {missions.title(mission)}",
@@ -107,17 +101,17 @@ def _tasks(state: State, at: At, agent: str) -> list[str]:
     ]
 
 
-def _implement(state: State, at: At, agent: str) -> list[str]:
+def _implement(state: State, at: At) -> list[str]:
     file, board = state.board.file(at.id or ""), state.board
-    task = board.task_id(file.id)
-    who = "" if agent == HUMAN else f" --as {agent}"
+    task = state.mission.task_id(file.id)
+    who = "" if state.agent == HUMAN else f" --as {state.agent}"
     claim = f"Take it first, so that nobody else does:\n\n    treadle task claim {task}{who}"
     return [
         f"Implement {task}: {file.title}",
         f"Goal: {file.title}",
         f"This is one task of mission {state.mission.slug} ({missions.title(state.mission)})."
         " Its text is at the end. Do this task and nothing else.",
-        "" if board.held_by(agent) == file.id else claim,
+        "" if board.held_by(state.agent) == file.id else claim,
         _criteria(file.criteria),
         _paths(file.owned_files),
         f"Done before it, and yours to build on: {', '.join(file.dependencies)}."
@@ -128,9 +122,9 @@ def _implement(state: State, at: At, agent: str) -> list[str]:
     ]
 
 
-def _review(state: State, at: At, agent: str) -> list[str]:
-    file, board = state.board.file(at.id or ""), state.board
-    task = board.task_id(file.id)
+def _review(state: State, at: At) -> list[str]:
+    file = state.board.file(at.id or "")
+    task = state.mission.task_id(file.id)
     return [
         f"Review {task}: {file.title}",
         f"Somebody says that this task of mission {state.mission.slug} is done. Its text is at the"
@@ -144,10 +138,10 @@ def _review(state: State, at: At, agent: str) -> list[str]:
     ]
 
 
-def _accept(state: State, at: At, agent: str) -> list[str]:
+def _accept(state: State, at: At) -> list[str]:
     board, mission = state.board, state.mission
     tasks = "\n".join(
-        f"- {board.task_id(id_)}: {board.file(id_).title}" for id_ in board.in_lane("approved")
+        f"- {mission.task_id(id_)}: {board.file(id_).title}" for id_ in board.in_lane("approved")
     )
     return [
         f"Accept work of {mission.slug}: {missions.title(mission)}",
@@ -196,13 +190,15 @@ def _last_attempt(state: State, at: At) -> str:
     return f"## The last attempt\n\nThis failed {times}. {row.who} reported at last{note}"
 
 
-def _report(state: State, at: At, agent: str) -> str:
+def _report(state: State, at: At) -> str:
     results = (
         "--result success",
         '--result failed --note "what went wrong"',
         '--result blocked --note "what is in the way"',
     )
-    lines = "\n".join(f"    {report_command(state, at, agent, rest)}" for rest in results)
+    who = "" if state.agent == HUMAN else f" --agent {state.agent}"
+    command = f"treadle next --json --mission {state.mission.slug}{who} --step {at.name}"
+    lines = "\n".join(f"    {command} {rest}" for rest in results)
     return f"## Report back\n\nWith one of these; the answer says what comes next:\n\n{lines}"
 
 

@@ -37,11 +37,22 @@ class At(NamedTuple):
         return self.id or self.phase
 
 
+class Asking(NamedTuple):
+    """Who asks about which mission, and when."""
+
+    layout: Layout
+    mission: Mission
+    agent: str
+    now: datetime
+
+
 class State(NamedTuple):
     """Everything a decision depends on."""
 
     layout: Layout
     mission: Mission
+    agent: str
+    now: datetime
     head: Head
     board: Board
     reports: Mapping[str, MissionStepRow]
@@ -56,27 +67,25 @@ class State(NamedTuple):
         return row is not None and (row.is_blocked or row.failures >= MAX_FAILURES)
 
 
-def read(
-    layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head | None = None
-) -> State:
+def read(asking: Asking, store: TaskReader, head: Head | None = None) -> State:
     """Read a mission's state, with at most one git process."""
+    mission = asking.mission
     return State(
-        layout=layout,
-        mission=mission,
+        *asking,
         head=gates.read_head([mission]) if head is None else head,
-        board=Board.open(store, mission, utc(now)),
+        board=Board(store, mission, utc(asking.now)),
         reports={row.step: row for row in store.mission_steps(mission.slug)},
     )
 
 
-def current(state: State, agent: str) -> At | None:
+def current(state: State) -> At | None:
     """Return the step that is to be worked on now; None when only waiting is left."""
     opening = first_shut(state)
     if opening:
         return At(opening)
     board = state.board
     stuck = [id_ for id_ in state.reports if state.is_stuck(id_)]
-    held = board.held_by(agent)
+    held = board.held_by(state.agent)
     if held and held not in stuck:
         return At("implement", held)
     free = board.first_free(stuck)
@@ -96,9 +105,9 @@ def first_shut(state: State) -> Phase | None:
     return None if state.board.names else "tasks"
 
 
-def phase(state: State, agent: str) -> Phase:
+def phase(state: State) -> Phase:
     """Return the phase a mission is in, whether or not there is something to do."""
-    at = current(state, agent)
+    at = current(state)
     if at:
         return at.phase
     return "accept" if is_complete(state) else "implement"

@@ -11,7 +11,7 @@ from treadle.missions import mission as missions
 from treadle.missions.decision import SCHEMA_VERSION, Phase
 from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
-from treadle.missions.state import GATED, State
+from treadle.missions.state import GATED, Asking, State
 from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes
 from treadle.tasks.owner import HUMAN
@@ -22,14 +22,10 @@ class Status(NamedTuple):
 
     mission_slug: str
     phase: Phase
+    phase_complete: bool
     blocked_reason: str | None
     missing: tuple[str, ...]
     tasks: Mapping[str, int]
-
-    @property
-    def phase_complete(self) -> bool:
-        """Tell whether nothing is left to do in this phase."""
-        return self.blocked_reason is None
 
 
 class Listed(NamedTuple):
@@ -45,10 +41,10 @@ def read(
     layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head | None = None
 ) -> Status:
     """Return where one mission stands."""
-    found = state.read(layout, store, mission, now, head)
-    phase = state.phase(found, HUMAN)
+    found = state.read(Asking(layout, mission, HUMAN, now), store, head)
+    phase = state.phase(found)
     reason, missing = _reason(found, phase)
-    return Status(mission.slug, phase, reason, missing, found.board.counts())
+    return Status(mission.slug, phase, reason is None, reason, missing, found.board.counts())
 
 
 def read_all(layout: Layout, store: TaskReader, now: datetime) -> list[Listed]:
@@ -60,15 +56,7 @@ def read_all(layout: Layout, store: TaskReader, now: datetime) -> list[Listed]:
 
 def document(found: Status) -> dict[str, object]:
     """Return where a mission stands as programs get it."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "mission_slug": found.mission_slug,
-        "phase": found.phase,
-        "phase_complete": found.phase_complete,
-        "blocked_reason": found.blocked_reason,
-        "missing": list(found.missing),
-        "tasks": dict(found.tasks),
-    }
+    return {"schema_version": SCHEMA_VERSION, **found._asdict()}
 
 
 def list_document(found: Sequence[Listed]) -> dict[str, object]:

@@ -8,7 +8,8 @@ from treadle.missions import dossier, state, status
 from treadle.missions import mission as missions
 from treadle.missions.board import Board
 from treadle.missions.mission import Mission
-from treadle.missions.state import GATED
+from treadle.missions.state import GATED, Asking
+from treadle.tasks.owner import HUMAN
 from treadle.web.site import Asked, Document, Site
 
 _MAX = 1 << 20
@@ -31,7 +32,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     """Add the gates, the tasks, the snapshot and the words of one mission."""
     mission = _mission(site, asked)
     with site.store() as store:
-        here = state.read(site.project.layout, store, mission, site.now())
+        here = state.read(Asking(site.project.layout, mission, HUMAN, site.now()), store)
         gates = [here.gate(phase) for phase in GATED]
         tasks = [_task(here.board, id_) for id_ in here.board.names]
     return {
