@@ -7,7 +7,9 @@ import pytest
 
 from tests.conftest import git
 from tests.git.support import head, make, traced
+from treadle.errors import GitError
 from treadle.git import objects, scratch
+from treadle.git.repo import tree_of
 
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])
@@ -21,6 +23,17 @@ def test_object_has_the_id_git_gives_it(tmp_path, form):
 def test_writing_twice_is_writing_once(tmp_path):
     names = {objects.write(tmp_path, "blob", b"x", "sha1") for _ in range(2)}
     assert len(names) == 1
+
+
+@pytest.mark.parametrize("left", [b"", b"not compressed"])
+def test_a_damaged_object_is_left_to_git_to_complain_of(tmp_path, left):
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    path = place.objects / head(place)[:2] / head(place)[2:]
+    path.chmod(0o600)
+    path.write_bytes(left)
+    assert objects.read([place.objects], path.parent.name + path.name) is None
+    with pytest.raises(GitError, match=r"corrupt|header"):
+        tree_of(place, path.parent.name + path.name)
 
 
 def test_unknown_and_packed_objects_are_not_read(tmp_path):

@@ -58,6 +58,8 @@ def test_addresses_lose_their_passwords(shared):
     git(repo.root, "remote", "add", "origin", "https://me:secret@git.example/repo.git")
     assert remote.url_of(repo, "origin") == "https://git.example/repo.git"
     assert remote.url_of(repo, "elsewhere") == str(repo.common_dir)
+    said = "! [rejected] use https://me:p@ss@git.example/x or http://bot@git.example"
+    assert remote.bare(said) == "! [rejected] use https://git.example/x or http://git.example"
 
 
 def test_a_repository_that_is_not_there_is_named(shared, tmp_path):

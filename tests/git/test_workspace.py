@@ -49,6 +49,8 @@ def test_any_path_will_do(tmp_path, name):
 def test_agents_git_sees_branch_tags_history_and_nothing_to_do(place, tmp_path):
     git(place.root, "tag", "light")
     git(place.root, "tag", "-m", "x", "v1/annotated")
+    git(place.root, "symbolic-ref", "refs/tags/a-name-for-light", "refs/tags/light")
+    (place.common_dir / "refs/tags/cut-off").touch()
     git(place.root, "pack-refs", "--all")
     git(place.root, "tag", "late")
     git(place.root, "switch", "-q", "-c", "feature/thing")

@@ -24,7 +24,6 @@ def create(repo: Repo, name: str, commit: str) -> None:
     args = _args("begin", name, commit, repo.null_id)
     done = _update(repo, name, args)
     if done.returncode == 0:
-        _sync(repo, name)
         return
     found = resolve(repo, name)
     if found:
@@ -60,7 +59,6 @@ def swap(repo: Repo, name: str, new: str, old: str, why: str) -> bool:
     args = _args(why, name, new, old)
     done = _update(repo, name, args)
     if done.returncode == 0:
-        _sync(repo, name)
         return True
     found = resolve(repo, name)
     if found == old:
@@ -71,10 +69,7 @@ def swap(repo: Repo, name: str, new: str, old: str, why: str) -> bool:
 def delete(repo: Repo, name: str, old: str) -> bool:
     """Delete a branch that points at `old`; tell whether it is gone."""
     args = ["update-ref", "--no-deref", "-d", f"refs/heads/{name}", old]
-    done = _update(repo, name, args)
-    if done.returncode == 0:
-        _sync(repo, name)
-    return done.returncode == 0 or resolve(repo, name) is None
+    return _update(repo, name, args).returncode == 0 or resolve(repo, name) is None
 
 
 def checked_out(repo: Repo, name: str) -> Path | None:
@@ -101,9 +96,12 @@ def _args(why: str, name: str, new: str, old: str) -> list[str]:
 
 
 def _update(repo: Repo, name: str, args: list[str]) -> Captured:
-    """Run update-ref; the lock of a branch that only treadle moves can be cleared."""
+    """Run update-ref, durably; the lock of a branch that only treadle moves can be cleared."""
     lock = repo.common_dir / "refs" / "heads" / f"{name}.lock"
-    return call.run(args, repo.place, lock=lock if name.startswith(OWN_PREFIX) else None)
+    done = call.run(args, repo.place, lock=lock if name.startswith(OWN_PREFIX) else None)
+    if done.returncode == 0:
+        _sync(repo, name)
+    return done
 
 
 def _sync(repo: Repo, name: str) -> None:

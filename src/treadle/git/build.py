@@ -20,7 +20,7 @@ MAX_EDIT_BYTES = 2 << 30
 
 _APPLY = ("apply", "--cached", "--whitespace=nowarn")
 _STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-_OPAQUE = ("repository", "folder")
+OPAQUE = ("repository", "folder")
 _NESTED = 8  # repositories inside repositories
 _MESSAGES = 3
 
@@ -78,7 +78,7 @@ def from_edits(
 ) -> Built:
     """Build the tree of a commit with the workspace's own files, in the scratch place `folder`."""
     edits, notes = _absorb(ws, tuple(changes.changes(ws) if found is None else found))
-    if size_of(ws, edits) > MAX_EDIT_BYTES:
+    if sum(file_size(ws.path / change.path) for change in edits) > MAX_EDIT_BYTES:
         raise GitError(
             f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
             code="edits_too_big",
@@ -91,11 +91,6 @@ def from_edits(
     scratch.seed(place, base_commit, ws)
     _stage(ws, place, names)
     return Built(_write_tree(place), place, notes)
-
-
-def size_of(ws: Workspace, edits: Iterable[Change]) -> int:
-    """Return how many bytes the changed files have together."""
-    return sum(file_size(ws.path / change.path) for change in edits)
 
 
 def file_size(path: Path) -> int:
@@ -113,7 +108,7 @@ def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
 
 def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
     """Return the paths git is to look at, each of them readable."""
-    paths = {change.path for change in edits if change.kind not in _OPAQUE}
+    paths = {change.path for change in edits if change.kind not in OPAQUE}
     names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
     for name in names:
         _make_readable(ws.path / name)
@@ -210,7 +205,7 @@ def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...
             remove.remove_tree(ws.path / name / ".git")
             notes.append(f"{name} was a repository of its own; only its files were taken")
         edits = changes.changes(ws)
-    left = [change.path for change in edits if change.kind in _OPAQUE]
+    left = [change.path for change in edits if change.kind in OPAQUE]
     return edits, (*notes, *(f"{name} could not be read and was not taken" for name in left))
 
 

@@ -98,11 +98,16 @@ def open_up(ws: Workspace) -> None:
     pending = [(ws.path, 0)]
     while pending:
         folder, depth = pending.pop()
-        mode = stat.S_IMODE(folder.stat().st_mode)
-        if mode & 0o700 != 0o700:
-            folder.chmod(mode | 0o700)
+        open_folder(folder)
         if depth < MAX_DEPTH:
             pending += [(inner, depth + 1) for inner in _folders(folder)]
+
+
+def open_folder(folder: Path) -> None:
+    """Give the owner back the rights to one folder."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o700 != 0o700:
+        folder.chmod(mode | 0o700)
 
 
 def _folders(folder: Path) -> list[Path]:

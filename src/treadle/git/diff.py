@@ -43,14 +43,14 @@ def _small_ones(ws: Workspace, edits: tuple[Change, ...]) -> set[Change]:
     left = MAX_BYTES
     for change in edits:
         size = build.file_size(ws.path / change.path)
-        if len(taken) < MAX_FILES and size <= min(left, MAX_FILE_BYTES) and not _is_opaque(change):
+        if (
+            len(taken) < MAX_FILES
+            and size <= min(left, MAX_FILE_BYTES)
+            and change.kind not in build.OPAQUE
+        ):
             taken.add(change)
             left -= size
     return taken
-
-
-def _is_opaque(change: Change) -> bool:
-    return change.kind in ("repository", "folder")
 
 
 def _append(target: Path, left_out: list[Change]) -> None:

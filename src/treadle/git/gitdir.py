@@ -1,6 +1,8 @@
 """Write the disposable .git of a workspace: the agent's own, tied to nothing it could harm."""
 
+import contextlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -26,6 +28,7 @@ _OWN = {
     "maintenance.auto": "false",
 }
 _FALLBACK = {"user.name": "treadle", "user.email": "treadle@localhost"}
+_ID = re.compile(rb"[0-9a-f]{40,64}")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
 
 
@@ -53,16 +56,19 @@ def _references(ws: Workspace, commit: str) -> bytes:
 
 
 def _tags(repo: Repo) -> dict[bytes, bytes]:
+    """Return the tags that name an object; files come first, as they may be packed meanwhile."""
     found: dict[bytes, bytes] = {}
+    for folder, _, names in os.walk(repo.common_dir / "refs" / "tags"):
+        for path in [Path(folder, name) for name in names if not name.endswith(".lock")]:
+            with contextlib.suppress(OSError):
+                found[os.fsencode(path.relative_to(repo.common_dir))] = path.read_bytes().strip()
     packed = repo.common_dir / "packed-refs"
     for line in packed.read_bytes().split(b"\n") if packed.is_file() else ():
         name, _, ref = line.partition(b" ")
         if ref.startswith(b"refs/tags/"):
-            found[ref] = name
-    for folder, _, names in os.walk(repo.common_dir / "refs" / "tags"):
-        for path in [Path(folder, name) for name in names if not name.endswith(".lock")]:
-            found[os.fsencode(path.relative_to(repo.common_dir))] = path.read_bytes().strip()
-    return found
+            found.setdefault(ref, name)
+    # A tag may be another name for a reference, or empty after a power loss: git would choke.
+    return {ref: name for ref, name in found.items() if _ID.fullmatch(name)}
 
 
 def _settings(ws: Workspace) -> str:

@@ -37,8 +37,7 @@ def _differing(place: Scratch, paths: list[str], commit: str) -> set[str]:
     """Return where the files, put into a copy of the user's index, are not as in `commit`."""
     checkout.copy_index(place.repo.git_dir / "index", place.index)
     scratch.out(place, *_ADD, stdin=_lines(paths))
-    args = ("diff-index", "--cached", "-z", "--name-only", "--no-renames", commit)
-    return set(os.fsdecode(scratch.out(place, *args)).split("\0"))
+    return obstacles.differing(place.place, commit)
 
 
 def _drop_beginning(repo: Repo, path: str, commit: str) -> None:

@@ -17,10 +17,10 @@ _FAST = 1  # ids do not compress anyway
 _MAX_DEPTH = 5  # as deep as git itself follows one store's pointer to another
 
 
-def read(stores: Iterable[Path], name: str) -> bytes | None:
-    """Return an object's content if one of the stores holds it as a file of its own."""
+def read(stores: Iterable[Path | str], name: str) -> bytes | None:
+    """Return an object's content if one of the stores holds it as a whole file of its own."""
     for store in stores:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with contextlib.suppress(OSError, zlib.error):
             data = zlib.decompress(b"".join(walk.chunks(f"{store}/{name[:2]}/{name[2:]}")))
             return data.partition(b"\0")[2]
     return None
@@ -30,7 +30,7 @@ def write(store: Path, kind: str, content: bytes, object_format: str) -> str:
     """Write an object into `store` and return its id; `settle` makes it durable."""
     data = b"%s %d\0%s" % (kind.encode("ascii"), len(content), content)
     name = hashlib.new(object_format, data).hexdigest()
-    path = _path(store, name)
+    path = store / name[:2] / name[2:]
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         atomic.create(path, zlib.compress(data, _FAST), mode=_READ_ONLY)
@@ -66,10 +66,6 @@ def alternates(store: Path, depth: int = 0) -> list[Path]:
             other = Path(os.path.normpath(store / os.fsdecode(_unquoted(line))))
             found += [path for path in alternates(other, depth + 1) if path not in found]
     return found
-
-
-def _path(store: Path, name: str) -> Path:
-    return store / name[:2] / name[2:]
 
 
 def _files(store: Path) -> list[Path]:

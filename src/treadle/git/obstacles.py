@@ -43,7 +43,7 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     near = [entry for entry in _status(place) if _meets(entry.path, touched.all, folders)]
     staged = {entry.path for entry in near if entry.staged not in " ?"}
     if staged:
-        staged &= _differing(place, new)
+        staged &= differing(place, new)
     unstaged = {entry.path for entry in near if entry.file not in " ?"} - staged
     # A path can be both: staged as deleted, and there as a file that git does not know.
     unknown = {entry.path for entry in near if entry.file == "?"} - staged
@@ -76,7 +76,7 @@ def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:
     return path in touched or path in folders or not touched.isdisjoint(trees.above(path))
 
 
-def _differing(place: Mapping[str, str], commit: str) -> set[str]:
+def differing(place: Mapping[str, str], commit: str) -> set[str]:
     """Return what is staged unlike in `commit`; git lets the same content stay."""
     args = ["diff-index", "--cached", "-z", "--name-only", "--no-renames", commit]
     return {path for path in os.fsdecode(call.out(args, place)).split("\0") if path}

@@ -72,8 +72,9 @@ def _files(ws: Workspace, place: Scratch, names: Sequence[str]) -> dict[str, Ent
             continue
         left -= state.st_size
         if stat.S_ISLNK(state.st_mode):
-            text = os.fsencode(path.readlink())
-            found[name] = Entry(b"120000", bytes.fromhex(_blob(place, text)))
+            text, kind = os.fsencode(path.readlink()), place.repo.object_format
+            id_ = objects.write(place.store, "blob", text, kind)
+            found[name] = Entry(b"120000", bytes.fromhex(id_))
         elif left < 0 or not stat.S_ISREG(state.st_mode) or b"\r" in path.read_bytes():
             return None
         else:
@@ -83,10 +84,6 @@ def _files(ws: Workspace, place: Scratch, names: Sequence[str]) -> dict[str, Ent
         return None
     stored = zip(modes.items(), ids, strict=True)
     return found | {name: Entry(mode, bytes.fromhex(id_)) for (name, mode), id_ in stored}
-
-
-def _blob(place: Scratch, content: bytes) -> str:
-    return objects.write(place.store, "blob", content, place.repo.object_format)
 
 
 def _stored(ws: Workspace, place: Scratch, names: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Talk to a repository elsewhere: mirror it once a machine, clone cheaply, push with a lease."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from treadle.git import call
 from treadle.git.repo import Repo, find
 from treadle.proc.capture import Captured
 
-_SECRET = re.compile(r"(?<=://)[^/@]+@")
+_SECRET = re.compile(r"(https?://)[^/\s]+@")
 _REFUSALS = ("rejected", "denied", "not allowed", "read-only", "protected", "hook declined")
 
 
@@ -21,9 +22,9 @@ def url_of(repo: Repo, name: str) -> str:
     return str((repo.root / found).resolve()) if _is_path(repo, found) else bare(found)
 
 
-def bare(url: str) -> str:
-    """Return an address without the name and password it may hold."""
-    return _SECRET.sub("", url) if url.startswith(("http://", "https://")) else url
+def bare(text: str) -> str:
+    """Take names and passwords out of the addresses in a text."""
+    return _SECRET.sub(r"\1", text)
 
 
 def mirror(url: str, path: Path) -> None:
@@ -110,4 +111,4 @@ def _reason(text: str) -> str:
 
 
 def _is_path(repo: Repo, url: str) -> bool:
-    return "://" not in url and (url.startswith(("/", ".")) or (repo.root / url).exists())
+    return "://" not in url and (url.startswith(("/", ".")) or os.path.lexists(repo.root / url))

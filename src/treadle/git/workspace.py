@@ -1,6 +1,5 @@
 """Make, restore, move and remove the private checkout a run works in."""
 
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -128,7 +127,7 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
     for change in found:
         path = ws.path / change.path
         if change.kind in _STRANGERS and _has_real_parents(ws.path, path):
-            _open_up(path.parent)
+            listing.open_folder(path.parent)
             removal.remove_tree(path)
             _remove_empty(ws.path, path.parent)
 
@@ -136,12 +135,6 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
 def _has_real_parents(root: Path, path: Path) -> bool:
     parents = [parent for parent in path.parents if parent.is_relative_to(root)]
     return bool(parents) and not any(parent.is_symlink() for parent in parents)
-
-
-def _open_up(folder: Path) -> None:
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o700 != 0o700:
-        folder.chmod(mode | 0o700)
 
 
 def _remove_empty(root: Path, folder: Path) -> None:
