@@ -37,7 +37,9 @@ def chrome():
         pytest.skip("chromium is NOT INSTALLED: apt-get install chromium")
     # Only the real suite's environment has it; this module is imported without it too.
     with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(QUIET))
+        browser = playwright.chromium.launch(
+            executable_path=program, args=list(QUIET), timeout=PATIENCE * 1000
+        )
         yield browser
         browser.close()
 
@@ -95,8 +97,8 @@ class Screen:
         self.wrong = []
         self.asked = set()
         context = browser.new_context(viewport={"width": width, "height": 1000})
+        context.set_default_timeout(PATIENCE * 1000)
         self.page = context.new_page()
-        self.page.set_default_timeout(PATIENCE * 1000)
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", self._dialog)
