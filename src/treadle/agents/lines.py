@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-_MAX_LINE = 8 << 20
+MAX_LINE = 8 << 20
 
 
 def objects(path: Path) -> Iterator[dict[str, object]]:
@@ -12,7 +12,7 @@ def objects(path: Path) -> Iterator[dict[str, object]]:
     if not path.is_file():
         return
     with path.open("rb") as stream:
-        while line := stream.readline(_MAX_LINE):
+        while line := stream.readline(MAX_LINE):
             if found := parse(line):
                 yield found
 
@@ -26,21 +26,3 @@ def parse(line: bytes) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-class Tail:
-    """Whole lines of a growing file, each one once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = 0
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield what was completed since the last call."""
-        if not self._path.is_file():
-            return
-        with self._path.open("rb") as stream:
-            stream.seek(self._at)
-            while (line := stream.readline(_MAX_LINE)).endswith(b"\n") or len(line) == _MAX_LINE:
-                self._at += len(line)
-                yield line

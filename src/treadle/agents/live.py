@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from treadle.agents.lines import Tail, parse
+from treadle.agents.lines import MAX_LINE, parse
 from treadle.agents.tool import Event, Note
 from treadle.ids import utc
 from treadle.sandbox.mask import Mask
@@ -19,21 +19,24 @@ class Live:
     def __init__(
         self, stdout: Path, events: Path, tell: Callable[[Event], Iterator[Note]], mask: Mask
     ) -> None:
-        self._tail = Tail(stdout)
+        self._stdout = stdout
+        self._at = 0
         self._events = events
         self._tell = tell
         self._mask = mask
 
     def catch_up(self) -> None:
-        """Append what the tool has said since the last time."""
-        found = [note for line in self._tail.lines() for note in self._notes(line)]
+        """Append what the tool has said in whole lines since the last time."""
+        if not self._stdout.is_file():
+            return
+        found: list[Note] = []
+        with self._stdout.open("rb") as stream:
+            stream.seek(self._at)
+            while (line := stream.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
+                self._at += len(line)
+                found += self._tell(parse(line) or {})
         if found:
             add(self._events, found, self._mask)
-
-    def _notes(self, line: bytes) -> Iterator[Note]:
-        event = parse(line)
-        if event is not None:
-            yield from self._tell(event)
 
 
 def add(path: Path, notes: list[Note], mask: Mask) -> None:

@@ -87,6 +87,8 @@ class Mask:
     def text(self, text: str) -> str:
         """Return a text without secrets, and without halves of characters, which no file takes."""
         text = _HALVES.sub("\ufffd", text)
+        if len(text) < _SHORTEST:
+            return text
         data = text.encode(errors="surrogateescape")
         spans = _merged(_found(self._all, data))
         return b"".join(_without(data, spans)).decode(errors="surrogateescape") if spans else text

@@ -46,10 +46,8 @@ def look(trees: Iterable[Path], flat: Iterable[Path], skip: Iterable[Path] = ())
     """Note everything below `trees` and directly in `flat`; a tree that is too big is left out."""
     begun, marks = time.time_ns(), dict[str, Mark]()
     left_out = {str(path) for path in skip}
-    for folder in flat:
-        marks.update(_below(folder, left_out, is_deep=False) or {})
-    for folder in trees:
-        marks.update(_below(folder, left_out, is_deep=True) or {})
+    for folder, is_deep in [*((it, False) for it in flat), *((it, True) for it in trees)]:
+        marks |= _below(folder, left_out, is_deep)
     return View(begun, time.time_ns(), marks)
 
 
@@ -78,10 +76,10 @@ def _is_only_about(old: Mark, new: Mark, since: int, until: int) -> bool:
     return not since <= new.modified <= until
 
 
-def _below(folder: Path, skip: set[str], *, is_deep: bool) -> dict[str, Mark] | None:
+def _below(folder: Path, skip: set[str], is_deep: bool) -> dict[str, Mark]:
     pending = [os.fspath(folder)]
     if not (mark := _mark(pending[0])):
-        return None
+        return {}
     marks = {pending[0]: mark}
     while pending:
         try:
@@ -96,7 +94,7 @@ def _below(folder: Path, skip: set[str], *, is_deep: bool) -> dict[str, Mark] | 
                 if is_deep and stat.S_ISDIR(mark.mode):
                     pending.append(item.path)
         if len(marks) > MAX_ENTRIES:
-            return None
+            return {}
     return marks
 
 

@@ -83,9 +83,9 @@ _MACHINES = {
 }
 
 
-def is_known(machine: str | None = None) -> bool:
+def is_known() -> bool:
     """Tell whether there is a filter for this kind of processor."""
-    return (machine or platform.machine()) in _MACHINES
+    return platform.machine() in _MACHINES
 
 
 @functools.cache
