@@ -9,6 +9,9 @@ HOME_NAME = ".treadle"
 CONFIG_NAMES = ("config.toml", "config.json")
 NEW_MESSAGES = "NEW_MESSAGES"
 LOGS = "LOGS"
+# What a run's folder holds from its beginning.
+RUN_JSON, README, SPEC = "run.json", "treadle.md", "spec.md"
+STEPS, LIVE, MESSAGE = "steps", "live", "message"
 # Where letters can lie, as commands and the store call it.
 BOXES = ("new", "inbox", "workspace", "logs")
 
@@ -58,9 +61,9 @@ class Layout:
         """Return the paths of one run."""
         return RunLayout(self.runs / run_id)
 
-    def staged_run(self, run_id: str) -> "RunLayout":
-        """Return the paths of a run whose folder is still being written."""
-        return RunLayout(self.runs / f".{run_id}")
+    def staged_run(self, run_id: str) -> str:
+        """Return the folder of a run while it is being written."""
+        return f"{self.runs}/.{run_id}"
 
     def changing(self) -> list[Path]:
         """Return what treadle itself writes at any time, whoever works."""
@@ -144,17 +147,16 @@ class _Below:
 class RunLayout:
     """The paths of one run's folder."""
 
-    run_json = _Below("run.json")
-    readme = _Below("treadle.md")
-    spec = _Below("spec.md")
+    run_json = _Below(RUN_JSON)
+    spec = _Below(SPEC)
     workspace_link = _Below("workspace")
     index = _Below("index")
-    live = _Below("live")
-    live_events = _Below("live/events.jsonl")
-    steps = _Below("steps")
+    live = _Below(LIVE)
+    live_events = _Below(f"{LIVE}/events.jsonl")
+    steps = _Below(STEPS)
     interrupted = _Below("interrupted")
     landing = _Below("landing")
-    message = _Below("message")
+    message = _Below(MESSAGE)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,6 +1,7 @@
 """Passes over the inbox: what runs, in which order, and where files end up."""
 
 import os
+from pathlib import Path
 
 from treadle.engine import land
 
@@ -219,9 +220,9 @@ def test_a_routine_is_told_its_message_by_absolute_paths(inbox):
 
 
 def test_a_run_that_a_kill_kept_from_beginning_leaves_nothing(inbox):
-    unborn = inbox.layout.staged_run("20250101-000000-abcdef")
-    unborn.steps.mkdir(parents=True)
+    unborn = Path(inbox.layout.staged_run("20250101-000000-abcdef"))
+    (unborn / "steps").mkdir(parents=True)
     inbox.layout.locks.mkdir(exist_ok=True)
     inbox.layout.run_lock.write_text('{"identity": "gone"}')
     inbox.process()
-    assert not unborn.folder.exists()
+    assert not unborn.exists()

@@ -7,6 +7,7 @@ from treadle.engine.explain import next_commands
 from treadle.engine.lock import MAIL
 from treadle.engine.manifest import Manifest
 from treadle.engine.run import Run
+from treadle.engine.stage import OUTBOX
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Kind, Question
 
@@ -28,7 +29,7 @@ def is_nothing(run: Run, found: Manifest) -> bool:
         found.cursor.status == "passed"
         and run.order.task_id is None
         and run.row.branch is None
-        and not any(name.startswith(f"{letters.OUTBOX}/") for name in found.files)
+        and not any(name.startswith(f"{OUTBOX}/") for name in found.files)
     )
 
 

@@ -29,7 +29,8 @@ def until_answered(
         result = ask()
         spent += result.output_bytes
         used.append(result.usage)
-        result = replace(result, output_bytes=spent, usage=usage.total(used, (), None))
+        if number > 1:
+            result = replace(result, output_bytes=spent, usage=usage.total(used, (), None))
         if not result.may_retry or number == _TRIES:
             return result
         _set_back(run, stage, spec, result, number)

@@ -14,7 +14,7 @@ from treadle.engine.edits import name_some
 from treadle.engine.manifest import Snapshot
 from treadle.engine.rules import Finding
 from treadle.engine.run import Run
-from treadle.engine.stage import Stage
+from treadle.engine.stage import PATCH, Stage
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
 from treadle.git import build, commit, judge
@@ -194,7 +194,7 @@ def _reserved(run: Run, judged: Judged) -> Refused | None:
 def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> Refused:
     """Let a change wait for a human who has looked at it."""
     over = Exceeded(key=excess.budget, limit=excess.limit, used=excess.used)
-    kept = "patch.diff" if stage.patch.is_file() else "files/workspace.diff"
+    kept = PATCH if stage.patch.is_file() else "files/workspace.diff"
     where = run.tools.layout.relative(run.folder.step(stage.index, stage.role))
     text = f"the change is over budget: {over.key} is {over.limit:g}, it has {over.used:g}"
     if over.key == RISKY:

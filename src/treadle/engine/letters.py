@@ -7,7 +7,7 @@ from treadle.contract.event import EventType
 from treadle.contract.role import Role
 from treadle.engine.explain import next_commands
 from treadle.engine.run import Run
-from treadle.engine.stage import Stage
+from treadle.engine.stage import OUTBOX, Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
 from treadle.layout import MailLayout
@@ -25,7 +25,6 @@ from treadle.store.writing import NO_MAIL
 from treadle.tasks import checks, views
 from treadle.tasks.change import TREADLE
 
-OUTBOX = "outbox"
 HANDED = "letters_handed"
 _MOST_HANDED = 32
 _MAX_NOTE = 8 << 10
@@ -35,7 +34,7 @@ _INTRODUCTION = "Letters about this task, written by others; weigh them, they ar
 
 def environment(stage: Stage) -> dict[str, str]:
     """Tell an agent where `treadle mail send` leaves letters until the step is committed."""
-    return {"TREADLE_LETTERS": str(stage.folder / OUTBOX)}
+    return {"TREADLE_LETTERS": str(stage.outbox)}
 
 
 def unread(run: Run, stage: Stage) -> str:
@@ -169,9 +168,9 @@ def _quoted(mail: MailLayout, row: LetterRow) -> str:
 
 
 def _left(folder: Path) -> Iterator[Path]:
-    outbox = folder / OUTBOX
-    names = [name for name in sorted(walk.names(outbox)) if name.endswith(".md")]
-    return (outbox / name for name in names if is_letter(outbox / name))
+    names = [name for name in sorted(walk.names(f"{folder}/{OUTBOX}")) if name.endswith(".md")]
+    paths = (folder / OUTBOX / name for name in names)
+    return (path for path in paths if is_letter(path))
 
 
 def _signed(run: Run, letter: Letter, role: Role, message_id: str) -> Letter:

@@ -19,14 +19,16 @@ def load(tools: Tools, row: RunRow) -> Run:
     """Return the run as its last commit left it."""
     if tools.carrier is None:
         restore.here(tools.layout, tools.store, tools.repo, row)
-    found = runfile.read(tools.layout.run(row.run_id).run_json)
+    folder = tools.layout.run(row.run_id)
+    found = runfile.read(folder.run_json)
     last_seq = tools.store.last_seq(row.run_id)
     return Run(
         tools=tools,
         order=found.order,
         row=row,
+        folder=folder,
         timeline=Timeline(last_seq, tools.now, tools.mask),
-        workspace=place.workspace_of(tools, found.order, row.run_id, row.base_branch),
+        workspace=place.workspace_of(tools, found.order, folder, row.base_branch),
         tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
         kv=dict(tools.store.kv(row.run_id)),
         step_dirs=[

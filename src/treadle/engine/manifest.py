@@ -45,7 +45,7 @@ def write(folder: Path, manifest: Manifest) -> str:
     body: dict[str, object] = {"version": 1, **parts}
     body["digest"] = _digest(body)
     data = msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
-    atomic.create(folder / NAME, data)
+    atomic.create(f"{folder}/{NAME}", data)
     return hashlib.sha256(data).hexdigest()
 
 

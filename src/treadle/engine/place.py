@@ -10,6 +10,7 @@ from treadle.engine.run import Run, Tools
 from treadle.files import remove
 from treadle.git import branch, diff, include, workspace
 from treadle.git.workspace import Workspace
+from treadle.layout import RunLayout
 from treadle.proc.keeper import Ended, Limits
 from treadle.project.project import workspaces
 
@@ -17,14 +18,15 @@ _FIRST_PORT = 20_000
 _PORTS = 20
 
 
-def workspace_of(tools: Tools, order: Order, run_id: str, base_branch: str | None) -> Workspace:
+def workspace_of(
+    tools: Tools, order: Order, folder: RunLayout, base_branch: str | None
+) -> Workspace:
     """Return the run's workspace, made or not."""
     root = workspaces(tools.project, Config(workspace=order.workspace))
-    index = tools.layout.run(run_id).index
     return Workspace(
         repo=tools.repo,
-        path=root / run_id,
-        index=index,
+        path=root / folder.folder.name,
+        index=folder.index,
         branch=base_branch,
         config=tools.git_settings,
     )

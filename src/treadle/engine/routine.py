@@ -4,12 +4,11 @@ from treadle.config.schema import AgentConfig, Config
 from treadle.contract.role import ROLES
 from treadle.engine.order import MessageOrder, NamedAgent, Order, Script
 from treadle.engine.run import Run
-from treadle.engine.stage import Stage
+from treadle.engine.stage import OUTBOX, Stage
 from treadle.files import walk
 from treadle.tasks import markdown
 
 NAME = "message.md"
-OUTBOX = "outbox"
 
 
 def freeze(config: Config, *, text: str, message: MessageOrder, script: Script) -> Order:
@@ -39,27 +38,25 @@ def environment(run: Run, stage: Stage) -> dict[str, str]:
     message, script = run.order.message, run.order.script
     if message is None:
         return {}
-    outbox = stage.folder / OUTBOX
-    outbox.mkdir(exist_ok=True)
-    found = {"TREADLE_OUTBOX": str(outbox)}
+    stage.outbox.mkdir(exist_ok=True)
+    found = {"TREADLE_OUTBOX": str(stage.outbox)}
     return found | script.env | _variables(run, message) if script else found
 
 
 def close_outbox(stage: Stage) -> None:
     """Leave no folder behind where nothing was sent; moving it is quicker than deleting it."""
-    outbox = stage.folder / OUTBOX
-    if walk.is_folder(outbox) and not walk.names(outbox):
-        outbox.rename(stage.live / OUTBOX)
+    if walk.is_folder(stage.outbox) and not walk.names(stage.outbox):
+        stage.outbox.rename(f"{stage.live}/{OUTBOX}")
 
 
 def _variables(run: Run, message: MessageOrder) -> dict[str, str]:
-    root, folder = run.tools.layout.root, run.folder.message
-    input_file = str(root / message.input_file) if message.input_file else ""
+    root, folder = run.tools.layout.root, str(run.folder.message)
+    input_file = f"{root}/{message.input_file}" if message.input_file else ""
     return {
         "spec_file": input_file if message.type == "spec" else "",
-        "message_file": str(folder / NAME),
+        "message_file": f"{folder}/{NAME}",
         "message_id": message.id,
-        "message_dir": str(folder),
+        "message_dir": folder,
         "chain": message.chain,
         "seq": str(message.seq),
         "input_file": input_file,

@@ -11,7 +11,7 @@ from treadle.contract.verdict import Verdict
 from treadle.engine.budget import Exceeded
 from treadle.engine.checks import Observation
 from treadle.engine.run import Run
-from treadle.engine.stage import Stage
+from treadle.engine.stage import PATCH, Stage
 from treadle.engine.timeline import readable
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -31,6 +31,10 @@ class Finding:
     refuted: tuple[str, ...] = ()
     keeps_files: bool = True
     over: Exceeded | None = None
+
+    def with_message(self, message: str) -> "Finding":
+        """Return this finding in other words."""
+        return self if message == self.message else replace(self, message=message)
 
     def failed(self, error: StepError, message: str) -> "Finding":
         """Return this finding turned into a failure; an earlier failure stands."""
@@ -53,7 +57,7 @@ def judge(run: Run, stage: Stage, result: AgentResult, observation: Observation)
         return finding.failed(StepError.PROTOCOL_ERROR, text)
     if finding.error:
         return finding
-    if stage.role != "act" and stage.patch.is_file():
+    if stage.role != "act" and PATCH in names:
         text = f"patch.diff from {stage.role} is ignored; only act proposes patches"
         run.timeline.add(EventType.PATCH_IGNORED, text)
     return _check(run, stage, finding, observation) if stage.role == "check" else finding

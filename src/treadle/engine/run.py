@@ -97,6 +97,7 @@ class Run:
     tools: Tools
     order: Order
     row: RunRow
+    folder: RunLayout
     timeline: Timeline
     workspace: Workspace
     tree: str
@@ -113,11 +114,6 @@ class Run:
     def id(self) -> str:
         """Return the run's id."""
         return self.row.run_id
-
-    @functools.cached_property
-    def folder(self) -> RunLayout:
-        """Return the run's paths."""
-        return self.tools.layout.run(self.id)
 
     @property
     def place(self) -> Path:

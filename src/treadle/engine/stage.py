@@ -15,6 +15,8 @@ from treadle.files import atomic, remove, walk
 from treadle.ids import utc
 from treadle.sandbox.mask import Mask
 
+OUTBOX, PATCH = "outbox", "patch.diff"
+
 # Names in a step's folder that treadle writes itself once the agent is dead.
 _OWN = ("output.json", "step.json", "logs", "attempts", "files/checks", "files/workspace.diff")
 
@@ -53,6 +55,11 @@ class Stage:
         """Return where logs of observed checks go while they run."""
         return self.live / _CHECKS
 
+    @functools.cached_property
+    def outbox(self) -> Path:
+        """Return where agents leave letters, and routines what is to follow."""
+        return self.folder / OUTBOX
+
     @property
     def scratch(self) -> Path:
         """Return where a change is built before it is judged."""
@@ -61,7 +68,7 @@ class Stage:
     @property
     def patch(self) -> Path:
         """Return where an act agent leaves its patch."""
-        return self.folder / "patch.diff"
+        return self.folder / PATCH
 
     def seconds(self) -> float:
         """Return how long this step has worked."""
@@ -93,7 +100,7 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
     for name in _OWN:
         if name.partition("/")[0] in there:
             remove.remove_tree(stage.folder / name)
-    _write_request(stage.folder / "input.json", request)
+    _write_request(f"{stage.folder}/input.json", request)
     if output is not None:
         atomic.create(f"{stage.folder}/output.json", output)
     _take_captures(stage)
@@ -110,12 +117,12 @@ def discard_contents(stage: Stage) -> None:
     stage.folder.mkdir()
 
 
-def _write_request(path: Path, request: bytes) -> None:
+def _write_request(path: str, request: bytes) -> None:
     """Leave the request as it is if the agent did."""
     with contextlib.suppress(FormatError):
         if walk.read(path, max_bytes=len(request)) == request:
             return
-    remove.remove_tree(path)
+    remove.remove_tree(Path(path))
     atomic.create(path, request)
 
 

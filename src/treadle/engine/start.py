@@ -1,9 +1,11 @@
 """Begin a run: write down what was asked, then make its branch and workspace."""
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from treadle import layout
 from treadle.agents import table
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
@@ -93,7 +95,7 @@ def check_possible(order: Order) -> None:
 
 def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Run:
     run_id = new_run_id(tools.now(), tools.store.last_run_id(), secrets.randbits(24))
-    folder = tools.layout.run(run_id).folder
+    folder = tools.layout.run(run_id)
     row = RunRow(
         run_id=run_id,
         created_at=utc(tools.now()),
@@ -102,7 +104,7 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         iteration=1,
         current_step_index=0,
         verdict=None,
-        run_dir=tools.layout.relative(folder),
+        run_dir=tools.layout.relative(folder.folder),
         task_id=order.task_id,
         message_id=order.message.id if order.message else None,
         routine=order.message.routine if order.message else "develop",
@@ -118,8 +120,9 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         tools=tools,
         order=order,
         row=row,
+        folder=folder,
         timeline=Timeline(0, tools.now, tools.mask),
-        workspace=place.workspace_of(tools, order, run_id, base_branch),
+        workspace=place.workspace_of(tools, order, folder, base_branch),
         tree=repo.tree_of(tools.repo, commit),
         kv={"port_base": place.free_port_base(tools)},
     )
@@ -169,25 +172,25 @@ def _write_folder(run: Run, extras: Extras | None) -> None:
     runs = run.tools.layout.runs
     is_first = not runs.exists()
     staged = run.tools.layout.staged_run(run.id)
-    staged.folder.mkdir(parents=True)
-    new = [
-        (staged.readme, _readme(run).encode()),
-        (staged.spec, _text(run)),
-        (staged.run_json, runfile.encode(run.order, run.row, run.recorded, run.kv)),
-    ]
-    filled, empty = [staged.folder], [staged.steps, staged.live]
+    os.makedirs(staged)
+    new = {
+        f"{staged}/{layout.README}": _readme(run).encode(),
+        f"{staged}/{layout.SPEC}": _text(run),
+        f"{staged}/{layout.RUN_JSON}": runfile.encode(run.order, run.row, run.recorded, run.kv),
+    }
+    filled, empty = [], [f"{staged}/{layout.STEPS}", f"{staged}/{layout.LIVE}"]
     if extras and extras.files:
-        filled.append(staged.message)
-        new += [(staged.message / name, data) for name, data in extras.files.items()]
-    for folder in (*filled[1:], *empty):
-        folder.mkdir()
-    for path, data in new:
+        filled.append(f"{staged}/{layout.MESSAGE}")
+        new |= {f"{filled[0]}/{name}": data for name, data in extras.files.items()}
+    for folder in (*filled, *empty):
+        os.mkdir(folder)
+    for path, data in new.items():
         atomic.create(path, data)
-    sync.sync_all([*filled, *(path for path, _ in new)])
-    atomic.rename_new(staged.folder, run.folder.folder)
+    sync.sync_all([staged, *filled, *new])
+    atomic.rename_new(staged, run.folder.folder)
     # The new folder's own name, and in a fresh project its parents', must be durable too.
-    for folder in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):
-        sync.sync(folder)
+    for above in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):
+        sync.sync(above)
 
 
 def _text(run: Run) -> bytes:

@@ -1,7 +1,5 @@
 """Take one step: stage, observe, ask the agent, judge, commit."""
 
-from dataclasses import replace
-
 import msgspec
 
 from treadle.agents import table
@@ -58,7 +56,7 @@ def take(run: Run, role: Role) -> None:
     finding = rules.judge(run, stage, result, observation)
     finding = outside.judge(run, stage, before, finding)
     finding, accepted = change.take(run, stage, finding)
-    finding = replace(finding, message=run.tools.mask.text(finding.message))
+    finding = finding.with_message(run.tools.mask.text(finding.message))
     if not finding.keeps_files:
         discard_contents(stage)
     entries = close_stage(stage, data, _output(result), run.tools.mask)
@@ -107,7 +105,7 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
         name=agent.name,
         config=agent.config,
         root=run.tools.layout.root,
-        workspace=run.place / (agent.config.path or ""),
+        workspace=run.place / agent.config.path if agent.config.path else run.place,
         environment=surroundings.for_agent(run, table.variables(agent.config))
         | routine.environment(run, stage)
         | letters.environment(stage),

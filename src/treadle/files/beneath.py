@@ -34,6 +34,14 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
         yield stack.enter_context(os.fdopen(found, "rb"))
 
 
+def is_within(folder: Path, name: str) -> bool:
+    """Tell whether no link on the way to a file leads out of `folder`."""
+    above = [name[:at] for at, sign in enumerate(name) if sign == "/"]
+    if not any(os.path.islink(f"{folder}/{part}") for part in (*above, name)):
+        return True
+    return (folder / name).resolve().is_relative_to(folder.resolve())
+
+
 def write(folder: Path, name: str, data: bytes, *, mode: int = 0o600) -> None:
     """Put a whole file in its place below `folder`; a link or folder in the way is not followed."""
     with _holder(folder, name) as (at, last):

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.errors import NotFoundError, ProjectError
+from treadle.errors import NotFoundError, ProjectError, argument
+from treadle.files import walk
 from treadle.git import call, objects
 from treadle.proc.capture import Captured
 
@@ -88,7 +89,7 @@ def version() -> tuple[int, ...]:
 
 def head(repo: Repo) -> Head:
     """Return what is checked out, from two small files where that is possible."""
-    text = _first_line(repo.git_dir / "HEAD")
+    text = _first_line(f"{repo.git_dir}/HEAD")
     if _ID.fullmatch(text):
         return Head(text, None)
     ref = text.removeprefix("ref: ").strip()
@@ -102,7 +103,7 @@ def head(repo: Repo) -> Head:
 
 def read_ref(repo: Repo, ref: str) -> str | None:
     """Return the commit a full reference name points at, or None."""
-    text = _first_line(repo.common_dir / ref)
+    text = _first_line(f"{repo.common_dir}/{ref}")
     if _ID.fullmatch(text):
         return text
     return os.fsdecode(_parse(repo, f"{ref}^{{commit}}")) or None
@@ -110,7 +111,7 @@ def read_ref(repo: Repo, ref: str) -> str | None:
 
 def tree_of(repo: Repo, commit: str) -> str:
     """Return the id of a commit's tree."""
-    data = objects.read([repo.objects], commit)
+    data = objects.read([f"{repo.common_dir}/objects"], commit)
     if data and data.startswith(b"tree "):
         return data[5:].partition(b"\n")[0].decode("ascii")
     args = ["rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}"]
@@ -156,7 +157,7 @@ def _explain(start: Path, done: Captured) -> ProjectError:
         return ProjectError(
             f"{start} is a bare repository; treadle needs one with a work tree",
             code="bare_repository",
-            fix=[f"git clone {start} project"],
+            fix=[f"git clone {argument(str(start))} project"],
         )
     if "must be run in a work tree" in text:
         message = f"{start} lies inside git's own folder; run treadle in the work tree"
@@ -168,14 +169,14 @@ def _explain(start: Path, done: Captured) -> ProjectError:
         return ProjectError(
             f"git refuses {start} because another user owns it",
             code="foreign_repository",
-            fix=[f"git config --global --add safe.directory {start}"],
+            fix=[f"git config --global --add safe.directory {argument(str(start))}"],
         )
     return ProjectError(f"git cannot read the repository at {start}: {call.said(done)}")
 
 
-def _first_line(path: Path) -> str:
+def _first_line(path: str) -> str:
     try:
-        return path.read_text().split("\n", 1)[0]
+        return b"".join(walk.chunks(path)).decode().split("\n", 1)[0]
     except (OSError, ValueError):
         return ""
 

@@ -51,22 +51,22 @@ def replace(path: Path | str, old: bytes, new: bytes) -> None:
         atomic.write(Path(path), new)
 
 
-def put(folder: Path, name: str, data: bytes, *, lasting: bool = True) -> Path:
+def put(path: Path, data: bytes, *, lasting: bool = True) -> None:
     """Put a new message down under a name that must be free: whole, or not there.
 
     One that can be made again need not be `lasting`: a power cut may take its name.
     """
-    staged, target = f"{folder}/.{name}.tmp", folder / name
+    folder = path.parent
+    staged = f"{folder}/.{path.name}.tmp"
     try:
         atomic.create(staged, data, durable=True)
     except (FileExistsError, FileNotFoundError):  # left by a kill, or the first of all
         remove.remove_tree(Path(staged))
         folder.mkdir(parents=True, exist_ok=True)
         atomic.create(staged, data, durable=True)
-    atomic.rename_new(staged, target)
+    atomic.rename_new(staged, path)
     if lasting:
         sync.sync(folder)
-    return target
 
 
 def rename(path: Path, name: str) -> Path:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.engine import letters
-from treadle.engine.routine import OUTBOX
 from treadle.engine.run import Tools
+from treadle.engine.stage import OUTBOX
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.frontmatter import rewrite
@@ -39,7 +39,8 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
             # What cannot be read goes its own way through the inbox and becomes a dead letter.
             target = tools.layout.inbox / box.safe_name(path.name)
             if not target.exists():
-                yield FollowUp(box.put(tools.layout.inbox, target.name, _raw(path)), parent)
+                box.put(target, _raw(path))
+                yield FollowUp(target, parent)
             continue
         digest = hashlib.sha256(data).hexdigest()
         row = next((row for row in known if row.digest == digest), None)
@@ -52,7 +53,7 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
         if row.status == "waiting":
             if not target.exists():
                 fields = {"chain": row.chain, "seq": str(row.seq)}
-                box.put(target.parent, target.name, rewrite.set_fields(data, fields, FIELDS))
+                box.put(target, rewrite.set_fields(data, fields, FIELDS))
             yield FollowUp(target, parent)
 
 
@@ -70,8 +71,8 @@ def _is_child(row: MessageRow, parent: MessageRow) -> bool:
 
 def _sent(tools: Tools, run: RunRow) -> Iterator[Path]:
     for step in tools.store.steps(run.run_id):
-        folder = tools.layout.root / step.step_dir / OUTBOX
-        paths = [folder / name for name in walk.names(folder) if box.is_candidate(name)]
+        folder = f"{tools.layout.root}/{step.step_dir}/{OUTBOX}"
+        paths = [Path(folder, name) for name in walk.names(folder) if box.is_candidate(name)]
         paths = [path for path in paths if not letters.is_letter(path)]
         yield from sorted(paths, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 

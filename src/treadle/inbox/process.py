@@ -1,6 +1,7 @@
 """Go through the inbox and the specs once, each chain to its end before the next."""
 
 import os
+from pathlib import Path
 
 from treadle.config.schema import Config
 from treadle.engine import autoland, tracker
@@ -69,7 +70,7 @@ class _Round:
             if self._is_over():
                 return False
             if os.path.lexists(path) and not walk.is_folder(path):
-                self._drain(name)
+                self._drain(path)
         return bool(new)
 
     def _next_spec(self) -> bool:
@@ -83,9 +84,9 @@ class _Round:
             return True
         return False
 
-    def _drain(self, name: str) -> None:
+    def _drain(self, path: Path) -> None:
         """Carry out one message and all that follows from it, depth first."""
-        stack = [FollowUp(self._tools.layout.inbox / name, None)]
+        stack = [FollowUp(path, None)]
         rows: list[MessageRow] = []
         while stack and not self._is_over():
             item = stack.pop()
@@ -108,7 +109,7 @@ class _Round:
             status = "failed" if rows[0].status == "dead" else "partial"
             self._tools.store.close_chain(rows[0].chain, status)
 
-    def _message_for(self, name: str) -> str | None:
+    def _message_for(self, name: str) -> Path | None:
         """Return the file of a spec's message, made or found; None if there is nothing to do."""
         layout, store = self._tools.layout, self._tools.store
         row = store.spec_message(name)
@@ -127,8 +128,8 @@ class _Round:
         if path.name in self._seen:
             return None
         if not path.exists():
-            box.put(path.parent, path.name, _message_text(row, routine), lasting=False)
-        return path.name
+            box.put(path, _message_text(row, routine), lasting=False)
+        return path
 
     def _new_row(self, name: str, digest: str | None) -> MessageRow:
         row = waiting("", 0, utc(self._tools.now()))._replace(spec=name, spec_digest=digest)

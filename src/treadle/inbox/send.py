@@ -70,7 +70,8 @@ def send(layout: Layout, store: Store, message: Draft, now: datetime) -> Sent:
         )
     )
     place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)}
-    path = box.put(layout.inbox, f"{row.message_id}.md", _text(message, place))
+    path = layout.inbox / f"{row.message_id}.md"
+    box.put(path, _text(message, place))
     return Sent(str(path), row.message_id)
 
 
@@ -84,7 +85,9 @@ def send_from_run(env: Mapping[str, str], message: Draft) -> Sent:
         )
     place = {"chain": message.chain} if message.chain else {}
     name = f"{time.time_ns()}-{secrets.token_hex(3)}.md"
-    return Sent(str(box.put(Path(outbox), name, _text(message, place))), None)
+    path = Path(outbox, name)
+    box.put(path, _text(message, place))
+    return Sent(str(path), None)
 
 
 def _text(message: Draft, place: Mapping[str, str]) -> bytes:

@@ -5,12 +5,12 @@ import hashlib
 import itertools
 import re
 import time
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from treadle.engine import tracker
 from treadle.errors import FormatError
-from treadle.files import atomic, walk
+from treadle.files import atomic, beneath, walk
 from treadle.frontmatter import parse
 from treadle.inbox import box
 from treadle.inbox.message import read_text
@@ -99,7 +99,7 @@ def path_of(name: str) -> str:
 def glance(layout: Layout, name: str) -> tuple[str | None, str | None]:
     """Return a spec's digest and the routine it names, None for what cannot be read."""
     try:
-        data = box.read(layout.specs / name)
+        data = box.read(f"{layout.specs}/{name}")
     except (FormatError, OSError):
         return None, None
     routine = None
@@ -114,7 +114,8 @@ def read(layout: Layout, input_file: str | None) -> Spec:
     if input_file is None or path.is_absolute() or ".." in path.parts or "\0" in input_file:
         raise _missing(input_file)
     try:
-        data = box.read(layout.root / path) if _is_inside(layout.root, path) else None
+        is_inside = beneath.is_within(layout.root, str(path))
+        data = box.read(f"{layout.root}/{path}") if is_inside else None
     except OSError as error:
         raise _missing(input_file) from error
     if data is None:
@@ -126,13 +127,6 @@ def read(layout: Layout, input_file: str | None) -> Spec:
         text=document.body.decode(),
         routine=read_text(document.fields.get("routine")),
     )
-
-
-def _is_inside(root: Path, path: PurePosixPath) -> bool:
-    """Tell whether no link on the way leads out of the project."""
-    if not any((root / part).is_symlink() for part in (path, *path.parents[:-1])):
-        return True
-    return (root / path).resolve().is_relative_to(root.resolve())
 
 
 def _missing(input_file: str | None) -> FormatError:
