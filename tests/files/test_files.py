@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from treadle.errors import FormatError
-from treadle.files import atomic, remove, sync, walk
+from treadle.files import atomic, beneath, remove, sync, walk
 
 
 def test_write_replaces_the_whole_file_and_leaves_no_temporary(tmp_path):
@@ -156,3 +156,20 @@ def test_a_folder_is_emptied_and_a_link_in_its_place_only_goes(tmp_path):
     assert (tmp_path / "folder" / "deep" / "file").exists()
     remove.empty(tmp_path / "folder")
     assert list((tmp_path / "folder").iterdir()) == list((tmp_path / "link").iterdir()) == []
+
+
+def test_chunks_are_all_of_a_file(tmp_path):
+    for size in (0, 1, 1 << 20, (5 << 19) + 1):
+        (tmp_path / "file").write_bytes(b"x" * size)
+        assert sum(map(len, walk.chunks(tmp_path / "file"))) == size
+
+
+@pytest.mark.parametrize(("target", "inside"), [("real", True), ("../elsewhere", False)])
+def test_a_link_on_the_way_may_not_lead_out(tmp_path, target, inside):
+    root = tmp_path / "root"
+    for folder in (root / "real", tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+        (folder / "spec.md").write_text("x")
+    (root / "link").symlink_to(target)
+    assert beneath.is_within(root, "real/spec.md")
+    assert beneath.is_within(root, "link/spec.md") is inside

@@ -51,7 +51,7 @@ def close_outbox(stage: Stage) -> None:
 
 def _variables(run: Run, message: MessageOrder) -> dict[str, str]:
     root, folder = run.tools.layout.root, str(run.folder.message)
-    input_file = f"{root}/{message.input_file}" if message.input_file else ""
+    input_file = str(root / message.input_file) if message.input_file else ""
     return {
         "spec_file": input_file if message.type == "spec" else "",
         "message_file": f"{folder}/{NAME}",

@@ -129,14 +129,13 @@ def _base(path: Path | str) -> str:
 
 
 def chunks(path: Path | str) -> Iterator[bytes]:
-    """Yield a file's bytes, a part at a time."""
+    """Yield the bytes that a file has now, a part at a time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size = min(os.fstat(descriptor).st_size + 1, _CHUNK)
-        while data := os.read(descriptor, size):
+        left = os.fstat(descriptor).st_size
+        while left > 0 and (data := os.read(descriptor, min(left, _CHUNK))):
             yield data
-            if len(data) < size:
-                return
+            left -= len(data)
     finally:
         os.close(descriptor)
 
