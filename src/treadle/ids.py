@@ -1,7 +1,7 @@
 """Make and check the identifiers that reach the file system."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 # Compiled when they are asked: most commands ask none.
@@ -73,6 +73,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if best is None or _distance(word.lower(), best.lower()) > max(2, len(word) // 3):
         return None
     return best
+
+
+def hint(word: str, known: Collection[str], *, or_all: bool = False) -> str:
+    """Return what ends a sentence about an unknown name: the nearest one, or all there are."""
+    if close := nearest(word, known):
+        return f"; did you mean {close}?"
+    return f"; known: {', '.join(known)}" if or_all else ""
 
 
 def _distance(a: str, b: str) -> int:

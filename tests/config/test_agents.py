@@ -44,7 +44,7 @@ def test_role_finds_its_agent(config, role, swaps, name, type_):
 
 def test_swap_to_nobody_names_the_nearest(config):
     with pytest.raises(
-        ConfigError, match="--agent act=nigth: no such agent; did you mean 'night'"
+        ConfigError, match="--agent act=nigth: no such agent; did you mean night"
     ) as it:
         agents.resolve(config, "act", {"act": "nigth"})
     assert it.value.fix == ("treadle config show",)

@@ -40,7 +40,7 @@ def test_every_scalar_is_the_text_that_was_written(text, expected):
 
 def test_the_body_is_every_byte_behind_the_closing_fence():
     found = parse.read(b"---\r\na: b\r\n---\r\nx\r\r\ny\xff")
-    assert found == ({"a": "b"}, b"x\r\r\ny\xff", True)
+    assert found == ({"a": "b"}, b"x\r\r\ny\xff")
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_the_body_is_every_byte_behind_the_closing_fence():
     ],
 )
 def test_what_has_no_closed_mapping_is_all_body(data):
-    assert parse.read(data) == ({}, data, False)
+    assert parse.read(data) == ({}, data)
 
 
 def test_a_mark_at_the_start_is_no_part_of_fields_or_body():
-    assert parse.read(b"\xef\xbb\xbf---\na: b\n---\nx") == ({"a": "b"}, b"x", True)
+    assert parse.read(b"\xef\xbb\xbf---\na: b\n---\nx") == ({"a": "b"}, b"x")
     assert parse.read(b"\xef\xbb\xbfplain").body == b"plain"
 
 

@@ -75,9 +75,9 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         print(paint(text.rstrip(), "bold") if number == 0 else text.rstrip())
 
 
-def paint(text: str, colour: Colour, stream: TextIO | None = None) -> str:
+def paint(text: str, colour: Colour) -> str:
     """Colour a text for a terminal that wants it."""
-    if not wants_colour(stream or sys.stdout, os.environ):
+    if not wants_colour(sys.stdout, os.environ):
         return text
     return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
 

@@ -8,7 +8,7 @@ from treadle.config.backends import BACKENDS, owners, takes
 from treadle.config.schema import AgentConfig, Config
 from treadle.contract.role import ROLES
 from treadle.errors import ConfigError, UsageError
-from treadle.ids import nearest
+from treadle.ids import hint
 
 BUILTIN = "builtin"
 
@@ -21,7 +21,8 @@ def resolve(
     if name is None:
         name = role if role in config.agents else BUILTIN
     elif not _is_known(name, config.agents):
-        text = f"--agent {role}={name}: no such agent{_hint(name, config.agents)}"
+        near = hint(name, [*config.agents, BUILTIN], or_all=True)
+        text = f"--agent {role}={name}: no such agent{near}"
         raise ConfigError(text, fix=["treadle config show"])
     agent = config.agents.get(name, AgentConfig())
     if agent.use:
@@ -99,7 +100,8 @@ def _use_complaint(
     if others:
         return f"{key}.use stands alone; move {key}.{others[0]} to agents.{target}"
     if not _is_known(target, tables):
-        return f"{key}.use: no agent is called {target!r}{_hint(target, tables)}"
+        near = hint(target, [*tables, BUILTIN], or_all=True)
+        return f"{key}.use: no agent is called {target!r}{near}"
     if "use" in tables.get(target, {}):
         return f"{key}.use: {target!r} itself uses another agent; name that one"
     return None
@@ -107,8 +109,3 @@ def _use_complaint(
 
 def _is_known(name: str, known: Mapping[str, object]) -> bool:
     return name in known or name == BUILTIN
-
-
-def _hint(name: str, known: Mapping[str, object]) -> str:
-    close = nearest(name, [*known, BUILTIN])
-    return f"; did you mean {close!r}?" if close else f"; known: {', '.join([*known, BUILTIN])}"

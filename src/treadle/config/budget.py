@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from treadle.config import check, keys
 from treadle.config.schema import BudgetsConfig
 from treadle.errors import ConfigError, UsageError
-from treadle.ids import nearest
+from treadle.ids import hint
 
 
 def parse(items: Sequence[str]) -> dict[str, int | float]:
@@ -23,9 +23,7 @@ def _split(item: str) -> tuple[str, int | float]:
     known = keys.field_types(BudgetsConfig)
     name, equals, text = (part.strip() for part in item.partition("="))
     if name not in known:
-        close = nearest(name, known)
-        hint = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
-        raise UsageError(f"--budget {name}: no such budget; {hint}")
+        raise UsageError(f"--budget {name}: no such budget{hint(name, known, or_all=True)}")
     if not equals:
         raise UsageError(f"--budget {item}: write it as --budget {name}=NUMBER")
     return name, _number(name, text, known[name])

@@ -11,7 +11,7 @@ from treadle.config import keys, read
 from treadle.config.backends import BACKENDS
 from treadle.config.schema import Config, SandboxConfig
 from treadle.errors import ConfigError
-from treadle.ids import STORES, is_schema, mask, nearest
+from treadle.ids import STORES, hint, is_schema, mask
 
 AGENT_NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 _UNFIT_FOR_BRANCH = re.compile(
@@ -92,61 +92,35 @@ def _check_name(name: str, path: keys.Path, source: str) -> None:
 def _check_meaning(value: object, path: keys.Path, source: str) -> None:
     """Apply the rules that a type cannot say."""
     where = (path[0], path[-1]) if path[0] == "agents" else path
-    rule = _RULES.get(where)
-    complaint = rule(value) if rule and isinstance(value, str) else None
-    if complaint:
-        raise _wrong(source, path, complaint)
+    for fits, words in _RULES.get(where, ()):
+        if isinstance(value, str) and not fits(value):
+            near = hint(value, BACKENDS) if where == ("agents", "type") else ""
+            raise _wrong(source, path, f"must {words}, not {_short(mask(value))}{near}")
 
 
-def _type_rule(value: str) -> str | None:
-    if value in BACKENDS:
-        return None
-    close = nearest(value, BACKENDS)
-    hint = f"; did you mean {close!r}?" if close else ""
-    return f"must be one of {', '.join(BACKENDS)}, not {_short(value)}{hint}"
-
-
-def _path_rule(value: str) -> str | None:
+def _is_inside(value: str) -> bool:
     path = PurePosixPath(value)
-    if path.is_absolute() or ".." in path.parts:
-        return f"must be a folder inside the repository, not {_short(value)}"
-    return None
+    return not path.is_absolute() and ".." not in path.parts
 
 
-def _branch_rule(value: str) -> str | None:
-    if "{run_id}" not in value:
-        return f"must contain {{run_id}}, so that every run has its own branch, not {_short(value)}"
+def _fits_branch(value: str) -> bool:
     name = value.replace("{run_id}", "20250101-000000-000000")
-    if "{" in name or "}" in name or _UNFIT_FOR_BRANCH.search(name):
-        return f"must be a name that git takes for a branch, not {_short(value)}"
-    return None
+    return "{" not in name and "}" not in name and not _UNFIT_FOR_BRANCH.search(name)
 
 
-def _root_rule(value: str) -> str | None:
-    if not value.startswith(("/", "~/")):
-        return f"must be an absolute folder or begin with ~/, not {_short(value)}"
-    return None
-
-
-def _store_rule(value: str) -> str | None:
-    if not value.startswith(STORES):
-        return f"must begin with {' or '.join(STORES)}, not {_short(mask(value))}"
-    return None
-
-
-def _schema_rule(value: str) -> str | None:
-    if not is_schema(value):
-        return f"must be lower-case letters, digits and _, not {_short(value)}"
-    return None
-
-
-_RULES: dict[keys.Path, Callable[[str], str | None]] = {
-    ("agents", "type"): _type_rule,
-    ("agents", "path"): _path_rule,
-    ("store",): _store_rule,
-    ("store_schema",): _schema_rule,
-    ("workspace", "branch"): _branch_rule,
-    ("workspace", "root"): _root_rule,
+# What each key's text must be, and how that is said.
+_RULES: dict[keys.Path, list[tuple[Callable[[str], bool], str]]] = {
+    ("agents", "type"): [(lambda text: text in BACKENDS, f"be one of {', '.join(BACKENDS)}")],
+    ("agents", "path"): [(_is_inside, "be a folder inside the repository")],
+    ("store",): [(lambda text: text.startswith(STORES), f"begin with {' or '.join(STORES)}")],
+    ("store_schema",): [(is_schema, "be lower-case letters, digits and _")],
+    ("workspace", "branch"): [
+        (lambda text: "{run_id}" in text, "contain {run_id}, so that every run has its own branch"),
+        (_fits_branch, "be a name that git takes for a branch"),
+    ],
+    ("workspace", "root"): [
+        (lambda text: text.startswith(("/", "~/")), "be an absolute folder or begin with ~/")
+    ],
 }
 
 
@@ -158,9 +132,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _unknown(source: str, path: keys.Path, known: Mapping[str, object]) -> ConfigError:
-    close = nearest(path[-1], known)
-    hint = f"did you mean {close}?" if close else f"known keys: {', '.join(known)}"
-    return _wrong(source, path, f"is not a key; {hint}")
+    return _wrong(source, path, f"is not a key{hint(path[-1], known, or_all=True)}")
 
 
 def _wrong(source: str, path: keys.Path, complaint: str) -> ConfigError:

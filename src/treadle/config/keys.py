@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from types import UnionType
-from typing import Annotated, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin
 
 from msgspec import Meta, Struct, structs
 
@@ -66,10 +66,14 @@ def table_of(type_: object) -> object | None:
 
 def expectation(type_: object) -> str:
     """Say in words what a value of this type must be."""
-    for note in getattr(type_, "__metadata__", ()):
-        if isinstance(note, Meta) and note.description:
-            return note.description
-    return "a table"
+    for part in (type_, *get_args(type_)):  # what may be left out is said like the rest
+        for note in getattr(part, "__metadata__", ()):
+            if isinstance(note, Meta) and note.description:
+                return note.description
+    words = [
+        word for part in _parts(type_) if get_origin(part) is Literal for word in get_args(part)
+    ]
+    return f"one of {', '.join(map(json.dumps, words))}" if words else "a table"
 
 
 def dotted(path: Path) -> str:

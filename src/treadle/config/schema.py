@@ -19,9 +19,7 @@ _Words = Annotated[tuple[str, ...], Meta(min_length=1)]
 _Names = tuple[Annotated[str, Meta(pattern=_NAME)], ...]
 
 Flag = Annotated[bool, Meta(description="true or false")]
-MaybeFlag = Annotated[bool | None, Meta(description="true or false")]
 Text = Annotated[_Word, Meta(description="a text that is not empty")]
-MaybeText = Annotated[_Word | None, Meta(description="a text that is not empty")]
 Command = Annotated[_Word, Meta(description="a shell command")]
 Argv = Annotated[_Words | None, Meta(description="a list of strings: a program and its arguments")]
 Names = Annotated[
@@ -35,29 +33,17 @@ SecondsOr0 = Annotated[
 Pause = Annotated[_TimeOr0, Meta(description="a number of seconds, 0 or more, at most a week")]
 Rounds = Annotated[int, Meta(gt=0, le=10_000, description="a whole number from 1 to 10000")]
 CountOr0 = Annotated[int, Meta(ge=0, le=_MAX, description="a whole number, 0 or more")]
-Count = Annotated[
-    Annotated[int, Meta(gt=0, le=_MAX)] | None, Meta(description="a whole number above 0")
-]
-MaybeSecondsOr0 = Annotated[
-    _TimeOr0 | None, Meta(description="a number of seconds, 0 for no limit, at most a week")
-]
+Count = Annotated[int, Meta(gt=0, le=_MAX, description="a whole number above 0")] | None
 Words = Annotated[tuple[str, ...], Meta(description="a list of strings")]
 Prices = Annotated[
     tuple[_Price, _Price, _Price] | None,
     Meta(description="three numbers: USD per million input, cached and output tokens"),
 ]
-Preset = Annotated[
-    Literal["gemini", "opencode", "copilot", "codex", "claude"] | None,
-    Meta(description='one of "gemini", "opencode", "copilot", "codex", "claude"'),
-]
+Preset = Literal["gemini", "opencode", "copilot", "codex", "claude"]
 Amount = Annotated[_Above0 | None, Meta(description="a number above 0")]
-Sandbox = Annotated[
-    Literal["auto", "required", "off"], Meta(description='one of "auto", "required", "off"')
-]
-
-Network = Annotated[Literal["full", "none"], Meta(description='one of "full", "none"')]
-MaybeNetwork = Annotated[Literal["full", "none"] | None, Meta(description='one of "full", "none"')]
-Tier = Annotated[Literal["A", "B"], Meta(description='one of "A", "B"')]
+Sandbox = Literal["auto", "required", "off"]
+Network = Literal["full", "none"]
+Tier = Literal["A", "B"]
 Places = Annotated[
     tuple[Annotated[str, Meta(pattern=r"\A(/|~/)")], ...],
     Meta(description="a list of absolute paths, or of paths that begin with ~/"),
@@ -67,28 +53,28 @@ Router = Annotated[
     Meta(description="a list of strings, or one line: a program and its arguments"),
 ]
 Tries = Annotated[int, Meta(gt=0, le=100, description="a whole number from 1 to 100")]
-Landing = Annotated[Literal["manual", "auto"], Meta(description='one of "manual", "auto"')]
+Landing = Literal["manual", "auto"]
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One agent: what drives it and its limits; an agent with `use` stands for another one."""
 
     type: Text = "builtin"
-    use: MaybeText = None
+    use: Text | None = None
     cmd: Argv = None
     run: Argv = None
-    recording: MaybeText = None
-    preset: Preset = None
-    model: MaybeText = None
+    recording: Text | None = None
+    preset: Preset | None = None
+    model: Text | None = None
     extra_args: Words = ()
     prices: Prices = None
     retry_wait: Pause = 5
-    path: MaybeText = None
+    path: Text | None = None
     timeout: Seconds = 1800
-    idle_timeout: MaybeSecondsOr0 = None
+    idle_timeout: SecondsOr0 | None = None
     env_allow: Names = ()
-    edits: MaybeFlag = None
-    network: MaybeNetwork = None
+    edits: Flag | None = None
+    network: Network | None = None
     writable: Places = ()
 
 
@@ -112,7 +98,7 @@ class ChecksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     timeout: Seconds = 900
     skip_agent_on_fail: Flag = False
     env_allow: Names = ()
-    network: MaybeNetwork = None
+    network: Network | None = None
     writable: Places = ()
     unix_sockets: Flag = False
 
@@ -130,7 +116,7 @@ class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     branch: Text = "treadle/{run_id}"
     setup: Argv = None
-    root: MaybeText = None
+    root: Text | None = None
 
 
 class LandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -189,8 +175,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_retries: Tries = 3
     sandbox: SandboxConfig = SandboxConfig()
     network: Network = "full"
-    store: MaybeText = None
-    store_schema: MaybeText = None
+    store: Text | None = None
+    store_schema: Text | None = None
     agents: dict[str, AgentConfig] = {}
     budgets: BudgetsConfig = BudgetsConfig()
     verify: dict[str, Command] = {}
@@ -201,5 +187,5 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     commands: CommandsConfig = CommandsConfig()
     mail: MailConfig = MailConfig()
     task: TaskConfig = TaskConfig()
-    artifacts: MaybeText = None
+    artifacts: Text | None = None
     fleet: FleetConfig = FleetConfig()

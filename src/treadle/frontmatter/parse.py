@@ -7,15 +7,12 @@ from treadle.frontmatter import flat
 from treadle.frontmatter.block import BOM, MAX_BYTES, Block, Fields, Value, fail, find
 from treadle.hints import NamedTuple
 
-_NOTHING: Mapping[str, Value] = {}
-
 
 class Document(NamedTuple):
     """The fields in their order, and every byte that follows them."""
 
     fields: Mapping[str, Value]
     body: bytes
-    has_fields: bool
 
 
 @functools.lru_cache(maxsize=2)  # whoever reads a file is about to complete it
@@ -25,12 +22,12 @@ def read(data: bytes) -> Document:
     if block and block.end - block.start <= MAX_BYTES:
         values = flat.values(data, block)
         if values is not None:
-            return Document(values, data[block.body :], True)
+            return Document(values, data[block.body :])
     found = locate(data)
     if found is None:
-        return Document(_NOTHING, data.removeprefix(BOM), False)
+        return Document({}, data.removeprefix(BOM))
     block, fields = found
-    return Document({entry.key: entry.value for entry in fields.entries}, data[block.body :], True)
+    return Document({entry.key: entry.value for entry in fields.entries}, data[block.body :])
 
 
 def locate(data: bytes) -> tuple[Block, Fields] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from treadle.errors import BlockedError, NotFoundError, TreadleError, argument
+from treadle.errors import NotFoundError, TreadleError
 from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.layout import MailLayout
@@ -120,18 +120,11 @@ def _taking(
 def _check(row: LetterRow, agent: str) -> None:
     """Refuse what is somebody else's, or nobody's to claim any more."""
     if row.recipient == address.ALL and row.intent not in intent.WORK:
-        raise _refused(row, f"{row.name} is for everybody; acknowledge your copy instead", "ack")
+        said = f"{row.name} is for everybody; acknowledge your copy instead"
+        raise place.not_yours(row, said, "ack")
     if row.recipient not in (agent, address.ALL):
-        raise _refused(row, f"{row.name} is addressed to {row.recipient}, not to {agent}", "read")
+        said = f"{row.name} is addressed to {row.recipient}, not to {agent}"
+        raise place.not_yours(row, said)
     if row.box != "new":
         holder = f"claimed by {row.agent}" if row.box != "logs" else "archived"
-        raise _refused(row, f"{row.name} is {holder}", "read")
-
-
-def _refused(row: LetterRow, message: str, verb: str) -> BlockedError:
-    return BlockedError(
-        message,
-        code="letter_not_yours",
-        fix=[f"treadle mail {verb} {argument(row.name)}"],
-        details={"file": f"{row.folder}/{row.name}", "to": row.recipient, "holder": row.agent},
-    )
+        raise place.not_yours(row, f"{row.name} is {holder}")

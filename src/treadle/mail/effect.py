@@ -115,7 +115,7 @@ def _test_results(store: TaskStore, letter: Letter, now: datetime) -> None:
     """Take a tester's word, unless it is the owner's own."""
     task = store.task(letter.task_id or "")
     if task and letter.sender != task.owner and letter.status in ("completed", "failed"):
-        _say(store, task, checks.TESTS_PASSED, letter, now)
+        _say(store, task, checks.TESTS_PASSED, letter)
 
 
 def _answer(store: TaskStore, letter: Letter, now: datetime) -> None:
@@ -127,7 +127,7 @@ def _answer(store: TaskStore, letter: Letter, now: datetime) -> None:
     reviews = asked.intent in ("review_code", "approval_request")
     decided = letter.status in ("completed", "failed", "blocked")
     if task and reviews and decided and letter.sender != task.owner:
-        _say(store, task, checks.PEER_REVIEWED, letter, now)
+        _say(store, task, checks.PEER_REVIEWED, letter)
     question = store.question(asked.question_id or "")
     if question and question.answered_at is None and letter.sender == address.HUMAN:
         # Closed last: a kill before that leaves it open, and the letter is seen again.
@@ -162,7 +162,7 @@ def unblock(store: TaskStore, asked: LetterRow, now: datetime) -> TaskRow | None
     return move.move(store, task.task_id, lane, by, now, "answered", force=True).after
 
 
-def _say(store: TaskStore, task: TaskRow, name: str, letter: Letter, now: datetime) -> None:
+def _say(store: TaskStore, task: TaskRow, name: str, letter: Letter) -> None:
     value = letter.status == "completed"
     said = TaskClaimRow(task.task_id, name, value, letter.sender, letter.created_at)
     task_notes.claim(store, said)

@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 
-from treadle.errors import BlockedError, argument
 from treadle.layout import LOGS, MailLayout
 from treadle.mail import address, intent, move, place
 from treadle.mail.letter import time
@@ -17,12 +16,8 @@ def acknowledge(store: TaskStore, mail: MailLayout, row: LetterRow, agent: str) 
     """Say that a letter is taken care of: claimed work goes to WORKSPACE, the rest to LOGS."""
     holder = row.agent or row.recipient
     if holder not in (agent, address.ALL) or (row.box == "new" and row.recipient == address.ALL):
-        raise BlockedError(
-            f"{row.name} is {holder}'s to acknowledge, not {agent}'s",
-            code="letter_not_yours",
-            fix=[f"treadle mail read {argument(row.name)}"],
-            details={"file": f"{row.folder}/{row.name}", "to": row.recipient, "holder": row.agent},
-        )
+        said = f"{row.name} is {holder}'s to acknowledge, not {agent}'s"
+        raise place.not_yours(row, said)
     if row.box == "logs":
         return row
     if row.box == "inbox" and row.intent in intent.WORK:

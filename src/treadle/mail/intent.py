@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from treadle.errors import UsageError
-from treadle.ids import nearest
+from treadle.ids import hint
 
 WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
 INTENTS = (
@@ -43,10 +43,8 @@ def known(text: str, extra: Sequence[str] = ()) -> str:
     intents = every(extra)
     if word in intents:
         return word
-    close = nearest(word[:64], intents)
-    hint = f"did you mean {close}?" if close else f"known: {', '.join(intents)}"
     raise UsageError(
-        f"there is no intent {text[:64]!r}; {hint}",
+        f"there is no intent {text[:64]!r}{hint(word[:64], intents, or_all=True)}",
         code="intent_unknown",
         fix=["treadle mail send --help", "treadle config show"],
     )
@@ -63,9 +61,8 @@ def status(text: str) -> str:
     word = "completed" if word == "done" else word
     if word in STATUSES:
         return word
-    close = nearest(word[:64], STATUSES)
-    hint = f"did you mean {close}?" if close else f"known: {', '.join(STATUSES)}"
-    raise UsageError(f"there is no status {text[:64]!r}; {hint}")
+    near = hint(word[:64], STATUSES, or_all=True)
+    raise UsageError(f"there is no status {text[:64]!r}{near}")
 
 
 def reply(intent: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.errors import NotFoundError
 from treadle.hints import NamedTuple
-from treadle.ids import nearest
+from treadle.ids import hint
 from treadle.layout import BOXES as BOXES
 from treadle.layout import MailLayout
 from treadle.mail import address, intent, place
@@ -118,6 +118,5 @@ def _tail(folder: str) -> str:
 
 def _unknown(store: TaskReader, name: str) -> NotFoundError:
     known = [row.name for box in BOXES for row in index.in_box(store, box, 50)]
-    close = nearest(name[:200], known) if name else None
-    hint = f"; did you mean {close}?" if close else ""
-    return NotFoundError(f"there is no letter {name[:200]}{hint}", fix=["treadle mail list"])
+    text = f"there is no letter {name[:200]}{hint(name[:200], known)}"
+    return NotFoundError(text, fix=["treadle mail list"])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treadle.errors import NotFoundError
+from treadle.errors import BlockedError, NotFoundError, argument
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import address
 from treadle.store.mail import Place
@@ -41,6 +41,16 @@ def of_folder(folder: str) -> Place:
 def path(mail: MailLayout, row: LetterRow) -> Path:
     """Return a letter's file."""
     return mail.root / row.folder / row.name
+
+
+def not_yours(row: LetterRow, message: str, verb: str = "read") -> BlockedError:
+    """Say that a letter is somebody else's, or nobody's any more."""
+    return BlockedError(
+        message,
+        code="letter_not_yours",
+        fix=[f"treadle mail {verb} {argument(row.name)}"],
+        details={"file": f"{row.folder}/{row.name}", "to": row.recipient, "holder": row.agent},
+    )
 
 
 def gone(name: str) -> NotFoundError:

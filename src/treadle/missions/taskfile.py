@@ -1,14 +1,14 @@
 """Read a mission's tasks: one markdown file each, `tasks/WP01-name.md`."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, argument
 from treadle.frontmatter.block import Value
 from treadle.hints import NamedTuple
-from treadle.ids import nearest
+from treadle.ids import hint
 from treadle.missions import fields
 from treadle.missions.mission import Mission
 from treadle.tasks import lanes, markdown
@@ -70,12 +70,11 @@ def read(mission: Mission, name: str) -> TaskFile:
     )
 
 
-def require_known(mission: Mission, file: TaskFile, needed: str, known: Iterable[str]) -> None:
+def require_known(mission: Mission, file: TaskFile, needed: str, known: Collection[str]) -> None:
     """Refuse a dependency that no file describes."""
     if needed not in known:
-        close = nearest(needed, known)
-        hint = f"; did you mean {close}?" if close else ""
-        raise _wrong(mission, file.path, f"it depends on {needed}, which has no file{hint}")
+        near = hint(needed, known)
+        raise _wrong(mission, file.path, f"it depends on {needed}, which has no file{near}")
 
 
 def find_circle(needs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:

@@ -24,12 +24,10 @@ class Checks(NamedTuple):
 
 def standing(store: Reading, task: TaskRow) -> Checks:
     """Return how a task stands now."""
-    seen, claims = observed(store, task), task_notes.claims(store, task.task_id)
     tested = tests_passed(store, task) is True
-    covered = _coverage(task, seen)
-    claimed = claims.get(PEER_REVIEWED)
+    covered = _coverage(task, observed(store, task), tested)
+    claimed = task_notes.claims(store, task.task_id).get(PEER_REVIEWED)
     reviewed = task.lane in _REVIEWED or (claimed is not None and claimed.value)
-    covered = tested if covered is None else covered
     return Checks(tested, covered, reviewed, tested and covered and reviewed)
 
 
@@ -70,7 +68,8 @@ def require(store: Reading, task: TaskRow, *, person: bool) -> None:
     )
 
 
-def _coverage(task: TaskRow, seen: list[CheckRow]) -> bool | None:
+def _coverage(task: TaskRow, seen: list[CheckRow], tested: bool) -> bool:
+    """Tell whether what names coverage holds; where nothing does, the tests speak for it."""
     named = {item.id for item in task.criteria if "coverage" in item.text.lower()}
     found = [row.passed for row in seen if row.criterion_id in named]
-    return all(found) if found else None
+    return all(found) if found else tested

@@ -77,10 +77,10 @@ def renew(
             return True
 
 
-def renew_all(store: TaskStore, owner: str, now: datetime, lease: timedelta = LEASE) -> None:
+def renew_all(store: TaskStore, owner: str, now: datetime) -> None:
     """Prolong all claims of an owner that shows signs of life; a run renews its own."""
-    for task in leases.due(store, owner, now, lease):
-        renew(store, task.task_id, task.claim_id or "", now, lease)
+    for task in leases.due(store, owner, now):
+        renew(store, task.task_id, task.claim_id or "", now)
 
 
 def is_held(task: TaskRow, now: datetime) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
-from treadle.ids import is_criterion_id, nearest
+from treadle.ids import hint, is_criterion_id
 
 
 def from_flags(goal: str, texts: Sequence[str], verify: Sequence[str]) -> tuple[Criterion, ...]:
@@ -17,9 +17,8 @@ def from_flags(goal: str, texts: Sequence[str], verify: Sequence[str]) -> tuple[
         criteria[id_] = Criterion(id_, text)
     for id_, command in map(_split_verify, verify):
         if id_ not in criteria:
-            close = nearest(id_, criteria)
-            hint = f"; did you mean {close}?" if close else f"; known: {', '.join(criteria)}"
-            raise UsageError(f"--verify {id_}: no such criterion{hint}")
+            near = hint(id_, criteria, or_all=True)
+            raise UsageError(f"--verify {id_}: no such criterion{near}")
         if criteria[id_].verify is not None:
             raise UsageError(f"--verify {id_} is given twice")
         criteria[id_] = criteria[id_]._replace(verify=command)

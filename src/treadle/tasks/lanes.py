@@ -2,7 +2,7 @@
 
 from treadle.errors import UsageError
 from treadle.hints import Literal, get_args
-from treadle.ids import nearest
+from treadle.ids import hint
 
 Lane = Literal[
     "planned",
@@ -38,9 +38,8 @@ def parse(text: str) -> Lane:
     found = known(text)
     if found:
         return found
-    close = nearest(text.lower(), (*LANES, *_ALIASES))
-    hint = f"did you mean {close}?" if close else f"known: {', '.join(LANES)}"
-    raise UsageError(f"there is no lane {text!r}; {hint}")
+    near = hint(text.lower(), (*LANES, *_ALIASES), or_all=True)
+    raise UsageError(f"there is no lane {text!r}{near}")
 
 
 def known(text: str) -> Lane | None:

@@ -9,7 +9,7 @@ from treadle.store.task_reader import TaskReader
 LEASE = timedelta(minutes=30)
 
 
-def due(store: TaskReader, owner: str, now: datetime, lease: timedelta = LEASE) -> list[TaskRow]:
+def due(store: TaskReader, owner: str, now: datetime) -> list[TaskRow]:
     """Return the tasks of which an owner has used half the lease."""
-    found = store.tasks_to_renew(owner, utc(now), utc(now + lease / 2))
+    found = store.tasks_to_renew(owner, utc(now), utc(now + LEASE / 2))
     return [task for task in found if not is_run_id(task.claim_id or "")]

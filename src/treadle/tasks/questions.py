@@ -4,7 +4,7 @@ from datetime import datetime
 
 from treadle.errors import NotFoundError, UsageError
 from treadle.hints import Literal, NamedTuple
-from treadle.ids import nearest, utc
+from treadle.ids import hint, utc
 from treadle.store.rows.question import QuestionRow
 from treadle.store.task_reader import TaskReader
 from treadle.store.task_store import TaskStore
@@ -47,9 +47,8 @@ def find(store: TaskReader, question_id: str) -> QuestionRow:
     """Return a question, or raise NotFoundError with the nearest id."""
     question = store.question(question_id)
     if question is None:
-        close = nearest(question_id, store.question_ids())
-        hint = f"; did you mean {close}?" if close else ""
-        raise NotFoundError(f"there is no question {question_id}{hint}", fix=["treadle desk"])
+        near = hint(question_id, store.question_ids())
+        raise NotFoundError(f"there is no question {question_id}{near}", fix=["treadle desk"])
     return question
 
 

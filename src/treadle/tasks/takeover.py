@@ -45,7 +45,7 @@ def take_over(store: TaskStore, mail: MailLayout, task_id: str, now: datetime) -
         task = store.task(task_id)
         text = task and _foreign(store, mail, task, ending)
         if task and text is not None and (why := take(store, task, _pairs(text), now)):
-            said.append(_put_back(store, task, f"TASKS/{task_id}.{ending}: {why}", now))
+            said.append(_put_back(store, task, f"TASKS/{task_id}.{ending}: {why}"))
     if said:
         views.write(store, mail, task_id)
     return said
@@ -141,7 +141,7 @@ def _foreign(store: TaskStore, mail: MailLayout, task: TaskRow, ending: str) -> 
     return text if text != views.texts(store, task)[ending] else None
 
 
-def _put_back(store: TaskStore, task: TaskRow, why: str, now: datetime) -> str:
+def _put_back(store: TaskStore, task: TaskRow, why: str) -> str:
     """Write down on the task that a file was overwritten."""
     current = store.task(task.task_id) or task
     at = current.updated_at
