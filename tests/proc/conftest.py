@@ -64,7 +64,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def eventually(happens, seconds: float = 5.0) -> bool:
+def eventually(happens, seconds: float = 60.0) -> bool:
     """Poll until something is true or time is up."""
     deadline = time.monotonic() + seconds
     while not happens():
@@ -72,6 +72,16 @@ def eventually(happens, seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def once(path: Path, text: str = "\n", count: int = 1):
+    """Return the wish to stop as soon as a text stands in a file so many times."""
+
+    def should_stop() -> str | None:
+        said = path.read_text().count(text) if path.exists() else 0
+        return "asked from another terminal" if said >= count else None
+
+    return should_stop
 
 
 def children(pid: int) -> list[int]:

@@ -197,7 +197,7 @@ def test_64_commands_run_at_once(keeper, command, tmp_path):
 
     def one(number: int) -> None:
         files = {"stdout": tmp_path / f"{number}.out", "stderr": tmp_path / f"{number}.err"}
-        mine = command("sh", "-c", MEETING, "sh", str(tmp_path), str(number), wall=60)._replace(
+        mine = command("sh", "-c", MEETING, "sh", str(tmp_path), str(number), wall=250)._replace(
             **files
         )
         results[number] = keeper.run(mine).exit_code

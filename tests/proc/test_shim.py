@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proc.conftest import DAEMON, children, eventually, is_alive, orchestrate
+from tests.proc.conftest import DAEMON, children, eventually, is_alive, once, orchestrate
 from treadle.proc import keeper as keeper_module
 from treadle.proc import sweep, watch
 from treadle.proc.keeper import Keeper
@@ -75,10 +75,11 @@ def test_background_job_of_a_shell_is_dead(keeper, command, tmp_path):
     assert not is_alive(pid_in(tmp_path / "out"))
 
 
-def test_deep_tree_is_dead_after_a_timeout(keeper, command, tmp_path):
+def test_deep_tree_is_dead_after_a_stop(keeper, command, tmp_path):
     tree = 'trap "" TERM; echo $$ >> pids; [ $1 -gt 0 ] && sh tree.sh $(($1 - 1)) & sleep 600'
     (tmp_path / "tree.sh").write_text(tree)
-    assert keeper.run(command("sh", "tree.sh", "8", wall=1, grace=0.1)).reason == "timeout"
+    tree = command("sh", "tree.sh", "8", wall=60, grace=0.1)
+    assert keeper.run(tree, should_stop=once(tmp_path / "pids", count=9)).reason == "stopped"
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert (len(pids), [pid for pid in pids if is_alive(pid)]) == (9, [])
 
@@ -108,12 +109,12 @@ def test_nothing_survives_a_kill_of_the_orchestrator(tmp_path, batch):
     for folder, process in zip(folders, processes, strict=True):
         daemons = [pid_in(folder / "one"), pid_in(folder / "two")]
         (keeper,) = children(process.pid)
-        assert len(sweep.stragglers(str(folder))) == 4
+        assert eventually(lambda folder=folder: len(sweep.stragglers(str(folder))) == 4)
         process.kill()
         process.communicate()
         alive = [keeper, *daemons]
-        assert eventually(lambda alive=alive: not any(map(is_alive, alive)), seconds=1)
-        assert sweep.stragglers(str(folder)) == []
+        assert eventually(lambda alive=alive: not any(map(is_alive, alive)))
+        assert eventually(lambda folder=folder: sweep.stragglers(str(folder)) == [])
 
 
 def test_nothing_survives_a_kill_of_the_orchestrator_while_it_starts(tmp_path):
@@ -124,7 +125,7 @@ def test_nothing_survives_a_kill_of_the_orchestrator_while_it_starts(tmp_path):
         eventually((folder / "one.o").exists, seconds=number * 0.01 + 0.1)
         process.kill()
         process.communicate()
-        assert eventually(lambda folder=folder: sweep.stragglers(str(folder)) == [], seconds=1)
+        assert eventually(lambda folder=folder: sweep.stragglers(str(folder)) == [])
 
 
 def test_agent_that_kills_its_parent_loses_everything(keeper, python, tmp_path):
@@ -185,17 +186,25 @@ def test_agent_that_kills_shim_and_keeper_is_found_by_its_mark(keeper, python, t
 
 def test_shim_that_was_stopped_is_killed_in_the_end(keeper, python, tmp_path, monkeypatch):
     monkeypatch.setattr(watch, "_OBEY", 0.3)
-    code = DAEMON + "\nos.kill(os.getppid(), signal.SIGSTOP); time.sleep(600)"
-    ended = keeper.run(python(code, str(tmp_path / "daemon"), wall=0.5, grace=0.1))
-    assert ended.reason == "timeout"
+    code = DAEMON + "\nos.kill(os.getppid(), signal.SIGSTOP); print('stopped', flush=True)"
+    ended = keeper.run(
+        python(f"{code}; time.sleep(600)", str(tmp_path / "daemon"), wall=60, grace=0.1),
+        should_stop=once(tmp_path / "out"),
+    )
+    assert ended.reason == "stopped"
     assert not is_alive(pid_in(tmp_path / "daemon"))
 
 
 def test_keeper_that_was_stopped_is_replaced(keeper, command, monkeypatch):
-    monkeypatch.setattr(keeper_module, "_GREETING", 0.3)
-    keeper.start()
-    assert eventually(lambda: keeper.run(command("true")).reason == "exit")
+    ask = keeper_module._ask_for_shim
+
+    def hasty(requests, pid):
+        monkeypatch.setattr(keeper_module, "_GREETING", 0.3 if pid == stopped else 60)
+        return ask(requests, pid)
+
+    assert keeper.run(command("true")).reason == "exit"
     stopped = keeper.pid
+    monkeypatch.setattr(keeper_module, "_ask_for_shim", hasty)
     os.kill(stopped, signal.SIGSTOP)
     ends = [run_aside(keeper, command("sleep", "0.2")) for _ in range(2)]
     for thread, _ in ends:
@@ -231,9 +240,11 @@ def test_without_adoption_the_process_group_is_dead(portable_keeper, command, tm
 
 
 def test_without_adoption_a_session_below_the_command_is_dead(portable_keeper, command, tmp_path):
-    stay = "setsid sleep 600 & echo $!; trap '' TERM; sleep 600"
-    ended = portable_keeper.run(command("sh", "-c", stay, wall=0.5, grace=0.1))
-    assert ended.reason == "timeout"
+    stay = "trap '' TERM; setsid sleep 600 & echo $!; sleep 600"
+    ended = portable_keeper.run(
+        command("sh", "-c", stay, wall=60, grace=0.1), should_stop=once(tmp_path / "out")
+    )
+    assert ended.reason == "stopped"
     assert not is_alive(pid_in(tmp_path / "out"))
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.proc.conftest import eventually, is_alive, orchestrate
+from tests.proc.conftest import eventually, is_alive, once, orchestrate
 from treadle.proc.command import Limits
 from treadle.proc.watch import breach
 
 DEAF = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
-CHATTY = "trap '' TERM; while :; do echo tick; sleep 0.05; done"
+CHATTY = "for n in $(seq 40); do echo tick; sleep 0.05; done"
 
 
 @pytest.mark.parametrize(
@@ -29,29 +29,29 @@ def test_breach_names_the_limit(limits, elapsed, quiet, written, reason):
 
 
 def test_deaf_command_is_killed_after_the_grace(keeper, command, tmp_path):
-    ended = keeper.run(command("sh", "-c", DEAF, wall=0.3, grace=0.3))
+    ended = keeper.run(command("sh", "-c", DEAF, wall=1, grace=0.2))
     assert (ended.reason, ended.signal) == ("timeout", 9)
-    assert 0.6 <= ended.seconds < 5
+    assert ended.seconds >= 1.2
     assert not is_alive(int((tmp_path / "out").read_text()))
 
 
 def test_polite_command_may_finish_within_the_grace(keeper, command, tmp_path):
-    tidy = "trap 'echo tidied; exit 4' TERM; while :; do sleep 0.02; done"
-    ended = keeper.run(command("sh", "-c", tidy, wall=0.3, grace=20))
-    assert (ended.reason, ended.exit_code, ended.seconds < 10) == ("timeout", 4, True)
-    assert (tmp_path / "out").read_text() == "tidied\n"
+    tidy = "trap 'echo tidied; exit 4' TERM; echo ready; while :; do sleep 0.02; done"
+    ended = keeper.run(
+        command("sh", "-c", tidy, wall=60, grace=60), should_stop=once(tmp_path / "out", "ready")
+    )
+    assert (ended.reason, ended.exit_code, ended.signal) == ("stopped", 4, None)
+    assert (tmp_path / "out").read_text() == "ready\ntidied\n"
 
 
 def test_processes_in_sessions_of_their_own_are_asked_too(keeper, command, tmp_path):
     tidy = "trap 'echo tidied; exit' TERM; echo ready; while :; do sleep 0.02; done"
     (tmp_path / "tidy.sh").write_text(tidy)
     wait = "trap : TERM; setsid sh tidy.sh"
-    wish = [None, "now"]
     ended = keeper.run(
-        command("sh", "-c", wait, wall=30, grace=20),
-        should_stop=lambda: wish[bool((tmp_path / "out").read_text())],
+        command("sh", "-c", wait, wall=60, grace=60), should_stop=once(tmp_path / "out", "ready")
     )
-    assert (ended.reason, ended.seconds < 10) == ("stopped", True)
+    assert (ended.reason, ended.signal) == ("stopped", None)
     assert (tmp_path / "out").read_text() == "ready\ntidied\n"
 
 
@@ -62,8 +62,8 @@ def test_silence_is_noticed(keeper, command):
 
 
 def test_output_keeps_a_command_from_being_idle(keeper, command):
-    ended = keeper.run(command("sh", "-c", CHATTY, idle=0.6, wall=1.5, grace=0.1))
-    assert ended.reason == "timeout"
+    ended = keeper.run(command("sh", "-c", CHATTY, idle=1.5))
+    assert (ended.reason, ended.seconds > 1.5) == ("exit", True)
 
 
 def test_too_much_output_ends_the_command_and_is_cut(keeper, command, tmp_path):
@@ -107,10 +107,9 @@ with Keeper() as keeper:
 
 
 def test_wish_to_stop_ends_the_command(keeper, command, tmp_path):
-    def should_stop() -> str | None:
-        return "asked from another terminal" if (tmp_path / "out").read_text() else None
-
-    ended = keeper.run(command("sh", "-c", DEAF, grace=0.1, wall=30), should_stop=should_stop)
+    ended = keeper.run(
+        command("sh", "-c", DEAF, grace=0.1, wall=60), should_stop=once(tmp_path / "out")
+    )
     assert (ended.reason, ended.detail) == ("stopped", "asked from another terminal")
     assert eventually(lambda: not is_alive(int((tmp_path / "out").read_text())))
 
@@ -122,6 +121,5 @@ def test_an_empty_reason_is_still_a_wish(keeper, command):
 def test_ticks_tell_the_time(keeper, command):
     seen: list[float] = []
     keeper.run(command("sleep", "0.5"), on_tick=seen.append)
-    assert 2 <= len(seen) <= 25
+    assert 2 <= len(seen) <= 10 + 10 * seen[-1]
     assert seen == sorted(seen)
-    assert seen[-1] < 5
