@@ -93,7 +93,7 @@ def test_a_server_that_says_nothing_is_ended(tmp_path, keeper):
 
 
 def test_a_server_that_falls_silent_is_ended(tmp_path, keeper):
-    limits = Limits(wall=20, idle=0.3, output_bytes=1 << 20, grace=0.2)
+    limits = Limits(wall=120, idle=0.3, output_bytes=1 << 20, grace=0.2)
     result = turn(tmp_path, keeper, "sh", "-c", "read line; echo '{}'; sleep 30", limits=limits)
     assert result.error == StepError.IDLE_TIMEOUT
 

@@ -75,7 +75,8 @@ def test_a_single_routine_needs_no_router(known):
 def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code, expected, reason):
     with Keeper() as keeper:
         argv = [sys.executable, "-S", "-E", "-c", f"import sys\n{code}"]
-        external = External(argv, Host(tmp_path, {}, keeper), timeout=2.0)
+        patience = 2.0 if reason == "did not answer" else 120.0
+        external = External(argv, Host(tmp_path, {}, keeper), timeout=patience)
         found = choose("Mend it", known, Fallback(None, "develop"), external)
     assert found.routine == expected
     assert reason in found.reason
