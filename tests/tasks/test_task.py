@@ -6,6 +6,7 @@ from tests.store.rows import run_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import NotFoundError, UsageError
 from treadle.tasks import show, task
+from treadle.tasks.change import find
 from treadle.tasks.claim import Holder, claim
 from treadle.tasks.criteria import from_flags
 from treadle.tasks.move import done
@@ -65,7 +66,7 @@ def test_an_empty_goal_is_refused(store, now):
 def test_an_unknown_task_gets_the_nearest_id(store, add):
     add(task_id="AUTH-012")
     with pytest.raises(NotFoundError, match="did you mean AUTH-012"):
-        show.show(store, "AUTH-102")
+        find(store, "AUTH-102")
 
 
 def test_show_tells_what_is_around_a_task(store, add, now):
@@ -74,11 +75,11 @@ def test_show_tells_what_is_around_a_task(store, add, now):
     task.link(store, third, [second])
     store.insert_run(run_row(task_id=second), (), {})
     claim(store, first, "ada", now)
-    shown = show.show(store, second)
-    assert [row.task_id for row in shown.depends_on] == [first]
-    assert [row.task_id for row in shown.needed_by] == [third]
-    assert [row.run_id for row in shown.runs] == [run_row().run_id]
-    assert [(row.who, row.to_lane) for row in show.show(store, first).moves] == [("ada", "claimed")]
+    shown = show.document(store, find(store, second), now)
+    assert (shown["depends_on"], shown["needed_by"]) == ([first], [third])
+    assert [row["run_id"] for row in shown["runs"]] == [run_row().run_id]
+    (move,) = show.document(store, find(store, first), now)["moves"]
+    assert (move["who"], move["to_lane"]) == ("ada", "claimed")
 
 
 def test_ready_are_the_planned_ones_that_wait_for_nothing(store, add, now):

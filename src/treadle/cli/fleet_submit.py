@@ -13,7 +13,7 @@ from treadle.engine import order, queue
 from treadle.engine.find import find
 from treadle.engine.order import Order
 from treadle.engine.run import Tools
-from treadle.errors import BlockedError, ExitCode
+from treadle.errors import BlockedError
 from treadle.fleet import dbos, submit
 from treadle.fleet.submit import Desk
 from treadle.missions import adopt
@@ -38,8 +38,7 @@ def run(args: Namespace) -> int:
         desk = Desk(project, loaded, site, store, dbos.of(site, config), args.priority or 0)
         rows = list(_submit(desk, args, budgets))
         results = [shape.run_result(row, store.kv(row.run_id)) for row in rows]
-    _render(args, rows, results)
-    return ExitCode.DONE
+    return output.tell(args.json, shape.results(results, args.tasks), _print, rows)
 
 
 def submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
@@ -98,11 +97,7 @@ def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:
     return structs.replace(asked, budgets=structs.replace(asked.budgets, **budgets))
 
 
-def _render(args: Namespace, rows: list[RunRow], results: list[dict[str, object]]) -> None:
-    if args.json:
-        alone = len(results) == 1 and len(args.tasks) < 2
-        output.print_json(results[0] if alone else {"runs": results, "refused": []})
-        return
+def _print(rows: list[RunRow]) -> None:
     if not rows:
         print("nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD")
     for row in rows:

@@ -2,7 +2,6 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Mapping
 
 from treadle.cli import fleet_place, output
 from treadle.cli.progress import watcher
@@ -12,18 +11,18 @@ from treadle.fleet.worker import Wishes
 from treadle.project.root import refuse_inside_run
 
 
-def run(args: Namespace, env: Mapping[str, str] = os.environ) -> int:
+def run(args: Namespace) -> int:
     """Work until it is time to leave, say how many runs were driven."""
-    refuse_inside_run(env)
+    refuse_inside_run(os.environ)
     _check(args)
-    site, config = fleet_place.find(env)
+    site, config = fleet_place.find(os.environ)
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
     dispatcher = dbos.of(site, config, name)
     wishes = Wishes(args.slots or config.slots, args.once, args.idle_exit, args.until)
     if not args.json:
         print(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
-    driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), env)
+    driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), os.environ)
     told = {"worker_id": name, "runs": driven}
     return output.say(args.json, told, f"worker {name} leaves after {driven} runs")
 

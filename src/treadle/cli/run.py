@@ -111,12 +111,8 @@ def _work(
 
 def _refusal(item: Refused) -> dict[str, object]:
     error = item.error
-    return {
-        "task_id": item.task_id,
-        "code": error.code,
-        "message": error.message,
-        "fix": list(error.fix),
-    }
+    told = {"task_id": item.task_id, "code": error.code, "message": error.message}
+    return told | {"fix": list(error.fix)}
 
 
 def _code(row: RunRow, kv: dict[str, object]) -> ExitCode:
@@ -135,10 +131,7 @@ def _render(
 ) -> None:
     if args.json:
         documents = [shape.run_result(row, kv) for row, kv in results]
-        if len(documents) == 1 and len(args.tasks) < 2 and not refused:
-            output.print_json(documents[0])
-        else:
-            output.print_json({"runs": documents, "refused": [_refusal(i) for i in refused]})
+        output.print_json(shape.results(documents, args.tasks, [_refusal(i) for i in refused]))
         return
     for item in refused:
         print(f"{output.paint('REFUSED', 'red')} {item.task_id}")

@@ -1,9 +1,18 @@
 """The JSON documents that several commands give."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from treadle.engine import whereabouts
 from treadle.store.rows.run import RunRow
+
+
+def results(
+    found: list[dict[str, object]], tasks: Sequence[str], refused: Sequence[dict[str, object]] = ()
+) -> dict[str, object]:
+    """Return the document of runs: of one that was asked for alone, its own."""
+    if len(found) == 1 and len(tasks) < 2 and not refused:
+        return found[0]
+    return {"runs": found, "refused": list(refused)}
 
 
 def run_result(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:

@@ -56,18 +56,17 @@ def _resolve(layout: Layout, store: Store, args: Namespace, now: datetime) -> No
 
 
 def _show(store: Reader, args: Namespace) -> None:
-    found = show.show(store, args.task)
-    row, now = found.task, store.now()
+    row, now = find(store, args.task), store.now()
     kept = reserve.live_of(store, args.task, now)
     output.say(
         args.json,
-        show.document(store, found, now),
+        show.document(store, row, now),
         f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}",
         row.goal,
         *(f"  {it.id} {it.text}{f'  $ {it.verify}' if it.verify else ''}" for it in row.criteria),
         *(f"  keeps {it.pattern} for {it.owner} until {it.until}" for it in kept),
-        *(f"  waits for {other.task_id} ({other.lane})" for other in found.depends_on),
-        *(f"  run {past.run_id} {past.status}" for past in found.runs),
+        *(f"  waits for {other.task_id} ({other.lane})" for other in store.dependencies(args.task)),
+        *(f"  run {past.run_id} {past.status}" for past in store.task_runs(args.task)),
     )
 
 
