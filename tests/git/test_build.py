@@ -73,6 +73,11 @@ def test_text_without_a_diff_is_named_as_such(place, tmp_path, patch):
     assert failed == PatchFailed("there is no diff in it")
 
 
+def test_a_header_without_end_is_refused_at_once(place, tmp_path):
+    failed = build.from_patch(place, head(place), b"diff --git " + b"a " * 10**5, tmp_path / "s")
+    assert failed == PatchFailed("there is no diff in it")
+
+
 def test_patch_with_carriage_returns_is_applied_without_them(place, tmp_path):
     patch = APP_EDIT.replace(b"\n", b"\r\n")
     built = build.from_patch(place, head(place), patch, tmp_path / "s")

@@ -4,7 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from treadle.git import call
+from treadle.files import walk
+from treadle.git import call, trees
 from treadle.git.repo import Repo
 
 NAME = ".worktreeinclude"
@@ -34,6 +35,9 @@ def _copy(root: Path, target: Path, name: str) -> bool:
     source, copied = root / name, target / name
     if source.is_symlink() or not source.is_file() or os.path.lexists(copied):
         return False
+    above = [target / folder for folder in trees.above(name)]
+    if any(os.path.lexists(path) and not walk.is_folder(path) for path in above):
+        return False  # the commit has a file or a link where the user has a folder
     copied.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(source, copied, follow_symlinks=False)
     return True

@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import islice
 
 from treadle.git import rules
 
@@ -9,9 +10,15 @@ _MODES = ("100644", "100755", "120000", "160000")
 _MODE = re.compile(rb"^(?:new file|deleted file|new|old) mode (\d+)\r?$", re.MULTILINE)
 _NAMES = re.compile(rb"^--- ([^\r\n]+)\r?\n\+\+\+ ([^\r\n]+)\r?\n@@ ", re.MULTILINE)
 _GIT_NAME = re.compile(rb"^(?:diff --git|(?:rename|copy) (?:from|to)) ([^\r\n]+)", re.MULTILINE)
-_GIT_PAIR = re.compile(rb"^diff --git ([^\r\n]+)", re.MULTILINE)
+# Two names that differ in their first folder and in nothing else.
+_SIDES = re.compile(
+    rb"^--- ([^/\r\n]+)/([^\t\r\n]+)(?:\t.*)?\r?\n\+\+\+ (?!\1/)[^/\r\n]+/\2(?:\t.*)?\r?\n@@ "
+    rb"|^diff --git ([^/\r\n]{1,255})/([^\r\n]{1,4000}) (?!\3/)[^/ \r\n]{1,255}/\4\r?$",
+    re.MULTILINE,
+)
 _PREFIX = re.compile(rb"^(?:diff --git|---|\+\+\+) \"?[abciow]/", re.MULTILINE)
 _NOTHING = b"/dev/null"
+_LOOKED_AT = 10_000  # names of a patch that is refused anyway
 _WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t]+')
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
 _SIDE = re.compile(r"[abciow]/")
@@ -37,7 +44,7 @@ def broken_rule(patch: bytes) -> str | None:
     names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
     words = (_unquoted(word) for name in names for word in (name, *_WORD.findall(name)))
     paths = (path for word in words for path in (word, _SIDE.sub("", word, count=1)))
-    return next((rule for path in paths if (rule := _rule(path))), None)
+    return next((rule for path in islice(paths, _LOOKED_AT) if (rule := _rule(path))), None)
 
 
 def _rule(path: str) -> str | None:
@@ -57,23 +64,12 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 def is_bare(patch: bytes) -> bool:
     """Tell whether the paths of a patch begin at the root, with nothing that names their side."""
-    pairs = _NAMES.findall(patch) + [
-        (line[: space.start()], line[space.end() :])
-        for line in _GIT_PAIR.findall(patch)
-        for space in re.finditer(b" ", line)
-    ]
-    return not _PREFIX.search(patch) and not any(map(_names_sides, pairs))
+    return not has_prefixes(patch) and _SIDES.search(patch) is None
 
 
 def has_prefixes(patch: bytes) -> bool:
     """Tell whether the paths of a patch begin with one letter that stands for its side."""
     return _PREFIX.search(patch) is not None
-
-
-def _names_sides(pair: tuple[bytes, bytes]) -> bool:
-    """Tell whether two names differ in their first folder and in nothing else."""
-    old, new = (name.split(b"\t")[0].partition(b"/") for name in pair)
-    return old[0] != new[0] and bool(old[1]) and old[1:] == new[1:]
 
 
 def is_relative_to_root(patch: bytes, subdir: str) -> bool:
