@@ -45,5 +45,5 @@ def test_one_process_reads_all_missions(mission, repo):
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "Spec")
     head = gates.read_head([mission])
-    assert gates.judge(mission, head, "spec").is_open
+    assert gates.judge(mission, head, "spec").reason is None
     assert gates.judge(mission, head, "plan").missing == ("plan.md: this file does not exist",)

@@ -21,7 +21,8 @@ def find(env: Mapping[str, str]) -> tuple[Site, FleetConfig]:
             "there is no project here, and TREADLE_STORE names no database that workers share",
             fix=["export TREADLE_STORE=postgresql://user@host/database", "treadle init"],
         )
-    return found, load(layout or _nowhere(env), env).config.fleet
+    nowhere = Layout(Path(cache_home(env)) / "fleet" / "nowhere")
+    return found, load(layout or nowhere, env).config.fleet
 
 
 def _project(env: Mapping[str, str]) -> Layout | None:
@@ -29,7 +30,3 @@ def _project(env: Mapping[str, str]) -> Layout | None:
         return Layout(find_root(here(), env))
     except ProjectError:
         return None
-
-
-def _nowhere(env: Mapping[str, str]) -> Layout:
-    return Layout(Path(cache_home(env)) / "fleet" / "nowhere")

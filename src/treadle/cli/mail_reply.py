@@ -7,8 +7,6 @@ from treadle.cli import acting, opened
 from treadle.cli.mail_send import deliver, draft, headers_of
 from treadle.cli.place import Place
 from treadle.mail import entry, intent, look
-from treadle.store.rows.letter import LetterRow
-from treadle.store.task_reader import TaskReader
 
 Headers = tuple[tuple[str, str | None], ...]
 
@@ -17,7 +15,7 @@ def reply(found: Place, args: Namespace, now: datetime) -> int:
     """Answer a letter."""
     with opened.fresh(found, now) as store:
         original = look.find(store, args.file, acting.who(args))
-        headers = (*_references(found, store, args.file), *headers_of(args))
+    headers = (*references(found, args.file, now), *headers_of(args))
     word = args.intent or intent.reply(original.intent)
     return deliver(found, args, draft(args, original.sender, word, original.task_id, headers), now)
 
@@ -25,10 +23,6 @@ def reply(found: Place, args: Namespace, now: datetime) -> int:
 def references(found: Place, file: str, now: datetime) -> Headers:
     """Return the headers that tie an answer to a letter."""
     with opened.fresh(found, now) as store:
-        return _references(found, store, file)
-
-
-def _references(found: Place, store: TaskReader, file: str) -> Headers:
-    original: LetterRow = look.find(store, file)
+        original = look.find(store, file)
     letter = look.open_letter(found.layout.mail, original)
     return entry.references(original, letter.header("thread_id"))

@@ -10,7 +10,7 @@ from treadle.cli import acting, main, output
 from treadle.cli.place import Place
 from treadle.errors import FormatError, UsageError
 from treadle.mail import address, kind, post
-from treadle.mail.letter import MAX_BYTES, parse_time
+from treadle.mail.letter import MAX_BYTES, Letter, parse_time
 from treadle.mail.post import Draft
 from treadle.mail.read import decode, text
 from treadle.project.root import refuse_inside_run
@@ -26,27 +26,25 @@ def send(found: Place, args: Namespace, now: datetime) -> int:
 
 def deliver(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
     """Send what was drafted; inside a run, leave it."""
-    if os.environ.get("TREADLE_RUN"):
-        return _leave(found, args, draft, now)
     letter = post.compose(draft, now, found.extra_intents)
+    if os.environ.get("TREADLE_RUN"):
+        return _leave(args, letter)
     if kind.has_effect(letter):
         # What a letter brings about takes far more of treadle than a letter does.
         sent = main.load("effects").deliver(found.layout, letter, now)
     else:
         sent = post.post(found.layout.mail, letter)
     output.warn(*sent.said)
-    path = found.layout.mail.new / sent.name
-    shown = found.layout.shown(path)
+    shown = found.layout.shown(found.layout.mail.new / sent.name)
     told = {"file": shown, "message_id": sent.letter.message_id}
     return output.say(args.json, told, f"sent {shown}")
 
 
-def _leave(found: Place, args: Namespace, draft: Draft, now: datetime) -> int:
+def _leave(args: Namespace, letter: Letter) -> int:
     """Inside a run: leave the letter in the step's outbox, from where it is delivered."""
     outbox = os.environ.get("TREADLE_LETTERS")
     if not outbox:
         refuse_inside_run(os.environ)
-    letter = post.compose(draft, now, found.extra_intents)
     folder = Path(outbox or "")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / post.drop(folder, letter)

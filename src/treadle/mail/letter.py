@@ -1,6 +1,6 @@
 """A letter: headers, a blank line, markdown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from treadle.errors import FormatError, UsageError
@@ -40,17 +40,11 @@ class Letter(NamedTuple):
 
 def write(letter: Letter) -> str:
     """Return the letter as a file's text."""
-    known = (
-        letter.sender,
-        letter.to,
-        letter.intent,
-        letter.task_id,
-        letter.status,
-        letter.created_at,
-    )
-    pairs = [*zip(_KNOWN, known, strict=True), *letter.extra]
+    sender, to, word, status, created_at, task_id, extra, body = letter
+    known = (sender, to, word, task_id, status, created_at)
+    pairs = [*zip(_KNOWN, known, strict=True), *extra]
     lines = [f"{key}: {_line(key, value)}" for key, value in pairs if value is not None]
-    return "\n".join([FIRST_LINE, *lines, "", letter.body])
+    return "\n".join([FIRST_LINE, *lines, "", body])
 
 
 def parse(text: str, label: Label | None = None) -> Letter:
@@ -138,7 +132,8 @@ def _checked(found: Mapping[str, str], body: str) -> Letter:
         status=intent.status(found["status"]),
         created_at=time(parse_time(found["created_at"])),
         task_id=task_id,
-        extra=tuple(_extra(found)),
+        # What treadle has no field for; an empty header says nothing.
+        extra=tuple((key, said) for key, said in found.items() if key not in _KNOWN and said),
         body=body,
     )
 
@@ -147,8 +142,3 @@ def check_task_id(text: str) -> None:
     """Refuse what cannot name a task, and so a file."""
     if not is_task_id(text):
         raise UsageError(f"task_id {text[:64]!r} is no task id", code="task_id_invalid")
-
-
-def _extra(found: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers treadle has no field for; an empty one says nothing."""
-    return ((key, value) for key, value in found.items() if key not in _KNOWN and value)

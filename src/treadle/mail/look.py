@@ -32,7 +32,7 @@ def letters(store: TaskReader, asked: Asked) -> list[LetterRow]:
     if asked.task_id:
         rows = [row for row in index.of_task(store, asked.task_id) if row.box in asked.boxes]
         rows = [row for row in rows if asked.agent is None or _concerns(row, asked.agent)]
-        return _newest((row for row in rows if _matches(row, asked)), asked.limit)
+        return _newest((row for row in rows if asked.intent in (None, row.intent)), asked.limit)
     found: list[LetterRow] = []
     for box in asked.boxes:
         found += _in_box(store, box, asked)
@@ -74,7 +74,7 @@ def _in_box(store: TaskReader, box: str, asked: Asked) -> list[LetterRow]:
     before = None
     while True:
         page = _page(store, box, asked, before)
-        found += [row for row in page if _matches(row, asked)]
+        found += [row for row in page if asked.intent in (None, row.intent)]
         if len(page) < asked.limit or len(found) >= asked.limit:
             return found
         before = (page[-1].created_at, page[-1].letter_id or 0)
@@ -99,10 +99,6 @@ def _work_for_all(store: TaskReader, agent: str) -> list[LetterRow]:
 
 def _concerns(row: LetterRow, agent: str) -> bool:
     return agent in (row.recipient, row.agent, row.sender) or row.recipient == address.ALL
-
-
-def _matches(row: LetterRow, asked: Asked) -> bool:
-    return asked.intent is None or row.intent == asked.intent
 
 
 def _newest(rows: Iterable[LetterRow], limit: int) -> list[LetterRow]:

@@ -31,11 +31,6 @@ class Gate(NamedTuple):
     missing: tuple[str, ...]
 
     @property
-    def is_open(self) -> bool:
-        """Tell whether the mission may pass."""
-        return not self.missing
-
-    @property
     def reason(self) -> str | None:
         """Return the sentence that says why it may not."""
         return SENTENCES[self.kind] if self.missing else None

@@ -22,7 +22,7 @@ def set_up(project: Project, mission: Mission) -> Planned:
     """Write the plan's scaffold if there is none, commit a plan that is one."""
     head = gates.read_head([mission])
     entry = gates.judge(mission, head, "spec")
-    if not entry.is_open:
+    if entry.missing:
         return Planned(entry.reason, entry.missing)
     plan = mission.files.plan
     if not plan.exists():

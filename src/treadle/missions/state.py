@@ -100,7 +100,7 @@ def current(state: State) -> At | None:
 def first_shut(state: State) -> Phase | None:
     """Return the first phase whose own artifact is not there yet."""
     for phase in GATED:
-        if not state.gate(phase).is_open:
+        if state.gate(phase).missing:
             return phase
     return None if state.board.names else "tasks"
 

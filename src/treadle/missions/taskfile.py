@@ -52,11 +52,10 @@ def order(id_: str) -> tuple[int, str]:
 def read(mission: Mission, name: str) -> TaskFile:
     """Read one task's file; FormatError names what is wrong in it."""
     path = mission.files.tasks / name
-    known, body = _parse(mission, path)
+    known, text = _parse(mission, path)
     id_ = _text(known, "work_package_id") or _id(name)
     if id_ is None or id_ != _id(name):
         raise _wrong(mission, path, f"work_package_id is {id_}; it must begin the file's name")
-    text = _decode(mission, path, body).strip()
     title = _text(known, "title") or markdown.title(text) or id_
     return TaskFile(
         id=id_,
@@ -126,18 +125,14 @@ def _listing(folder: Path) -> list[str]:
         ) from error
 
 
-def _parse(mission: Mission, path: Path) -> tuple[Mapping[str, Value], bytes]:
+def _parse(mission: Mission, path: Path) -> tuple[Mapping[str, Value], str]:
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         raise _wrong(mission, path, "it must be a file of at most 1 MiB")
     try:
-        return fields.read(path.read_bytes())
+        known, body = fields.read(path.read_bytes())
+        return known, body.decode("utf-8").strip()
     except FormatError as error:
         raise _wrong(mission, path, error.message) from error
-
-
-def _decode(mission: Mission, path: Path, body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _wrong(mission, path, "it is not UTF-8") from error
 
