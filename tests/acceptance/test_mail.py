@@ -1,6 +1,7 @@
 """Letters through the real command: the message flow, bad input, broadcasts, a run's letters."""
 
 import json
+import os
 import shlex
 
 import pytest
@@ -298,3 +299,13 @@ def test_more_days_than_a_clock_can_count_leave_everything_where_it_is(project, 
     assert mail("archive", "--older-than", "1000000000") == {"letters": []}
     pruned = project.treadle("runs", "prune", "--older-than", "1000000000", "--json")
     assert (pruned.code, pruned.json["workspaces"]) == (0, [])
+
+
+def test_a_file_that_is_no_letter_is_told_by_whoever_takes_it_in(project, mail):
+    (mail.root / "NEW_MESSAGES").mkdir(parents=True)
+    path = mail.root / "NEW_MESSAGES" / "shopping.md"
+    path.write_text("milk\n")
+    os.utime(path, (0, 0))  # one that is young may still be being written
+    found = project.treadle("mail", "claim", "--as", "ada")
+    assert (found.code, found.out) == (0, "no letter waits for ada\n")
+    assert "warning: shopping.md was set aside in LOGS/quarantine: no header from" in found.err

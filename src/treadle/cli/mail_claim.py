@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from datetime import datetime, timedelta
+from functools import partial
 
 from treadle.cli import acting, letters, main, output
 from treadle.cli.place import Place
@@ -23,27 +24,25 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
     with TaskStore.open(found.layout) as store:
         now = store.now()
         if args.file:
-            output.warn(*_refreshed(store, mail, now))
+            _refresh(store, mail, now)
             taken: claims.Claimed | None = claims.claim(store, mail, agent, args.file, now)
         else:
-            taken = claims.claim_next(
-                store, mail, agent, now, lambda: _refreshed(store, mail, now), args.task
-            )
+            look_again = partial(_refresh, store, mail, now)
+            taken = claims.claim_next(store, mail, agent, now, look_again, args.task)
         tasks.renew_all(store, agent, now)
     if taken is None:
-        return output.say(
-            args.json, {"file": None, "claim_id": None}, f"no letter waits for {agent}"
-        )
+        told = {"file": None, "claim_id": None}
+        return output.say(args.json, told, f"no letter waits for {agent}")
     shown = found.layout.shown(places.path(mail, taken.row))
-    told = document.brief(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
-    return output.say(args.json, told, f"{shown} is {agent}'s")
+    whole = document.brief(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
+    return output.say(args.json, whole, f"{shown} is {agent}'s")
 
 
 def ack(found: Place, args: Namespace, now: datetime) -> int:
     """Say that a letter is taken care of."""
     agent = acting.required(found, args)
     with TaskStore.open(found.layout) as store:
-        output.warn(*_refreshed(store, found.layout.mail, now))
+        _refresh(store, found.layout.mail, now)
         row = look.find(store, args.file, agent)
         row = handle.acknowledge(store, found.layout.mail, row, agent)
         tasks.renew_all(store, agent, store.now())
@@ -57,7 +56,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
         raise UsageError("say which: a FILE, --task TASK or --older-than DAYS")
     mail = found.layout.mail
     with TaskStore.open(found.layout) as store:
-        output.warn(*_refreshed(store, mail, now))
+        _refresh(store, mail, now)
         if args.task:
             rows = handle.archive_task(store, mail, args.task)
         elif args.file:
@@ -68,9 +67,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
     return letters.show_rows(found, args, rows, "nothing to archive")
 
 
-def _refreshed(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
-    """Take in what others wrote, if there is anything."""
-    if not folders.is_stale(store, mail):
-        return []
-    said: list[str] = main.load("refresh").refresh(store, mail, now)
-    return said
+def _refresh(store: TaskStore, mail: MailLayout, now: datetime) -> None:
+    """Take in what others wrote, if there is anything, and tell what is no letter."""
+    if folders.is_stale(store, mail):
+        output.warn(*main.load("refresh").refresh(store, mail, now))
