@@ -19,7 +19,7 @@ def main(verb: str, world: Path, flaw: str) -> None:
     if verb == "recover":
         _recover(world, flaw)
         return
-    agent = os.posix_spawn("/bin/sleep", ["sleep", "9"], {}) if flaw == "orphaning" else None
+    agent = os.posix_spawn("/bin/sleep", ["sleep", "900"], {}) if flaw == "orphaning" else None
     store = open_store(world)
     done = {number for (number,) in store.execute("SELECT number FROM steps")}
     for number in range(STEPS):
