@@ -100,6 +100,6 @@ def test_missing_names_the_lines():
     assert substance.missing(plan, "plan") == ("plan.md:4: give Language/Version a real value",)
 
 
-def test_ten_megabytes_are_read_to_the_end():
-    text = FR + "| FR-001 | TODO |\n" * 600_000 + "| FR-002 | Users can log in |\n"
+def test_a_megabyte_is_read_to_the_end():
+    text = FR + "| FR-001 | TODO |\n" * 60_000 + "| FR-002 | Users can log in |\n"
     assert substance.missing(text, "spec") == ()
