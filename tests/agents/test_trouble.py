@@ -13,6 +13,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("text", "status", "error"),
     [
+        pytest.param("violat" * 50_000, None, "agent_exit", id="flood"),
         ("You've hit your usage limit. Try again at 3:45 PM.", None, "usage_limit"),
         ("Claude AI usage limit reached|1772370000", 429, "usage_limit"),
         ("You've hit your session limit · resets 3pm (UTC)", 429, "usage_limit"),

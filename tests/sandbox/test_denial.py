@@ -59,5 +59,10 @@ def test_failures_of_its_own(home):
     assert told(home, f"PermissionError: [Errno 13] Permission denied: '{work}/x'") == ""
 
 
+@pytest.mark.parametrize("flood", ["/", "abcdefgh/", "/a:", "EACCES", "EACCES/"])
+def test_a_log_of_one_endless_line_holds_nobody_up(home, flood):
+    told(home, flood * 60_000)
+
+
 def test_what_only_looks_like_a_path(home):
     assert "the sandbox let it not write" in told(home, f"{home}/{'x' * 300}: Permission denied")

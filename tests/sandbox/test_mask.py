@@ -103,6 +103,12 @@ def test_values_in_documents():
     assert mask.value({"a": ["sesame-open-0815", 1], "b": None}) == {"a": [MASKED, 1], "b": None}
 
 
+@pytest.mark.parametrize("flood", ["eyJ", "-----BEGIN PRIVATE KEY-----\n", "xsk-", "ghp_", "."])
+def test_a_flood_of_beginnings_holds_nobody_up(flood):
+    text = flood * 50_000
+    assert Mask({}).text(f"{text} {SHAPES[0]}") == f"{text} {MASKED}"
+
+
 def test_half_a_character_is_no_obstacle():
     text = "cut off \ud83d, sesame-open-0815"
     assert Mask({"X_TOKEN": "sesame-open-0815"}).text(text) == f"cut off \ufffd, {MASKED}"

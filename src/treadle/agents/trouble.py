@@ -37,7 +37,7 @@ _WORDS: tuple[tuple[StepError, str], ...] = (
     (
         StepError.REQUEST_REFUSED,
         r"content[_ ](policy|filter)|\brefus(al|ed by)|safety (settings|filter|policy)"
-        r"|prohibited_content|usage polic|violat\w+ .{0,40}polic|blocked by",
+        r"|prohibited_content|usage polic|\bviolat\w+ .{0,40}polic|blocked by",
     ),
     (
         StepError.AUTH_FAILED,

@@ -9,12 +9,13 @@ from treadle.sandbox.policy import Policy, settled
 
 _TAIL = 64 << 10
 _REFUSED = r"Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES|EPERM"
-_PATH = r"(?P<path>/[^\s:'\"`<>|,;]+)"
-# A path before or after the word, on one line.
+_AROUND = r"\s:'\"`<>|,;"
+_PATH = rf"/[^{_AROUND}]{{1,1000}}+"
+# A path after or before the word, on one line; nothing is read twice, however long it is.
 _WRITES = re.compile(
-    rf"(?:{_REFUSED})[^\n/]{{0,40}}{_PATH}"
-    rf"|{_PATH.replace('path', 'first')}[^\n/]{{0,60}}(?:{_REFUSED})",
-    re.IGNORECASE,
+    rf"(?:{_REFUSED})[^\n/]{{0,40}}(?P<after>{_PATH})"
+    rf"|(?:^|[{_AROUND}])[^/{_AROUND}]*+(?P<before>{_PATH})[^\n/]{{0,60}}(?:{_REFUSED})",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SOCKETS = re.compile(r"Address family not supported|EAFNOSUPPORT")
 _NETWORK = re.compile(
@@ -28,7 +29,7 @@ def explain(log: Path, policy: Policy, home: Path) -> str | None:
     """Return a sentence with the key to set, or None if nothing in the log speaks of a denial."""
     text = _tail(log)
     for match in _WRITES.finditer(text):
-        path = Path(match["path"] or match["first"])
+        path = Path(match["after"] or match["before"])
         if told := _path(path, policy, home):
             return told
     refused = _SOCKETS.search(text)

@@ -25,7 +25,8 @@ _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # the others stand for sin
 
 _OVERLAP = 64 << 10  # more than any secret is long
 
-# What a token begins with, and what all of it looks like.
+# What a token begins with, and what all of it looks like; without its group it is none, and what
+# was read is passed over, so that nobody can make us read the same again and again.
 _SHAPES = (
     *((b"gh%c_" % kind, rb"gh._[A-Za-z0-9]{36,}") for kind in b"pousr"),
     (b"github_pat_", rb"github_pat_[A-Za-z0-9_]{22,}"),
@@ -38,10 +39,11 @@ _SHAPES = (
     (b"npm_", rb"npm_[A-Za-z0-9]{36}"),
     (b"hf_", rb"\bhf_[A-Za-z0-9]{30,}"),
     (b"pypi-AgEI", rb"pypi-AgEI[A-Za-z0-9_-]{40,}"),
-    (b"eyJ", rb"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    (b"eyJ", rb"eyJ[A-Za-z0-9_-]{10,}(\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})?"),
     (
         b"-----BEGIN ",
-        rb"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]{1,8000}?-----END [A-Z ]*PRIVATE KEY-----",
+        rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]|-(?!----)){1,8000}+"
+        rb"-----END [A-Z ]*PRIVATE KEY-----",
     ),
 )
 
@@ -62,7 +64,7 @@ class _Sign(NamedTuple):
         at = data.find(self.anchor)
         while at >= 0:
             start, end = self._around(data, at)
-            if end:
+            if start < end:
                 yield start, end
             at = data.find(self.anchor, max(at + 1, end))
 
@@ -74,7 +76,9 @@ class _Sign(NamedTuple):
             found = pattern.search(data, max(at - self.reach, 0), at + self.reach)
         else:
             found = pattern.match(data, at)
-        return found.span() if found else (0, 0)
+        if not found:
+            return 0, 0
+        return found.span() if None not in found.groups() else (found.end(), found.end())
 
 
 class Mask:
