@@ -171,7 +171,7 @@ def _claimant(root: Path, gate: Barrier, found: "multiprocessing.Queue[int]") ->
             sync.refresh(store, layout.mail, datetime.now(UTC))
 
         gate.wait()
-        while claim_next(store, layout.mail, "b", datetime.now(UTC), refresh):
+        while claim_next(store, "b", datetime.now(UTC), refresh):
             count += 1
     found.put(count)
 

@@ -172,7 +172,7 @@ def _described(key):
     settable = key.is_scalar and key.path[0] != "verify"
     if key.path[-1] == "type":
         default = "required without `use"
-    return [key.expects, default, keys.variable(key.path) if settable else ""]
+    return [keys.expectation(key.type), default, keys.variable(key.path) if settable else ""]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -5,7 +5,7 @@ from treadle.config.schema import AgentConfig
 
 
 def test_every_key_says_what_it_expects():
-    assert [key.path for key in keys.leaves() if key.expects == "a table"] == []
+    assert [key.path for key in keys.leaves() if keys.expectation(key.type) == "a table"] == []
 
 
 def test_keys_with_free_names_are_listed_once():

@@ -45,7 +45,7 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
     send.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
     (item,) = desk.items(store)
     assert item.options == ("approve", "reject")
-    given = answer(store, layout.mail, item.question_id, None, option, NOW)
+    given = answer(store, item.question_id, None, option, NOW)
     letter = look.open_letter(layout.mail, look.find(store, given.letter))
     assert (letter.to, letter.status) == ("ada", "completed" if reviewed else "failed")
     assert checks.standing(store, store.task("B-1")).peer_reviewed == reviewed
@@ -55,7 +55,7 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
 def test_an_answer_that_starts_something_only_names_the_command(layout, store):
     asked = Question("failed_run", "It failed", ("again", "leave it"), ("treadle run T-1",))
     item = questions.ask(store, asked, NOW)
-    given = answer(store, layout.mail, item, None, 1, NOW)
+    given = answer(store, item, None, 1, NOW)
     assert (given.question.answer, given.letter, given.question.fix) == (
         "again",
         None,
@@ -69,7 +69,7 @@ def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
     layout.mail.new.rename(layout.mail.root / "aside")
     layout.mail.new.touch()  # a file where the letters go
     with pytest.raises(OSError, match="NEW_MESSAGES"):
-        answer(store, layout.mail, item.question_id, "this", None, NOW)
+        answer(store, item.question_id, "this", None, NOW)
     assert [found.question_id for found in desk.items(store)] == [item.question_id]
 
 
@@ -77,7 +77,7 @@ def test_bad_answers_are_refused_and_the_item_stays(layout, store):
     item = questions.ask(store, Question("question", "Which?", ("red", "blue")), NOW)
     for text, option in ((None, None), ("a", 1), (None, 3), (None, 0), (" ", None)):
         with pytest.raises(UsageError):
-            answer(store, layout.mail, item, text, option, NOW)
+            answer(store, item, text, option, NOW)
     with pytest.raises(NotFoundError, match="did you mean Q-1"):
-        answer(store, layout.mail, "Q-11", "x", None, NOW)
+        answer(store, "Q-11", "x", None, NOW)
     assert len(desk.items(store)) == 1

@@ -12,7 +12,7 @@ from treadle.store.writer import Store
 
 def claim_next(store, mail, agent, now):
     """Claim the next letter; what others wrote is found first."""
-    return claim.claim_next(store, mail, agent, now, lambda: sync.refresh(store, mail, now))
+    return claim.claim_next(store, agent, now, lambda: sync.refresh(store, mail, now))
 
 
 @pytest.fixture

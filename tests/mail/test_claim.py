@@ -31,7 +31,7 @@ def test_a_lost_task_leaves_the_letter(store, mail, work, post, now, tree):
     post("ada", "boss", "inform", task_id="B-1")
     assert claim_next(store, mail, "bob", now) is None
     with pytest.raises(BlockedError, match="held by boss"):
-        claim(store, mail, "bob", work, now)
+        claim(store, "bob", work, now)
     assert f"NEW_MESSAGES/{WORK}" in tree()
 
 
@@ -42,13 +42,13 @@ def test_letters_come_oldest_first_and_only_to_the_addressee(store, mail, post, 
     assert [claim_next(store, mail, "ada", now).row.name for _ in range(2)] == [first, later]
     assert claim_next(store, mail, "ada", now) is None
     with pytest.raises(BlockedError, match="addressed to bob, not to ada"):
-        claim(store, mail, "ada", other, now)
+        claim(store, "ada", other, now)
 
 
 def test_a_claimed_letter_names_its_holder(store, mail, work, now):
     claim_next(store, mail, "ada", now)
     with pytest.raises(BlockedError, match="claimed by ada"):
-        claim(store, mail, "bob", work, now)
+        claim(store, "bob", work, now)
 
 
 def test_expired_letters_are_not_handed_out(store, mail, post, now):
@@ -62,13 +62,13 @@ def test_a_letter_that_another_program_takes_meanwhile_is_passed_over(store, mai
     (mail.new / gone).unlink()
     assert claim_next(store, mail, "ada", now).row.name == there
     with pytest.raises(NotFoundError):
-        claim(store, mail, "ada", gone, now)
+        claim(store, "ada", gone, now)
 
 
 def test_a_task_is_given_back_when_its_letter_is_gone(store, mail, work, now):
     (mail.new / work).unlink()
     with pytest.raises(NotFoundError):
-        claim(store, mail, "ada", work, now)
+        claim(store, "ada", work, now)
     assert store.task("B-1").lane == "planned"
 
 

@@ -24,7 +24,7 @@ def run(args: Namespace) -> int:
     found, now = place.find(os.environ), datetime.now(UTC)
     with Store.open(found.layout) as store:
         sync.refresh(store, found.layout.mail, now)
-        given = answer(store, found.layout.mail, args.item, args.text, args.option, now)
+        given = answer(store, args.item, args.text, args.option, now)
     return output.tell(args.json, document(given), _show, given)
 
 

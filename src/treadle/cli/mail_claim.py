@@ -25,10 +25,10 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
         now = store.now()
         if args.file:
             _refresh(store, mail, now)
-            taken: claims.Claimed | None = claims.claim(store, mail, agent, args.file, now)
+            taken: claims.Claimed | None = claims.claim(store, agent, args.file, now)
         else:
             look_again = partial(_refresh, store, mail, now)
-            taken = claims.claim_next(store, mail, agent, now, look_again, args.task)
+            taken = claims.claim_next(store, agent, now, look_again, args.task)
         tasks.renew_all(store, agent, now)
     if taken is None:
         told = {"file": None, "claim_id": None}

@@ -24,11 +24,6 @@ class Key(NamedTuple):
     default: object
 
     @property
-    def expects(self) -> str:
-        """Say in words what a value must be."""
-        return expectation(self.type)
-
-    @property
     def is_scalar(self) -> bool:
         """Tell whether an environment variable could hold the value."""
         return not any(get_origin(part) is tuple for part in _parts(self.type))

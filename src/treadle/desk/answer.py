@@ -4,7 +4,6 @@ from datetime import datetime
 
 from treadle.errors import UsageError
 from treadle.hints import NamedTuple
-from treadle.layout import MailLayout
 from treadle.mail import address, entry, handle, post, sync
 from treadle.mail.letter import Letter
 from treadle.mail.post import Draft
@@ -25,12 +24,7 @@ class Answered(NamedTuple):
 
 
 def answer(
-    store: TaskStore,
-    mail: MailLayout,
-    item_id: str,
-    text: str | None,
-    option: int | None,
-    now: datetime,
+    store: TaskStore, item_id: str, text: str | None, option: int | None, now: datetime
 ) -> Answered:
     """Answer an item once; what only a person should start is named, never started.
 
@@ -43,7 +37,7 @@ def answer(
     if not asked:
         closed = questions.answer(store, question.question_id, words, address.HUMAN, now)
         return Answered(closed, None, None)
-    name, task = _tell(store, mail, asked[0], words, now)
+    name, task = _tell(store, asked[0], words, now)
     return Answered(questions.find(store, question.question_id), name, task)
 
 
@@ -61,14 +55,14 @@ def document(given: Answered) -> dict[str, object]:
 
 
 def _tell(
-    store: TaskStore, mail: MailLayout, asked: LetterRow, words: str, now: datetime
+    store: TaskStore, asked: LetterRow, words: str, now: datetime
 ) -> tuple[str, TaskRow | None]:
     """Send the answer to who asked; return its name, and their task if it goes on."""
     before = store.task(asked.task_id or "")
     letter = _letter(asked, words, now)
-    sent = post.post(mail, letter)
-    sync.see(store, mail, sent.name, letter, now)
-    _put_away(store, mail, asked)
+    sent = post.post(store.mail, letter)
+    sync.see(store, store.mail, sent.name, letter, now)
+    _put_away(store, asked)
     after = store.task(asked.task_id or "")
     goes_on = before and after and before.lane == "blocked" != after.lane
     return sent.name, after if goes_on else None
@@ -102,10 +96,10 @@ def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     return post.compose(draft, now)
 
 
-def _put_away(store: TaskStore, mail: MailLayout, asked: LetterRow) -> None:
+def _put_away(store: TaskStore, asked: LetterRow) -> None:
     """Archive what was asked, and the human's copy of it."""
     rows = (*index.named(store, asked.name), *index.copies(store, asked.name))
     for row in {row.letter_id: row for row in rows}.values():
         theirs = row.agent == address.HUMAN or row.recipient == address.HUMAN
         if row.box in ("new", "inbox") and theirs:
-            handle.archive(store, mail, row)
+            handle.archive(store, store.mail, row)

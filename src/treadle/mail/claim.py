@@ -6,7 +6,6 @@ from datetime import datetime
 from treadle.errors import NotFoundError, TreadleError
 from treadle.hints import NamedTuple
 from treadle.ids import utc
-from treadle.layout import MailLayout
 from treadle.mail import address, folders, intent, look, move, place
 from treadle.mail.letter import time
 from treadle.mail.name import numbered
@@ -30,11 +29,11 @@ class Claimed(NamedTuple):
     task: TaskRow | None
 
 
-def claim(store: TaskStore, mail: MailLayout, agent: str, text: str, now: datetime) -> Claimed:
+def claim(store: TaskStore, agent: str, text: str, now: datetime) -> Claimed:
     """Claim one letter, or say why it cannot be had."""
     row = look.find(store, text, agent)
     _check(row, agent)
-    found = _take(store, mail, agent, now, row.letter_id)
+    found = _take(store, agent, now, row.letter_id)
     if found is None:
         raise place.gone(row.name)
     return found
@@ -42,7 +41,6 @@ def claim(store: TaskStore, mail: MailLayout, agent: str, text: str, now: dateti
 
 def claim_next(
     store: TaskStore,
-    mail: MailLayout,
     agent: str,
     now: datetime,
     refresh: Callable[[], object],
@@ -54,23 +52,22 @@ def claim_next(
     is often enough, and whenever nothing is left.
     """
     looked = not folders.is_recent(store)
-    if looked and folders.is_stale(store, mail):
+    if looked and folders.is_stale(store, store.mail):
         refresh()
     while True:
         try:
-            found = _take(store, mail, agent, now, task_id=task_id)
+            found = _take(store, agent, now, task_id=task_id)
         except NotFoundError:  # another program was faster; there may be more
             continue
         if found or looked:
             return found
         looked = True
-        if folders.is_stale(store, mail):
+        if folders.is_stale(store, store.mail):
             refresh()
 
 
 def _take(
     store: TaskStore,
-    mail: MailLayout,
     agent: str,
     now: datetime,
     letter_id: int | None = None,
@@ -82,14 +79,14 @@ def _take(
     if found is None:
         return None
     try:
-        row = move.follow(store, mail, found.before, found.after)
+        row = move.follow(store, store.mail, found.before, found.after)
     except NotFoundError:
         if found.task:
             by = tasks.Holder(agent, found.task.claim_id)
             tasks.release(store, found.task.task_id, by, now)
         raise
     if found.task:
-        views.write(store, mail, found.task.task_id)
+        views.write(store, store.mail, found.task.task_id)
     return Claimed(row, found.task)
 
 
