@@ -3,6 +3,8 @@
 import os
 from collections.abc import Sequence
 
+from treadle.errors import ProjectError
+
 # Nothing a repository or a workspace brings may run a program or weaken a check here; the
 # user's own settings stay on for the rest, above all identity and content filters.
 _GUARDS = """
@@ -17,6 +19,19 @@ _KEPT_VARIABLES = """
     GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_NOSYSTEM GIT_CONFIG_COUNT GIT_CONFIG_KEY_
     GIT_CONFIG_VALUE_ GIT_CEILING_DIRECTORIES GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_EXEC_PATH GIT_SSL_
 """
+
+
+# How the state of a checkout is asked for; which submodules count differs.
+STATUS = ("--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames")
+
+
+def missing() -> ProjectError:
+    """Say that there is no git."""
+    return ProjectError(
+        "git is not installed; treadle needs git 2.38 or newer",
+        code="git_missing",
+        fix=["treadle doctor"],
+    )
 
 
 def command(args: Sequence[str], config: Sequence[str] = ()) -> list[str]:

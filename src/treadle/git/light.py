@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from treadle.errors import GitError, NotFoundError, ProjectError
+from treadle.errors import GitError, NotFoundError
 from treadle.git import guards
 from treadle.hints import NamedTuple
 from treadle.proc import spawn
@@ -32,9 +32,8 @@ def read_head(root: Path, names: Iterable[str]) -> Mapping[str, Committed]:
 
 def dirty_files(root: Path, exclude: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the uncommitted files of a checkout, untracked ones included."""
-    args = ["--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames"]
     patterns = [f":(top,exclude,glob){pattern}" for pattern in exclude]
-    listing = _ask(root, [*args, "--ignore-submodules=dirty", "--", ":/", *patterns])
+    listing = _ask(root, [*guards.STATUS, "--ignore-submodules=dirty", "--", ":/", *patterns])
     return tuple(os.fsdecode(entry[3:]) for entry in listing.split(b"\0") if entry)
 
 
@@ -55,11 +54,7 @@ def _ask(root: Path, args: Sequence[str], stdin: bytes = b"") -> bytes:
     try:
         done = spawn.run(argv, guards.environment(), stdin)
     except NotFoundError as error:
-        raise ProjectError(
-            "git is not installed; treadle needs git 2.38 or newer",
-            code="git_missing",
-            fix=["treadle doctor"],
-        ) from error
+        raise guards.missing() from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         text = said.removeprefix("fatal: ") or f"exit code {done.returncode}"

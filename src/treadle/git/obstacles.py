@@ -5,12 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.git import call, trees
-
-_STATUS = (
-    *("--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames"),
-    "--ignore-submodules=all",
-)
+from treadle.git import call, guards, trees
 
 
 class Obstacles(NamedTuple):
@@ -67,7 +62,7 @@ def changed(place: Mapping[str, str], old: str, new: str) -> Touched:
 
 
 def _status(place: Mapping[str, str]) -> list[_Entry]:
-    listing = os.fsdecode(call.out(_STATUS, place))
+    listing = os.fsdecode(call.out([*guards.STATUS, "--ignore-submodules=all"], place))
     return [_Entry(line[0], line[1], line[3:]) for line in listing.split("\0") if line]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from treadle.errors import NotFoundError, ProjectError, argument
 from treadle.files import walk
-from treadle.git import call, objects
+from treadle.git import call, guards, objects
 from treadle.proc.capture import Captured
 
 MIN_VERSION = (2, 38)
@@ -78,11 +78,7 @@ def version() -> tuple[int, ...]:
     try:
         text = call.out(["version"], {}).decode(errors="replace")
     except NotFoundError as error:
-        raise ProjectError(
-            "git is not installed; treadle needs git 2.38 or newer",
-            code="git_missing",
-            fix=["treadle doctor"],
-        ) from error
+        raise guards.missing() from error
     found = re.search(r"\d+(\.\d+)+", text)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
@@ -120,8 +116,7 @@ def tree_of(repo: Repo, commit: str) -> str:
 
 def dirty_files(repo: Repo) -> tuple[str, ...]:
     """Return the uncommitted files of the user's checkout, untracked ones included."""
-    args = ["--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames"]
-    listing = call.out([*args, "--ignore-submodules=dirty"], repo.place)
+    listing = call.out([*guards.STATUS, "--ignore-submodules=dirty"], repo.place)
     return tuple(os.fsdecode(entry[3:]) for entry in listing.split(b"\0") if entry)
 
 
