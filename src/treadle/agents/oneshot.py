@@ -1,5 +1,6 @@
 """Drive a command-line tool: prompt on stdin, events on stdout, one repair of its answer."""
 
+import contextlib
 import os
 import uuid
 from dataclasses import dataclass, replace
@@ -131,11 +132,10 @@ def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> Ag
 
 
 def _tail(path: Path) -> str:
-    try:
-        data = path.read_bytes()[-_TAIL:]
-    except OSError:
-        return ""
-    return data.decode(errors="replace").strip()
+    with contextlib.suppress(OSError), path.open("rb") as stream:
+        stream.seek(max(path.stat().st_size - _TAIL, 0))
+        return stream.read(_TAIL).decode(errors="replace").strip()
+    return ""
 
 
 def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
