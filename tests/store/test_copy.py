@@ -72,7 +72,10 @@ def test_a_store_that_holds_something_is_left_alone(full, empty):
     before = contents(empty)
     with pytest.raises(StoreError, match="already holds something") as caught:
         copy.copy(full, empty)
-    assert caught.value.code == "store_not_empty"
+    assert (caught.value.code, caught.value.fix) == (
+        "store_not_empty",
+        ("treadle store copy --help",),
+    )
     assert contents(empty) == before
 
 

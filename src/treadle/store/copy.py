@@ -70,6 +70,7 @@ def _require_empty(target: Connection, database: Database) -> None:
                 f"{database.name} already holds something (in {name}); only an empty store takes"
                 " another one's place",
                 code="store_not_empty",
+                fix=["treadle store copy --help"],
             )
 
 
