@@ -90,7 +90,7 @@ def _read(path: Path) -> dict[str, object]:
     """Read a file for showing; one that is missing or damaged shows nothing."""
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -159,7 +159,7 @@ def _notebook(path: Path, text: str) -> tuple[str, tuple[str, ...]]:
 def _cells(path: Path, text: str) -> Iterator[tuple[str, list[str], str]]:
     try:
         body = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{path.name} is no notebook: {error}") from error
     cells = body.get("cells") if isinstance(body, Mapping) else None
     for cell in cells if isinstance(cells, list) else []:

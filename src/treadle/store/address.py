@@ -99,7 +99,7 @@ def _said(path: Path, text: str) -> Iterator[tuple[str, str]]:
 def _said_in_json(path: Path, text: str) -> Iterator[tuple[str, str]]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON: {error}") from error
     for key in _KEYS:
         if isinstance(document, dict) and isinstance(document.get(key), str):
