@@ -34,8 +34,10 @@ def test_committed_is_tracked_and_in_the_last_commit(mission, repo):
     assert missing() == ("spec.md is not committed",)
     git(repo, "add", ".")
     assert missing() == ("spec.md is not committed",)
+    assert not gates.is_committed(mission.files.spec, repo)
     git(repo, "commit", "-q", "-m", "Spec")
     assert missing() == ()
+    assert gates.is_committed(mission.files.spec, repo)
     git(repo, "rm", "-q", "--cached", "missions/auth/spec.md")
     assert missing() == ("spec.md is not committed",)
 

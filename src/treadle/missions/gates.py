@@ -42,6 +42,12 @@ def is_substantive(file_path: Path, kind: Kind) -> bool:
     return text is not None and not substance.missing(text, kind)
 
 
+def is_committed(file_path: Path, repo_root: Path) -> bool:
+    """Tell whether git tracks a file and the last commit has it."""
+    name = file_path.relative_to(repo_root).as_posix()
+    return _is_committed(light.read_head(repo_root, [name])[name])
+
+
 def read_head(missions: Iterable[Mission]) -> Head:
     """Read specs and plans as the last commit has them, with one git process for all."""
     missions = list(missions)
@@ -60,12 +66,16 @@ def judge(mission: Mission, head: Head, kind: Kind) -> Gate:
 
 def _uncommitted(mission: Mission, path: Path, head: Head, kind: Kind) -> tuple[str, ...]:
     committed = head[mission.name(path)]
-    if committed.content is None or not committed.is_tracked:
+    if not _is_committed(committed):
         return (f"{path.name} is not committed",)
-    text = committed.content.decode(errors="replace")
+    text = (committed.content or b"").decode(errors="replace")
     if found := substance.missing(text, kind):
         return (f"{path.name} is written but not committed; the last commit has:", *found)
     return ()
+
+
+def _is_committed(found: Committed) -> bool:
+    return found.is_tracked and found.content is not None
 
 
 def _read(path: Path) -> tuple[str | None, str]:
