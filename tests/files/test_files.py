@@ -44,6 +44,11 @@ def test_sync_all_flushes_files_and_folders(tmp_path):
     sync.sync_all([tmp_path / "a", tmp_path])
 
 
+def test_sync_all_ends_whatever_goes_wrong(tmp_path):
+    with pytest.raises(ValueError, match="null"):
+        sync.sync_all([tmp_path, "a\0b"])
+
+
 def test_sync_all_reports_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         sync.sync_all([tmp_path, tmp_path / "missing"])

@@ -46,7 +46,7 @@ class _Batch:
     def __init__(self, count: int) -> None:
         self._left = count
         self._guard, self._over = Lock(), Lock()
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         if count:
             self._over.acquire()
 
@@ -55,7 +55,7 @@ class _Batch:
         error = None
         try:
             sync(path)
-        except OSError as found:
+        except Exception as found:  # noqa: BLE001  # whatever it is, whoever waits is told
             error = found
         with self._guard:
             self._left -= 1
