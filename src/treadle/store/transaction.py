@@ -38,14 +38,13 @@ class Transactions:
 
     def read(self, sql: str, values: Mapping[str, object]) -> list[Row] | None:
         """Return rows from this connection, which still has them at hand; None while it writes."""
-        if self.mode != "wal" or not self._turn.acquire(False):
+        if self.mode != "wal" or self._turn.locked():
             return None
         try:
-            return self._connection.execute(sql, values).fetchall()
+            with self._turn:
+                return self._connection.execute(sql, values).fetchall()
         except self._database.error as error:
             raise self._database.explain(error) from error
-        finally:
-            self._turn.release()
 
     def close(self) -> None:
         """Give the connection back."""
