@@ -18,7 +18,7 @@ pytestmark = [
 RUN = ("run", "--goal", "Make done.txt", "--ac", "done.txt is there")
 
 
-def counted(project, log, tries, enough=0):  # noqa: F811
+def counted(project, log, tries, enough=0):  # noqa: F811  # the fixture, handed on
     """Return the fewest waits of some runs: a busy machine only ever adds to them."""
     found = []
     while len(found) < tries and (not found or found[-1].barriers > enough):
@@ -26,7 +26,7 @@ def counted(project, log, tries, enough=0):  # noqa: F811
     return min(found, key=lambda it: it.barriers)
 
 
-def once(project, log, *words):  # noqa: F811
+def once(project, log, *words):  # noqa: F811  # the fixture, handed on
     argv = counts.argv([sys.executable, "-m", "treadle", *words], log)
     subprocess.run(argv, cwd=project.root, check=False, capture_output=True)
     return counts.read(log)

@@ -66,3 +66,13 @@ def test_an_unchanged_message_is_not_written(inbox):
     before = path.stat()
     box.replace(path, b"x", b"x")
     assert path.stat() == before
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_message_is_put_down_whatever_a_kill_left(tmp_path, left):
+    folder = Layout(tmp_path).inbox
+    if left:
+        folder.mkdir(parents=True)
+        (folder / ".m.md.tmp").write_text("half a mess")
+    box.put(folder / "m.md", b"whole\n")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"m.md": b"whole\n"}

@@ -226,3 +226,13 @@ def test_a_run_that_a_kill_kept_from_beginning_leaves_nothing(inbox):
     inbox.layout.run_lock.write_text('{"identity": "gone"}')
     inbox.process()
     assert not unborn.exists()
+
+
+def test_a_routine_may_take_the_folders_away(inbox):
+    away = f"rm -rf {inbox.layout.specs} {inbox.layout.inbox_done}"
+    inbox.routine("away", away, about="Tidy up\n# workspace: project")
+    inbox.settings('sandbox = "off"\n')
+    inbox.spec("01-a.spec.md", "---\nroutine: away\n---\n# Tidy up\n")
+    assert inbox.statuses() == [("01-a.spec.md", "done")]
+    assert inbox.layout.tracker.read_text() == "01-a.spec.md\n"
+    assert len(list(inbox.layout.inbox_done.iterdir())) == 1

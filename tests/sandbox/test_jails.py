@@ -52,7 +52,7 @@ def test_bubblewrap_hides_inside_what_is_open_and_opens_inside_what_is_hidden(pl
     assert order[2:-2] == [str(home / name) for name in (".ssh", ".netrc", ".config/gh")]
 
 
-@pytest.mark.skipif(probe.probe().tier != "A", reason="no bubblewrap here")
+@pytest.mark.skipif(probe.probe().tier != "A", reason="NO BUBBLEWRAP HERE")
 def test_a_hidden_folder_in_one_to_write_in_cannot_be_read(place, tmp_path):
     (place / "home/.ssh/key").write_text("secret")
     out, held = tmp_path / "out", bubblewrap.jail(policy(place).widened([place / "home"]))
