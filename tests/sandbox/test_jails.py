@@ -174,3 +174,75 @@ def test_a_folder_to_write_in_may_lie_in_a_hidden_one(place, tmp_path):
         keeper.run(Command(("sh", "-c", script), place, env, None, out, out, jail=held))
     assert out.read_text().startswith("x\n")
     assert "secret" not in out.read_text()
+
+
+HOME = {
+    ".tool/bin/run": "tool",
+    ".tool/token": "secret",
+    ".aws/credentials": "secret",
+    ".netrc": "secret",
+    "code/repo/file": "code",
+    "code/other": "secret",
+    "dots/gitconfig": "dots",
+    "dots/token": "secret",
+    "cache/work/new": "work",
+}
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """Return the policy of a home in which only a few things may be read, and one written."""
+    home = tmp_path / "home"
+    for name, text in HOME.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    (home / ".gitconfig").symlink_to("dots/gitconfig")
+    (home / ".config").symlink_to(home / "dots")
+    (home / "way").symlink_to(".aws")
+    names = (".tool", "code/repo", ".gitconfig", ".config/gitconfig", ".missing")
+    return Policy(
+        writable=(home / "cache/work",),
+        hidden=(home / ".tool/token",),
+        home=home,
+        readable=tuple(home / name for name in names),
+    )
+
+
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_below_the_home_only_what_is_named_can_be_read(closed, tmp_path, tier):
+    if probe.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE")
+    home, out = closed.home, tmp_path / "out"
+    read = [".tool/bin/run", "code/repo/file", ".gitconfig", ".config/gitconfig", "cache/work/new"]
+    secret = [*(name for name, text in HOME.items() if text == "secret"), "way/credentials"]
+    script = f"cd {home}; cat {' '.join(read)}; cat {' '.join(secret)}; (cd .aws && cat *);"
+    script += " echo x > cache/work/made; echo x > new; echo x > .tool/new; exit 0"
+    with Keeper() as keeper:
+        env, held = {"PATH": "/usr/bin:/bin"}, jail.build(tier, closed)
+        ended = keeper.run(Command(("sh", "-c", script), home, env, None, out, out, jail=held))
+    assert ended.exit_code == 0, out.read_text()
+    assert out.read_text().startswith("toolcodedotsdotswork"), out.read_text()
+    assert "secret" not in out.read_text()
+    assert (home / "cache/work/made").exists()
+    assert not (home / "new").exists()
+    assert not (home / ".tool/new").exists()
+
+
+def test_a_profile_for_macos_closes_the_home_before_it_opens_parts(closed):
+    lines = seatbelt.profile(closed).splitlines()
+    first, last = (
+        lines.index(f'({word} file-read{what} (subpath "{closed.home}{path}"))')
+        for word, what, path in (("deny", "-data", ""), ("deny", "* file-write*", "/.tool/token"))
+    )
+    opened = [at for at, line in enumerate(lines) if line.startswith("(allow file-read-data")]
+    assert len(opened) == 4
+    assert all(first < at < last for at in opened)
+
+
+@pytest.mark.skipif(landlock.version() < landlock.OLDEST, reason="no Landlock here")
+def test_reading_rules_stay_while_only_the_step_folder_changes(closed):
+    steps = [closed.home / "code/repo" / name for name in ("one", "two")]
+    for step in steps:
+        step.mkdir()
+    first, second = (landlock.jail(closed.widened([step])) for step in steps)
+    assert first.lasting == second.lasting

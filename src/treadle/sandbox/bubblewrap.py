@@ -1,11 +1,12 @@
 """Write bubblewrap's arguments for a policy."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from treadle.proc.command import Jail
 from treadle.sandbox import seccomp
-from treadle.sandbox.policy import Policy, settled
+from treadle.sandbox.policy import Policy, layers, settled
 
 # Only this one: on some systems the right to make namespaces belongs to the path.
 PROGRAM = "/usr/bin/bwrap"
@@ -30,23 +31,45 @@ BASE = (
     "/proc/sys",
 )
 
+_MAX_LINKS = 40  # as many as the kernel follows
+
 
 def jail(policy: Policy) -> Jail:
     """Return bubblewrap and its arguments; it reads the filter from descriptor 3."""
     words = [*BASE, "--seccomp", "3"]
     if not policy.network:
         words.append("--unshare-net")
-    for path, is_open in _layers(settled(policy.hidden), settled(policy.writable)):
-        hide = ["--tmpfs"] if path.is_dir() else ["--ro-bind", "/dev/null"]
-        words += [*(["--bind", str(path)] if is_open else hide), str(path)]
+    words += _mounts(policy)
     program = seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets)
     return Jail(wrapper=(*words, "--"), filter=program)
 
 
-def _layers(hidden: tuple[Path, ...], writable: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
-    """Yield what to hide and what to open, each after what it lies in: the later mount counts."""
-    places = dict.fromkeys(hidden, False) | dict.fromkeys(writable, True)
-    above = {path: [places[up] for up in path.parents if up in places] for path in places}
-    for path in sorted(places, key=lambda path: len(above[path])):
-        if above[path][:1] != [places[path]]:
-            yield path, places[path]
+def _mounts(policy: Policy) -> Iterator[str]:
+    """Yield a mount for every layer, those around before those inside: the later one counts."""
+    found = layers(policy)
+    for path, kind, _ in found:
+        if kind == "hidden":
+            yield from ("--tmpfs",) if path.is_dir() else ("--ro-bind", "/dev/null")
+        else:
+            yield from ("--bind" if kind == "writable" else "--ro-bind", str(path))
+        yield str(path)
+    if policy.home:
+        hidden = {item.path: item.kind == "hidden" for item in found}
+        for link, target in dict(_links((*policy.readable, *policy.writable))).items():
+            if next((hidden[up] for up in link.parents if up in hidden), False):
+                yield from ("--symlink", target, str(link))
+        # Only now: the kernel makes no place for a mount in a folder that nothing may change.
+        yield from (word for item in settled([policy.home]) for word in ("--remount-ro", str(item)))
+
+
+def _links(paths: Iterable[Path], depth: int = 0) -> Iterator[tuple[Path, str]]:
+    """Yield the links on the way to places, with what each says: an empty home has none."""
+    for path in paths:
+        if depth > _MAX_LINKS or os.path.realpath(path) == str(path):
+            continue
+        link = next((up for up in (*reversed(path.parents), path) if up.is_symlink()), None)
+        if link:
+            target = os.readlink(link)  # noqa: PTH115  # as it was written
+            yield link, target
+            onward = os.path.normpath(link.parent / target / path.relative_to(link))
+            yield from _links([Path(onward)], depth + 1)

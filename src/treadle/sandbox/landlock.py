@@ -8,7 +8,7 @@ from pathlib import Path
 from treadle.proc import confine
 from treadle.proc.command import Jail
 from treadle.sandbox import seccomp
-from treadle.sandbox.policy import Policy, settled
+from treadle.sandbox.policy import Layer, Policy, layers, settled
 
 OLDEST = 3  # before it, a file can be emptied that cannot be written
 
@@ -25,28 +25,39 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 def jail(policy: Policy) -> Jail:
     """Return what the shim must take on for this policy: two layers, and both must agree.
 
-    What may be read hangs on what is hidden alone; what may be written changes with every step.
+    What may be read is the same for many steps; what may be written changes with every one.
     """
-    hidden, writable = settled(policy.hidden), settled(policy.writable)
     rules = [(_WRITE | _TRUNCATE, f"/dev/{name}") for name in _DEVICES]
-    rules += [(_CHANGE, str(path)) for path in writable]
+    rules += [(_CHANGE, str(path)) for path in settled(policy.writable)]
     return Jail(
         filter=seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets),
         access=_CHANGE,
         scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= _SCOPES else 0,
         rules=tuple(rules),
         seen=_LOOK | _REFER,
-        lasting=_lasting(hidden, writable),
+        lasting=_lasting(layers(policy)),
     )
 
 
-def _lasting(hidden: tuple[Path, ...], writable: tuple[Path, ...]) -> str:
+def _lasting(found: tuple[Layer, ...]) -> str:
     """Write the rules about reading: right, inode and path each; a path never holds `//`."""
-    inside = [path for path in writable if any(path.is_relative_to(item) for item in hidden)]
+    secrets: dict[Layer | None, list[Path]] = {None: []}
+    secrets |= {item: [] for item in found if item.is_island}
+    for item in found:
+        if item.kind == "hidden":
+            secrets[_shore(item.above)].append(item.path)
     rules = [f"{_LIST | _REFER} 0 /."]
-    rules += [f"{_LOOK} {inode} {path}" for path, inode in around(hidden)]
-    rules += [f"{_LOOK} {path.stat().st_ino} {path}" for path in inside]
+    for island, hidden in secrets.items():
+        start = island.path if island else Path("/")
+        rules += [f"{_LOOK} {inode} {path}" for path, inode in around(hidden, start)]
     return "//".join(rules)
+
+
+def _shore(layer: Layer | None) -> Layer | None:
+    """Return the island that a layer lies on; None is the mainland."""
+    while layer and not layer.is_island:
+        layer = layer.above
+    return layer
 
 
 @functools.cache
@@ -55,12 +66,12 @@ def version() -> int:
     return confine.landlock_version()
 
 
-def around(hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
-    """Yield the fewest paths that hold everything but what is hidden, and their inodes."""
+def around(hidden: Iterable[Path], start: Path = Path("/")) -> Iterator[tuple[str, int]]:
+    """Yield the fewest paths below `start` that hold all but what is hidden, and their inodes."""
     secret = {str(path) for path in hidden}
-    ways = {str(up) for path in hidden for up in path.parents}
+    ways = {str(up) for path in hidden for up in path.parents if up.is_relative_to(start)}
     if not ways:
-        yield "/.", 0
+        yield ("/.", 0) if start == Path("/") else (str(start), start.stat().st_ino)
     yield from (path for way in ways for path in _beside(way, ways | secret))
 
 
