@@ -1,0 +1,128 @@
+"""Hold what a record asks for to what today's own configuration allows: the stricter of both."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from treadle.config.schema import AgentConfig, Config, Network, SandboxConfig
+from treadle.engine.order import NamedAgent, Order
+
+C = TypeVar("C", bound=Struct)
+_Rule = Callable[[Any, Any], Any]
+
+# From loose to strict.
+_MODES = ("off", "auto", "required")
+_TIERS = ("B", "A")
+_NETWORKS = ("full", "none")
+# What tells one program from another; what is granted to one is not granted to the next.
+_PROGRAM = ("type", "cmd", "run", "preset", "path", "extra_args")
+
+
+def held_to(order: Order, floor: Config) -> Order:
+    """Return the order with nothing looser in it than `floor`, whoever wrote it.
+
+    What no rule knows is the floor's in the sandbox, and the order's elsewhere. An agent is granted
+    variables, folders and network if the floor has an agent of its name that runs the same program.
+    """
+    network = _stricter(_NETWORKS)(order.network, floor.network)
+    held = _hold(order.checks, floor.checks, _CHECKS)
+    wanted = _network(order.checks.network or order.network, floor.checks.network or floor.network)
+    return structs.replace(
+        order,
+        sandbox=_sandbox(order.sandbox, floor.sandbox),
+        network=network,
+        checks=structs.replace(held, network=_said(order.checks.network, network, wanted)),
+        agents={
+            role: structs.replace(agent, config=_agent(order, agent, network, floor))
+            for role, agent in order.agents.items()
+        },
+    )
+
+
+def lowered(before: Order, after: Order) -> list[str]:
+    """Return the keys of an order that were held to something stricter, as a config spells them."""
+    found = [*_differing("sandbox", before.sandbox, after.sandbox)]
+    found += ["network"] if before.network != after.network else []
+    found += _differing("checks", before.checks, after.checks)
+    agents = {item.name: (item, after.agents[role]) for role, item in before.agents.items()}
+    for name, (asked, held) in agents.items():
+        found += _differing(f"agents.{name}", asked.config, held.config)
+    return found
+
+
+def names_in_both(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    """Return what both lists of variables allow; a final `*` stands for any ending."""
+    other = tuple(second)
+    pairs = ((one, two) for one in first for two in other)
+    return tuple(dict.fromkeys(found for pair in pairs if (found := _overlap(*pair))))
+
+
+def places_in_both(asked: Iterable[str], allowed: Iterable[str]) -> tuple[str, ...]:
+    """Return the allowed folders that were asked for, themselves or with what is around them.
+
+    A folder inside an allowed one is not granted: it may be a link that leads elsewhere.
+    """
+    wanted = tuple(f"{path.rstrip('/')}/" for path in asked)
+    return tuple(path for path in allowed if f"{path.rstrip('/')}/".startswith(wanted))
+
+
+def _stricter(ranks: tuple[str, ...]) -> _Rule:
+    return lambda asked, held: max(asked, held, key=ranks.index)
+
+
+def _union(asked: tuple[str, ...], held: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*asked, *held)))
+
+
+_network = _stricter(_NETWORKS)
+_SANDBOX: Mapping[str, _Rule] = {
+    "mode": _stricter(_MODES),
+    "tier": _stricter(_TIERS),
+    "hide": _union,
+    "read": places_in_both,
+}
+_GRANTS: Mapping[str, _Rule] = {"env_allow": names_in_both, "writable": places_in_both}
+_CHECKS: Mapping[str, _Rule] = {**_GRANTS, "unix_sockets": lambda asked, held: asked and held}
+
+
+def _sandbox(asked: SandboxConfig, held: SandboxConfig) -> SandboxConfig:
+    known = {name: getattr(asked, name) for name in asked.__struct_fields__ if name in _SANDBOX}
+    return _hold(structs.replace(held, **known), held, _SANDBOX)
+
+
+def _hold(asked: C, held: C, rules: Mapping[str, _Rule]) -> C:
+    names = [name for name in asked.__struct_fields__ if name in rules]
+    found = {name: rules[name](getattr(asked, name), getattr(held, name)) for name in names}
+    return structs.replace(asked, **found)
+
+
+def _agent(order: Order, agent: NamedAgent, network: Network, floor: Config) -> AgentConfig:
+    asked, known = agent.config, _own(floor, agent.name)
+    if known is None or any(getattr(asked, key) != getattr(known, key) for key in _PROGRAM):
+        known = AgentConfig()
+    wanted = _network(asked.network or order.network, known.network or floor.network)
+    held = _hold(asked, known, _GRANTS)
+    return structs.replace(held, network=_said(asked.network, network, wanted))
+
+
+def _own(floor: Config, name: str) -> AgentConfig | None:
+    found = floor.agents.get(name)
+    return floor.agents.get(found.use) if found and found.use else found
+
+
+def _said(asked: Network | None, general: Network, wanted: Network) -> Network | None:
+    """Keep what was written where it comes to the same."""
+    return asked if (asked or general) == wanted else wanted
+
+
+def _overlap(one: str, two: str) -> str | None:
+    for wide, narrow in ((one, two), (two, one)):
+        if narrow == wide or (wide.endswith("*") and narrow.startswith(wide[:-1])):
+            return narrow
+    return None
+
+
+def _differing(name: str, before: C, after: C) -> list[str]:
+    keys = before.__struct_fields__
+    return [f"{name}.{key}" for key in keys if getattr(before, key) != getattr(after, key)]
