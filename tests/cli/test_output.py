@@ -3,10 +3,13 @@
 import io
 import json
 import os
+import re
 
 import pytest
 
+from tests.hostile_text import ACTING, found_acting
 from treadle.cli import output
+from treadle.errors import TreadleError
 
 
 class Terminal(io.StringIO):
@@ -53,15 +56,38 @@ def test_empty_table_is_its_headers(capsys):
     assert capsys.readouterr().out == "ID  GOAL\n"
 
 
-@pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "a\u202eb", "\x9b1m", "\r"])
-def test_words_of_strangers_do_nothing_to_the_terminal(text):
-    shown = output.clean(text)
-    assert shown.isprintable()
-    assert shown != text
+WAYS = {
+    "line": lambda text: output.line("PASSED", text),
+    "line of an error": lambda text: output.line(text, error=True),
+    "block": output.block,
+    "painted": lambda text: output.line(output.paint(text, "red")),
+    "table": lambda text: output.print_table(["a"], [[text]]),
+    "sentences": lambda text: output.say(False, {}, text),
+    "document": lambda text: output.print_json({text: [text]}),
+    "document on a terminal": lambda text: output.print_json({text: [text]}),
+    "stream": lambda text: output.print_json_line({"message": text}),
+    "warning": output.warn,
+    "error": lambda text: output.print_error(TreadleError(text, fix=[text]), as_json=False),
+    "error as document": lambda text: output.print_error(TreadleError(text), as_json=True),
+}
 
 
-def test_ordinary_text_is_shown_as_it_is():
-    assert output.clean("größer → 日本 🎉\n\ttab") == "größer → 日本 🎉\n\ttab"
+@pytest.mark.parametrize("text", ACTING.values(), ids=ACTING)
+@pytest.mark.parametrize("way", WAYS)
+def test_words_of_strangers_do_nothing_to_the_terminal(monkeypatch, way, text):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    WAYS[way](text)
+    shown = re.sub("\x1b\\[(31|1|0)m", "", screen.getvalue())
+    assert text not in shown
+    assert not found_acting(shown)
+
+
+def test_an_error_of_many_lines_cannot_pass_for_advice(capsys):
+    output.print_error(TreadleError("git says\n  try: rm -rf /"), as_json=False)
+    assert capsys.readouterr().err == "treadle: git says\n  |   try: rm -rf /\n"
 
 
 def test_warning_stays_out_of_the_answer(capsys):

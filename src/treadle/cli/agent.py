@@ -43,22 +43,22 @@ def run(args: Namespace) -> int:
 
 
 def _show(found: Preview) -> None:
-    print(f"agent      {found.name} ({found.type}) as {found.role}")
-    print(f"program    {found.program or 'NOT FOUND on PATH'}")
+    output.line(f"agent      {found.name} ({found.type}) as {found.role}")
+    output.line(f"program    {found.program or 'NOT FOUND on PATH'}")
     if found.version:
-        print(f"version    {found.version}")
+        output.line(f"version    {found.version}")
     if found.log_in:
-        print(f"login      {rehearse.login_state(found)}")
-    print(f"sandbox    tier {found.tier}")
-    print(f"folder     {found.cwd}")
-    print(f"command    {output.clean(rehearse.line(found))}")
+        output.line(f"login      {rehearse.login_state(found)}")
+    output.line(f"sandbox    tier {found.tier}")
+    output.line(f"folder     {found.cwd}")
+    output.line(f"command    {rehearse.line(found)}")
 
 
 def _tell(result: AgentResult) -> None:
-    word = output.paint("FAILED", "red") if result.error else output.paint("ok", "green")
-    code = f" ({result.error})" if result.error else ""
-    print(f"{word}{code}: {output.clean(result.message)}")
+    word = output.paint("FAILED", "red") if result.error else output.paint("ok:", "green")
+    code = f"({result.error}): " if result.error else ""
+    output.line(word, f"{code}{result.message}")
     if result.json_source:
-        print(f"found in   {result.json_source}")
+        output.line(f"found in   {result.json_source}")
     if used := result.usage:
-        print(f"used       {used.input_tokens} tokens in, {used.output_tokens} out")
+        output.line(f"used       {used.input_tokens} tokens in, {used.output_tokens} out")

@@ -29,10 +29,10 @@ def run(args: Namespace) -> int:
 
 
 def _show(given: Answered) -> None:
-    print(output.clean(f"{given.question.question_id} is answered: {given.question.answer}"))
+    output.line(f"{given.question.question_id} is answered: {given.question.answer}")
     if given.letter:
-        print(f"  told in {given.letter}")
+        output.line(f"  told in {given.letter}")
     if given.task:
-        print(f"  {given.task.task_id} is {given.task.lane} again")
+        output.line(f"  {given.task.task_id} is {given.task.lane} again")
     for command in () if given.letter else given.question.fix:
-        print(f"  {output.clean(command)}")
+        output.line(f"  {command}")

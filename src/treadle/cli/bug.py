@@ -2,12 +2,12 @@
 
 import os
 import platform
-import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from treadle import __version__, layout
+from treadle.cli import output
 from treadle.errors import TreadleError
 from treadle.ids import mask
 
@@ -21,7 +21,7 @@ def report(error: Exception, words: list[str], env: Mapping[str, str]) -> Treadl
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, errors="backslashreplace")
     except OSError:
-        print(text, file=sys.stderr)
+        output.block(text, error=True)
         return TreadleError("this is a bug in treadle; the report stands above", code="bug")
     return TreadleError(
         f"this is a bug in treadle ({type(error).__name__}); the report is in {path}",

@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print the script; the whole command line is built for it."""
     script = shtab.complete(whole_parser(), args.shell)
-    return output.tell(args.json, {"shell": args.shell, "script": script}, print, script)
+    return output.tell(args.json, {"shell": args.shell, "script": script}, output.block, script)
 
 
 def whole_parser() -> ArgumentParser:

@@ -47,13 +47,13 @@ def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
 
 
 def _print(letter: Letter, text: str) -> None:
-    print(output.paint(output.clean(letter.name), "bold"))
-    print(f"because: {output.clean(str(letter.reason.get('message')))}")
+    output.line(output.paint(letter.name, "bold"))
+    output.line(f"because: {letter.reason.get('message')}")
     fix = letter.reason.get("fix")
     for command in fix if isinstance(fix, list) else []:
-        print(f"next: {output.clean(str(command))}")
-    print()
-    print("\n".join(map(output.clean, text.splitlines())))
+        output.line(f"next: {command}")
+    output.line()
+    output.block(text)
 
 
 def _retry(args: Namespace, layout: Layout, letter: Letter) -> int:

@@ -63,7 +63,8 @@ def run(args: Namespace) -> int:
         kept = str(folder / "project") if args.keep else None
         output.print_json({"run": result, "crashed": args.crash, "folder": kept})
     elif args.keep:
-        print(f"\nkept in {folder / 'project'}")
+        output.line()
+        output.line(f"kept in {folder / 'project'}")
     return ExitCode.DONE if result["landed"] else ExitCode.FAILED
 
 
@@ -153,7 +154,8 @@ class _Stage:
 
     def _say(self, text: str, colour: output.Colour | None = None) -> None:
         if self._loud and text:
-            print(output.paint(text, colour) if colour else text, flush=True)
+            for row in text.split("\n"):
+                output.line(output.paint(row, colour) if colour else row, flush=True)
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -22,18 +22,18 @@ def run(args: Namespace) -> int:
 
 def _show(items: list[QuestionRow]) -> None:
     if not items:
-        print("nothing waits for you")
+        output.line("nothing waits for you")
     for item in items:
         _show_one(item)
 
 
 def _show_one(item: QuestionRow) -> None:
     about = "  ".join(word for word in (item.task_id, item.run_id) if word)
-    print(
+    output.line(
         output.paint(f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}", "bold")
     )
-    print(f"  {output.clean(item.summary)}")
+    output.line(f"  {item.summary}")
     for number, option in enumerate(item.options, 1):
-        print(f"  {number}. {output.clean(option)}")
+        output.line(f"  {number}. {option}")
     for command in item.fix:
-        print(f"    {output.clean(command)}")
+        output.line(f"    {command}")

@@ -36,13 +36,13 @@ def _repair() -> list[str]:
 
 def _print(mended: list[str], checks: tuple[Check, ...], sandbox: Sandbox) -> None:
     for run_id in mended:
-        print(f"mended run {output.clean(run_id)}")
+        output.line(f"mended run {run_id}")
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")
-        print(f"{mark}  {check.name:{width}}  {output.clean(check.detail)}")
+        output.line(mark, f" {check.name:{width}}  {check.detail}")
         for command in check.fix:
-            print(f"     {'':{width}}  try: {output.clean(command)}")
-    print(f"sandbox tier {sandbox.tier}: {output.clean(sandbox.reason)}")
+            output.line(f"     {'':{width}}  try: {command}")
+    output.line(f"sandbox tier {sandbox.tier}: {sandbox.reason}")
     for command in sandbox.fix:
-        print(f"     try: {command}")
+        output.line(f"     try: {command}")

@@ -72,7 +72,9 @@ def _print(found: Status) -> None:
             for row in found.workers
         ],
     )
-    print(f"\nleader {found.leader or 'none'}; the database says it is {found.now[:19]}\n")
+    output.line()
+    output.line(f"leader {found.leader or 'none'}; the database says it is {found.now[:19]}")
+    output.line()
     output.print_table(
         ["repository", "queued", "running"],
         [(name, found.queued.get(name, 0), found.running.get(name, 0)) for name in found.queued],

@@ -99,9 +99,11 @@ def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:
 
 def _print(rows: list[RunRow]) -> None:
     if not rows:
-        print("nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD")
+        output.line(
+            "nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD"
+        )
     for row in rows:
-        print(f"QUEUED {row.run_id} {output.clean(row.goal)}")
-        print(f"  next: treadle log -f {row.run_id}")
+        output.line(f"QUEUED {row.run_id} {row.goal}")
+        output.line(f"  next: treadle log -f {row.run_id}")
     if rows:
-        print("  workers: treadle fleet status")
+        output.line("  workers: treadle fleet status")

@@ -21,7 +21,7 @@ def run(args: Namespace) -> int:
     dispatcher = dbos.of(site, config, name)
     wishes = Wishes(args.slots or config.slots, args.once, args.idle_exit, args.until)
     if not args.json:
-        print(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
+        output.line(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
     driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), os.environ)
     told = {"worker_id": name, "runs": driven}
     return output.say(args.json, told, f"worker {name} leaves after {driven} runs")

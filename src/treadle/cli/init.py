@@ -43,15 +43,17 @@ def run(args: Namespace) -> int:
 
 def _print(done: init.Initialised, dry_run: bool) -> None:
     for name in done.wrote:
-        print(f"{'would write' if dry_run else 'wrote'} {name}")
+        output.line(f"{'would write' if dry_run else 'wrote'} {name}")
     for name in done.kept:
-        print(f"kept {name}")
+        output.line(f"kept {name}")
     for role, tool in done.roles.items():
-        print(f"{role} is done by {tool}")
+        output.line(f"{role} is done by {tool}")
     if done.commit:
-        print(f"committed as {done.commit[:12]}")
+        output.line(f"committed as {done.commit[:12]}")
     if dry_run:
         return
     for command in done.commands:
-        print(f"trusted {command.key}: {output.clean(command.command)}")
-    print('next: treadle task add "what should be true" --verify "AC1=command", then treadle run')
+        output.line(f"trusted {command.key}: {command.command}")
+    output.line(
+        'next: treadle task add "what should be true" --verify "AC1=command", then treadle run'
+    )

@@ -96,7 +96,7 @@ def _parse(command: parser.Parser, words: list[str], as_json: bool) -> Namespace
         if as_json:
             output.print_json({"help": shown.getvalue()})
         else:
-            print(shown.getvalue(), end="")
+            output.block(shown.getvalue())
         return None
 
 

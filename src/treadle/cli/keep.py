@@ -27,5 +27,5 @@ def once(args: Namespace) -> int:
         output.print_json(document(summary))
     elif summary.outcomes:
         done = sum(item.status == "done" for item in summary.outcomes)
-        print(f"{done} done, {len(summary.outcomes) - done} not", flush=True)
+        output.line(f"{done} done, {len(summary.outcomes) - done} not", flush=True)
     return summary.exit_code if summary.interrupted else ExitCode.DONE

@@ -36,9 +36,12 @@ def run(args: Namespace) -> int:
 
 def _print(found: Landed) -> None:
     if found.commit is None:
-        print(f"nothing to land: {found.branch} holds everything that run {found.run_id} changed")
+        output.line(
+            f"nothing to land: {found.branch} holds everything that run {found.run_id} changed"
+        )
         return
     how = ", merged with what came meanwhile" if found.merged else ""
-    print(f"{output.paint('LANDED', 'green')} {found.commit[:12]} on {found.branch}{how}")
-    print(f"  next: git show {found.commit[:12]}")
-    print(f"  next: treadle undo {found.run_id}")
+    landed = output.paint("LANDED", "green")
+    output.line(landed, f"{found.commit[:12]} on {found.branch}{how}")
+    output.line(f"  next: git show {found.commit[:12]}")
+    output.line(f"  next: treadle undo {found.run_id}")

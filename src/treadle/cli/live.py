@@ -20,10 +20,7 @@ class LiveEvents:
     def show(self, as_json: bool) -> None:
         """Print what has come since the last time."""
         for line in self._lines():
-            if as_json:
-                print(line.decode(errors="replace"), flush=True)
-            else:
-                _print(line)
+            _print(line, as_json)
 
     def _lines(self) -> Iterator[bytes]:
         yield from self._read()
@@ -48,12 +45,13 @@ class LiveEvents:
         return found.st_ino != os.fstat(self._open.fileno()).st_ino
 
 
-def _print(line: bytes) -> None:
+def _print(line: bytes, as_json: bool) -> None:
     try:
         event = json.loads(line)
     except ValueError:
         return
+    if as_json:
+        output.print_json_line(event)
+        return
     kind = output.paint(f"agent {event.get('kind', ''):<15}", "dim")
-    print(
-        f"{event.get('ts', '')[11:19]} {kind} {output.clean(str(event.get('message')))}", flush=True
-    )
+    output.line(event.get("ts", "")[11:19], kind, event.get("message"), flush=True)

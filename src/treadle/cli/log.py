@@ -1,7 +1,6 @@
 """`treadle log`: show a run's timeline, and follow it while it grows."""
 
 import gc
-import json
 import os
 from argparse import ArgumentParser, Namespace
 from contextlib import closing
@@ -61,10 +60,10 @@ def _print_after(store: Reader, run_id: str, seq: int, as_json: bool) -> int:
 
 def _print(event: Event, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(event._asdict()), flush=True)
+        output.print_json_line(event._asdict())
     else:
         kind = output.paint(f"{event.type:<21}", "dim")
-        print(f"{event.ts[11:19]} {kind} {output.clean(event.message)}", flush=True)
+        output.line(event.ts[11:19], kind, event.message, flush=True)
 
 
 def _is_running(store: Reader, run_id: str) -> bool:

@@ -34,4 +34,4 @@ def read(found: Place, args: Namespace, now: datetime) -> int:
     if letter.intent not in intent.every(found.extra_intents):
         output.warn(f"{row.name}: there is no intent {letter.intent}; mail.extra_intents adds one")
     told = document.whole(found.layout, row, letter)
-    return output.say(args.json, told, write(letter).rstrip("\n"))
+    return output.tell(args.json, told, output.block, write(letter))

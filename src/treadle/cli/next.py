@@ -60,10 +60,10 @@ def _decide(args: Namespace, found: Place) -> Decision:
 
 def _print(found: Decision) -> None:
     where = found.where
-    print(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
+    output.line(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
     if isinstance(found, Step):
-        print(f"  {found.prompt_file}")
+        output.line(f"  {found.prompt_file}")
         return
-    print(f"  {found.kind}: {output.clean(found.reason)}")
+    output.line(f"  {found.kind}: {found.reason}")
     for command in found.unblock:
-        print(f"  try: {output.clean(command)}")
+        output.line(f"  try: {command}")

@@ -2,24 +2,44 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from treadle import text as words
 from treadle.errors import ExitCode, TreadleError
 from treadle.hints import Literal, TextIO
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
-# What would move the cursor, ring, or reorder text when a goal or an agent's words are shown.
-_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+
+
+class Painted(str):
+    """Clean words between colours of ours."""
+
+    __slots__ = ()
+
+
+def line(*parts: object, error: bool = False, flush: bool = False) -> None:
+    """Print one line of parts; only what `paint` has coloured reaches the terminal as it is."""
+    shown = [part if isinstance(part, Painted) else words.line(str(part)) for part in parts]
+    print(" ".join(shown), file=sys.stderr if error else sys.stdout, flush=flush)
+
+
+def block(text: str, error: bool = False) -> None:
+    """Print a text in its own lines."""
+    print(words.block(text.rstrip("\n")), file=sys.stderr if error else sys.stdout)
 
 
 def print_json(document: object) -> None:
     """Print one JSON document: on one line, or indented on a terminal."""
-    indent = 2 if _is_terminal(sys.stdout) else None
-    print(json.dumps(document, indent=indent, default=str))
+    print_json_line(document, indent=2 if _is_terminal(sys.stdout) else None)
+
+
+def print_json_line(document: object, indent: int | None = None) -> None:
+    """Print a document in nothing but printable ASCII; whoever follows a stream waits for it."""
+    text = json.dumps(document, indent=indent, default=str)
+    print(text.replace("\x7f", "\\u007f"), flush=True)
 
 
 def print_error(error: TreadleError, *, as_json: bool) -> None:
@@ -28,14 +48,22 @@ def print_error(error: TreadleError, *, as_json: bool) -> None:
         base = {"code": error.code, "message": error.message, "fix": list(error.fix)}
         print_json({"error": {**base, **error.details, **base}})
         return
-    print(f"treadle: {clean(error.message)}", file=sys.stderr)
+    # The bar tells what git or a file says in further lines from what treadle itself says.
+    message = words.block(error.message).replace("\n", "\n  | ")
+    print(f"treadle: {message}", file=sys.stderr)
     for command in error.fix:
-        print(f"  try: {clean(command)}", file=sys.stderr)
+        line("  try:", command, error=True)
 
 
 def say(as_json: bool, told: Mapping[str, object], *sentences: str) -> ExitCode:
     """Print a document or sentences."""
-    return tell(as_json, told, print, "\n".join(map(clean, sentences)))
+    return tell(as_json, told, lines, sentences)
+
+
+def lines(sentences: Iterable[str]) -> None:
+    """Print sentences, a line each."""
+    for sentence in sentences:
+        line(sentence)
 
 
 def tell(
@@ -63,23 +91,23 @@ def table(
 def warn(*messages: str) -> None:
     """Print warnings where they do not disturb the answer."""
     for message in messages:
-        print(f"treadle: warning: {clean(message)}", file=sys.stderr)
+        line("treadle: warning:", message, error=True)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print aligned columns; the last one may be as wide as it likes."""
-    lines = [list(headers), *([clean(_cell(cell)) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for number, line in enumerate(lines):
-        text = "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
-        print(paint(text.rstrip(), "bold") if number == 0 else text.rstrip())
+    table = [list(headers), *([_cell(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for number, cells in enumerate(table):
+        text = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True))
+        line(paint(text.rstrip(), "bold") if number == 0 else text.rstrip())
 
 
 def paint(text: str, colour: Colour) -> str:
-    """Colour a text for a terminal that wants it."""
+    """Colour one line for a terminal that wants it."""
     if not wants_colour(sys.stdout, os.environ):
         return text
-    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+    return Painted(f"\x1b[{_CODES[colour]}m{words.line(text)}\x1b[0m")
 
 
 def wants_colour(stream: TextIO, env: Mapping[str, str]) -> bool:
@@ -87,13 +115,8 @@ def wants_colour(stream: TextIO, env: Mapping[str, str]) -> bool:
     return _is_terminal(stream) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
-def clean(text: str) -> str:
-    """Return a text that shows itself and does nothing else to the terminal."""
-    return re.sub(_CONTROL, lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
 def _cell(value: object) -> str:
-    return "" if value is None else str(value).replace("\n", " ").replace("\t", " ")
+    return "" if value is None else words.line(str(value))
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

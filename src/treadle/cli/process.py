@@ -86,8 +86,10 @@ def _print(found: Summary) -> None:
         word = output.paint(item.status.upper(), _COLOURS.get(item.status, "yellow"))
         run = f" {item.run_id}" if item.run_id else ""
         tail = f": {item.reason}" if item.reason else ""
-        print(f"{word} {output.clean(item.name)}{run}{output.clean(tail)}")
+        output.line(word, f"{item.name}{run}{tail}")
     if found.failed_hook:
-        print(f"{output.paint('FAILED', 'red')} {output.clean(found.failed_hook)}")
+        output.line(output.paint("FAILED", "red"), found.failed_hook)
     done = sum(item.status == "done" for item in found.outcomes)
-    print(f"{done} done, {len(found.outcomes) - done} not" if found.outcomes else "nothing to do")
+    output.line(
+        f"{done} done, {len(found.outcomes) - done} not" if found.outcomes else "nothing to do"
+    )

@@ -3,8 +3,8 @@
 import sys
 import threading
 
-from treadle.cli import output
 from treadle.engine.progress import Progress, Watch
+from treadle.text import line
 
 _WIDTH = 100
 
@@ -42,7 +42,7 @@ class _Screen:
 
 
 def _line(moment: Progress) -> str:
-    text = output.clean(moment.message)
+    text = line(moment.message)
     if moment.kind == "run":
         return f"run {moment.run_id}: {text}"
     if moment.kind == "note":

@@ -28,4 +28,5 @@ def run(args: Namespace) -> int:
     with Reader.open(project.layout) as store:
         row = find(store, args.run)
         text = report.markdown(project, store, row)
-    return output.say(args.json, {"run_id": row.run_id, "markdown": text}, text.rstrip("\n"))
+    told = {"run_id": row.run_id, "markdown": text}
+    return output.tell(args.json, told, output.block, text)

@@ -134,13 +134,15 @@ def _render(
         output.print_json(shape.results(documents, args.tasks, [_refusal(i) for i in refused]))
         return
     for item in refused:
-        print(f"{output.paint('REFUSED', 'red')} {item.task_id}")
+        output.line(output.paint("REFUSED", "red"), item.task_id)
         output.print_error(item.error, as_json=False)
     if not results and not refused:
-        print("nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD")
+        output.line(
+            "nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD"
+        )
     for row, kv in results:
         colour: output.Colour = "green" if row.status == "passed" else "red"
         verdict = output.paint(row.status.upper(), colour)
-        print(f"{verdict} {row.run_id} {row.goal} ({kv.get('reason') or ''})")
+        output.line(verdict, f"{row.run_id} {row.goal} ({kv.get('reason') or ''})")
         for command in explain.next_commands(row, kv):
-            print(f"  next: {command}")
+            output.line(f"  next: {command}")

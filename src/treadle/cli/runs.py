@@ -94,12 +94,13 @@ def _print(layout: Layout, store: Reader, row: RunRow) -> None:
     views = review.criteria(layout, store, row)
     _print_head(row, store.kv(row.run_id))
     if used := spending.words(store.usage(row.run_id)):
-        print(f"used       {used}\n")
+        output.line(f"used       {used}")
+        output.line()
     output.print_table(
         ["criterion", "claimed", "observed", "text"],
         [(view.id, _yes(view.claimed), _yes(view.observed), view.text) for view in views],
     )
-    print()
+    output.line()
     output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_line, steps))
 
 
@@ -116,18 +117,18 @@ _ACTIONS = {"list": _list, "show": _show, "events": _events}
 
 
 def _print_head(row: RunRow, kv: dict[str, object]) -> None:
-    print(f"run        {row.run_id} ({row.status}, verdict {row.verdict or 'none yet'})")
-    print(f"goal       {output.clean(row.goal)}")
+    output.line(f"run        {row.run_id} ({row.status}, verdict {row.verdict or 'none yet'})")
+    output.line(f"goal       {row.goal}")
     if kv.get("reason"):
-        print(f"because    {output.clean(str(kv['reason']))}")
+        output.line(f"because    {kv['reason']}")
     if kv.get("resume_at"):
-        print(f"goes on    {str(kv['resume_at'])[:19]}Z or later")
-    print(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
-    print(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
+        output.line(f"goes on    {str(kv['resume_at'])[:19]}Z or later")
+    output.line(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
+    output.line(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
     for word in whereabouts.words(kv):
-        print(f"work       {output.clean(word)}")
-    print(f"folder     {row.run_dir}")
-    print()
+        output.line(f"work       {word}")
+    output.line(f"folder     {row.run_dir}")
+    output.line()
 
 
 def _line(step: StepRow) -> tuple[object, ...]:

@@ -28,7 +28,7 @@ def _print(found: dict[str, object]) -> None:
         rows = found[f"by_{name}"]
         assert isinstance(rows, list)
         output.print_table([name, *_HEADS], [_line(name, row) for row in rows])
-        print()
+        output.line()
 
 
 def _line(name: str, row: dict[str, object]) -> list[object]:

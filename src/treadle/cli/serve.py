@@ -123,7 +123,8 @@ def _say(args: Namespace, port: int, url: str) -> None:
         output.print_json({"url": f"http://127.0.0.1:{port}/", "link": url})
         sys.stdout.flush()
     else:
-        print(f"the page, for whoever opens this first:\n  {url}", flush=True)
+        output.line("the page, for whoever opens this first:")
+        output.line(f"  {url}", flush=True)
     if args.open:
         main.load("browser").show(url)
 

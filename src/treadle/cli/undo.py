@@ -30,8 +30,9 @@ def run(args: Namespace) -> int:
 
 def _print(found: Undone) -> None:
     if found.commit is None:
-        print(f"nothing to undo: {found.branch} holds nothing of run {found.run_id} any more")
+        output.line(f"nothing to undo: {found.branch} holds nothing of run {found.run_id} any more")
         return
     same = "the tree is the one from before" if found.exact else "what came later stays"
-    print(f"{output.paint('UNDONE', 'green')} {found.commit[:12]} on {found.branch}; {same}")
-    print(f"  next: treadle land {found.run_id}")
+    done = output.paint("UNDONE", "green")
+    output.line(done, f"{found.commit[:12]} on {found.branch}; {same}")
+    output.line(f"  next: treadle land {found.run_id}")

@@ -33,19 +33,19 @@ def run(args: Namespace) -> int:
 
 
 def _print(found: Explanation) -> None:
-    print(output.paint(output.clean(found.headline), "bold"))
+    output.line(output.paint(found.headline, "bold"))
     if found.reason:
-        print(f"because: {output.clean(found.reason)}")
+        output.line(f"because: {found.reason}")
     for view in found.failing:
         seen = "observed to fail" if view.observed is False else "claimed to fail"
-        print(f"  {view.id} {output.clean(view.text)}: {seen} ({view.evidence or 'no evidence'})")
+        output.line(f"  {view.id} {view.text}: {seen} ({view.evidence or 'no evidence'})")
     for line in found.events:
-        print(f"  {output.clean(line)}")
+        output.line(f"  {line}")
     if found.usage:
-        print(f"used: {found.usage}")
+        output.line(f"used: {found.usage}")
     for line in found.weather:
-        print(f"weather: {output.clean(line)}")
+        output.line(f"weather: {line}")
     for path in found.look:
-        print(f"look: {path}")
+        output.line(f"look: {path}")
     for command in found.next:
-        print(f"next: {command}")
+        output.line(f"next: {command}")

@@ -9,6 +9,7 @@ from treadle.engine.stage import Stage
 from treadle.files import remove, walk
 from treadle.git import diff, workspace
 from treadle.git.workspace import Change
+from treadle.text import line
 
 _NAMED = 20
 _TRACKED = ("modified", "deleted", "typechange")
@@ -96,8 +97,8 @@ def set_aside(run: Run, stage: Stage) -> None:
 
 
 def name_some(paths: Sequence[str]) -> str:
-    """Name the first twenty paths and count the rest; an odd name is shown in quotes."""
-    shown = [path if path.isprintable() else repr(path) for path in paths[:_NAMED]]
+    """Name the first twenty paths and count the rest; odd signs are written out."""
+    shown = [line(path) for path in paths[:_NAMED]]
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return ", ".join(shown) + more
 

@@ -2,6 +2,7 @@
 
 from treadle.engine.order import Order
 from treadle.store.rows.run import StepRow
+from treadle.text import line
 
 _SUBJECT = 72
 
@@ -38,4 +39,4 @@ def _trailers(order: Order, run_id: str) -> str:
 
 
 def _line(goal: str) -> str:
-    return " ".join(goal.split())
+    return " ".join(line(goal).split())

@@ -11,6 +11,7 @@ from treadle.git import stat
 from treadle.project.project import Project
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow, StepRow, UsageRow
+from treadle.text import block
 
 _TAIL = 20
 _TAIL_BYTES = 4000
@@ -37,7 +38,7 @@ def markdown(project: Project, store: Reader, row: RunRow) -> str:
         "## Cost",
         _cost(kv, store.usage(row.run_id)),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return block("\n\n".join(part for part in parts if part)) + "\n"
 
 
 def tail(path: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from treadle.errors import FormatError
 from treadle.files import atomic, remove, sync, walk
 from treadle.layout import Layout
+from treadle.text import line
 
 MAX_BYTES = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -116,7 +117,7 @@ def safe_name(name: str) -> str:
 
 def show(name: str) -> str:
     """Return a name as it may be shown: what is no plain text is escaped."""
-    return name if name.isprintable() else repr(name)
+    return line(name)
 
 
 def _numbered(name: str, number: int) -> str:
