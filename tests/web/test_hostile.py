@@ -1,9 +1,11 @@
 """Words of anybody, wherever they stand, are words on a page and nothing else."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
 
+from tests.hostile_text import STORED, found_acting
 from tests.web import world
 from tests.web.test_project import entered
 
@@ -63,3 +65,24 @@ def test_no_letter_becomes_active(look):
     for letter in look.get("/mail.json").json()["letters"]:
         found = look.get(f"/mail/{letter['file'].rpartition('/')[2]}")
         assert Elements(found.text).active == []
+
+
+@pytest.fixture(scope="module")
+def turned(tmp_path_factory):
+    return entered(world.site(tmp_path_factory.mktemp("turned"), (" ".join(STORED), *STORED)))
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_turns_or_hides_on_a_page(turned, path):
+    found = turned.get(path)
+    assert found.status_code == 200
+    shown = re.sub('<input type="hidden"[^>]*>', "", found.text)  # what an action needs as it is
+    assert not found_acting(shown)
+    assert "\\u202e" in found.text or path in ("/cost", "/health")
+
+
+def test_nothing_turns_or_hides_in_a_letter(turned):
+    letters = turned.get("/mail.json").json()["letters"]
+    assert letters
+    for letter in letters:
+        assert not found_acting(turned.get(f"/mail/{letter['file'].rpartition('/')[2]}").text)

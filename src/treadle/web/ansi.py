@@ -4,16 +4,14 @@ import re
 
 from markupsafe import Markup, escape
 
-# Sequences of control characters: colours, other orders to a terminal, titles of windows.
+from treadle.text import block
+
+# What is drawn or does not matter on a page: colours, moves of the cursor, addresses of links.
 _CODE = re.compile(
     r"\x1b\[(?P<sgr>[0-9;:]*)m"
     r"|\x1b\[[0-?]*[ -/]*[@-~]"
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
-    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
-    r"|\x1b[ -/]*[0-~]?"
+    r"|\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_BIDI = re.compile(r"[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STYLES = {1: "b", 2: "d", 3: "i", 4: "u", 9: "s"}
 _ENDS = {22: ("b", "d"), 23: ("i",), 24: ("u",), 29: ("s",)}
 
@@ -36,16 +34,10 @@ def render(text: str) -> Markup:
 def _append(parts: list[Markup], text: str, classes: dict[str, None]) -> None:
     if not text:
         return
-    words = escape(visible(text))
+    words = escape(block(text))
     if classes:
         words = Markup('<span class="{}">{}</span>').format(" ".join(classes), words)
     parts.append(words)
-
-
-def visible(text: str) -> str:
-    """Write out the characters that would act or hide instead of showing themselves."""
-    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return _BIDI.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _overwritten(text: str) -> str:

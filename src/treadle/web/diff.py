@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from treadle.web.ansi import visible
+from treadle import text as words
 
 MAX_LINES = 5_000
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -102,8 +102,8 @@ def _file(section: list[str]) -> FileDiff:
     hunks = tuple(_hunks(section[head:]))
     rows = [row for hunk in hunks for row in hunk.rows if row.kind == "change"]
     return FileDiff(
-        path=visible(_path(section[:head])),
-        notes=tuple(visible(line) for line in section[:head] if _is_note(line)),
+        path=words.line(_path(section[:head])),
+        notes=tuple(words.line(note) for note in section[:head] if _is_note(note)),
         hunks=hunks,
         added=sum(row.new is not None for row in rows),
         removed=sum(row.old is not None for row in rows),
@@ -130,14 +130,14 @@ def _hunks(lines: list[str]) -> Iterator[Hunk]:
         found = _HUNK.match(lines[start])
         assert found  # by the choice of starts
         old, new = int(found[1]), int(found[3])
-        yield Hunk(visible(lines[start]), new, tuple(_rows(lines[start + 1 : end], old, new)))
+        yield Hunk(words.block(lines[start]), new, tuple(_rows(lines[start + 1 : end], old, new)))
 
 
 def _rows(lines: list[str], old: int, new: int) -> Iterator[Row]:
     gone: list[Side] = []
     come: list[Side] = []
     for line in lines:
-        sign, text = line[:1], visible(line[1:])
+        sign, text = line[:1], words.block(line[1:])
         if sign == "-":
             gone.append(Side(old, text))
             old += 1

@@ -6,6 +6,8 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from treadle.text import block
+
 _MAX = 256 * 1024
 _TAGS = {
     *("h1", "h2", "h3", "h4", "h5", "h6", "p", "br", "hr", "blockquote", "pre", "code"),
@@ -30,6 +32,7 @@ _CLEANER = nh3.Cleaner(
 @lru_cache(maxsize=64)
 def render(text: str) -> Markup:
     """Return markup for a text; one that is very long stays as it is written."""
+    text = block(text)
     if len(text) > _MAX:
         return Markup("<pre>%s</pre>") % escape(text)
     fields, body = _split(text)

@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from treadle.text import block
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
@@ -17,6 +20,7 @@ def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -31,6 +35,11 @@ def environment(filters: Mapping[str, Callable[..., object]]) -> Environment:
     }
     found.filters.update({**ours, **filters})
     return found
+
+
+def _shown(value: object) -> object:
+    """Let no word on any page turn, hide or act; markup is made of such words."""
+    return block(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def age(text: str | None, now: datetime) -> str:

@@ -10,7 +10,7 @@ from treadle.git import stat
 from treadle.project.project import Project
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
-from treadle.web import ansi, diff, render, timeline
+from treadle.web import diff, render, timeline
 from treadle.web.diff import Diff
 
 _STYLES = ("treadle.css", "report.css")
@@ -36,7 +36,7 @@ def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
             total=total,
             where=whereabouts.words(store.kv(row.run_id)),
             evidence=[
-                (view.id, ansi.visible(report.tail(folder / (view.evidence or ""))))
+                (view.id, report.tail(folder / (view.evidence or "")))
                 for view in views
                 if view.observed is not None
             ],

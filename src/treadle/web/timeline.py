@@ -7,6 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from treadle.contract.role import ROLES
+from treadle.text import line
 from treadle.web.render import moment
 
 WIDTH = 1000
@@ -133,7 +134,7 @@ def _bar(bar: Bar, scale: Scale, href: Callable[[int], str] | None) -> Markup:
     width = max(bar.seconds * scale.per_second - 1, _NARROW)
     row = ROLES.index(bar.role) if bar.role in ROLES else 0
     y = _TOP + row * _ROW + (_ROW - _BAR) / 2
-    title = f"{bar.number} {bar.role}, {bar.status}, {bar.seconds:.1f} s: {bar.summary}"
+    title = f"{bar.number} {bar.role}, {bar.status}, {bar.seconds:.1f} s: {line(bar.summary)}"
     drawn = Markup(
         '<rect class="bar {}" x="{:.1f}" y="{}" width="{:.1f}" height="{}" rx="2">'
         "<title>{}</title></rect>"

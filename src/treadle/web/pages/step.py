@@ -8,7 +8,7 @@ from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
 from treadle.files.walk import Entry
 from treadle.store.rows.run import StepRow
-from treadle.web import ansi, diff, markdown, tail
+from treadle.web import diff, markdown, tail
 from treadle.web.site import Asked, Document, Site
 
 _MAX = 1 << 20
@@ -104,5 +104,5 @@ def _shown(text: str | None) -> str | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return ansi.visible(text)
-    return ansi.visible(json.dumps(found, indent=2, ensure_ascii=False))
+        return text
+    return json.dumps(found, indent=2, ensure_ascii=False)
