@@ -26,7 +26,7 @@ def test_a_comment_is_told_to_the_next_act_step_only(project):
         for path in sorted(project.run_dir(run["run_id"]).glob("steps/*/input.json"))
         if path.parent.name > "007"
     ]
-    told = [note for note in notes if "On step 4, cart.py line 7:\nuse a sum" in note]
+    told = [note for note in notes if "On step 4, cart.py line 7:\n> use a sum" in note]
     assert (len(told), len(notes) > 2) == (1, True)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from treadle.contract.role import Role
 from treadle.errors import ConfigError
 from treadle.ids import nearest
+from treadle.text import line
 
 MAX_BYTES = 256 << 10  # the smallest limit among the tools is four times as much
 _TEMPLATES = Path(__file__).parent / "prompts"
@@ -47,7 +48,7 @@ def fill(text: str, values: Mapping[str, str], name: str) -> str:
 def repair(complaint: str) -> str:
     """Return what a tool is told when its answer could not be read."""
     return (
-        f"Your answer could not be used: {complaint}.\n"
+        f"Your answer could not be used: {line(complaint)}.\n"
         "Put that right and answer again with ONLY the JSON object that was asked for:\n\n"
         f"{ANSWER}\n"
     )

@@ -7,6 +7,7 @@ from treadle.errors import BlockedError, NotFoundError
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
+from treadle.text import line, quoted
 
 _KEY = "comment."
 _MAX = 8 << 10
@@ -60,5 +61,7 @@ def unheard(store: Reader, run_id: str) -> list[Comment]:
 
 def words(store: Reader, run_id: str) -> str:
     """Return what the next act step is told, or nothing."""
-    found = [f"On {item.place}:\n{item.text.strip()}" for item in unheard(store, run_id)]
+    found = [
+        f"On {line(item.place)}:\n{quoted(item.text, _MAX)}" for item in unheard(store, run_id)
+    ]
     return "\n\n".join([_INTRODUCTION, *found]) if found else ""

@@ -24,6 +24,7 @@ from treadle.store.writer import Store
 from treadle.store.writing import NO_MAIL
 from treadle.tasks import checks, views
 from treadle.tasks.change import TREADLE
+from treadle.text import line, quoted
 
 HANDED = "letters_handed"
 _MOST_HANDED = 32
@@ -164,7 +165,7 @@ def _quoted(mail: MailLayout, row: LetterRow) -> str:
     except (FileNotFoundError, FormatError):
         return ""
     head = f"From {letter.sender} to {letter.to}, {letter.intent}, {letter.created_at}:"
-    return f"{head}\n{letter.body[:_MAX_NOTE].strip()}"
+    return f"{line(head)}\n{quoted(letter.body, _MAX_NOTE)}"
 
 
 def _left(folder: Path) -> Iterator[Path]:

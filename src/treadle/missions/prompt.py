@@ -12,6 +12,9 @@ from treadle.missions.decision import PHASES, TASK_PHASES
 from treadle.missions.gates import Gate
 from treadle.missions.state import At, State
 from treadle.tasks.owner import HUMAN
+from treadle.text import block, line, quoted
+
+_MAX_NOTE = 4 << 10
 
 
 def write(state: State, at: At) -> Path:
@@ -37,11 +40,11 @@ def text(state: State, at: At) -> str:
     """Return a step's prompt."""
     parts = [*_BODIES[at.phase](state, at), _last_attempt(state, at)]
     place = f"Work in the repository `{state.mission.root}`; all paths are relative to it."
-    own = [f"# {parts[0]}", place, *parts[1:], _report(state, at)]
+    own = [f"# {line(parts[0])}", place, *parts[1:], _report(state, at)]
     if at.id:
         file = state.board.file(at.id)
         own.append(f"## The task (`{state.mission.name(file.path)}`)\n\n{file.text}")
-    return "\n\n".join(part for part in own if part) + "\n"
+    return block("\n\n".join(part for part in own if part)) + "\n"
 
 
 def _specify(state: State, at: At) -> list[str]:
@@ -167,7 +170,7 @@ def _missing(gate: Gate) -> str:
 
 
 def _criteria(criteria: Iterable[Criterion]) -> str:
-    lines = [f"- {item.id}: {item.text}{_check(item)}" for item in criteria]
+    lines = [line(f"- {item.id}: {item.text}{_check(item)}") for item in criteria]
     return "## Criteria\n\n" + "\n".join(lines)
 
 
@@ -185,7 +188,7 @@ def _last_attempt(state: State, at: At) -> str:
     row = state.reports.get(at.key)
     if row is None or not row.failures:
         return ""
-    note = f": {row.note}" if row.note else ", without a word why"
+    note = f":\n\n{quoted(row.note, _MAX_NOTE)}" if row.note else ", without a word why"
     times = "once" if row.failures == 1 else f"{row.failures} times"
     return f"## The last attempt\n\nThis failed {times}. {row.who} reported at last{note}"
 
@@ -203,4 +206,4 @@ def _report(state: State, at: At) -> str:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" if line else "" for line in text.splitlines())
+    return "\n".join(f"    {row}" if row else "" for row in text.splitlines())
