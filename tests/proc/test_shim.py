@@ -43,7 +43,7 @@ while True:
 """
 
 PORTABLE = (
-    "import sys; sys.platform = 'darwin'; sys.path.append(sys.argv[2]); "
+    "sys.platform = 'darwin'; "
     "from treadle.proc import processes; processes.rows = processes.rows_of_ps; "
     "from treadle.proc.keeper_main import main; main(int(sys.argv[1]))"
 )

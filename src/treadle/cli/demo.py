@@ -3,15 +3,15 @@
 import json
 import os
 import shlex
-import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.cli import output
 from treadle.errors import ExitCode, TreadleError
 from treadle.files import remove
-from treadle.proc import capture
+from treadle.proc import capture, own
 
 _RECORDING = Path(__file__).parent / "demo_recording"
 _FILES = {
@@ -130,27 +130,27 @@ class _Stage:
         return dict(found[0])
 
     def _answer(self, *words: str) -> dict[str, object]:
-        argv = [sys.executable, "-m", "treadle", *words, "--json"]
-        return dict(json.loads(self._call(argv, self._env).stdout))
+        return dict(json.loads(self._call([*words, "--json"], self._env).stdout))
 
     def _treadle(self, *words: str, die_at: str | None = None) -> int:
         env = self._env | ({"TREADLE_DIE_AT": die_at} if die_at else {})
         self._say(f"$ treadle {shlex.join(words)}", colour="bold")
-        done = self._call([sys.executable, "-m", "treadle", *words], env)
+        done = self._call(words, env)
         self._say(done.stderr.decode(errors="replace").rstrip(), colour="dim")
         self._say(done.stdout.decode(errors="replace").rstrip())
         return done.returncode
 
     def _git(self, *words: str, show: bool = False) -> None:
-        done = self._call(["git", *words], self._env)
+        done = capture.run(["git", *words], cwd=self._project, env=self._env)
         if done.returncode:
             raise TreadleError(f"git {words[0]}: {done.stderr.decode(errors='replace')}")
         if show:
             self._say(f"$ git {' '.join(words)}", colour="bold")
             self._say(done.stdout.decode(errors="replace").rstrip())
 
-    def _call(self, argv: list[str], env: dict[str, str]) -> capture.Captured:
-        return capture.run(argv, cwd=self._project, env=env)
+    def _call(self, words: Sequence[str], env: dict[str, str]) -> capture.Captured:
+        argv, cwd, variables = own.command(words, self._project, env)
+        return capture.run(argv, cwd=cwd, env=variables)
 
     def _say(self, text: str, colour: output.Colour | None = None) -> None:
         if self._loud and text:
@@ -162,7 +162,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """Keep the demo's traces in its own folder, and its Python first on the path."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TREADLE_")}
     return kept | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": f"{Path(own.PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "XDG_CACHE_HOME": str(folder / "cache"),
         "XDG_STATE_HOME": str(folder / "state"),
         "XDG_CONFIG_HOME": str(folder / "config"),

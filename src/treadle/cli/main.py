@@ -63,9 +63,29 @@ def main(argv: list[str] | None = None) -> int:
     # A command lives for milliseconds: collecting garbage and taking the interpreter down
     # would be a fifth of them. What works for hours turns the collector on again.
     gc.disable()
+    _forget_folder()
     _open_standard_streams()
     load("lean").load()
     os._exit(load("invoke").invoke(words))
+
+
+def _forget_folder() -> None:
+    """Import nothing more from where the user stands: it may be somebody else's repository.
+
+    That is the first place for `python -m` and `-c`, and what an empty or relative part of
+    PYTHONPATH means.
+    """
+    unwanted = [] if sys.flags.safe_path else sys.path[:1]
+    named = os.environ.get("PYTHONPATH")
+    try:
+        here = os.getcwd() if named else ""  # noqa: PTH109  # pathlib is not loaded for this
+    except FileNotFoundError:  # as good as any other folder without modules
+        named = None
+    for part in named.split(os.pathsep) if named else ():
+        if not part.startswith("/"):
+            unwanted.append(os.path.normpath(f"{here}/{part}"))
+    package = treadle.__path__[0].rpartition("/")[0]
+    sys.path[:] = [place for place in sys.path if place == package or place not in unwanted]
 
 
 def _open_standard_streams() -> None:

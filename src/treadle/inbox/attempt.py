@@ -1,6 +1,5 @@
 """Try a message once: one run of its routine."""
 
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,11 +17,13 @@ from treadle.inbox.register import Known
 from treadle.inbox.routines import Routine
 from treadle.inbox.select import Selected
 from treadle.inbox.specs import Spec, path_of
+from treadle.proc import own
 from treadle.store.rows.run import RunRow
 from treadle.tasks import markdown, questions
 
 CONTEXT = "failure-context.md"
 _TAIL = 4000
+_NOTEBOOK = "from treadle.inbox.notebook import run; run()"
 
 
 class Job(NamedTuple):
@@ -100,7 +101,7 @@ def _script(job: Job) -> Script:
 def _argv(found: Routine) -> tuple[str, ...]:
     """Return how to execute a routine's file."""
     if found.kind == "ipynb":
-        return (sys.executable, "-m", "treadle.inbox.notebook", str(found.path))
+        return own.python(_NOTEBOOK, str(found.path))
     return (*found.interpreter, str(found.path))
 
 

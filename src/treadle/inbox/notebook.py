@@ -1,4 +1,4 @@
-"""Execute a notebook routine: `python -m treadle.inbox.notebook PATH`, the request on stdin."""
+"""Execute a notebook routine in a process of its own: its path, and the request on stdin."""
 
 import asyncio
 import json
@@ -10,6 +10,17 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+
+def run() -> None:
+    """Execute the notebook that the command line names, and leave."""
+    request = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory(prefix="treadle-notebook-") as folder:
+        for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
+            os.environ[name] = str(Path(folder) / name.lower())
+        code = main(Path(sys.argv[1]), Path(request["paths"]["step_dir"]), dict(os.environ))
+    asyncio.set_event_loop(None)
+    sys.exit(code)
 
 
 def main(path: Path, step_dir: Path, env: dict[str, str]) -> int:
@@ -56,13 +67,3 @@ def _complaint(notebook: nbformat.NotebookNode, path: Path, error: Exception) ->
             if output.get("output_type") == "error":
                 return f"{path.name}: cell {number}: {output.ename}: {output.evalue}"
     return f"{path.name}: {error}"
-
-
-if __name__ == "__main__":
-    request = json.load(sys.stdin)
-    with tempfile.TemporaryDirectory(prefix="treadle-notebook-") as folder:
-        for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
-            os.environ[name] = str(Path(folder) / name.lower())
-        code = main(Path(sys.argv[1]), Path(request["paths"]["step_dir"]), dict(os.environ))
-    asyncio.set_event_loop(None)
-    sys.exit(code)

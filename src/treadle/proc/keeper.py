@@ -7,15 +7,15 @@ process leaves nothing alive.
 """
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 from treadle.errors import TreadleError
-from treadle.proc import program, sweep
+from treadle.proc import own, program, sweep
 from treadle.proc.channel import Channel, frame_of
 from treadle.proc.command import Cause, Command, Ended, Limits, Reason
 from treadle.proc.output import Files
@@ -24,11 +24,7 @@ from treadle.proc.watch import OnTick, ShouldStop, Watch
 __all__ = ["Command", "Ended", "Keeper", "Limits", "Reason"]
 
 # An imported module has its bytecode cached, a script has not.
-_CODE = (
-    "import sys; sys.path.append(sys.argv[2]); "
-    "from treadle.proc.keeper_main import main; main(int(sys.argv[1]))"
-)
-_ROOT = str(Path(__file__).parents[2])
+_CODE = "from treadle.proc.keeper_main import main; main(int(sys.argv[1]))"
 _ADOPTS = sys.platform == "linux"  # elsewhere orphans fall to the system's first process
 _GREETING = 10.0  # seconds a keeper has to bring a shim up
 _DYING = 0.05  # seconds until a killed process counts as dead
@@ -156,9 +152,9 @@ class Keeper:
 
 
 def _start(requests: int) -> subprocess.Popen[bytes]:
-    options = ["-I", "-S", "-B"] if sys.dont_write_bytecode else ["-I", "-S"]
     return subprocess.Popen(
-        [sys.executable, *options, "-c", _CODE, str(requests), _ROOT],
+        own.python(_CODE, str(requests), bare=True),
+        env=own.environment(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

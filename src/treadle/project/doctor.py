@@ -18,6 +18,7 @@ from treadle.config.load import Loaded, load
 from treadle.config.schema import AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
+from treadle.proc import own
 from treadle.project import trust
 from treadle.project.project import Project, open_repository, require_commit, workspaces
 from treadle.sandbox import probe
@@ -101,7 +102,7 @@ def _ask(name: str, look: Callable[[], str]) -> Check:
 
 
 def _python() -> str:
-    return f"{platform.python_version()} at {sys.executable}"
+    return f"{platform.python_version()} at {own.PYTHON}"
 
 
 def _bytecode() -> str:
@@ -114,7 +115,7 @@ def _bytecode() -> str:
         return "compiled when first used"
     raise ProjectError(
         "treadle is not compiled and cannot be, so commands start slowly",
-        fix=[shlex.join([sys.executable, "-m", "compileall", "-q", str(module.parent)])],
+        fix=[shlex.join([own.PYTHON, "-I", "-m", "compileall", "-q", str(module.parent)])],
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import treadle
 from treadle.errors import BlockedError, ProjectError
 from treadle.layout import Layout
 
@@ -39,7 +40,9 @@ def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
 
 
 def here() -> Path:
-    """Return the current folder, or say that it is gone."""
+    """Return the folder where the user stands, or say that it is gone."""
+    if treadle.here:
+        return Path(treadle.here)
     try:
         return Path.cwd()
     except FileNotFoundError as error:

@@ -2,13 +2,12 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
 from treadle.errors import BlockedError, ExitCode
-from treadle.proc import detach
+from treadle.proc import detach, own
 from treadle.web.site import Action, Asked, Site
 
 _PATIENCE = 60.0  # seconds for what should end at once
@@ -39,9 +38,9 @@ def act(site: Site, action: Action, asked: Asked) -> Said:
         raise BlockedError(
             f"a text may have {_MAX_WORD >> 10} KiB and no zero byte", code="form_too_large"
         )
-    argv = [sys.executable, "-m", "treadle", "--json", *words]
     patience = _START if action.is_long else _PATIENCE
-    ended = detach.run(argv, site.project.layout.root, site.project.env, patience)
+    project = site.project
+    ended = detach.run(*own.command(["--json", *words], project.layout.root, project.env), patience)
     if ended is None:
         return Said(line(words), True, "started" if action.is_long else "still working")
     return _said(words, ended.returncode, ended.stdout)
