@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 from treadle.engine import manifest
 from treadle.engine.run import Archive
 from treadle.errors import FormatError, StoreError
+from treadle.files import tar, walk
 from treadle.layout import Layout, step_name
 from treadle.store.rows.run import StepRow
 
@@ -20,6 +22,10 @@ SUFFIX = ".tar"
 _STEP = "step"
 _CHUNK = 1 << 20
 _SPOOL = 32 << 20
+# What a step's folder may hold, its step.json, and the objects of its commit.
+_MAX_FILES = walk.MAX_ENTRIES + 2
+_MAX_BYTES = 2 * walk.MAX_BYTES
+_MAX_ARCHIVE = _MAX_BYTES + (64 << 20)
 
 
 class Shelf:
@@ -47,7 +53,10 @@ class Shelf:
     def get(self, key: str) -> bytes:
         """Return what is kept under a name."""
         try:
-            return bytes(self._driver.get(self._place, key).bytes())
+            found = self._driver.get(self._place, key)
+            if found.meta["size"] > _MAX_ARCHIVE:
+                raise _damaged(f"{key} is larger than {_MAX_ARCHIVE >> 20} MiB")
+            return bytes(found.bytes())
         except (FileNotFoundError, self._driver.exceptions.NotFoundError) as error:
             raise FormatError(f"{self.url} has no {key}", code="archive_missing") from error
         except self._errors as error:
@@ -108,26 +117,16 @@ def fetch(shelf: Shelf, archive: Archive, target: Path) -> None:
 
 def held(data: bytes) -> bytes | None:
     """Return the objects of the commit that a step made, if it made one."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-            pack = tar.extractfile(COMMIT) if COMMIT in tar.getnames() else None
-            return pack.read() if pack else None
-    except tarfile.TarError as error:
-        raise FormatError(f"an archive is damaged: {error}", code="archive_damaged") from error
+    packs = [b"".join(item.chunks) for item in _members(data) if item.name == COMMIT]
+    return packs[0] if packs else None
 
 
 def unpack(data: bytes, target: Path) -> None:
-    """Unpack a step's folder to a new place."""
+    """Write the files that a step's `step.json` names to a new place, and refuse any other."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-            inner = [item for item in tar.getmembers() if item.name.startswith(f"{_STEP}/")]
-            for item in inner:
-                item.name = item.name.removeprefix(f"{_STEP}/")
-            target.mkdir(parents=True)
-            tar.extractall(target, members=inner, filter="data")
-    except tarfile.TarError as error:
-        message = f"{target.name}: its archive is damaged: {error}"
-        raise FormatError(message, code="archive_damaged") from error
+        _unpack(_members(data), target)
+    except FormatError as error:
+        raise _damaged(f"{target.name}: its archive is damaged: {error.message}") from error
 
 
 def missing(layout: Layout, steps: list[StepRow]) -> Iterator[tuple[StepRow, Archive]]:
@@ -137,21 +136,50 @@ def missing(layout: Layout, steps: list[StepRow]) -> Iterator[tuple[StepRow, Arc
             yield step, Archive(step.archive, step.archive_sha256 or "")
 
 
+def _unpack(items: Iterator[tar.Member], target: Path) -> None:
+    first = next(items, None)
+    if first is None or first.name != f"{_STEP}/{manifest.NAME}":
+        raise _damaged(f"it does not begin with {manifest.NAME}")
+    body = b"".join(itertools.islice(first.chunks, manifest.MAX // _CHUNK))
+    wanted = dict(manifest.parse(body, target.name).files)
+    with tar.new_folder(target) as write:
+        write(manifest.NAME, [body])
+        for item in items:
+            if item.name == COMMIT:
+                continue
+            name = item.name.removeprefix(f"{_STEP}/")
+            if name == item.name or name not in wanted:
+                raise _damaged(f"{manifest.NAME} does not name {item.name[:200]!r}")
+            if write(name, item.chunks) != wanted.pop(name):
+                raise _damaged(f"{name} is not what {manifest.NAME} says")
+        if wanted:
+            raise _damaged(f"it lacks {min(wanted)}")
+
+
 def _pack(file: Any, folder: Path, pack: bytes | None) -> None:
-    names = (manifest.NAME, *manifest.read(folder)[0].files)
-    with tarfile.open(fileobj=file, mode="w") as tar:
-        for name in sorted(names):
-            _add(tar, f"{_STEP}/{name}", (folder / name).read_bytes())
+    names = (manifest.NAME, *sorted(manifest.read(folder)[0].files))
+    with tarfile.open(fileobj=file, mode="w") as packed:
+        for name in names:
+            _add(packed, f"{_STEP}/{name}", (folder / name).read_bytes())
         if pack is not None:
-            _add(tar, COMMIT, pack)
+            _add(packed, COMMIT, pack)
     file.seek(0)
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def _add(packed: tarfile.TarFile, name: str, data: bytes) -> None:
     """Add a file without owner and time, so that the same content is the same archive."""
     item = tarfile.TarInfo(name)
     item.size, item.mode = len(data), 0o644
-    tar.addfile(item, io.BytesIO(data))
+    packed.addfile(item, io.BytesIO(data))
+
+
+def _members(data: bytes) -> Iterator[tar.Member]:
+    stream = io.BytesIO(data)
+    return tar.members(stream, max_files=_MAX_FILES, max_bytes=_MAX_BYTES)
+
+
+def _damaged(message: str) -> FormatError:
+    return FormatError(message, code="archive_damaged")
 
 
 def _digest(file: Any) -> str:

@@ -14,7 +14,7 @@ from treadle.store.rows.check import CheckRow
 from treadle.store.rows.run import Cursor, Event, StepRow, UsageRow
 
 NAME = "step.json"
-_MAX = 64 << 20
+MAX = 64 << 20
 _NOTHING = hashlib.sha256().hexdigest()
 
 
@@ -51,16 +51,21 @@ def write(folder: Path, manifest: Manifest) -> str:
 
 def read(folder: Path) -> tuple[Manifest, str]:
     """Return the manifest and its digest; FormatError unless it and every file are intact."""
-    data = walk.read(folder / NAME, max_bytes=_MAX)
-    body = strictjson.load_object(data, source=f"{folder.name}/{NAME}")
-    if body.pop("digest", None) != _digest(body):
-        raise FormatError(f"{folder.name}/{NAME}: its digest does not match")
-    try:
-        manifest = _parse(body)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"{folder.name}/{NAME}: incomplete ({error})") from error
+    data = walk.read(folder / NAME, max_bytes=MAX)
+    manifest = parse(data, folder.name)
     check_files(folder, manifest.files)
     return manifest, hashlib.sha256(data).hexdigest()
+
+
+def parse(data: bytes, step: str) -> Manifest:
+    """Return what a `step.json` says; FormatError unless it is whole."""
+    body = strictjson.load_object(data, source=f"{step}/{NAME}")
+    if body.pop("digest", None) != _digest(body):
+        raise FormatError(f"{step}/{NAME}: its digest does not match")
+    try:
+        return _parse(body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{step}/{NAME}: incomplete ({error})") from error
 
 
 def check_files(folder: Path, files: Mapping[str, str]) -> None:

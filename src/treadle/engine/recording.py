@@ -1,11 +1,14 @@
 """Export a run as one file, and unpack such a file to replay it."""
 
+import gzip
 import hashlib
 import io
+import secrets
 import tarfile
+import zlib
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -18,12 +21,12 @@ from treadle.engine import order as orders
 from treadle.engine import runfile
 from treadle.engine.order import NamedAgent, Order
 from treadle.errors import BlockedError, FormatError, NotFoundError
-from treadle.files import atomic, walk
+from treadle.files import atomic, remove, sync, tar, walk
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
 
-_HEAD = "recording.json"
+_HEAD, _GZIP = "recording.json", b"\x1f\x8b"
 _FIX = ("treadle runs list", "treadle replay --help")
 _MAX_FILE, _MAX_ALL, _MAX_FILES = 64 << 20, 1 << 30, 20_000
 
@@ -97,9 +100,11 @@ def unpack(layout: Layout, source: Path) -> Recording:
     folder = layout.recordings / digest
     if not (folder / _HEAD).exists():
         try:
-            with tarfile.open(source, mode="r:*") as archive:
-                _extract(archive, folder)
-        except (tarfile.TarError, EOFError, OSError) as error:
+            with source.open("rb") as packed:
+                _extract(packed, folder)
+        except FormatError as error:
+            raise _odd(f"{source} is no recording: {error.message}") from error
+        except (EOFError, OSError, zlib.error) as error:
             raise _odd(f"{source} is no recording") from error
     try:
         data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
@@ -113,19 +118,21 @@ def _odd(message: str) -> FormatError:
     return FormatError(message, fix=_FIX)
 
 
-def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write plain files only, inside, and not without end; the head last, as the sign of all."""
-    members = [item for _, item in zip(range(_MAX_FILES + 1), archive, strict=False)]
-    if len(members) > _MAX_FILES or sum(item.size for item in members) > _MAX_ALL:
-        raise _odd("the recording is too big")
-    for item in sorted(members, key=lambda item: item.name == _HEAD):
-        path = PurePosixPath(item.name)
-        if not item.isreg() or path.is_absolute() or ".." in path.parts:
-            raise _odd(f"the recording has an odd entry: {item.name!r}")
-        stream = archive.extractfile(item)
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write(target, stream.read() if stream else b"")
+def _extract(packed: BinaryIO, folder: Path) -> None:
+    """Write what the recording holds beside its place, and move it there when it is whole."""
+    is_zipped = packed.read(len(_GZIP)) == _GZIP
+    packed.seek(0)
+    stream = gzip.GzipFile(fileobj=packed) if is_zipped else packed
+    staged = folder.with_name(f"{folder.name}.tmp-{secrets.token_hex(4)}")
+    with tar.new_folder(staged) as write:
+        for item in tar.members(stream, max_files=_MAX_FILES, max_bytes=_MAX_ALL):
+            write(item.name, item.chunks)
+        found = walk.walk(staged, max_entries=_MAX_FILES)
+        if not (staged / _HEAD).exists():
+            raise _odd(f"it has no {_HEAD}")
+        sync.sync_all([staged, *(f"{staged}/{item.path}" for item in found)])
+    remove.remove_tree(folder)
+    atomic.rename_new(staged, folder)
 
 
 def require_known(found: Recording, store: Reader) -> None:
