@@ -155,6 +155,7 @@ class RunLayout:
     live_events = _Below(f"{LIVE}/events.jsonl")
     steps = _Below(STEPS)
     interrupted = _Below("interrupted")
+    abandoned = _Below("abandoned")
     landing = _Below("landing")
     message = _Below(MESSAGE)
 

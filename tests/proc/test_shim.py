@@ -65,6 +65,7 @@ def pid_in(path: Path) -> int:
 def test_daemon_is_dead_when_the_command_has_ended(keeper, python, tmp_path):
     ended = keeper.run(python(DAEMON, str(tmp_path / "daemon")))
     assert (ended.reason, ended.exit_code, ended.stragglers) == ("exit", 0, 1)
+    assert ended.vouched
     assert "left running" in ended.detail
     assert not is_alive(pid_in(tmp_path / "daemon"))
 
@@ -132,7 +133,7 @@ def test_agent_that_kills_its_parent_loses_everything(keeper, python, tmp_path):
     """The keeper inherits the orphans and ends them before the loss is reported."""
     code = DAEMON + "\nos.kill(os.getppid(), 9); time.sleep(600)"
     ended = keeper.run(python(code, str(tmp_path / "daemon")))
-    assert (ended.reason, ended.exit_code) == ("lost", None)
+    assert (ended.reason, ended.exit_code, ended.vouched) == ("lost", None, True)
     assert "killed from outside" in ended.detail
     assert not is_alive(pid_in(tmp_path / "daemon"))
 
@@ -180,8 +181,23 @@ def test_agent_that_kills_shim_and_keeper_is_found_by_its_mark(keeper, python, t
     keeper.start()
     daemon = str(tmp_path / "daemon")
     ended = keeper.run(python(code, daemon, str(keeper.pid), env={sweep.MARKER: str(tmp_path)}))
-    assert (ended.reason, ended.stragglers) == ("lost", 2)
+    assert (ended.reason, ended.stragglers, ended.vouched) == ("lost", 2, False)
     assert not is_alive(pid_in(tmp_path / "daemon"))
+
+
+def test_nobody_vouches_for_a_daemon_without_its_mark(keeper, python, tmp_path):
+    """The shim is killed before it can adopt, the keeper before it can clean up."""
+    unmarked = DAEMON.replace("time.sleep(600)", "os.execve('/bin/sleep', ['sleep', '600'], {})")
+    code = unmarked + "\nos.kill(int(sys.argv[2]), 9); os.kill(os.getppid(), 9); time.sleep(600)"
+    keeper.start()
+    daemon = str(tmp_path / "daemon")
+    ended = keeper.run(python(code, daemon, str(keeper.pid), env={sweep.MARKER: str(tmp_path)}))
+    left = pid_in(tmp_path / "daemon")
+    try:
+        assert is_alive(left)
+        assert (ended.reason, ended.vouched) == ("lost", False)
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_shim_that_was_stopped_is_killed_in_the_end(keeper, python, tmp_path, monkeypatch):

@@ -212,7 +212,9 @@ def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Pat
 
 
 def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> AgentResult:
-    """A finished conversation counts, however the server then left."""
+    """A finished conversation counts, however the server then left, if only it is gone."""
+    if result.error is StepError.MAY_STILL_RUN:
+        return result
     if talk.found is not None:
         clean = AgentResult(message="answered", output_bytes=result.output_bytes)
         return replace(answer.result(spec, clean, talk.found), repaired=talk.repaired)

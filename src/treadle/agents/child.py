@@ -39,10 +39,23 @@ def run(spec: AgentSpec, argv: tuple[str, ...], stdin: Path | None) -> tuple[End
 def _result(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
+    if not ended.vouched:
+        return AgentResult(
+            error=StepError.MAY_STILL_RUN,
+            message=_unvouched(spec, argv[0], ended),
+            output_bytes=ended.output_bytes,
+        )
     return AgentResult(
         error=_ERRORS.get(ended.reason, StepError.AGENT_EXIT),
         message=_sentence(spec, argv[0], ended),
         output_bytes=ended.output_bytes,
+    )
+
+
+def _unvouched(spec: AgentSpec, program: str, ended: Ended) -> str:
+    return (
+        f"agent {spec.name} ({program}): {ended.detail or ended.reason}, so processes it started "
+        "may still be running; nothing that it left was read"
     )
 
 

@@ -92,6 +92,8 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
         spec.on_tick(elapsed)
 
     ended, result = child.run(replace(spec, on_tick=tick), launch.argv, stdin)
+    if not ended.vouched:
+        return result, Heard()
     live.catch_up()
     heard = hear(tool, lines.objects(spec.stdout), asked)
     if ended.reason not in ("exit", "signal", "lost"):

@@ -81,3 +81,4 @@ class StepError(StrEnum):
     NETWORK = "network"
     SERVER_ERROR = "server_error"
     REQUEST_REFUSED = "request_refused"
+    MAY_STILL_RUN = "may_still_run"

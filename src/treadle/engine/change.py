@@ -48,13 +48,13 @@ class Accepted(NamedTuple):
 def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
     """Bring in what the agent may change, put back what it may not."""
     if run.order.in_project:
-        return finding, _unchanged(run)
+        return finding, unchanged(run)
     if table.may_edit(run.order.agent(stage.role).config, stage.role):
         if lost := edits.mend_workspace(run):
             finding = finding.failed(StepError.BOUNDARY_VIOLATION, lost.sentence)
         if finding.error:
             edits.set_aside(run, stage)
-            return finding, _unchanged(run)
+            return finding, unchanged(run)
         found = _built(_from_edits, run, stage)
         edited = found is not None
     else:
@@ -76,10 +76,11 @@ def _settle(
         finding = replace(finding.failed(found.error, found.message), over=found.over)
         if edited:
             edits.set_aside(run, stage)
-    return finding, _unchanged(run)
+    return finding, unchanged(run)
 
 
-def _unchanged(run: Run) -> Accepted:
+def unchanged(run: Run) -> Accepted:
+    """Return what the run stood on before this step."""
     return Accepted(Snapshot(run.head, run.tree))
 
 
@@ -163,7 +164,7 @@ def _commands(run: Run) -> set[str]:
 
 def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | Refused:
     if built.tree == run.tree:
-        return _unchanged(run)
+        return unchanged(run)
     if judged.refusals:
         rules = "; ".join(f"{item.rule}: {item.message}" for item in judged.refusals[:5])
         return Refused(StepError.PATCH_REFUSED, f"the change is refused ({rules})")

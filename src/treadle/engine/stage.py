@@ -117,6 +117,16 @@ def discard_contents(stage: Stage) -> None:
     stage.folder.mkdir()
 
 
+def set_apart(run: Run, stage: Stage) -> None:
+    """Leave the folder to whoever may still write in it; what it was is not looked at.
+
+    Rights hang on a folder, not on its name, so the one made anew is out of their reach.
+    """
+    run.folder.abandoned.mkdir(exist_ok=True)
+    os.rename(stage.folder, run.folder.abandoned / stage.folder.name)
+    stage.folder.mkdir()
+
+
 def _write_request(path: str, request: bytes) -> None:
     """Leave the request as it is if the agent did."""
     with contextlib.suppress(FormatError):

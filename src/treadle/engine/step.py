@@ -25,11 +25,12 @@ from treadle.engine import (
     surroundings,
 )
 from treadle.engine.boundary import reach
+from treadle.engine.change import Accepted
 from treadle.engine.checks import Observation
 from treadle.engine.progress import Moment, Progress
 from treadle.engine.rules import Finding
 from treadle.engine.run import Run, criteria_passed
-from treadle.engine.stage import Stage, close_stage, discard_contents, open_stage
+from treadle.engine.stage import Stage, close_stage, discard_contents, open_stage, set_apart
 from treadle.files import atomic
 from treadle.proc.keeper import Limits
 
@@ -50,12 +51,15 @@ def take(run: Run, role: Role) -> None:
     atomic.create(f"{stage.folder}/input.json", data)
     before = outside.look(run, stage)
     result = _ask(run, stage, request, observation)
-    surroundings.clear_scratch(run)
-    routine.close_outbox(stage)
-    reach("after_agent")
-    finding = rules.judge(run, stage, result, observation)
-    finding = outside.judge(run, stage, before, finding)
-    finding, accepted = change.take(run, stage, finding)
+    if result.error is StepError.MAY_STILL_RUN:
+        finding, accepted = _abandon(run, stage, result)
+    else:
+        surroundings.clear_scratch(run)
+        routine.close_outbox(stage)
+        reach("after_agent")
+        finding = rules.judge(run, stage, result, observation)
+        finding = outside.judge(run, stage, before, finding)
+        finding, accepted = change.take(run, stage, finding)
     finding = finding.with_message(run.tools.mask.text(finding.message))
     if not finding.keeps_files:
         discard_contents(stage)
@@ -66,6 +70,13 @@ def take(run: Run, role: Role) -> None:
     commit.commit(run, stage, entries, found, accepted.built_in)
     letters.deliver(run, stage.final, role)
     show(run, "committed", _told(finding), stage)
+
+
+def _abandon(run: Run, stage: Stage, result: AgentResult) -> tuple[Finding, Accepted]:
+    """Fail a step whose agent may still be at work, without a look at anything it can change."""
+    set_apart(run, stage)
+    surroundings.abandon_scratch(run)
+    return Finding(message=result.message, error=result.error), change.unchanged(run)
 
 
 def _observe(run: Run, stage: Stage) -> Observation:

@@ -86,6 +86,9 @@ def execute(
         jail=jail.build(tier(run), for_command(run).widened(writable)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
+    if not ended.vouched:  # what is seen now need not stay so
+        text = f"{ended.detail}, so processes of `{argv[-1]}` may still be running"
+        return ended._replace(reason="stopped", detail=text)
     for log in {stdout, stderr}:
         run.tools.mask.file(log)
     return ended
@@ -104,6 +107,13 @@ def scratch(run: Run) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         run.scratch = folder
     return run.scratch
+
+
+def abandon_scratch(run: Run) -> None:
+    """Leave the folder for temporary files to whoever may still be in it, until it is pruned."""
+    folder, run.scratch = run.scratch or _scratch(run), None
+    if run.order.in_project:  # the next run would get the same
+        folder.rename(layout.scratch_of(run.workspace.path))
 
 
 def clear_scratch(run: Run) -> None:

@@ -60,7 +60,7 @@ class Command(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a command ended; by now nothing it started is alive."""
+    """How a command ended; if `vouched`, by now nothing it started is alive."""
 
     reason: Reason
     exit_code: int | None
@@ -71,6 +71,7 @@ class Ended(NamedTuple):
     output_bytes: int
     cpu_seconds: float = 0.0
     max_rss_kb: int = 0
+    vouched: bool = True
 
 
 class Cause(NamedTuple):

@@ -18,6 +18,7 @@ _FIRST_TICK, _LAST_TICK, _SHORTEST = 0.02, 0.25, 0.002
 _SIGNALLED, _SIGNALS = 128, 64
 _OBEY = 12.0  # seconds a shim has to obey; it may itself wait ten for what cannot be killed
 _LOST = Cause("lost", "the process that watched it was killed from outside")
+_CLEANED_UP = ["lost"]  # the keeper's word that nothing of a killed shim's is left
 _ABANDONED = Cause("stopped", "treadle itself was interrupted")
 
 
@@ -121,7 +122,8 @@ class Watch:
             path, folder = self._path, self._command.cwd
             return self._record(program.explain(path, folder, words[1], int(words[2])))
         if words[:1] != ["ended"]:
-            return self._record(self._cause or _LOST)
+            ended = self._record(self._cause or _LOST)
+            return ended._replace(vouched=words == _CLEANED_UP)
         code, number, stragglers, left = map(int, words[1:5])
         jail = self._command.jail
         if jail and jail.wrapper and _SIGNALLED < code <= _SIGNALLED + _SIGNALS:
@@ -135,6 +137,7 @@ class Watch:
             stragglers=stragglers,
             cpu_seconds=float(words[5]),
             max_rss_kb=int(words[6]),
+            vouched=not left,
         )
 
     def _record(self, cause: Cause) -> Ended:
