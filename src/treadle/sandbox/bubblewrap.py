@@ -15,6 +15,9 @@ BASE = (
     PROGRAM,
     "--unshare-user",
     "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
     "--disable-userns",
     "--die-with-parent",
     "--cap-drop",
@@ -40,7 +43,7 @@ def jail(policy: Policy) -> Jail:
     if not policy.network:
         words.append("--unshare-net")
     words += _mounts(policy)
-    program = seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets)
+    program = seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets, alone=True)
     return Jail(wrapper=(*words, "--"), filter=program)
 
 

@@ -19,7 +19,9 @@ _CHANGE = _ALL & ~_LOOK
 _REFER = 1 << 13  # moving between folders: every layer must allow it
 _SIGNALS, _ABSTRACT_SOCKETS = 1 << 1, 1
 _SCOPES = 6  # the version that can keep signals and sockets inside
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+# Nothing else in /dev: terminals are the user's, disks hold everything, memory there is shared.
+_DEV = Path("/dev")
+_DEVICES = tuple(f"{_DEV}/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 
 
 def jail(policy: Policy) -> Jail:
@@ -27,7 +29,7 @@ def jail(policy: Policy) -> Jail:
 
     What may be read is the same for many steps; what may be written changes with every one.
     """
-    rules = [(_WRITE | _TRUNCATE, f"/dev/{name}") for name in _DEVICES]
+    rules = [(_WRITE | _TRUNCATE, device) for device in _DEVICES]
     rules += [(_CHANGE, str(path)) for path in settled(policy.writable)]
     return Jail(
         filter=seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets),
@@ -35,7 +37,7 @@ def jail(policy: Policy) -> Jail:
         scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= _SCOPES else 0,
         rules=tuple(rules),
         seen=_LOOK | _REFER,
-        lasting=_lasting(layers(policy)),
+        lasting=_lasting(layers(policy._replace(hidden=(*policy.hidden, _DEV)))),
     )
 
 
@@ -50,6 +52,7 @@ def _lasting(found: tuple[Layer, ...]) -> str:
     for island, hidden in secrets.items():
         start = island.path if island else Path("/")
         rules += [f"{_LOOK} {inode} {path}" for path, inode in around(hidden, start)]
+    rules += [f"{_READ} 0 {device}" for device in _DEVICES]
     return "//".join(rules)
 
 
