@@ -226,6 +226,11 @@ def trust_file(env: Mapping[str, str]) -> Path:
     return state_home(env) / "trust.json"
 
 
+def serve_doors(env: Mapping[str, str], root: Path) -> Path:
+    """Return where files lie that lead a browser to the page's link; no agent may read them."""
+    return serve_socket(env, root).with_suffix(".open")
+
+
 def serve_socket(env: Mapping[str, str], root: Path) -> Path:
     """Return where the page's server of one project gives out links; no agent may reach it."""
     return state_home(env) / f"serve-{binascii.crc32(os.fsencode(root)):08x}.sock"

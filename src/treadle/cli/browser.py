@@ -1,3 +1,3 @@
-"""Show an address in the user's browser; loaded only when --open asks for it."""
+"""Show a file in the user's browser; loaded only when --open asks for it."""
 
 from treadle.proc.browse import show as show

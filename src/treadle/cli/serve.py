@@ -17,7 +17,7 @@ from treadle.cli import main, output
 from treadle.engine.signals import Interrupts
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox.waiting import Waiting
-from treadle.layout import Layout, serve_socket
+from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import own
 from treadle.proc.attend import attend
 from treadle.project.root import find_root, here, refuse_inside_run
@@ -97,7 +97,7 @@ def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]
     with listen.bind(args.port) as server:
         port = server.getsockname()[1]
         with link.offered(serve_socket(os.environ, root), lambda: _url(port, keys)):
-            _say(args, port, _url(port, keys))
+            _say(args, root, port, _url(port, keys))
             waiting = Thread(
                 target=_answer, args=(args, root, keys, server, interrupts), daemon=True
             )
@@ -105,6 +105,7 @@ def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]
             try:
                 yield
             finally:
+                link.remove_doors(serve_doors(os.environ, root))
                 interrupts.name = interrupts.name or "SIGTERM"
                 waiting.join(_GRACE)
 
@@ -120,7 +121,7 @@ def _url(port: int, keys: Keys) -> str:
     return f"http://127.0.0.1:{port}/enter?key={keys.new_link()}"
 
 
-def _say(args: Namespace, port: int, url: str) -> None:
+def _say(args: Namespace, root: Path, port: int, url: str) -> None:
     if args.json:
         output.print_json({"url": f"http://127.0.0.1:{port}/", "link": url})
         sys.stdout.flush()
@@ -128,11 +129,11 @@ def _say(args: Namespace, port: int, url: str) -> None:
         output.line("the page, for whoever opens this first:")
         output.line(f"  {url}", flush=True)
     if args.open:
-        main.load("browser").show(url)
+        main.load("browser").show(link.write_door(serve_doors(os.environ, root), url))
 
 
 def _print_link(args: Namespace, root: Path) -> int:
     url = link.get(serve_socket(os.environ, root))
     if args.open:
-        main.load("browser").show(url)
+        main.load("browser").show(link.write_door(serve_doors(os.environ, root), url))
     return output.say(args.json, {"link": url}, url)

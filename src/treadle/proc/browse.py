@@ -1,4 +1,4 @@
-"""Show an address in the user's browser."""
+"""Show a file in the user's browser."""
 
 import os
 import sys
@@ -10,11 +10,11 @@ from treadle.proc import detach
 _PATIENCE = 3.0
 
 
-def show(url: str) -> None:
+def show(path: Path) -> None:
     """Ask the desktop to open it."""
     program = "open" if sys.platform == "darwin" else "xdg-open"
     try:
-        detach.run([program, url], Path.cwd(), os.environ, _PATIENCE)
+        detach.run([program, str(path)], Path("/"), os.environ, _PATIENCE)
     except OSError as error:
         raise TreadleError(
             f"{program} cannot be started ({error.strerror}); open the link by hand",

@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.files import beneath
-from treadle.web import act, gate, markdown, render
+from treadle.layout import serve_doors
+from treadle.web import act, gate, link, markdown, render
 from treadle.web.live import Feed
 from treadle.web.readers import Readers
 from treadle.web.site import Action, Asked, Document, Page, Site
@@ -72,6 +73,7 @@ async def _enter(site: Site, templates: Environment, request: Request) -> Respon
         used = Document(message="This link was used already, or is not ours.")
         fix = {"fix": ["treadle serve --link"]}
         return HTMLResponse(templates.get_template("error.html").render(used | fix), 401)
+    link.remove_doors(serve_doors(site.project.env, site.project.layout.root))
     response = HTMLResponse(templates.get_template("enter.html").render(home=_HOME))
     response.set_cookie(gate.cookie_name(site), token, httponly=True, samesite="strict", path="/")
     return response

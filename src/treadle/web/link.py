@@ -2,13 +2,22 @@
 
 import contextlib
 import os
+import secrets
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
 from treadle.errors import BlockedError, LockedError
+from treadle.files import atomic, remove
 
+_DOOR = """<!doctype html>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={url}">
+<title>treadle</title>
+"""
 # The kernel's limit for the path of such a socket, on the strictest system.
 _LONGEST = 100
 
@@ -42,6 +51,20 @@ def get(path: Path) -> str:
             "nobody serves this project", code="not_served", fix=["treadle serve --open"]
         )
     return link
+
+
+def write_door(folder: Path, url: str) -> Path:
+    """Write a file that leads to a link: everybody can read the arguments of a program."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{secrets.token_hex(8)}.html"
+    atomic.create(path, _DOOR.format(url=url).encode(), mode=0o600)
+    return path
+
+
+def remove_doors(folder: Path) -> None:
+    """Remove these files, because a link was followed or nobody serves any more."""
+    with contextlib.suppress(OSError):
+        remove.remove_tree(folder)
 
 
 def _answer(server: socket.socket, new_link: Callable[[], str]) -> None:
