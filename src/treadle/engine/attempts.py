@@ -11,7 +11,7 @@ from treadle.contract.event import EventType, StepError
 from treadle.engine import edits
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
-from treadle.files import remove, walk
+from treadle.files import beneath, remove, walk
 from treadle.git import diff, workspace
 
 _TRIES = 3
@@ -65,7 +65,7 @@ def _empty(stage: Stage) -> None:
         return
     for name in walk.names(files):
         if name != "checks":
-            remove.remove_tree(files / name)
+            beneath.remove(stage.folder, f"files/{name}")
 
 
 def _pause(seconds: float, should_stop: Callable[[], str | None]) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from treadle.contract.role import Role
 from treadle.engine.run import Run
 from treadle.errors import FormatError
-from treadle.files import atomic, remove, walk
+from treadle.files import atomic, beneath, remove, walk
 from treadle.ids import utc
 from treadle.sandbox.mask import Mask
 
@@ -99,7 +99,7 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
     there = {name.lower() for name in walk.names(stage.folder)}
     for name in _OWN:
         if name.partition("/")[0] in there:
-            remove.remove_tree(stage.folder / name)
+            beneath.remove(stage.folder, name)
     _write_request(f"{stage.folder}/input.json", request)
     if output is not None:
         atomic.create(f"{stage.folder}/output.json", output)
@@ -107,7 +107,7 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
     entries = walk.walk(stage.folder)
     for entry in entries:
         if entry.size and entry.path != "input.json":  # that stays as it was sent
-            mask.file(stage.folder / entry.path)
+            mask.file_in(stage.folder, entry.path)
     return entries
 
 
@@ -137,17 +137,18 @@ def _write_request(path: str, request: bytes) -> None:
 
 
 def _take_captures(stage: Stage) -> None:
-    live, folder, there = str(stage.live), str(stage.folder), sorted(walk.names(stage.live))
-    os.mkdir(f"{folder}/logs")
+    """Move treadle's captures in; the folder of logs is filled before anybody could reach it."""
+    live, folder, there = str(stage.live), stage.folder, sorted(walk.names(stage.live))
+    logs = f"{live}/logs"
+    os.mkdir(logs)
     for name in (*_SAID, *_SPOKEN):
         if name in there:
-            os.rename(f"{live}/{name}", f"{folder}/logs/{name}")
+            os.rename(f"{live}/{name}", f"{logs}/{name}")
         elif name in _SAID:
-            atomic.create(f"{folder}/logs/{name}", b"")
+            atomic.create(f"{logs}/{name}", b"")
+    beneath.take(logs, folder, "logs")
     if "attempts" in there:
-        os.rename(f"{live}/attempts", f"{folder}/attempts")
+        beneath.take(f"{live}/attempts", folder, "attempts")
     for name in there:
         if name == _CHECKS or name.endswith(".diff"):
-            os.makedirs(f"{folder}/files", exist_ok=True)
-            remove.remove_tree(stage.folder / "files" / name)
-            os.rename(f"{live}/{name}", f"{folder}/files/{name}")
+            beneath.take(f"{live}/{name}", folder, f"files/{name}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from treadle.errors import NotFoundError
+from treadle.files.remove import remove_at
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -42,6 +43,13 @@ def is_within(folder: Path, name: str) -> bool:
     return (folder / name).resolve().is_relative_to(folder.resolve())
 
 
+def take(source: Path | str, folder: Path, name: str) -> None:
+    """Move what is treadle's own to a place below `folder`, instead of what is there."""
+    with _holder(folder, name) as (at, last):
+        remove_at(at, last)
+        os.rename(source, last, dst_dir_fd=at)
+
+
 def write(folder: Path, name: str, data: bytes, *, mode: int = 0o600) -> None:
     """Put a whole file in its place below `folder`; a link or folder in the way is not followed."""
     with _holder(folder, name) as (at, last):
@@ -57,28 +65,31 @@ def write(folder: Path, name: str, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def remove(folder: Path, name: str) -> None:
-    """Take a file away that lies below `folder`, if it is there."""
-    with _holder(folder, name) as (at, last), contextlib.suppress(FileNotFoundError):
-        os.unlink(last, dir_fd=at)
+    """Take away what lies below `folder` under this name, if it is there."""
+    with contextlib.suppress(FileNotFoundError), _holder(folder, name, make=False) as (at, last):
+        remove_at(at, last)
 
 
 @contextlib.contextmanager
-def _holder(folder: Path, name: str) -> Iterator[tuple[int, str]]:
-    """Open the folder that holds a name, and make it if it is not there or is a link."""
+def _holder(folder: Path, name: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
+    """Open the folder that holds a name; `make` it if it is not there or is a link."""
     *parents, last = name.split("/")
     with contextlib.ExitStack() as stack:
         at = _closing(stack, os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         for part in parents:
-            at = _closing(stack, _enter(part, at))
+            at = _closing(stack, _enter(part, at, make))
         yield at, last
 
 
-def _enter(part: str, at: int) -> int:
+def _enter(part: str, at: int, make: bool) -> int:
     try:
         return os.open(part, _FOLDER, dir_fd=at)
     except FileNotFoundError:
-        pass
-    except OSError:
+        if not make:
+            raise
+    except OSError as error:
+        if not make:
+            raise FileNotFoundError(part) from error
         os.unlink(part, dir_fd=at)  # a link, or no folder
     os.mkdir(part, 0o700, dir_fd=at)
     return os.open(part, _FOLDER, dir_fd=at)

@@ -1,75 +1,115 @@
-"""Delete folders that were made to resist it."""
+"""Delete folders that were made to resist it, through open descriptors: no name is followed."""
 
-import contextlib
 import os
 import secrets
 import stat
 from pathlib import Path
 
-from treadle.files import walk
+_HOLD = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _HOLD | os.O_NOFOLLOW
+_ALL = 0o700
 
 
 def remove_tree(path: Path) -> None:
-    """Remove `path` and everything below it, however deep, never following a link.
-
-    Nested folders are first moved up into `path` itself, so that neither the
-    recursion limit nor the longest possible path stands in the way.
-    """
-    if not walk.is_folder(path):
-        if os.path.lexists(path):
-            path.unlink()
+    """Remove `path` and everything below it, however deep, never following a link."""
+    try:
+        holder = os.open(path.parent, _HOLD)
+    except FileNotFoundError:
         return
-    token, moved = secrets.token_hex(4), 0
-    pending = [path]
-    while pending:
-        folder = pending.pop()
-        for name in _empty(folder):
-            child = folder / name
-            if folder != path:
-                moved += 1
-                _open_up(child)
-                child = child.rename(path / f".gone-{token}-{moved}")
-            pending.append(child)
-        if folder != path:
-            folder.rmdir()
-    path.rmdir()
+    try:
+        remove_at(holder, path.name)
+    finally:
+        os.close(holder)
+
+
+def remove_at(holder: int, name: str) -> None:
+    """Remove what a name stands for in an open folder.
+
+    Nested folders are first moved up into the outermost one, so that neither the
+    recursion limit nor the number of open files stands in the way.
+    """
+    if _unlinked(holder, name):
+        return
+    top = _open(holder, name)
+    try:
+        pending, token, moved = _empty(top), secrets.token_hex(4), 0
+        while pending:
+            folder = pending.pop()
+            at = _open(top, folder)
+            try:
+                for nested in _empty(at):
+                    moved += 1
+                    os.close(_open(at, nested))  # without rights it could not be moved
+                    pending.append(f".gone-{token}-{moved}")
+                    os.rename(nested, pending[-1], src_dir_fd=at, dst_dir_fd=top)
+            finally:
+                os.close(at)
+            os.rmdir(folder, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=holder)
 
 
 def empty(folder: Path) -> None:
     """Make the folder, or clear it: making one anew costs more."""
-    if not _is_open(folder):
-        if folder.is_symlink():
-            folder.unlink()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _open_up(folder)
-    for name in walk.names(folder):
-        remove_tree(folder / name)
-
-
-def _is_open(folder: Path) -> bool:
-    """Tell whether this is a folder that its owner can change, and no link to one."""
+    if os.path.islink(folder):
+        folder.unlink()
+    folder.mkdir(mode=_ALL, parents=True, exist_ok=True)
+    holder = os.open(folder.parent, _HOLD)
     try:
-        mode = os.lstat(folder).st_mode
+        at = _open(holder, folder.name)
+    finally:
+        os.close(holder)
+    try:
+        for name in _empty(at):
+            remove_at(at, name)
+    finally:
+        os.close(at)
+
+
+def _unlinked(holder: int, name: str) -> bool:
+    """Remove a file, or tell that it is a folder."""
+    try:
+        os.unlink(name, dir_fd=holder)
     except FileNotFoundError:
+        return True
+    except (IsADirectoryError, PermissionError):  # the second is what some systems say of folders
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=holder).st_mode):
+            raise
         return False
-    return stat.S_ISDIR(mode) and mode & 0o700 == 0o700
+    return True
 
 
-def _empty(folder: Path) -> list[str]:
+def _open(holder: int, name: str) -> int:
+    """Open a folder that its owner can change afterwards: an agent may have taken its rights."""
+    try:
+        at = os.open(name, _FOLDER, dir_fd=holder)
+    except PermissionError:
+        _open_up(holder, name)
+        at = os.open(name, _FOLDER, dir_fd=holder)
+    if stat.S_IMODE(os.fstat(at).st_mode) & _ALL != _ALL:
+        os.fchmod(at, _ALL)
+    return at
+
+
+def _open_up(holder: int, name: str) -> None:
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, _ALL, dir_fd=holder, follow_symlinks=False)
+        return
+    at = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=holder)
+    try:
+        os.chmod(f"/proc/self/fd/{at}", _ALL)
+    finally:
+        os.close(at)
+
+
+def _empty(folder: int) -> list[str]:
     """Delete the files of one folder and return the names of the folders in it."""
-    _open_up(folder)
     nested = []
     with os.scandir(folder) as found:
         for item in found:
             if item.is_dir(follow_symlinks=False):
                 nested.append(item.name)
             else:
-                Path(item.path).unlink()
+                os.unlink(item.name, dir_fd=folder)
     return nested
-
-
-def _open_up(folder: Path) -> None:
-    """Let the owner in, where an agent took its own rights away."""
-    with contextlib.suppress(OSError):
-        if stat.S_IMODE(folder.stat().st_mode) & 0o700 != 0o700:
-            folder.chmod(0o700)

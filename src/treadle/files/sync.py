@@ -15,7 +15,7 @@ _THREADS = 16
 
 def sync(path: Path | str) -> None:
     """Flush one file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         flush(descriptor)
     finally:

@@ -13,6 +13,8 @@ MAX_ENTRIES = 10_000
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 30
 _CHUNK = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Entry(NamedTuple):
@@ -25,10 +27,12 @@ class Entry(NamedTuple):
 
 def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
     """List everything below `folder`; FormatError on links, devices, FIFOs, hard links, bombs."""
-    if not is_folder(folder):
-        raise FormatError(f"{folder.name} is gone or no longer a folder")
     entries: list[Entry] = []
-    for entry in _scan(folder):
+    try:
+        at = os.open(folder, _FOLDER)
+    except OSError as error:
+        raise FormatError(f"{folder.name} is gone or no longer a folder") from error
+    for entry in _scan(at, "", 1):
         entries.append(entry)
         if len(entries) > max_entries:
             raise FormatError(f"more than {max_entries} files in {folder.name}")
@@ -37,18 +41,26 @@ def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
     return sorted(entries)
 
 
-def _scan(folder: Path) -> Iterator[Entry]:
-    pending = [("", 1)]
-    while pending:
-        prefix, depth = pending.pop()
+def _scan(at: int, prefix: str, depth: int) -> Iterator[Entry]:
+    """List an open folder and what is below it; a name that turns into a link leads nowhere."""
+    try:
         if depth > MAX_DEPTH:
             raise FormatError(f"folders nested deeper than {MAX_DEPTH}: {prefix[:80]!r}…")
-        with os.scandir(f"{folder}/{prefix}") as found:
+        with os.scandir(at) as found:
             for item in found:
                 entry = _entry(item, prefix + item.name)
-                if entry.is_folder:
-                    pending.append((f"{entry.path}/", depth + 1))
                 yield entry
+                if entry.is_folder:
+                    yield from _scan(_inside(item, at, entry.path), f"{entry.path}/", depth + 1)
+    finally:
+        os.close(at)
+
+
+def _inside(item: os.DirEntry[str], at: int, path: str) -> int:
+    try:
+        return os.open(item.name, _FOLDER, dir_fd=at)
+    except OSError as error:
+        raise FormatError(f"{path!r} cannot be listed: {error.strerror}") from error
 
 
 def _entry(item: os.DirEntry[str], path: str) -> Entry:
@@ -97,7 +109,7 @@ def names(folder: Path | str) -> list[str]:
 def read(path: Path | str, *, max_bytes: int) -> bytes:
     """Return a plain file's bytes; FormatError if it is anything else or too big."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _PLAIN)
     except FileNotFoundError as error:
         raise FormatError(f"{_base(path)} is missing") from error
     except OSError as error:
@@ -130,7 +142,7 @@ def _base(path: Path | str) -> str:
 
 def chunks(path: Path | str) -> Iterator[bytes]:
     """Yield the bytes that a file has now, a part at a time."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, _PLAIN)
     try:
         left = os.fstat(descriptor).st_size
         while left > 0 and (data := os.read(descriptor, min(left, _CHUNK))):

@@ -2,13 +2,14 @@
 
 import base64
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import quote, quote_plus
 
-from treadle.files import walk
+from treadle.files import beneath
 
 MASKED = "[masked]"
 
@@ -18,6 +19,7 @@ _NAMES = re.compile(
 )
 _SHORTEST = 8  # shorter values are words that stand in every log
 _LONGEST_FILE = 64 << 20
+_CHUNK = 1 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
 _ANCHOR = 8
 _HEX = re.compile("%[0-9A-F]{2}")
@@ -106,18 +108,24 @@ class Mask:
         return [self.value(item) for item in value] if isinstance(value, list | tuple) else value
 
     def file(self, path: Path) -> None:
-        """Rewrite a file without secrets; one without any is left as it is.
+        """Rewrite a file of treadle's own without secrets."""
+        self.file_in(path.parent, path.name)
 
-        A diff keeps what merely looks like a token: it must still apply.
+    def file_in(self, folder: Path, name: str) -> None:
+        """Rewrite a file below a folder without secrets; one without any is left as it is.
+
+        No link on the way to it is followed. A diff keeps what merely looks like a token: it
+        must still apply.
         """
-        signs = self._values if path.suffix == ".diff" else self._all
-        if not 0 < path.stat().st_size <= _LONGEST_FILE:
-            return
-        spans = _merged(_in_windows(path, signs))
+        signs = self._values if name.endswith(".diff") else self._all
+        with beneath.opened(folder, name) as stream:
+            if not 0 < os.fstat(stream.fileno()).st_size <= _LONGEST_FILE:
+                return
+            spans = _merged(_in_windows(stream, signs))
+            stream.seek(0)
+            data = stream.read(_LONGEST_FILE) if spans else b""
         if spans:
-            data = path.read_bytes()
-            path.unlink()  # its owner may have taken the right to write away
-            path.write_bytes(b"".join(_without(data, spans)))
+            beneath.write(folder, name, b"".join(_without(data, spans)), mode=0o644)
 
 
 def _found(signs: Sequence[_Sign], data: bytes) -> list[tuple[int, int]]:
@@ -125,10 +133,10 @@ def _found(signs: Sequence[_Sign], data: bytes) -> list[tuple[int, int]]:
     return [span for sign in signs if sign.anchor in data for span in sign.spans(data)]
 
 
-def _in_windows(path: Path, signs: Sequence[_Sign]) -> Iterator[tuple[int, int]]:
+def _in_windows(stream: BinaryIO, signs: Sequence[_Sign]) -> Iterator[tuple[int, int]]:
     """Yield where secrets stand in a file, without holding all of it."""
     at, data = 0, b""
-    for more in walk.chunks(path):
+    while more := stream.read(_CHUNK):
         at += max(len(data) - _OVERLAP, 0)
         data = data[-_OVERLAP:] + more
         yield from ((at + start, at + end) for start, end in _found(signs, data))
