@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,30 @@ def test_a_check_says_which_denial_it_met(project):
     assert f'checks.writable = ["{cache}"]' in seen["note"]
     project.settings(f'[checks]\nwritable = ["{cache}"]\n')
     assert project.run_json("--verify", verify)["status"] == "passed"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("who", ["agent", "setup", "check"])
+def test_what_may_not_be_read_is_named_with_its_key(project, who, tier):
+    needed = Path("~/company/rules.txt").expanduser()
+    needed.parent.mkdir()
+    needed.write_text("rules")
+    project.good_agents()
+    key = 'sandbox.read = ["~/company/rules.txt"]'
+    extra, tail = (), ""
+    if who == "agent":
+        project.agent("plan", f'write("plan.md", open("{needed}").read()); ok(files=["plan.md"])')
+    elif who == "setup":
+        tail = f'[workspace]\nsetup = ["cat", "{needed}"]\n'
+    else:
+        extra = ("--verify", f"AC1=cat {needed} && test -f done.txt")
+    project.settings(settings(tier) + tail)
+    result = project.run_json(*extra)
+    assert result["status"] != "passed"
+    told = project.treadle("why", result["run_id"]).out
+    assert f"the sandbox blocked reading ~/company/rules.txt; {key} would allow it" in told
+    project.settings(settings(tier) + 'read = ["~/company/rules.txt"]\n' + tail)
+    assert project.run_json(*extra)["status"] == "passed"
 
 
 @pytest.mark.skipif(not TIERS, reason="NO SANDBOX CAN RUN HERE")

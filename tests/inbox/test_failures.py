@@ -110,7 +110,7 @@ def test_a_hook_may_write_in_the_project_and_not_beside_it(inbox):
     beside = inbox.root.parent / "beside"
     command = json.dumps(f"git gc -q && touch mine $TMPDIR/x && echo > {beside}")
     inbox.settings(f'[hooks]\nbeforeAll = ["sh", "-c", {command}]\n')
-    with pytest.raises(TreadleError, match=r"the sandbox let it not write .*beside"):
+    with pytest.raises(TreadleError, match=r"the sandbox blocked a write to .*beside"):
         inbox.process()
     assert (inbox.root / "mine").exists()
     assert not beside.exists()

@@ -10,6 +10,7 @@ from treadle.inbox.bounds import Host
 from treadle.inbox.router import External, Fallback, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
+from treadle.project.project import open_repository
 from treadle.sandbox import probe
 
 
@@ -98,8 +99,8 @@ def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
 
 
 @pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
-def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path):
-    held = bounds.around(Config(), {"HOME": str(tmp_path)})
+def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path, repo):
+    held = bounds.around(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
     code = "import sys\nopen(sys.argv[1] + '/x', 'w').close(); print('fix')"
     with Keeper() as keeper:
         for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):
@@ -107,5 +108,5 @@ def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path):
             external = External(argv, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper, held))
             found = choose("Mend it", known, Fallback(None, "develop"), external)
             assert found.routine == expected
-    assert "the sandbox let it not write" in found.reason
+    assert "the sandbox blocked a write to" in found.reason
     assert not (tmp_path / "x").exists()

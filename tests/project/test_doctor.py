@@ -22,7 +22,7 @@ def test_healthy_project_is_all_right(project, repo):
     assert [check for check in found.values() if not check.ok] == []
     assert list(found) == [
         "python", "git", "repository", "commit", "project", "store", "file system", "config",
-        "trust", "workspaces", "sandbox",
+        "trust", "workspaces", "sandbox", "home",
     ]  # fmt: skip
     assert report.sandbox == probe.probe()
 
@@ -100,3 +100,18 @@ def test_required_sandbox_is_told(project, repo):
 def test_workspaces_without_a_place_are_told(project, repo, private_home):
     (private_home / "cache").write_text("in the way")
     assert "cannot be written" in checks(repo)["workspaces"].detail
+
+
+def test_what_of_the_home_can_be_read_is_listed(project, repo, tmp_path):
+    own = tmp_path / "own"
+    for name in (".cargo/bin", ".aws", "bin", "private"):
+        (own / name).mkdir(parents=True)
+    program = own / "private" / "deploy"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (own / "bin" / "deploy").symlink_to(program)
+    env = dict(os.environ) | {"HOME": str(own), "PATH": f"{own}/bin:/usr/bin:/bin"}
+    assert checks(repo, env)["home"].detail == "readable: ~/.cargo, ~/bin, ~/private/deploy"
+    project.layout.config_toml.write_text('[sandbox]\nhide = ["~/private"]\n')
+    told = f"need a line in sandbox.read or less in hide: {own}/bin/deploy ({program})"
+    assert told in checks(repo, env)["home"].detail

@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
 def _external(project: Project, config: Config, keeper: Keeper) -> External | None:
     if config.commands.router is None:
         return None
-    held = bounds.around(config, project.env)
+    held = bounds.around(config, project)
     return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
 
 

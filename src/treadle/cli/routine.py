@@ -58,7 +58,7 @@ def _show(args: Namespace, project: Project, found: Routine) -> int:
 
 
 def _check(args: Namespace, project: Project, config: Config, found: list[Routine]) -> int:
-    held = bounds.around(config, project.env)
+    held = bounds.around(config, project)
     with Keeper() as keeper:
         host = Host(project.layout.root, project.env, keeper, held)
         results = {item.name: list(precheck.problems(host, item)) for item in found}

@@ -39,6 +39,8 @@ def _print(found: Explanation) -> None:
     for view in found.failing:
         seen = "observed to fail" if view.observed is False else "claimed to fail"
         output.line(f"  {view.id} {view.text}: {seen} ({view.evidence or 'no evidence'})")
+        if view.note:
+            output.line(f"    {view.note}")
     for line in found.events:
         output.line(f"  {line}")
     if found.usage:

@@ -109,6 +109,7 @@ class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mode: Sandbox = "auto"
     tier: Tier = "A"
     hide: Places = HIDDEN
+    read: Places = ()
 
 
 class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

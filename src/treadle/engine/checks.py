@@ -14,7 +14,6 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, walk
 from treadle.proc.keeper import Ended, Limits
-from treadle.sandbox import denial
 from treadle.store.rows.check import CheckRow, Phase
 
 _MAX_LOG = 16 << 20
@@ -87,10 +86,9 @@ def execute(run: Run, criterion: AskedCriterion, log: Path) -> tuple[Observed, s
 
 def _explained(run: Run, seen: Observed, log: Path) -> Observed:
     """Say which denial of the sandbox a failed command met, if its log tells."""
-    if seen.passed or seen.note is not UNSET or surroundings.tier(run) == "0":
+    if seen.passed or seen.note is not UNSET:
         return seen
-    home = Path(run.tools.env.get("HOME") or "/")
-    told = denial.explain(log, surroundings.for_command(run), home)
+    told = surroundings.denied(run, [log], surroundings.for_command(run))
     return structs.replace(seen, note=told) if told else seen
 
 

@@ -58,8 +58,11 @@ def reopen(run: Run) -> Ended | None:
 def setup_failure(run: Run, ended: Ended) -> str:
     """Say what became of the setup."""
     how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
-    where = run.tools.layout.relative(run.folder.folder / "setup")
-    return f"workspace.setup {how}; its output is in {where}"
+    folder = run.folder.folder / "setup"
+    logs = (folder / "stderr.txt", folder / "stdout.txt")
+    told = surroundings.denied(run, logs, surroundings.for_command(run))
+    text = f"workspace.setup {how}; its output is in {run.tools.layout.relative(folder)}"
+    return f"{text} ({told})" if told else text
 
 
 def free_port_base(tools: Tools) -> int:

@@ -18,13 +18,14 @@ from treadle.config.schema import AgentConfig, Config
 from treadle.contract import request as requests
 from treadle.contract.request import AgentRequest, Asked, Context, Paths, Step
 from treadle.contract.role import ROLES, Role
+from treadle.engine import surroundings
 from treadle.errors import NotFoundError, TreadleError
 from treadle.files import remove
 from treadle.ids import nearest
 from treadle.proc import capture, environment
 from treadle.proc.keeper import Keeper, Limits
 from treadle.project.project import Project
-from treadle.sandbox import policy, probe
+from treadle.sandbox import probe
 
 _VERSION_TIME = 20.0
 _TRY = (
@@ -161,9 +162,7 @@ def spec_of(
         keeper=keeper,
         should_stop=lambda: None,
         on_tick=lambda elapsed: None,
-        policy=policy.Policy(
-            writable=(folder,), hidden=policy.expand(asked.hide, project.env), network=True
-        ),
+        policy=surroundings.reading(project, asked)._replace(writable=(folder,), network=True),
         tier="0" if asked.mode == "off" else probe.probe(asked.tier).tier,
     )
 

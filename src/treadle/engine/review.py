@@ -20,6 +20,7 @@ class CriterionView(NamedTuple):
     observed: bool | None
     before: bool | None
     evidence: str | None
+    note: str | None = None  # why its command ended as it did, as far as treadle can tell
 
 
 def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
@@ -28,6 +29,7 @@ def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
     checks = store.checks(row.run_id)
     last = _last_check(store.steps(row.run_id))
     claimed = _claimed(layout.root / last.step_dir) if last else {}
+    notes = _notes(layout.root / last.step_dir) if last else {}
     views = []
     for item in asked:
         id_ = str(item.get("id"))
@@ -43,6 +45,7 @@ def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
                 observed=observed.passed if observed else None,
                 before=before.passed if before else None,
                 evidence=observed.log if observed else _text(claim.get("evidence")),
+                note=notes.get(id_) if observed else None,
             )
         )
     return views
@@ -77,6 +80,14 @@ def _claimed(step_dir: Path) -> dict[str, dict[str, object]]:
     return {str(item.get("id")): item for item in items if isinstance(item, dict)}
 
 
+def _notes(step_dir: Path) -> dict[str, str | None]:
+    found = _load(step_dir / "files" / "checks" / "observed.json")
+    items = found if isinstance(found, list) else []
+    return {
+        str(item.get("id")): _text(item.get("note")) for item in items if isinstance(item, dict)
+    }
+
+
 def _last_check(steps: list[StepRow]) -> StepRow | None:
     return next((step for step in reversed(steps) if step.role == "check"), None)
 
@@ -87,12 +98,16 @@ def _newest(checks: list[CheckRow], id_: str, phase: str) -> CheckRow | None:
 
 
 def _read(path: Path) -> dict[str, object]:
+    found = _load(path)
+    return found if isinstance(found, dict) else {}
+
+
+def _load(path: Path) -> object:
     """Read a file for showing; one that is missing or damaged shows nothing."""
     try:
-        found = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
 
 
 def _text(value: object) -> str | None:

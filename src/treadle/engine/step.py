@@ -1,5 +1,7 @@
 """Take one step: stage, observe, ask the agent, judge, commit."""
 
+from dataclasses import replace
+
 import msgspec
 
 from treadle.agents import table
@@ -107,7 +109,16 @@ def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation
     )
     if result.repaired:
         run.timeline.add(EventType.ANSWER_REPAIRED, f"asked again: {result.repaired}")
-    return result
+    return _explained(run, spec, result)
+
+
+def _explained(run: Run, spec: AgentSpec, result: AgentResult) -> AgentResult:
+    """Add which denial of the sandbox an agent met that gave up."""
+    if result.error != StepError.AGENT_EXIT:
+        return result
+    logs = (spec.stderr, spec.stdout)
+    told = surroundings.denied(run, logs, spec.policy, f"agents.{spec.name}")
+    return replace(result, message=f"{result.message} ({told})") if told else result
 
 
 def _spec(run: Run, stage: Stage) -> AgentSpec:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 from treadle import layout
 from treadle.agents import table
-from treadle.config.schema import Network
+from treadle.config import agents
+from treadle.config.schema import Network, SandboxConfig
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import remove
+from treadle.git import objects
 from treadle.proc import environment, sweep
 from treadle.proc.keeper import Command, Ended, Limits
-from treadle.sandbox import jail, policy, probe
+from treadle.project.project import Project
+from treadle.sandbox import denial, home, jail, policy, probe
 from treadle.sandbox.policy import Policy
 from treadle.store.run_changes import STOP_REQUESTED
 
@@ -47,7 +50,10 @@ def for_role(run: Run, stage: Stage) -> Policy:
     config = run.order.agent(stage.role).config
     edits = (run.workspace.path,) if table.may_edit(config, stage.role) else ()
     extra = (*policy.expand(config.writable, run.tools.env), *_for_script(run))
-    return _policy(run, (stage.folder, *edits, *extra), config.network)
+    found = _policy(run, (stage.folder, *edits, *extra), config.network)
+    words = agents.argv(run.tools.layout.root, config)
+    own = home.installation(words[0]) if words and words[0].startswith("/") else ()
+    return found._replace(readable=(*found.readable, *own))
 
 
 def _for_script(run: Run) -> tuple[Path, ...]:
@@ -94,6 +100,24 @@ def execute(
     return ended
 
 
+def denied(run: Run, logs: Iterable[Path], found: Policy, owner: str = "checks") -> str | None:
+    """Say which denial of the sandbox a failed command met, if one of its logs tells."""
+    if tier(run) == "0":
+        return None
+    above = Path(run.tools.env.get("HOME") or "/")
+    told = (denial.explain(log, found, above, owner) for log in logs if log.is_file())
+    return next(filter(None, told), None)
+
+
+def reading(project: Project, asked: SandboxConfig) -> Policy:
+    """Return what may be read on behalf of a project; nothing may be written yet."""
+    repo, paths, env = project.repo, project.layout, project.env
+    # The last ones for a project whose root is the home itself: it is not opened as a whole.
+    own = (paths.root, repo.root, repo.common_dir, *objects.alternates(repo.objects), paths.home)
+    found = home.closed(env, hide=asked.hide, read=asked.read, places=own)
+    return found._replace(hidden=(*found.hidden, layout.state_home(env)))
+
+
 def hidden(run: Run) -> tuple[Path, ...]:
     """Return what no child may read."""
     env = run.tools.env
@@ -132,9 +156,10 @@ def _scratch(run: Run) -> Path:
 
 
 def _policy(run: Run, writable: tuple[Path, ...], network: Network | None) -> Policy:
-    return Policy(
+    found = reading(run.tools.project, run.order.sandbox)
+    return found._replace(
         writable=(scratch(run), *writable),
-        hidden=hidden(run),
+        readable=(*found.readable, run.workspace.path, run.folder.folder),
         network=(network or run.order.network) == "full",
     )
 

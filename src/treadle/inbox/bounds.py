@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle import layout
 from treadle.config.agents import is_in_project
 from treadle.config.schema import Config
+from treadle.engine import surroundings
 from treadle.proc import environment
 from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.proc.watch import ShouldStop
+from treadle.project.project import Project
 from treadle.sandbox import denial, jail, probe
 from treadle.sandbox import policy as policies
 from treadle.sandbox.policy import READ_ONLY, Policy
@@ -71,12 +72,11 @@ class Host(NamedTuple):
             return self.keeper.run(command, should_stop=self.should_stop)
 
 
-def around(config: Config, env: Mapping[str, str]) -> Bounds:
+def around(config: Config, project: Project) -> Bounds:
     """Return the bounds of a check command without its workspace."""
     asked = config.checks
-    found = Policy(
-        writable=policies.expand(asked.writable, env),
-        hidden=(*policies.expand(config.sandbox.hide, env), layout.state_home(env)),
+    found = surroundings.reading(project, config.sandbox)._replace(
+        writable=policies.expand(asked.writable, project.env),
         network=(asked.network or config.network) == "full",
         unix_sockets=asked.unix_sockets,
     )

@@ -68,7 +68,7 @@ class Pass:
     @property
     def host(self) -> Host:
         """Return where the user's own commands run."""
-        tools, held = self.tools, bounds.around(self.config, self.tools.env)
+        tools, held = self.tools, bounds.around(self.config, self.tools.project)
         return Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
 
     def tell(self, message: str) -> None:

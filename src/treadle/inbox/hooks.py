@@ -22,7 +22,7 @@ def run(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -> Non
     log = tools.layout.hooks / f"{hook}.txt"
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    held = bounds.around(config, tools.env).widened(tools.layout.root, tools.repo.common_dir)
+    held = bounds.around(config, tools.project).widened(tools.layout.root, tools.repo.common_dir)
     host = Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
     limits = Limits(wall=config.checks.timeout, idle=None, output_bytes=_OUTPUT)
     ended = host.run(words, limits, (log, log), env={"TREADLE_HOOK": hook, **env})

@@ -21,7 +21,8 @@ from treadle.git import repo as git
 from treadle.proc import own
 from treadle.project import trust
 from treadle.project.project import Project, open_repository, require_commit, workspaces
-from treadle.sandbox import probe
+from treadle.sandbox import home, probe
+from treadle.sandbox.policy import layers
 from treadle.sandbox.probe import Sandbox
 from treadle.store import address
 from treadle.store.reader import Reader
@@ -92,6 +93,8 @@ def _configured(project: Project, loaded: Loaded) -> Iterator[Check]:
     if config.mail != Config().mail:
         yield _ask("mail", lambda: _mail(project, config))
     yield _ask("sandbox", lambda: _sandbox(config))
+    if config.sandbox.mode != "off":
+        yield _ask("home", lambda: _home(project, config))
 
 
 def _ask(name: str, look: Callable[[], str]) -> Check:
@@ -217,6 +220,24 @@ def _sandbox(config: Config) -> str:
     if found.tier == "0" and asked.mode == "required":
         raise ConfigError(f'sandbox is "required", and {found.reason}', fix=found.fix)
     return f'tier {found.tier}, asked for "{asked.mode}"'
+
+
+def _home(project: Project, config: Config) -> str:
+    """Say what of the home children may read, and which programs they would find and not start."""
+    asked = config.sandbox
+    found = home.closed(project.env, hide=asked.hide, read=asked.read)
+    if found.home is None:
+        return "no HOME, so that only sandbox.hide is closed"
+    inside = f"{found.home}/"
+    opened = [
+        it.path for it in layers(found) if it.kind == "readable" and it.path.startswith(inside)
+    ]
+    names = ", ".join(f"~/{path.removeprefix(inside)}" for path in sorted(opened))
+    text = f"readable: {names or 'nothing'}"
+    if astray := home.unreadable_programs(found, project.env):
+        listed = ", ".join(f"{program} ({target})" for program, target in astray[:5])
+        text += f"; programs on PATH that need a line in sandbox.read or less in hide: {listed}"
+    return text
 
 
 def _existing(path: Path) -> Path:

@@ -149,6 +149,8 @@ def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
     if config.sandbox.mode == "off":
         yield _setting(loaded, ("sandbox", "mode"), "off")
     yield _setting(loaded, ("sandbox", "hide"), config.sandbox.hide)
+    if config.sandbox.read:
+        yield _setting(loaded, ("sandbox", "read"), config.sandbox.read)
     if config.network == "full":
         yield _setting(loaded, ("network",), "full")
     if config.store:

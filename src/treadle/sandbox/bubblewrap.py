@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.proc.command import Jail
 from treadle.sandbox import seccomp
-from treadle.sandbox.policy import Policy, layers, settled
+from treadle.sandbox.policy import Policy, layers, real, settled
 
 # Only this one: on some systems the right to make namespaces belongs to the path.
 PROGRAM = "/usr/bin/bwrap"
@@ -52,14 +52,14 @@ def _mounts(policy: Policy) -> Iterator[str]:
     found = layers(policy)
     for path, kind, _ in found:
         if kind == "hidden":
-            yield from ("--tmpfs",) if path.is_dir() else ("--ro-bind", "/dev/null")
+            yield from ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", "/dev/null")  # noqa: PTH112
         else:
-            yield from ("--bind" if kind == "writable" else "--ro-bind", str(path))
-        yield str(path)
+            yield from ("--bind" if kind == "writable" else "--ro-bind", path)
+        yield path
     if policy.home:
-        hidden = {item.path: item.kind == "hidden" for item in found}
+        kinds = {item.path: item.kind for item in found}
         for link, target in dict(_links((*policy.readable, *policy.writable))).items():
-            if next((hidden[up] for up in link.parents if up in hidden), False):
+            if next((kinds[str(up)] for up in link.parents if str(up) in kinds), "") == "hidden":
                 yield from ("--symlink", target, str(link))
         # Only now: the kernel makes no place for a mount in a folder that nothing may change.
         yield from (word for item in settled([policy.home]) for word in ("--remount-ro", str(item)))
@@ -68,7 +68,7 @@ def _mounts(policy: Policy) -> Iterator[str]:
 def _links(paths: Iterable[Path], depth: int = 0) -> Iterator[tuple[Path, str]]:
     """Yield the links on the way to places, with what each says: an empty home has none."""
     for path in paths:
-        if depth > _MAX_LINKS or os.path.realpath(path) == str(path):
+        if depth > _MAX_LINKS or real(path) in ("", str(path)):
             continue
         link = next((up for up in (*reversed(path.parents), path) if up.is_symlink()), None)
         if link:

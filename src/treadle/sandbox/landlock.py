@@ -43,14 +43,14 @@ def jail(policy: Policy) -> Jail:
 
 def _lasting(found: tuple[Layer, ...]) -> str:
     """Write the rules about reading: right, inode and path each; a path never holds `//`."""
-    secrets: dict[Layer | None, list[Path]] = {None: []}
+    secrets: dict[Layer | None, list[str]] = {None: []}
     secrets |= {item: [] for item in found if item.is_island}
     for item in found:
         if item.kind == "hidden":
             secrets[_shore(item.above)].append(item.path)
     rules = [f"{_LIST | _REFER} 0 /."]
     for island, hidden in secrets.items():
-        start = island.path if island else Path("/")
+        start = island.path if island else "/"
         rules += [f"{_LOOK} {inode} {path}" for path, inode in around(hidden, start)]
     rules += [f"{_READ} 0 {device}" for device in _DEVICES]
     return "//".join(rules)
@@ -69,13 +69,19 @@ def version() -> int:
     return confine.landlock_version()
 
 
-def around(hidden: Iterable[Path], start: Path = Path("/")) -> Iterator[tuple[str, int]]:
+def around(hidden: Iterable[str], start: str = "/") -> Iterator[tuple[str, int]]:
     """Yield the fewest paths below `start` that hold all but what is hidden, and their inodes."""
-    secret = {str(path) for path in hidden}
-    ways = {str(up) for path in hidden for up in path.parents if up.is_relative_to(start)}
+    secret = set(hidden)
+    ways = {way for path in secret for way in _ways(path, start)}
     if not ways:
-        yield ("/.", 0) if start == Path("/") else (str(start), start.stat().st_ino)
+        yield ("/.", 0) if start == "/" else (start, os.stat(start).st_ino)  # noqa: PTH116
     yield from (path for way in ways for path in _beside(way, ways | secret))
+
+
+def _ways(path: str, start: str) -> Iterator[str]:
+    while path != start:
+        path = path.rpartition("/")[0] or "/"
+        yield path
 
 
 def _beside(folder: str, skip: set[str]) -> list[tuple[str, int]]:

@@ -1,0 +1,94 @@
+"""Of a home, a child reads toolchains and caches, and nobody's logins."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox import homes
+from tests.sandbox.test_hostile import as_nobody, place  # noqa: F401  # the fixture
+from treadle.sandbox import home, probe
+from treadle.sandbox.policy import Policy, layers
+
+
+def read_as(user, folder, tier):
+    if probe.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("NOT ROOT HERE: the home was not read as root")
+    argv = as_nobody(folder) if user == "nobody" and os.getuid() == 0 else [sys.executable, "-S"]
+    argv += [homes.__file__, str(folder / "world"), tier]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd="/", timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_no_secret_is_read_and_all_honest_files_are(place, tier, user):  # noqa: F811
+    got = read_as(user, place, tier)
+    secrets = (*homes.SECRETS.split(), *homes.ASTRAY)
+    assert len(secrets) >= 100
+    errors = ("FileNotFoundError", "PermissionError", "NotADirectoryError")
+    # A hidden file in a readable folder is an empty one in tier A.
+    assert {name: got[name] for name in secrets if got[name] not in (*errors, "")} == {}
+    honest = (*homes.HONEST.split(), *homes.THROUGH)
+    assert {name: got[name] for name in honest if got[name] not in ("text", "[use")} == {}
+
+
+@pytest.fixture
+def own(tmp_path):
+    folder = tmp_path / "home"
+    homes.build(folder)
+    return folder
+
+
+def opened(folder, **more):
+    policy = home.closed({"HOME": str(folder)}, **more)
+    return {item.path for item in layers(policy) if item.kind == "readable"}
+
+
+def test_what_the_user_hides_stays_hidden_whatever_is_to_be_read(own):
+    more = {"hide": ["~/company"], "read": ["~/company/ca.pem", "~/Documents"]}
+    found = opened(own, **more, places=[own / "company/repo"])
+    assert str(own / "Documents") in found
+    assert not [path for path in found if "company" in path]
+
+
+def test_what_the_user_asks_for_is_read_though_it_is_known_to_be_secret(own):
+    policy = home.closed({"HOME": str(own)}, read=["~/.m2/settings.xml"])
+    hidden = {item.path for item in layers(policy) if item.kind == "hidden"}
+    assert str(own / ".m2/settings.xml") not in hidden
+    assert str(own / ".m2/settings-security.xml") in hidden
+
+
+def test_a_home_is_never_opened_as_a_whole(own):
+    env = {"HOME": str(own), "PATH": f"{own}:{own.parent}", "GOPATH": str(own)}
+    policy = home.closed(env, places=[own, own.parent, Path("/")])
+    assert not [path for path in policy.readable if own.is_relative_to(path)]
+
+
+def test_without_a_home_only_what_is_named_is_hidden(own):
+    for env in ({}, {"HOME": "/"}):
+        assert home.closed(env, hide=[str(own)]) == Policy(hidden=(own,))
+
+
+def test_folders_that_lie_elsewhere_are_found_by_their_variables(own):
+    (own / "caches/pip").mkdir(parents=True)
+    (own / "caches/huggingface").mkdir()
+    (own / "caches/huggingface/token").write_text("text")
+    env = {"HOME": str(own), "XDG_CACHE_HOME": str(own / "caches")}
+    found = {item.path: item.kind for item in layers(home.closed(env))}
+    assert found[str(own / "caches")] == "readable"
+    assert found[str(own / "caches/huggingface/token")] == "hidden"
+    assert str(own / ".cache") not in found
+
+
+def test_homes_of_other_users_are_closed_too(own):
+    hidden = home.closed({"HOME": str(own)}).hidden
+    assert Path("/root") in hidden
+    assert Path("/home/linuxbrew") not in hidden
+    assert Path("/root") not in home.closed({"HOME": "/root"}).hidden
