@@ -129,7 +129,9 @@ def test_pipe_in_place_of_a_file_does_not_hang(ws):
     (ws.path / "a.txt").unlink()
     os.mkfifo(ws.path / "a.txt")
     os.mkfifo(ws.path / "pipe")
-    assert listed(ws) == {("a.txt", "modified")}
+    found = workspace.survey(ws)
+    assert found.changes == (("a.txt", "deleted"),)
+    assert found.special == ("a.txt", "pipe")
 
 
 def test_folder_too_deep_for_git_is_one_change(ws):

@@ -109,14 +109,16 @@ def _built(
 
 def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
     """Take over what an agent changed in the workspace; None if nothing."""
-    changes = edits.look_after_agent(run, stage)
-    if not changes:
+    found = edits.look_after_agent(run, stage)
+    if left := edits.special(found):
+        return Refused(StepError.BOUNDARY_VIOLATION, left.sentence)
+    if not found.changes:
         return None
-    built = build.from_edits(run.workspace, run.head, stage.scratch, changes)
+    built = build.from_edits(run.workspace, run.head, stage.scratch, found.changes)
     judged = _judge(run, stage, built)
     atomic.create(stage.live / "workspace.diff", judged.diff)
-    found = _admit(run, stage, built, judged)
-    return found._replace(built_in=built.scratch) if isinstance(found, Accepted) else found
+    taken = _admit(run, stage, built, judged)
+    return taken._replace(built_in=built.scratch) if isinstance(taken, Accepted) else taken
 
 
 def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:

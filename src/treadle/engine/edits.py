@@ -8,6 +8,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import remove, walk
 from treadle.git import diff, workspace
+from treadle.git.changes import Survey
 from treadle.git.workspace import Change
 from treadle.text import line
 
@@ -16,14 +17,15 @@ _TRACKED = ("modified", "deleted", "typechange")
 
 
 class Trespass(NamedTuple):
-    """Tracked files that an agent without the right to edit has changed."""
+    """What an agent did in the workspace that no agent, or not this one, may do."""
 
     paths: tuple[str, ...]
+    what: str = "changed files it may only read"
 
     @property
     def sentence(self) -> str:
         """Say it to the user."""
-        return f"the agent changed files it may only read: {name_some(self.paths)}"
+        return f"the agent {self.what}: {name_some(self.paths)}"
 
 
 def mend_workspace(run: Run) -> Trespass | None:
@@ -33,22 +35,22 @@ def mend_workspace(run: Run) -> Trespass | None:
         return None
     remove.remove_tree(path)
     old = run.workspace
-    run.workspace = workspace.create(old.repo, path, old.index, run.head, old.branch)
+    run.workspace = workspace.create(old.repo, path, old.index, run.head, old.branch, old.runner)
     run.ignored = frozenset()
     return Trespass(("the workspace itself",))
 
 
-def look(run: Run) -> tuple[Change, ...]:
+def look(run: Run) -> Survey:
     """List what differs in the workspace, and remember what git ignores there."""
     found = workspace.survey(run.workspace)
     run.ignored = frozenset(found.ignored)
-    return found.changes
+    return found
 
 
-def look_after_agent(run: Run, stage: Stage) -> tuple[Change, ...]:
+def look_after_agent(run: Run, stage: Stage) -> Survey:
     """List what differs; files of a working agent that git ignores are named, not taken."""
     before = run.ignored
-    changes = look(run)
+    found = look(run)
     new = tuple(sorted(run.ignored - before)) if stage.role in ("do", "act") else ()
     if new:
         run.timeline.add(
@@ -57,17 +59,30 @@ def look_after_agent(run: Run, stage: Stage) -> tuple[Change, ...]:
             count=len(new),
             files=list(new[:_NAMED]),
         )
-    return changes
+    return found
+
+
+def special(found: Survey) -> Trespass | None:
+    """Return the pipes, sockets and devices that an agent left; they are gone from the workspace.
+
+    Git would wait for one of them for ever, or read without an end.
+    """
+    what = "left pipes, sockets or devices in the workspace, which were removed"
+    return Trespass(found.special, what) if found.special else None
 
 
 def undo_agents(run: Run, stage: Stage) -> Trespass | None:
     """Undo edits of an agent that may not edit; tracked files among them fail the step."""
     if lost := mend_workspace(run):
         return lost
-    changes = look_after_agent(run, stage)
+    found = look_after_agent(run, stage)
+    changes = found.changes
+    if changes:
+        _save_and_restore(run, stage, "workspace-changes.diff", changes)
+    if left := special(found):
+        return left
     if not changes:
         return None
-    _save_and_restore(run, stage, "workspace-changes.diff", changes)
     tracked = tuple(change.path for change in changes if change.kind in _TRACKED)
     if tracked:
         return Trespass(tracked)
@@ -78,11 +93,12 @@ def undo_agents(run: Run, stage: Stage) -> Trespass | None:
 
 def undo_commands(run: Run, stage: Stage, what: str) -> None:
     """Undo what check commands left behind; their ignored files stay."""
-    changes = look(run)
-    if not changes:
+    found = look(run)
+    if found.changes:
+        _save_and_restore(run, stage, f"{what}-changes.diff", found.changes)
+    paths = (*(change.path for change in found.changes), *found.special)
+    if not paths:
         return
-    _save_and_restore(run, stage, f"{what}-changes.diff", changes)
-    paths = tuple(change.path for change in changes)
     run.timeline.add(
         EventType.COMMAND_CHANGED_FILES,
         f"{what} commands changed files, which were put back: {name_some(paths)}",
@@ -92,7 +108,7 @@ def undo_commands(run: Run, stage: Stage, what: str) -> None:
 
 def set_aside(run: Run, stage: Stage) -> None:
     """Keep the edits of a failed turn as a diff and put the workspace back."""
-    if changes := look_after_agent(run, stage):
+    if changes := look_after_agent(run, stage).changes:
         _save_and_restore(run, stage, "workspace.diff", changes)
 
 

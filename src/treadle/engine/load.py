@@ -1,6 +1,6 @@
 """Take up a run again from what its files and the store say."""
 
-from treadle.engine import place, restore, runfile
+from treadle.engine import confined, place, restore, runfile
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
 from treadle.git import repo
@@ -22,7 +22,7 @@ def load(tools: Tools, row: RunRow) -> Run:
     folder = tools.layout.run(row.run_id)
     found = runfile.read(folder.run_json)
     last_seq = tools.store.last_seq(row.run_id)
-    return Run(
+    run = Run(
         tools=tools,
         order=found.order,
         row=row,
@@ -37,3 +37,4 @@ def load(tools: Tools, row: RunRow) -> Run:
         # What run.json holds beyond the store's last event was never committed.
         recorded=[event for event in found.timeline() if event.seq <= last_seq],
     )
+    return confined.confine(run)

@@ -50,7 +50,7 @@ def reopen(run: Run) -> Ended | None:
         branch.create(run.tools.repo, name, head)
     new = not run.workspace.path.exists() or run.kv.get("set_up") is not True
     old = run.workspace
-    run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch)
+    run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch, old.runner)
     _link(run)
     return _set_up(run) if new else None
 
@@ -99,8 +99,8 @@ def _set_up(run: Run) -> Ended | None:
 
 def _undo_setup(run: Run) -> dict[str, object]:
     """Put back what the setup changed; what git ignores is what it was run for, and stays."""
-    changes, ignored = workspace.survey(run.workspace)
-    run.ignored = frozenset(ignored)
+    found = workspace.survey(run.workspace)
+    changes, run.ignored = found.changes, frozenset(found.ignored)
     if not changes:
         return {}
     diff.write(run.workspace, run.head, run.folder.folder / "setup" / "changes.diff", changes)

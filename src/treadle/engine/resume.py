@@ -48,7 +48,7 @@ def keep_interrupted(run: Run) -> None:
     """Save what a step left behind when it was cut off, then bring the workspace back."""
     if not run.workspace.path.is_dir() or not run.workspace.index.exists():
         return
-    changes = edits.look(run)
+    changes = edits.look(run).changes
     if not changes:
         return
     run.folder.interrupted.mkdir(exist_ok=True)

@@ -5,6 +5,8 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
+from treadle.proc import halt
+
 _NAMES = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGTERM"}
 
 
@@ -27,7 +29,9 @@ class Interrupts:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            halt.forget()
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self.name = _NAMES[signal.Signals(number)]
+        halt.note()
         signal.signal(number, signal.SIG_DFL)

@@ -9,7 +9,7 @@ from treadle import layout
 from treadle.agents import table
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
-from treadle.engine import aftermath, place, runfile, surroundings
+from treadle.engine import aftermath, confined, place, runfile, surroundings
 from treadle.engine.boundary import reach
 from treadle.engine.edits import name_some
 from treadle.engine.order import Order
@@ -116,7 +116,7 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         owner=identity.current().encode(),
         ended_at=None,
     )
-    return Run(
+    run = Run(
         tools=tools,
         order=order,
         row=row,
@@ -126,6 +126,7 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         tree=repo.tree_of(tools.repo, commit),
         kv={"port_base": place.free_port_base(tools)},
     )
+    return confined.confine(run)
 
 
 def _stack(run: Run, below: RunRow, commit: str) -> None:

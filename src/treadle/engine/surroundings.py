@@ -20,7 +20,7 @@ from treadle.sandbox.policy import Policy
 from treadle.store.run_changes import STOP_REQUESTED
 
 _ASK_EVERY = 0.5
-_TEMPORARY = ("TMPDIR", "TMP", "TEMP")
+TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
 def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
@@ -30,7 +30,7 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
         sweep.MARKER: sweep.mark(run.folder.folder),
         "TREADLE_PROJECT": str(run.tools.layout.root),
         "TREADLE_PORT_BASE": str(run.kv.get("port_base", "")),
-        **dict.fromkeys(_TEMPORARY, str(scratch(run))),
+        **dict.fromkeys(TEMPORARY, str(scratch(run))),
     }
 
 
@@ -70,6 +70,11 @@ def for_command(run: Run) -> Policy:
     extra = policy.expand(asked.writable, run.tools.env)
     found = _policy(run, (run.workspace.path, *extra), asked.network)
     return found._replace(unix_sockets=asked.unix_sockets)
+
+
+def for_git(run: Run, writable: tuple[Path, ...]) -> Policy:
+    """Return what git may reach when it reads the workspace: filters may run an agent's code."""
+    return _policy(run, writable, "none")
 
 
 def execute(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import remove
-from treadle.git import call, changes, checkout, plain, scratch, trees
+from treadle.git import call, changes, checkout, plain, rules, scratch, trees
 from treadle.git import patch as patch_text
 from treadle.git.changes import Change
 from treadle.git.checkout import Workspace
@@ -23,6 +23,7 @@ _STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
 OPAQUE = ("repository", "folder")
 _NESTED = 8  # repositories inside repositories
 _MESSAGES = 3
+_NO_MEMORY = ("Out of memory", "cannot allocate", "unable to allocate", "too large to")
 
 
 class Built(NamedTuple):
@@ -57,11 +58,17 @@ def from_patch(
     odd = patch_text.oddity(patch)
     if odd:
         return PatchFailed(odd[1], odd[0])
-    place = scratch.make(repo, folder)
+    place = scratch.make(repo, folder, workspace.runner if workspace else call.unconfined)
     scratch.seed(place, base_commit, workspace)
     complaint = ""
     for text, options, notes in _attempts(patch, subdir):
-        done = scratch.run(place, *_APPLY, *options, "-", stdin=text)
+        done = call.run(
+            (*_APPLY, *options, "-"),
+            place.place,
+            stdin=text,
+            config=(scratch.NO_SYNC,),
+            reach=place.reach(_memory(text)),
+        )
         if done.returncode == 0:
             return Built(_write_tree(place), place, notes)
         complaint = complaint or _complaint(done.stderr.decode(errors="replace"))
@@ -84,7 +91,7 @@ def from_edits(
             code="edits_too_big",
             fix=[f"du -ah {argument(str(ws.path))} | sort -h | tail"],
         )
-    place = scratch.make(ws.repo, folder)
+    place = scratch.make(ws.repo, folder, ws.runner)
     names = _names(ws, edits)
     if tree := plain.write(ws, base_commit, place, names):
         return Built(tree, place, notes)
@@ -123,6 +130,7 @@ def _stage(ws: Workspace, place: Scratch, names: list[str]) -> None:
         done = _update_index(ws, place, names)
         if done.returncode:
             raise call.failure(_STAGE, done)
+    scratch.vouch(place)
 
 
 def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
@@ -131,6 +139,7 @@ def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
         place.place | {"GIT_WORK_TREE": str(ws.path)},
         stdin=b"\0".join(os.fsencode(name) for name in names),
         config=(*checkout.settings(ws), scratch.NO_SYNC),
+        reach=place.reach(),
     )
 
 
@@ -171,8 +180,15 @@ def _depths(patch: bytes) -> list[tuple[str, tuple[str, ...]]]:
     return [none, one] if patch_text.is_bare(patch) else [one, none]
 
 
+def _memory(patch: bytes) -> int:
+    """Return what git gets to apply a patch: what it says, and what it may unpack to."""
+    return 4 * len(patch) + rules.MAX_UNPACKED
+
+
 def _rule(patch: bytes, complaint: str) -> str | None:
     """Name the rule behind what git refused by itself."""
+    if any(sign in complaint for sign in _NO_MEMORY):
+        return "patch_unpacks"
     if "is beyond a symbolic link" in complaint:
         return "parent_symlink"
     return patch_text.broken_rule(patch)

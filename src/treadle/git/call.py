@@ -2,16 +2,56 @@
 
 import hashlib
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from treadle.errors import GitError
+from treadle.errors import GitError, TreadleError
 from treadle.git import guards
 from treadle.proc import capture, sweep
 from treadle.proc.capture import Captured
 
+PATIENCE = 600.0  # seconds for one call; only a filter or a file system that hangs takes so long
 _SAYS = ("fatal: ", "error: ")
 _SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
+# A shell, for no other program that is everywhere can limit memory and file sizes.
+_LIMITED = ("/bin/sh", "-c", 'ulimit -S -d "$0"; ulimit -S -f 8388608; exec "$@"')
+
+
+class Job(NamedTuple):
+    """One call of git, ready to be started; `writable` is all that it has to write."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: bytes | None
+    writable: tuple[Path, ...]
+    seconds: float
+
+
+class Runner(Protocol):
+    """Start git, wait for its end, and return what it said."""
+
+    def __call__(self, job: Job) -> Captured:
+        """Raise TreadleError with the code `helper_timeout` if it takes too long."""
+
+
+def unconfined(job: Job) -> Captured:
+    """Run git with all rights of the user: in the user's own checkout and on objects alone."""
+    return capture.run(job.argv, cwd=job.cwd, env=job.env, stdin=job.stdin, timeout=job.seconds)
+
+
+class Reach(NamedTuple):
+    """Who starts git, what it may write there, and how much memory and time it gets."""
+
+    runner: Runner = unconfined
+    writable: tuple[Path, ...] = ()
+    memory: int | None = None
+    seconds: float = PATIENCE
+
+
+ANYWHERE = Reach()
 
 
 def run(
@@ -22,22 +62,35 @@ def run(
     config: Sequence[str] = (),
     cwd: Path = Path("/"),
     lock: Path | None = None,
+    reach: Reach = ANYWHERE,
 ) -> Captured:
     """Run git on the repository that `place` names, whatever its exit code.
 
     `lock` is a lock file that only treadle takes: if it is still there when git has failed, a
     killed git left it; what is left of that git is ended and the lock cleared.
     """
-    env = {**guards.environment(), **place}
-    if lock:
-        env[sweep.MARKER] = _marker(lock)
-    argv = guards.command(args, config)
-    done = capture.run(argv, cwd=cwd, env=env, stdin=stdin)
+    mark = _marker(lock) if lock else f"git-{secrets.token_hex(8)}"
+    env = {**guards.environment(place), **place, sweep.MARKER: mark}
+    argv = tuple(guards.command(args, config))
+    if reach.memory:
+        argv = (*_LIMITED, str(reach.memory >> 10), *argv)
+    job = Job(argv, env, cwd, stdin, reach.writable, reach.seconds)
+    done = _start(job, args, reach.runner)
     if done.returncode and lock and os.path.lexists(lock):
-        sweep.end(_marker(lock))
+        sweep.end(mark)
         lock.unlink(missing_ok=True)
-        done = capture.run(argv, cwd=cwd, env=env, stdin=stdin)
+        done = _start(job, args, reach.runner)
     return done
+
+
+def _start(job: Job, args: Sequence[str], runner: Runner) -> Captured:
+    try:
+        return runner(job)
+    except TreadleError as error:
+        if error.code != "helper_timeout":
+            raise
+        sweep.end(job.env[sweep.MARKER])
+        raise guards.late(args, job.seconds) from error
 
 
 def out(
@@ -47,9 +100,10 @@ def out(
     stdin: bytes | None = None,
     config: Sequence[str] = (),
     lock: Path | None = None,
+    reach: Reach = ANYWHERE,
 ) -> bytes:
     """Run git and return what it printed; GitError if it failed."""
-    done = run(args, place, stdin=stdin, config=config, lock=lock)
+    done = run(args, place, stdin=stdin, config=config, lock=lock, reach=reach)
     if done.returncode:
         raise failure(args, done)
     return done.stdout
@@ -57,8 +111,7 @@ def out(
 
 def failure(args: Sequence[str], done: Captured) -> GitError:
     """Say what git said, and what helps."""
-    name = next((word for word in args if not word.startswith("-")), "git")
-    stderr = done.stderr.decode(errors="replace")
+    name, stderr = guards.verb(args), done.stderr.decode(errors="replace")
     if done.returncode < 0:
         return GitError(f"git {name} was ended by signal {-done.returncode}")
     text = said(done) or f"exit code {done.returncode}"

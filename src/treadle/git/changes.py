@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.errors import GitError, argument
-from treadle.git import call, checkout
+from treadle.git import call, checkout, special
 from treadle.git.checkout import Workspace
 
 Kind = Literal["added", "modified", "deleted", "typechange", "repository", "folder"]
@@ -40,6 +40,7 @@ class Survey(NamedTuple):
 
     changes: tuple[Change, ...]
     ignored: tuple[str, ...]
+    special: tuple[str, ...] = ()  # pipes, sockets and devices that lay there, now removed
 
 
 def changes(ws: Workspace) -> tuple[Change, ...]:
@@ -54,6 +55,7 @@ def survey(ws: Workspace) -> Survey:
 
 def _list(ws: Workspace, options: tuple[str, ...]) -> Survey:
     args = (*_LIST, *options)
+    removed = special.clear(ws.path)
     done = checkout.run(ws, *args)
     if _UNREADABLE.search(done.stderr):
         open_up(ws)
@@ -63,7 +65,18 @@ def _list(ws: Workspace, options: tuple[str, ...]) -> Survey:
     found = parse(done.stdout)
     if any(not change.path for change in found.changes):
         raise GitError(f"{ws.index} is damaged", fix=[f"rm {argument(str(ws.index))}"])
-    return found._replace(changes=(*found.changes, *_too_deep(done.stderr)))
+    deep = _too_deep(done.stderr)
+    return Survey((*found.changes, *deep), found.ignored, _unexpected(ws, removed))
+
+
+def _unexpected(ws: Workspace, removed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what the project does not ignore: programs leave sockets where they keep caches."""
+    if not removed:
+        return ()
+    names = b"".join(os.fsencode(path) + b"\0" for path in removed)
+    done = checkout.run(ws, "check-ignore", "-z", "--stdin", stdin=names)
+    ignored = os.fsdecode(done.stdout).split("\0")
+    return tuple(path for path in removed if path not in ignored)
 
 
 def _too_deep(stderr: bytes) -> list[Change]:

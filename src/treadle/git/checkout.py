@@ -9,22 +9,30 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from treadle.git import call, config
+from treadle.git import call, config, vouch
+from treadle.git.call import Reach, Runner
 from treadle.git.config import Config
 from treadle.git.repo import Repo
 from treadle.proc import identity
 from treadle.proc.capture import Captured
 
+MEMORY = 6 << 30  # three times the largest change: git and a filter hold a file as a whole
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """A private checkout; `index` is treadle's own and lies out of the agent's reach."""
+    """A private checkout; `index` is treadle's own and lies out of the agent's reach.
+
+    Content filters of the user run in here among an agent's files, so `runner` confines git. The
+    index has a folder of its own, since git replaces it by a new file.
+    """
 
     repo: Repo
     path: Path
     index: Path
     branch: str | None
     config: Config
+    runner: Runner = call.unconfined
 
     @property
     def place(self) -> dict[str, str]:
@@ -43,17 +51,20 @@ class Workspace:
     @property
     def marker(self) -> Path:
         """Return the file that says which commit the index holds."""
-        return self.index.with_name(f"{self.index.name}.commit")
+        return self.index.parent.with_name(f"{self.index.parent.name}.commit")
+
+    def reach(self, *further: Path) -> Reach:
+        """Say what git may write when it works here: the index, and what it is asked to make."""
+        return Reach(self.runner, (self.index.parent, *further), memory=MEMORY)
 
 
 def run(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
-    """Run git on the workspace, whatever its exit code."""
-    return call.run(args, ws.place, stdin=stdin, config=settings(ws), lock=ws.lock)
-
-
-def out(ws: Workspace, *args: str) -> bytes:
-    """Run git on the workspace and return what it printed; GitError if it failed."""
-    return call.out(args, ws.place, config=settings(ws), lock=ws.lock)
+    """Run git on the workspace, whatever its exit code; `-u` is the option that writes files."""
+    reach = ws.reach(*((ws.path,) if "-u" in args else ()))
+    done = call.run(args, ws.place, stdin=stdin, config=settings(ws), lock=ws.lock, reach=reach)
+    if ws.runner is not call.unconfined:
+        vouch.plain(ws.index.parent)
+    return done
 
 
 def settings(ws: Workspace) -> Sequence[str]:

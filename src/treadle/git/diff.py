@@ -26,11 +26,11 @@ def write(
     """
     edits = tuple(changes.changes(ws) if found is None else found)
     taken = _small_ones(ws, edits)
-    place = scratch.make(ws.repo, target.with_name(f".{target.name}.scratch"))
+    place = scratch.make(ws.repo, target.with_name(f".{target.name}.scratch"), ws.runner)
     try:
         scratch.seed(place, commit, ws)
         build.stage(ws, place, taken)
-        scratch.out(place, *_DIFF.split(), f"--output={target}", commit)
+        target.write_bytes(scratch.out(place, *_DIFF.split(), commit))
     finally:
         scratch.drop(place)
     _append(target, [change for change in edits if change not in taken])

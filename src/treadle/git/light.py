@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from treadle.errors import GitError, NotFoundError
+from treadle.errors import GitError, NotFoundError, TreadleError
 from treadle.git import guards
 from treadle.hints import NamedTuple
 from treadle.proc import spawn
+
+_PATIENCE = 120.0  # seconds
 
 
 class Committed(NamedTuple):
@@ -52,9 +54,14 @@ def _object(answer: bytes, at: int, *, has_content: bool) -> tuple[bytes, bytes,
 def _ask(root: Path, args: Sequence[str], stdin: bytes = b"") -> bytes:
     argv = guards.command(["-C", str(root), *args])
     try:
-        done = spawn.run(argv, guards.environment(), stdin)
+        env = guards.environment({"GIT_WORK_TREE": str(root)})
+        done = spawn.run(argv, env, stdin, _PATIENCE)
     except NotFoundError as error:
         raise guards.missing() from error
+    except TreadleError as error:
+        if error.code != "helper_timeout":
+            raise
+        raise guards.late(args, _PATIENCE) from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         text = said.removeprefix("fatal: ") or f"exit code {done.returncode}"

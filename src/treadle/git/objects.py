@@ -4,15 +4,19 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import shutil
 import stat
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from treadle.files import atomic, sync, walk
+from treadle.files import atomic, remove, sync, walk
 
 _READ_ONLY = 0o444
+_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
+_PACK = re.compile(r"pack-[0-9a-f]+\.(pack|idx)")
+_PIECE = 1 << 20
 _FAST = 1  # ids do not compress anyway
 _MAX_DEPTH = 5  # as deep as git itself follows one store's pointer to another
 
@@ -49,6 +53,38 @@ def settle(store: Path, target: Path) -> None:
         folders.add(_folder(folder, target))
         _move(path, folder / path.name)
     sync.sync_all(folders)
+
+
+def tidy(store: Path, others: Iterable[Path]) -> list[Path]:
+    """Leave nothing in a store but objects and what it borrows from; return its packs' indexes."""
+    for path in store.iterdir():
+        if not _FOLDER.fullmatch(path.name):
+            remove.remove_tree(path)
+    write_alternates(store, others)
+    packs = list((store / "pack").glob("*"))
+    for path in packs:
+        if not _PACK.fullmatch(path.name):
+            remove.remove_tree(path)
+    return [path for path in packs if path.suffix == ".idx"]
+
+
+def wrong(store: Path, object_format: str) -> Path | None:
+    """Return a file of the store that is not the object whose id it bears."""
+    found = store.glob("[0-9a-f][0-9a-f]/*")
+    return next((path for path in found if not _is_true(path, object_format)), None)
+
+
+def _is_true(path: Path, object_format: str) -> bool:
+    digest, unpacked = hashlib.new(object_format), zlib.decompressobj()
+    try:
+        for chunk in walk.chunks(path):
+            data = chunk
+            while data:
+                digest.update(unpacked.decompress(data, _PIECE))
+                data = unpacked.unconsumed_tail
+    except (OSError, zlib.error):
+        return False
+    return unpacked.eof and digest.hexdigest() == path.parent.name + path.name
 
 
 def write_alternates(store: Path, others: Iterable[Path]) -> None:

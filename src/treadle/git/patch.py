@@ -8,6 +8,7 @@ from treadle.git import rules
 
 _MODES = ("100644", "100755", "120000", "160000")
 _MODE = re.compile(rb"^(?:new file|deleted file|new|old) mode (\d+)\r?$", re.MULTILINE)
+_SIZE = re.compile(rb"^(?:literal|delta) (\d{1,18})\r?$", re.MULTILINE)
 _NAMES = re.compile(rb"^--- ([^\r\n]+)\r?\n\+\+\+ ([^\r\n]+)\r?\n@@ ", re.MULTILINE)
 _GIT_NAME = re.compile(rb"^(?:diff --git|(?:rename|copy) (?:from|to)) ([^\r\n]+)", re.MULTILINE)
 # Two names that differ in their first folder and in nothing else.
@@ -29,6 +30,8 @@ def oddity(patch: bytes) -> tuple[str, str] | None:
 
     Git makes a plain file of an odd mode and a path inside of an absolute one.
     """
+    if sum(int(size) for size in _SIZE.findall(patch)) > rules.MAX_UNPACKED:
+        return "patch_unpacks", rules.explain("patch_unpacks", "the patch")
     for mode in _MODE.findall(patch):
         if mode.decode("ascii") not in _MODES:
             return "mode", rules.explain("mode", "the patch", mode=mode.decode("ascii"))

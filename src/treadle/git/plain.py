@@ -96,7 +96,9 @@ def _stored(ws: Workspace, place: Scratch, names: Sequence[str]) -> list[str]:
         stdin=b"\n".join(os.fsencode(name) for name in names),
         config=(*checkout.settings(ws), scratch.NO_SYNC),
         cwd=ws.path,
+        reach=place.reach(),
     )
+    scratch.vouch(place)
     return [] if done.returncode else done.stdout.decode("ascii").split()
 
 

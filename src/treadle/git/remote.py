@@ -6,9 +6,11 @@ from pathlib import Path
 
 from treadle.errors import GitError
 from treadle.git import call
+from treadle.git.call import Reach
 from treadle.git.repo import Repo, find
 from treadle.proc.capture import Captured
 
+_FAR = Reach(seconds=3600.0)  # a large repository over a slow line
 _SECRET = re.compile(r"(https?://)[^/\s]+@")
 _REFUSALS = ("rejected", "denied", "not allowed", "read-only", "protected", "hook declined")
 
@@ -50,7 +52,7 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
     ref = f"refs/heads/{branch}"
     lease = f"--force-with-lease={ref}:{expected or ''}"
     args = ["push", "-q", "--porcelain", "--no-verify", lease, "--", url, f"{commit}:{ref}"]
-    done = call.run(args, repo.place)
+    done = call.run(args, repo.place, reach=_FAR)
     if done.returncode == 0:
         return
     # An earlier push may have got through, and only its answer did not.
@@ -62,7 +64,7 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
 def tip(repo: Repo, url: str, branch: str) -> str | None:
     """Return where a branch stands elsewhere; None if it is not there."""
     args = ["ls-remote", "-q", "--", url, f"refs/heads/{branch}"]
-    done = call.run(args, repo.place)
+    done = call.run(args, repo.place, reach=_FAR)
     if done.returncode:
         raise _refused(args, done, url, branch)
     return done.stdout.decode().partition("\t")[0].strip() or None
@@ -86,7 +88,7 @@ def has(repo: Repo, commit: str) -> bool:
 
 
 def _out(args: list[str], place: dict[str, str] | None = None) -> None:
-    done = call.run(args, place or {})
+    done = call.run(args, place or {}, reach=_FAR)
     if done.returncode:
         error = call.failure(args, done)
         raise GitError(bare(error.message), code="remote_failed", fix=["git ls-remote"])

@@ -8,6 +8,7 @@ from treadle.layout import CONFIG_NAMES, HOME_NAME
 MAX_DEPTH = 64
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
+MAX_UNPACKED = 256 << 20
 
 # What HFS+ ignores when it compares names.
 _IGNORED = dict.fromkeys(
@@ -39,6 +40,7 @@ _MESSAGES = {
     "mode": "its mode {mode} is not that of a plain file",
     "parent_symlink": "{other!r} above it was a symbolic link",
     "outside_path": "it lies outside {other!r}, the folder this agent works in",
+    "patch_unpacks": f"it unpacks to more than {MAX_UNPACKED >> 20} MB",
 }
 RULES = tuple(_MESSAGES)
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from treadle.files import remove
 from treadle.git import call, checkout, objects
+from treadle.git import vouch as vouch_for
+from treadle.git.call import Reach, Runner
 from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
-from treadle.proc.capture import Captured
 
 NO_SYNC = "core.fsync=none"  # `keep` makes what is kept durable, all of it at once
 
@@ -18,6 +19,7 @@ class Scratch:
 
     repo: Repo
     folder: Path
+    runner: Runner = call.unconfined
 
     @property
     def index(self) -> Path:
@@ -47,23 +49,38 @@ class Scratch:
             "GIT_OBJECT_DIRECTORY": str(self.store),
         }
 
+    def reach(self, memory: int = checkout.MEMORY) -> Reach:
+        """Say what git may write when it works here."""
+        return Reach(self.runner, (self.folder,), memory)
 
-def make(repo: Repo, folder: Path) -> Scratch:
+
+def make(repo: Repo, folder: Path, runner: Runner = call.unconfined) -> Scratch:
     """Make an empty scratch place, whatever an earlier one left there."""
     remove.remove_tree(folder)
-    scratch = Scratch(repo=repo, folder=folder)
+    scratch = Scratch(repo=repo, folder=folder, runner=runner)
     objects.write_alternates(scratch.store, objects.alternates(repo.objects))
     return scratch
 
 
-def run(scratch: Scratch, *args: str, stdin: bytes | None = None) -> Captured:
-    """Run git in the scratch place, whatever its exit code."""
-    return call.run(args, scratch.place, stdin=stdin, config=(NO_SYNC,))
-
-
 def out(scratch: Scratch, *args: str, stdin: bytes | None = None) -> bytes:
     """Run git in the scratch place and return what it printed; GitError if it failed."""
-    return call.out(args, scratch.place, stdin=stdin, config=(NO_SYNC,))
+    reach = scratch.reach()
+    return call.out(args, scratch.place, stdin=stdin, config=(NO_SYNC,), reach=reach)
+
+
+def vouch(scratch: Scratch) -> None:
+    """Make sure that git alone has worked here, before anybody believes what lies here.
+
+    A content filter may have run an agent's code, which could write here too: a link for treadle
+    to write through, another store to borrow from, an object that is not what its name says.
+    """
+    vouch_for.plain(scratch.folder)
+    packs = objects.tidy(scratch.store, objects.alternates(scratch.repo.objects))
+    for pack in packs:  # git packs what is very large
+        out(scratch, "verify-pack", "--", str(pack))
+    wrong = objects.wrong(scratch.store, scratch.repo.object_format)
+    if wrong:
+        raise vouch_for.refusal(f"{wrong.parent.name}{wrong.name}, which is not that object,")
 
 
 def keep(scratch: Scratch) -> None:

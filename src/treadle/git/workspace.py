@@ -5,8 +5,9 @@ from pathlib import Path
 
 from treadle.errors import GitError, argument
 from treadle.files import remove as removal
+from treadle.git import call, checkout, config, gitdir, plain, special
 from treadle.git import changes as listing
-from treadle.git import checkout, config, gitdir, plain
+from treadle.git.call import Runner, unconfined
 from treadle.git.changes import Change as Change
 from treadle.git.changes import changes as changes
 from treadle.git.changes import survey as survey
@@ -18,10 +19,23 @@ _STRANGERS = ("added", "repository", "folder")
 _PASSES = 4  # restoring a .gitignore can bring out files that the changed one had hidden
 
 
-def create(repo: Repo, path: Path, index: Path, commit: str, base_branch: str | None) -> Workspace:
-    """Make the workspace at `commit`, or bring a half-made one there."""
-    settings = config.read(repo)
-    ws = Workspace(repo=repo, path=path, index=index, branch=base_branch, config=settings)
+def create(
+    repo: Repo,
+    path: Path,
+    index: Path,
+    commit: str,
+    base_branch: str | None,
+    runner: Runner = unconfined,
+) -> Workspace:
+    """Make the workspace at `commit`, or bring a half-made one there; `runner` confines git."""
+    ws = Workspace(
+        repo=repo,
+        path=path,
+        index=index,
+        branch=base_branch,
+        config=config.read(repo),
+        runner=runner,
+    )
     index.parent.mkdir(parents=True, exist_ok=True)
     if _make_folder(path):
         checkout.forget(ws)
@@ -35,6 +49,7 @@ def create(repo: Repo, path: Path, index: Path, commit: str, base_branch: str | 
 
 def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
     """Bring the files back to `commit` and return what differed; ignored files stay."""
+    special.clear(ws.path)
     known = checkout.commit_of(ws) if ws.index.is_file() else None
     if known is None:
         ws.index.unlink(missing_ok=True)
@@ -108,7 +123,9 @@ def _check_out(ws: Workspace, commit: str) -> None:
     if checkout.run(ws, *args).returncode:
         listing.open_up(ws)
         ws.index.unlink(missing_ok=True)
-        checkout.out(ws, *args)
+        done = checkout.run(ws, *args)
+        if done.returncode:
+            raise call.failure(args, done)
     checkout.mark(ws, commit)
 
 

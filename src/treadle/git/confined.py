@@ -1,0 +1,79 @@
+"""Run git on a workspace inside the sandbox: the user's filters meet an agent's files there."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import ExitCode, GitError, InterruptedRun, NotFoundError, TreadleError
+from treadle.git.call import Job
+from treadle.proc import halt
+from treadle.proc.captured import Captured
+from treadle.proc.command import Command, Ended, Jail, Limits
+from treadle.proc.keeper import Keeper
+
+_OUTPUT = 1 << 30
+_SAID = 1 << 20  # of what git and its filters say, the end
+
+
+class Confined(NamedTuple):
+    """Start git through the keeper, so that nothing a filter started is alive afterwards.
+
+    `folder` is for what git reads and says, and none that it may write. `jail` makes the jail in
+    which git can write what it must, `environment` chooses what git may know of the user's.
+    """
+
+    keeper: Keeper
+    folder: Path
+    jail: Callable[[tuple[Path, ...]], Jail | None]
+    environment: Callable[[Mapping[str, str]], Mapping[str, str]]
+    interrupted: Callable[[], str | None] = lambda: None
+
+    def __call__(self, job: Job) -> Captured:
+        """Run one call of git to its end."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stdin, stdout, stderr = (self.folder / name for name in ("in", "out", "err"))
+        try:
+            if job.stdin is not None:
+                stdin.write_bytes(job.stdin)
+            command = Command(
+                argv=job.argv,
+                cwd=job.cwd,
+                env=self.environment(job.env),
+                stdin=None if job.stdin is None else stdin,
+                stdout=stdout,
+                stderr=stderr,
+                limits=Limits(wall=job.seconds, output_bytes=_OUTPUT, grace=0),
+                jail=self.jail(job.writable),
+            )
+            ended = self.keeper.run(command, should_stop=self._stopper())
+            return Captured(_code(ended), stdout.read_bytes(), _end(stderr))
+        finally:
+            for path in (stdin, stdout, stderr):
+                path.unlink(missing_ok=True)
+
+    def _stopper(self) -> Callable[[], str | None]:
+        begun = time.monotonic()
+        return lambda: self.interrupted() if halt.is_over(begun) else None
+
+
+def _code(ended: Ended) -> int:
+    """Return the exit code as that of a helper; raise if git did not come to its own end."""
+    match ended.reason:
+        case "exit" | "signal":
+            return -ended.signal if ended.signal else ended.exit_code or 0
+        case "timeout":
+            raise TreadleError(ended.detail, code="helper_timeout")
+        case "stopped":
+            is_typed = "SIGINT" in ended.detail
+            code = ExitCode.INTERRUPTED if is_typed else ExitCode.TERMINATED
+            raise InterruptedRun(f"git was ended: {ended.detail}", exit_code=code)
+        case "missing":
+            raise NotFoundError(ended.detail, code="program_missing")
+    raise GitError(f"git could not work in the workspace: {ended.detail}", fix=["treadle doctor"])
+
+
+def _end(path: Path) -> bytes:
+    with path.open("rb") as handle:
+        handle.seek(max(path.stat().st_size - _SAID, 0))
+        return handle.read()
