@@ -217,9 +217,9 @@ class FleetLayout:
         return self.work / f"{run_id}.e{epoch}"
 
 
-def agent_state(env: Mapping[str, str], tool: str) -> Path:
-    """Return the folder a command-line agent keeps its own state in."""
-    return cache_home(env) / "agents" / tool
+def agent_states(env: Mapping[str, str]) -> Path:
+    """Return where command-line agents keep their state, each turn in a folder of its own."""
+    return state_home(env) / "agents"
 
 
 def trust_file(env: Mapping[str, str]) -> Path:

@@ -76,8 +76,11 @@ def preset(config: AgentConfig) -> Preset:
 
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
-    with state.lent(preset(spec.config).tool, spec.environment):
-        return _converse(spec, request, prompt, step_dir)
+    tool = preset(spec.config).tool
+    with state.lent(tool, spec.environment) as lent:
+        asked = oneshot.ask(tool, spec, request.step.role, step_dir, lent.folder)
+        result = _converse(spec, request, prompt, asked)
+        return result if result.error else replace(result, login=lent.refreshed())
 
 
 can_change = oneshot.can_change
@@ -189,8 +192,7 @@ class _Talk:
         live.add(self._ask.scratch / "events.jsonl", [note], self._mask)
 
 
-def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
-    ask = oneshot.ask(preset(spec.config).tool, spec, request.step.role, step_dir)
+def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> AgentResult:
     start = launch(ask)
     prepared, _ = oneshot.prepare(ask, start, prompt)
     talk = _Talk(ask, request, prompt, start.cwd)

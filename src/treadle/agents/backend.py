@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from treadle.agents.login import Refreshed
 from treadle.config.schema import AgentConfig
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
@@ -61,6 +62,7 @@ class AgentResult:
     may_retry: bool = False  # another try could help
     resume_at: datetime | None = None  # when a usage limit is over
     repaired: str | None = None  # what was wrong with the first answer
+    login: Refreshed | None = None  # what the tool has made of the user's login
 
 
 class Backend(Protocol):

@@ -106,6 +106,7 @@ TOOL = Tool(
     variables=("CLAUDE_CONFIG_DIR", "ANTHROPIC_*", "CLAUDE_CODE_*"),
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
     logins=(".credentials.json",),
+    tokens=tuple(f"claudeAiOauth.{key}" for key in ("accessToken", "refreshToken", "expiresAt")),
     cumulative=("cost",),
     log_in="claude /login",
 )

@@ -108,6 +108,7 @@ TOOL = Tool(
     variables=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION"),
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
     logins=("auth.json",),
+    tokens=("tokens.id_token", "tokens.access_token", "tokens.refresh_token", "last_refresh"),
     cumulative=("tokens",),
     log_in="codex login",
 )

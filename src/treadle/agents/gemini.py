@@ -100,5 +100,6 @@ TOOL = Tool(
     ),
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
     logins=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
+    tokens=("access_token", "refresh_token", "id_token", "expiry_date"),
     log_in="gemini",
 )

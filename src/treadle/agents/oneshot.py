@@ -40,29 +40,29 @@ class OneShot:
         self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
     ) -> AgentResult:
         """Take one turn; success is the tool's own word for it and a valid answer."""
-        with state.lent(self.tool, spec.environment):
-            return _turn(self.tool, spec, request, prompt, step_dir)
+        with state.lent(self.tool, spec.environment) as lent:
+            asked = ask(self.tool, spec, request.step.role, step_dir, lent.folder)
+            result = _turn(self.tool, asked, request, prompt)
+            return result if result.error else replace(result, login=lent.refreshed())
 
     can_change = staticmethod(can_change)
 
 
-def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path) -> Ask:
+def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path, state: Path) -> Ask:
     """Return the first call of a turn."""
     return Ask(
         spec=spec,
         role=role,
         step_dir=step_dir,
-        state=state.folder(tool, spec.environment),
+        state=state,
         scratch=spec.stdout.parent,
         edits=role in ("do", "act") and spec.config.edits is not False,
         session=str(uuid.uuid4()),
     )
 
 
-def _turn(
-    tool: Tool, spec: AgentSpec, request: AgentRequest, text: str, step_dir: Path
-) -> AgentResult:
-    asked, complaint = ask(tool, spec, request.step.role, step_dir), None
+def _turn(tool: Tool, asked: Ask, request: AgentRequest, text: str) -> AgentResult:
+    spec, step_dir, complaint = asked.spec, asked.step_dir, None
     calls: list[Usage | None] = []
     spent = 0
     while True:

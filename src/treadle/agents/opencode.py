@@ -102,5 +102,6 @@ TOOL = Tool(
     tell=tell,
     variables=("OPENCODE_*", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"),
     logins=("opencode/auth.json",),
+    tokens=("*.access", "*.refresh", "*.expires"),
     log_in="opencode auth login",
 )

@@ -1,23 +1,45 @@
-"""Give each tool a folder of its own for its state, with the user's login and nothing else."""
+"""Give each turn of a tool a folder of its own for its state, with the user's login in it.
+
+The folder is the tool's to change, and an agent's: no name in it is trusted, and it goes with the
+turn. It lies among treadle's own records, which no other agent can read.
+"""
 
 import contextlib
-import os
+import fcntl
+import secrets
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout
+from treadle.agents import login
+from treadle.agents.login import Refreshed
 from treadle.agents.tool import Tool
 from treadle.errors import NotFoundError
-from treadle.files import atomic, beneath
+from treadle.files import atomic, beneath, remove, walk
 from treadle.store.lock import WriteLock
 
 _MAX_LOGIN = 1 << 20
+_IN_USE = ".in-use"
 
 
-def folder(tool: Tool, env: Mapping[str, str]) -> Path:
-    """Return the tool's managed folder, which parallel runs share."""
-    return layout.agent_state(env, tool.name)
+class Lent(NamedTuple):
+    """A tool's folder, and the logins as they went in by the user's own files."""
+
+    folder: Path
+    tool: Tool
+    logins: Mapping[str, tuple[Path, bytes]]
+
+    def refreshed(self) -> Refreshed | None:
+        """Return the login if the tool has refreshed it, and has done nothing else to it."""
+        for name, (path, lent) in self.logins.items():
+            found = _read(self.folder, name)
+            if found is None or found == lent:
+                continue
+            if new := login.renewed(lent, found, self.tool.tokens, time.time()):
+                return Refreshed(path, lent, *new)
+        return None
 
 
 def has_key(tool: Tool, env: Mapping[str, str]) -> bool:
@@ -25,73 +47,92 @@ def has_key(tool: Tool, env: Mapping[str, str]) -> bool:
     return any(env.get(name) for name in tool.keys)
 
 
-def login(tool: Tool, env: Mapping[str, str]) -> Path | None:
+def own_login(tool: Tool, env: Mapping[str, str]) -> Path | None:
     """Return the user's own login file, if there is one."""
     paths = (_home(tool, env) / name for name in tool.logins)
     return next((path for path in paths if path.is_file()), None)
 
 
 @contextlib.contextmanager
-def lent(tool: Tool, env: Mapping[str, str]) -> Iterator[None]:
-    """Lend the tool the user's login while it works."""
-    lend(tool, env)
-    try:
-        yield
-    finally:
-        give_back(tool, env)
+def lent(tool: Tool, env: Mapping[str, str]) -> Iterator[Lent]:
+    """Make a folder with the user's login while the tool works; with an API key it is empty."""
+    clear(env)
+    place = layout.agent_states(env)
+    folder = place / f"{tool.name}-{secrets.token_hex(8)}"
+    with _held(place, folder):
+        try:
+            found = {} if has_key(tool, env) else _logins(tool, env)
+            for name, (_, data) in found.items():
+                beneath.write(folder, name, data)
+            yield Lent(folder, tool, found)
+        finally:
+            _remove(folder)
 
 
-def lend(tool: Tool, env: Mapping[str, str]) -> Path:
-    """Make the folder ready: a login newer than the copy goes in, with an API key none stays.
-
-    What is in there is the tool's to change, so that no name in it is trusted.
-    """
-    place = folder(tool, env)
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with contextlib.closing(_lock(tool, env)) as lock, lock:
-        for name in tool.logins:
-            own, copy = _read(_home(tool, env), name), _copy(place, name)
-            if has_key(tool, env):
-                beneath.remove(place, name)
-            elif own and (copy is None or own.changed > copy.changed):
-                beneath.write(place, name, own.data)
-    return place
+def give_back(found: Refreshed, env: Mapping[str, str]) -> bool:
+    """Renew the tokens in the user's own login, if nobody else has changed it meanwhile."""
+    with _locked(layout.agent_states(env)):
+        if _read(found.path.parent, found.path.name) != found.lent:
+            return False
+        atomic.write(found.path, found.data, mode=0o600)
+    return True
 
 
-def give_back(tool: Tool, env: Mapping[str, str]) -> None:
-    """Hand a login that the tool has refreshed back to the user: refresh tokens work once."""
-    if has_key(tool, env):
+def clear(env: Mapping[str, str]) -> None:
+    """Remove the folders that killed processes left."""
+    place = layout.agent_states(env)
+    left = [name for name in walk.names(place) if name.endswith(_IN_USE)]
+    if not left:
         return
-    with contextlib.closing(_lock(tool, env)) as lock, lock:
-        for name in tool.logins:
-            own, copy = _read(_home(tool, env), name), _copy(folder(tool, env), name)
-            if own and copy and copy.data != own.data and copy.changed > own.changed:
-                atomic.write((_home(tool, env) / name).resolve(), copy.data, mode=0o600)
+    with _locked(place):
+        for name in left:
+            with contextlib.suppress(OSError), (place / name).open("rb") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(place / name.removesuffix(_IN_USE))
 
 
-class _Login(NamedTuple):
-    data: bytes
-    changed: int
+@contextlib.contextmanager
+def _held(place: Path, folder: Path) -> Iterator[None]:
+    """Make a folder and mark it as in use for as long as this process lives."""
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.ExitStack() as stack:
+        with _locked(place):
+            stream = stack.enter_context(folder.with_name(f"{folder.name}{_IN_USE}").open("xb"))
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            folder.mkdir(mode=0o700)
+        yield
 
 
-def _read(home: Path, name: str) -> _Login | None:
-    """Read the user's own login, which may well be a link."""
-    path = (home / name).resolve()
-    return _copy(path.parent, path.name)
+def _remove(folder: Path) -> None:
+    """Remove a folder and its mark; what resists is left for the next time."""
+    with contextlib.suppress(OSError):
+        remove.remove_tree(folder)
+        folder.with_name(f"{folder.name}{_IN_USE}").unlink(missing_ok=True)
 
 
-def _copy(place: Path, name: str) -> _Login | None:
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    with contextlib.closing(WriteLock(place / "lock")) as lock, lock:
+        yield
+
+
+def _logins(tool: Tool, env: Mapping[str, str]) -> dict[str, tuple[Path, bytes]]:
+    found = {}
+    for name in tool.logins:
+        path = (_home(tool, env) / name).resolve()  # the user's own may well be a link
+        data = _read(path.parent, path.name)
+        if data is not None:
+            found[name] = (path, data)
+    return found
+
+
+def _read(folder: Path, name: str) -> bytes | None:
     try:
-        with beneath.opened(place, name) as stream:
+        with beneath.opened(folder, name) as stream:
             data = stream.read(_MAX_LOGIN + 1)
-            changed = os.fstat(stream.fileno()).st_mtime_ns
     except (NotFoundError, OSError):
         return None
-    return _Login(data, changed) if len(data) <= _MAX_LOGIN else None
-
-
-def _lock(tool: Tool, env: Mapping[str, str]) -> WriteLock:
-    return WriteLock(folder(tool, env).with_suffix(".lock"))
+    return data if len(data) <= _MAX_LOGIN else None
 
 
 def _home(tool: Tool, env: Mapping[str, str]) -> Path:

@@ -66,7 +66,7 @@ def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
     if found is None:
         return None
     start = acp.launch if spec.config.type == "acp" else found.launch
-    return start(oneshot.ask(found, spec, role, step_dir))
+    return start(oneshot.ask(found, spec, role, step_dir, Path("/STATE")))
 
 
 def variables(config: AgentConfig) -> tuple[str, ...]:

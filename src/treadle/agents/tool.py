@@ -68,9 +68,10 @@ class Tool:
     """One tool: its names for things, and the functions that know its ways.
 
     `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
-    files in there; `variables` reach it, `keys` among them make a login needless;
-    `cumulative` names the counters that go on counting when a conversation goes on;
-    `spent` finds the numbers of a tool that does not tell them in its events.
+    files in there, `tokens` the fields in them that a refresh changes; `variables` reach it,
+    `keys` among them make a login needless; `cumulative` names the counters that go on counting
+    when a conversation goes on; `spent` finds the numbers of a tool that does not tell them in
+    its events.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Tool:
     variables: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     log_in: str = ""
 

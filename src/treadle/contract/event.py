@@ -53,6 +53,7 @@ class EventType(StrEnum):
     UNDONE = "undone"
     PUSH_REFUSED = "push_refused"
     GAVE_UP = "gave_up"
+    LOGIN_REFRESHED = "login_refreshed"
 
 
 class StepError(StrEnum):

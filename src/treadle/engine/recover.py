@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.agents import state
 from treadle.contract import strictjson
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
@@ -52,6 +53,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     kill, when `dead` names the killed process, every run folder is.
     """
     if dead is not None:
+        state.clear(tools.env)
         _remove_unborn(tools.layout)
         rebuild.rebuild(tools.store, tools.layout, tools.now, tools.watch)
     rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}

@@ -62,7 +62,7 @@ def find(config: Config, name: str) -> tuple[str, AgentConfig]:
 
 
 def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
-    """Return the exact command line, with STEP and WORKSPACE for folders that a run makes."""
+    """Return the exact command line; a run makes the folders STEP, WORKSPACE and STATE."""
     called, agent = find(config, name)
     spec = spec_of(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
     spec = replace(spec, stdout=Path("/LIVE/stdout.txt"))
@@ -101,7 +101,7 @@ def login(tool: Tool, env: Mapping[str, str]) -> str | None:
     """Say how a tool would log in, as far as that can be seen from outside."""
     if key := next((name for name in tool.keys if env.get(name)), None):
         return f"key in {key}"
-    found = state.login(tool, env)
+    found = state.own_login(tool, env)
     return str(found) if found else None
 
 
@@ -131,6 +131,8 @@ def _ask(
     asked = _request(step, workspace)
     (step / "input.json").write_bytes(requests.encode(asked))
     result = table.backend(agent).run(spec, asked, _TRY + prompt.ANSWER, step)
+    if result.login:
+        state.give_back(result.login, spec.environment)
     if result.error and spec.stderr.exists():
         words = spec.stderr.read_text(errors="replace").strip().splitlines()[-3:]
         return replace(result, message=" / ".join([result.message, *words]))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from treadle.agents import table
+from treadle.agents import state, table
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract import request as requests_contract
 from treadle.contract.event import EventType, StepError
@@ -62,6 +62,7 @@ def take(run: Run, role: Role) -> None:
         finding = rules.judge(run, stage, result, observation)
         finding = outside.judge(run, stage, before, finding)
         finding, accepted = change.take(run, stage, finding)
+        _keep_login(run, stage, result, finding)
     finding = finding.with_message(run.tools.mask.text(finding.message))
     if not finding.keeps_files:
         discard_contents(stage)
@@ -119,6 +120,15 @@ def _explained(run: Run, spec: AgentSpec, result: AgentResult) -> AgentResult:
     logs = (spec.stderr, spec.stdout)
     told = surroundings.denied(run, logs, spec.policy, f"agents.{spec.name}")
     return replace(result, message=f"{result.message} ({told})") if told else result
+
+
+def _keep_login(run: Run, stage: Stage, result: AgentResult, finding: Finding) -> None:
+    """Let the user keep tokens that a successful step has refreshed: most work only once."""
+    if result.login and not finding.error and state.give_back(result.login, run.tools.env):
+        name, fields = result.login.path.name, list(result.login.fields)
+        tool = run.order.agent(stage.role).name
+        message = f"agent {tool} refreshed {', '.join(fields)} in {name}"
+        run.timeline.add(EventType.LOGIN_REFRESHED, message, file=name, fields=fields)
 
 
 def _spec(run: Run, stage: Stage) -> AgentSpec:
