@@ -232,6 +232,12 @@ def serve_doors(env: Mapping[str, str], root: Path) -> Path:
     return serve_socket(env, root).with_suffix(".open")
 
 
+def fleet_key(env: Mapping[str, str]) -> Path:
+    """Return the file with the key of the user's fleet, which no agent may read."""
+    named = env.get("TREADLE_FLEET_KEY_FILE")
+    return Path(named) if named else state_home(env) / "fleet.key"
+
+
 def serve_socket(env: Mapping[str, str], root: Path) -> Path:
     """Return where the page's server of one project gives out links; no agent may reach it."""
     return state_home(env) / f"serve-{binascii.crc32(os.fsencode(root)):08x}.sock"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.proc.environment import allowed
+from treadle.proc.environment import OF_WORKERS, allowed
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,20 @@ def test_a_generator_of_names_is_read_once():
         "A": "1",
         "B_X": "2",
     }
+
+
+@pytest.mark.parametrize("name", ["TREADLE_STORE", "TREADLE_ARTIFACTS", "TREADLE_FLEET_KEY_FILE"])
+def test_where_treadles_own_things_are_never_passes(name):
+    assert allowed({name: "v"}, [name, "TREADLE_*", "T*"]) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE", "PGSSLKEY"),
+        *("AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_KEY"),
+    ],
+)
+def test_what_a_worker_reaches_its_database_and_archives_by_never_passes(name):
+    assert allowed({name: "v"}, [name, f"{name[:2]}*"], OF_WORKERS) == {}
+    assert allowed({name: "v"}, [name]) == {name: "v"}

@@ -25,7 +25,8 @@ TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
     """Return an agent's environment: an allow-list plus the marks of this run."""
-    return environment.allowed(run.tools.env, extra) | {
+    withheld = environment.OF_WORKERS if run.tools.worker else ()
+    return environment.allowed(run.tools.env, extra, withheld) | {
         "TREADLE_RUN": run.id,
         sweep.MARKER: sweep.mark(run.folder.folder),
         "TREADLE_PROJECT": str(run.tools.layout.root),
@@ -126,7 +127,14 @@ def reading(project: Project, asked: SandboxConfig) -> Policy:
 def hidden(run: Run) -> tuple[Path, ...]:
     """Return what no child may read."""
     env = run.tools.env
-    return (*policy.expand(run.order.sandbox.hide, env), layout.state_home(env))
+    own = (layout.state_home(env), layout.fleet_key(env), *_of_worker(run))
+    return (*policy.expand(run.order.sandbox.hide, env), *own)
+
+
+def _of_worker(run: Run) -> tuple[Path, ...]:
+    """Return the files by which a worker reaches its database and its archives."""
+    names = environment.FILES_OF_WORKERS if run.tools.worker else ()
+    return policy.expand((run.tools.env.get(name, "") for name in names), run.tools.env)
 
 
 def scratch(run: Run) -> Path:

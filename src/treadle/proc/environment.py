@@ -14,13 +14,30 @@ _KNOWN = """
 """
 _NAMES = frozenset((*_KNOWN.split(), *_PROXIES, *map(str.lower, _PROXIES)))
 _PREFIXES = ("LC_",)
+# Where the store, its archives and the fleet's key are: treadle's own business.
+_NEVER = ("TREADLE_STORE", "TREADLE_ARTIFACTS", "TREADLE_FLEET_KEY_FILE")
+# Beginnings of the names by which a worker reaches its database and its archives.
+OF_WORKERS = ("PGPASS", "PGSERVICE", "PGSSLKEY", "AWS_", "GOOGLE_", "AZURE_")
+# Those of them that name files.
+FILES_OF_WORKERS = (
+    *("PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY", "AWS_SHARED_CREDENTIALS_FILE"),
+    *("AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("GOOGLE_SERVICE_ACCOUNT", "AZURE_FEDERATED_TOKEN_FILE", "BOTO_CONFIG"),
+)
 
 
-def allowed(env: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables a child may have; in `extra` a trailing `*` stands for any ending."""
-    extra = tuple(extra)
+def allowed(
+    env: Mapping[str, str], extra: Iterable[str] = (), withheld: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Return the variables a child may have; in `extra` a trailing `*` stands for any ending.
+
+    What begins like one of `withheld` stays away, whatever else is said.
+    """
+    extra, withheld = tuple(extra), (*_NEVER, *withheld)
     names = _NAMES.union(name for name in extra if not name.endswith("*"))
     prefixes = (*_PREFIXES, *(name[:-1] for name in extra if name.endswith("*")))
     return {
-        name: value for name, value in env.items() if name in names or name.startswith(prefixes)
+        name: value
+        for name, value in env.items()
+        if (name in names or name.startswith(prefixes)) and not name.startswith(withheld)
     }

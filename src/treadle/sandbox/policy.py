@@ -25,6 +25,12 @@ HIDDEN = (
     "~/.mozilla",
     "~/.config/google-chrome",
     "~/.config/chromium",
+    "~/.pgpass",
+    "~/.pg_service.conf",
+    "~/.my.cnf",
+    "~/.boto",
+    "~/.s3cfg",
+    "~/.config/rclone",
 )
 
 
