@@ -1,6 +1,8 @@
 """Runs that workers drive: queued by one command, done by another, on one machine."""
 
 import json
+import sqlite3
+import stat
 
 import pytest
 
@@ -93,8 +95,81 @@ def test_a_worker_needs_a_project_or_a_store(fleet, tmp_path):
 
 @pytest.mark.real
 def test_wrong_credentials_are_never_printed(fleet):
+    assert fleet.treadle("fleet", "key").code == 0
     env = {"TREADLE_STORE": "postgresql://me:hunter2@127.0.0.1:9/none"}
     for words in (("worker", "--json"), ("fleet", "status", "--json")):
         done = fleet.treadle(*words, env=env)
         assert (done.code, done.json["error"]["code"]) == (1, "store_unreachable")
         assert "hunter2" not in done.out + done.err
+
+
+def rewrite(project, run_id, key, change):
+    """Change what the project's database says of a run."""
+    with sqlite3.connect(project.root / ".treadle" / "treadle.db") as database:
+        words = (run_id, key)
+        (old,) = database.execute(
+            "SELECT value_json FROM kv_run WHERE run_id = ? AND key = ?", words
+        ).fetchone()
+        new = json.dumps(change(json.loads(old)))
+        database.execute(
+            "UPDATE kv_run SET value_json = ? WHERE run_id = ? AND key = ?", (new, *words)
+        )
+
+
+def test_an_order_that_nobody_with_the_key_wrote_is_refused_and_others_go_on(fleet, tmp_path):
+    forged, unsigned, honest = (fleet.run_json("--fleet")["run_id"] for _ in range(3))
+    setup = ["touch", str(tmp_path / "pwned")]
+    change = {"setup": setup, "branch": "treadle/{run_id}", "root": None}
+    rewrite(fleet, forged, "order", lambda order: {**order, "workspace": change})
+    rewrite(fleet, unsigned, "signature", lambda _: None)
+    work(fleet, "--slots", "1", "--idle-exit", "3")
+    found = {run_id: fleet.show(run_id) for run_id in (forged, unsigned, honest)}
+    assert found[honest]["status"] == "passed"
+    reasons = [found[run_id]["reason_code"] for run_id in (forged, unsigned)]
+    assert reasons == ["order_forged", "order_unsigned"]
+    assert not (tmp_path / "pwned").exists()
+    assert fleet.event_types(forged).count("order_refused") == 1
+    asked = [item["run_id"] for item in fleet.treadle("desk", "--json").json["items"]]
+    assert sorted(asked) == sorted([forged, unsigned])
+    again = fleet.treadle(
+        "run", "--fleet", "--resume", forged, "--budget", "max_minutes=9", "--json"
+    )
+    assert (again.code, again.json["error"]["code"]) == (1, "order_forged")
+    told = fleet.treadle("why", forged)
+    assert "was changed after it was queued" in told.out
+
+
+def test_the_key_is_made_rotated_and_named_without_being_shown(fleet, private_home):
+    first = fleet.treadle("fleet", "key", "--json").json
+    path = private_home / "state" / "treadle" / "fleet.key"
+    assert (first["path"], first["keys"]) == (str(path), 1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert fleet.treadle("fleet", "status", "--json").json["key"]["name"] == first["name"]
+    second = fleet.treadle("fleet", "key", "--rotate")
+    assert (path.read_text().split()[0] in second.out, "key" in second.out) == (False, True)
+    assert len(path.read_text().split()) == 2
+    path.chmod(0o644)
+    done = fleet.run("--fleet", "--json")
+    assert (done.code, done.json["error"]["code"]) == (1, "fleet_key_unfit")
+    assert done.json["error"]["fix"] == [f"chmod 600 {path}"]
+    problem = fleet.treadle("fleet", "status", "--json").json["key"]["problem"]
+    assert "can be read or changed by others" in problem
+
+
+def test_doctor_looks_for_the_key_where_archives_are_named(fleet, tmp_path):
+    env = {"TREADLE_ARTIFACTS": f"file://{tmp_path}/archives"}
+    lines = {
+        item["name"]: item for item in fleet.treadle("doctor", "--json", env=env).json["checks"]
+    }
+    assert (lines["fleet key"]["ok"], lines["fleet key"]["fix"]) == (False, ["treadle fleet key"])
+    assert fleet.treadle("fleet", "key").code == 0
+    lines = {
+        item["name"]: item for item in fleet.treadle("doctor", "--json", env=env).json["checks"]
+    }
+    assert lines["fleet key"]["ok"] is True
+
+
+def test_a_worker_does_not_start_in_a_project_that_nobody_trusts(fleet):
+    assert fleet.treadle("trust", "--revoke").code == 0
+    done = fleet.treadle("worker", "--once", "--json", env=QUICK)
+    assert (done.code, done.json["error"]["code"]) == (3, "untrusted")

@@ -1,13 +1,20 @@
 """Archives of steps on a shelf."""
 
+import hashlib
+import tarfile
+from pathlib import Path
+
 import pytest
 
 from treadle.engine import archive, manifest
 from treadle.engine.archive import Shelf
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
+from treadle.project.key import Key
 from treadle.store.rows.run import Cursor, StepRow
 
+KEY = Key(Path("key"), (b"k" * 64,))
+NAME = archive.name_of(archive.of_step("20260101-000000-000000", 1, "do"), 2)
 ROW = StepRow("20260101-000000-000000", 1, "do", 1, "ok", "x", "2026")
 
 
@@ -30,28 +37,85 @@ def shelf(tmp_path):
     return Shelf(f"file://{tmp_path}/shelf")
 
 
+def kept_row(digest):
+    return ROW._replace(archive=NAME, archive_sha256=digest)
+
+
+def kept(shelf, step):
+    """Keep a step's folder and return its row."""
+    return kept_row(archive.save(shelf, NAME, step, b"pack", KEY).sha256)
+
+
+def shelf_data(shelf, step):
+    kept(shelf, step)
+    return shelf.get(NAME)
+
+
 def test_a_folder_comes_back_whole_with_its_commit(step, shelf, tmp_path):
-    name = archive.key(ROW.run_id, 1, "do", 2)
-    kept = archive.save(shelf, name, step, b"pack")
-    archive.fetch(shelf, kept, tmp_path / "copy")
+    row = kept(shelf, step)
+    archive.fetch(shelf, row, KEY, tmp_path / "copy")
     assert manifest.read(tmp_path / "copy")[0].row == ROW
-    assert archive.held(shelf.get(name)) == b"pack"
-    assert shelf.names(f"runs/{ROW.run_id}/001-") == [f"runs/{ROW.run_id}/001-do.e2.tar"]
+    assert archive.held(archive.read(shelf, row, KEY)) == b"pack"
+    assert shelf.names(f"runs/{ROW.run_id}/001-") == [NAME]
+    with tarfile.open(tmp_path / "shelf" / NAME) as plain:  # other programs can read it
+        assert plain.getnames() == ["step/step.json", "step/logs/stdout.txt", "commit.pack"]
 
 
 def test_the_same_may_be_kept_twice_and_something_else_may_not(step, shelf):
-    assert archive.save(shelf, "a", step, None) == archive.save(shelf, "a", step, None)
-    with pytest.raises(StoreError, match="has another a"):
-        archive.save(shelf, "a", step, b"other")
+    assert kept(shelf, step) == kept(shelf, step)
+    with pytest.raises(StoreError, match="has another runs/"):
+        archive.save(shelf, NAME, step, b"other", KEY)
 
 
 def test_an_archive_that_changed_or_is_gone_is_refused(step, shelf, tmp_path):
-    kept = archive.save(shelf, "a", step, None)
-    (tmp_path / "shelf" / "a").write_bytes(b"something else")
+    row = kept(shelf, step)
+    (tmp_path / "shelf" / NAME).write_bytes(b"something else")
     with pytest.raises(FormatError, match="not what was committed"):
-        archive.fetch(shelf, kept, tmp_path / "copy")
+        archive.fetch(shelf, row, KEY, tmp_path / "copy")
     with pytest.raises(FormatError, match="has no b"):
         shelf.get("b")
+
+
+def forged(data):
+    return {
+        "a changed byte": data[:600] + b"X" + data[601:],
+        "a seal of zeros": data[:-64] + b"0" * 64,
+        "no seal": data[:-64],
+        "a seal that is no text": data[:-64] + b"\xff" * 64,
+        "a longer body": data[:-64] + b"\0" * 512 + data[-64:],
+        "nothing": b"",
+    }
+
+
+@pytest.mark.parametrize("what", forged(b"x" * 999))
+def test_an_archive_that_nobody_with_the_key_made_is_refused(what, step, shelf, tmp_path):
+    """Who can write to the shelf and to the store has no key: the row's digest fits."""
+    data = forged(shelf_data(shelf, step))[what]
+    (tmp_path / "shelf" / NAME).write_bytes(data)
+    row = kept_row(hashlib.sha256(data).hexdigest())
+    with pytest.raises(FormatError) as refused:
+        archive.fetch(shelf, row, KEY, tmp_path / "copy")
+    assert refused.value.code == "archive_forged"
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"run_id": "20260101-000000-000001"}, {"step_index": 2}, {"role": "act"}],
+    ids=["another run", "another step", "another role"],
+)
+def test_an_archive_made_for_something_else_is_refused(other, step, shelf, tmp_path):
+    row = kept(shelf, step)._replace(**other)
+    with pytest.raises(FormatError) as refused:
+        archive.fetch(shelf, row, KEY, tmp_path / "copy")
+    assert refused.value.code == "archive_forged"
+
+
+def test_an_archive_of_the_key_before_is_believed_and_of_another_key_not(step, shelf, tmp_path):
+    row = kept(shelf, step)
+    archive.fetch(shelf, row, Key(tmp_path, (b"n" * 64, *KEY.lines)), tmp_path / "copy")
+    with pytest.raises(FormatError, match="this fleet's key"):
+        archive.fetch(shelf, row, Key(tmp_path, (b"n" * 64,)), tmp_path / "other")
 
 
 def test_an_address_nobody_can_open_is_named():

@@ -156,7 +156,6 @@ def test_no_network_wins_for_all_for_agents_and_for_checks(
         {"type": "codex", "cmd": None},
         {"cmd": ["sh", "agent.sh", "--more"]},
         {"extra_args": ["--settings", "evil.json"]},
-        {"path": "/tmp/bin"},
     ],
 )
 def test_another_program_under_the_same_name_gets_nothing_of_its_grants(other):

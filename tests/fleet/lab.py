@@ -39,15 +39,18 @@ class Lab:
 
     def __init__(self, folder: Path, env: dict[str, str]):
         self.folder = folder
-        self.env = {**os.environ, **QUICK, **env}
+        self.key = folder / "fleet.key"
+        self.env = {**os.environ, **QUICK, "TREADLE_FLEET_KEY_FILE": str(self.key), **env}
         self.root = folder / "project"
         self.log = folder / "spawned.log"
         self.workers: list[subprocess.Popen] = []
+        self.floor = 'sandbox = "off"\n'  # what the workers' own configuration says
         self.words_of = {"plan": [], "do": [], "check": ["PASS", "true"], "act": []}
 
     def make(self, steps: str = "", sandbox: str = "off") -> None:
         """Set a project up whose agents need no interpreter."""
         self.make_agent(steps)
+        self.treadle("fleet", "key", cwd=self.folder)
         self._git("init", "-q", "--bare", "-b", "main", str(self.folder / "origin.git"))
         self._git("init", "-q", "-b", "main", str(self.root))
         (self.root / "README.md").write_text("# Project\n")
@@ -106,6 +109,8 @@ class Lab:
         env = {**self.env, "HOME": str(home)}
         for place in ("CACHE", "STATE", "CONFIG"):
             env[f"XDG_{place}_HOME"] = str(home / place.lower())
+        (home / "config" / "treadle").mkdir(parents=True, exist_ok=True)
+        (home / "config" / "treadle" / "config.toml").write_text(self.floor)
         with (home / "worker.log").open("a") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "treadle", "worker", *args],

@@ -18,6 +18,7 @@ def refused(shared, monkeypatch, capsys, tmp_path):
 
     def start():
         monkeypatch.setenv("TREADLE_STORE", shared.env["TREADLE_STORE"])
+        monkeypatch.setenv("TREADLE_FLEET_KEY_FILE", str(shared.key))
         monkeypatch.setenv("PGAPPNAME", "")  # a worker gives this process its name
         monkeypatch.chdir(tmp_path)
         assert main.main(["worker", "--json", "--idle-exit", "0"]) == 1

@@ -4,7 +4,7 @@ import os
 
 from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
-from treadle.config.schema import FleetConfig
+from treadle.config.schema import Config, FleetConfig
 from treadle.fleet import worker
 from treadle.fleet.site import LOCAL, Site
 from treadle.fleet.worker import Wishes
@@ -22,7 +22,7 @@ def test_a_worker_beats_while_its_engine_starts(tmp_path):
                 (first,) = fleet.living(store)
                 wait_for(lambda: fleet.living(store)[0].beat_at > first.beat_at)
 
-    wishes, config = Wishes(1, idle_exit=0.0), FleetConfig(beat=0.05)
+    wishes, config = Wishes(1, idle_exit=0.0), Config(fleet=FleetConfig(beat=0.05))
     assert worker.work(site, config, wishes, "w", Slow(), print, os.environ) == 0
     with site.fleet() as store:
         assert fleet.living(store) == []

@@ -1,14 +1,16 @@
-"""`treadle fleet`: look at the workers and what waits for them, and let a worker leave."""
+"""`treadle fleet`: the workers, what waits for them, and the key they know orders by."""
 
 import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import fleet_place, main, output
 from treadle.config.schema import FleetConfig
-from treadle.errors import NotFoundError
+from treadle.errors import ConfigError, NotFoundError
 from treadle.fleet import status
 from treadle.fleet.site import Site
 from treadle.fleet.status import Status
+from treadle.project import key as keys
+from treadle.project.root import refuse_inside_run
 from treadle.store import fleet
 
 
@@ -18,15 +20,39 @@ def add_arguments(parser: ArgumentParser) -> None:
     actions.add_parser("status", help="Show workers, the queue by repository, and stuck runs")
     drained = actions.add_parser("drain", help="Let a worker finish its steps and leave")
     drained.add_argument("worker", metavar="WORKER", help="Id of the worker, or its beginning")
+    key = actions.add_parser("key", help="Make the key that signs orders, or say where it is")
+    key.add_argument("--rotate", action="store_true", help="Put a new key before the present one")
 
 
 def run(args: Namespace) -> int:
     """Answer from the fleet's tables, and from the queue if a run is under way."""
-    site, config = fleet_place.find(os.environ)
+    if args.action == "key":
+        return _key(args)
+    site, loaded = fleet_place.find(os.environ)
     if args.action == "drain":
         return _drain(site, args)
-    found = status.status(site, lambda: _jobs(site, config))
-    return output.tell(args.json, _document(found), _print, found)
+    found = status.status(site, lambda: _jobs(site, loaded.config.fleet))
+    key = _describe(site)
+    return output.tell(args.json, {**_document(found), "key": key}, _print, found, key)
+
+
+def _key(args: Namespace) -> int:
+    refuse_inside_run(os.environ)
+    key = keys.rotate(os.environ) if args.rotate else keys.make(os.environ)
+    told = {"path": str(key.path), "name": key.name, "keys": len(key.lines)}
+    said = [f"key {key.name} is in {key.path}; copy the file to every machine of the fleet"]
+    if args.rotate:
+        said.append("what was signed with the key before is believed until the next rotation")
+    return output.say(args.json, told, *said)
+
+
+def _describe(site: Site) -> dict[str, object]:
+    """Say whether this machine has the fleet's key, and which."""
+    try:
+        key = keys.read(os.environ, site.layout.root if site.layout else None)
+    except ConfigError as error:
+        return {"name": None, "problem": error.message}
+    return {"name": key.name, "problem": None}
 
 
 def _jobs(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
@@ -64,7 +90,7 @@ def _document(found: Status) -> dict[str, object]:
     }
 
 
-def _print(found: Status) -> None:
+def _print(found: Status, key: dict[str, object]) -> None:
     output.print_table(
         ["worker", "host", "status", "busy", "slots", "last beat"],
         [
@@ -73,12 +99,15 @@ def _print(found: Status) -> None:
         ],
     )
     output.line()
+    output.line(f"key {key['name'] or 'none that can be used'}")
     output.line(f"leader {found.leader or 'none'}; the database says it is {found.now[:19]}")
     output.line()
     output.print_table(
         ["repository", "queued", "running"],
         [(name, found.queued.get(name, 0), found.running.get(name, 0)) for name in found.queued],
     )
+    if key["problem"]:
+        output.warn(f"{key['problem']}; try: treadle fleet key")
     for item in found.stuck:
         why = (
             "is gone" if item.reason == "worker_gone" else "should drive it, but has no job for it"

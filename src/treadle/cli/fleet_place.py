@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.config.load import load
-from treadle.config.schema import FleetConfig
+from treadle.config.load import Loaded, load
 from treadle.errors import ProjectError
 from treadle.fleet import site
 from treadle.fleet.site import Site
@@ -12,8 +11,8 @@ from treadle.layout import Layout, cache_home
 from treadle.project.root import find_root, here
 
 
-def find(env: Mapping[str, str]) -> tuple[Site, FleetConfig]:
-    """Return the fleet and its settings; a worker needs no project where a store is named."""
+def find(env: Mapping[str, str]) -> tuple[Site, Loaded]:
+    """Return the fleet and what is configured; a worker needs no project where a store is named."""
     layout = _project(env)
     found = site.find(layout, env)
     if found is None:
@@ -22,7 +21,7 @@ def find(env: Mapping[str, str]) -> tuple[Site, FleetConfig]:
             fix=["export TREADLE_STORE=postgresql://user@host/database", "treadle init"],
         )
     nowhere = Layout(Path(cache_home(env)) / "fleet" / "nowhere")
-    return found, load(layout or nowhere, env).config.fleet
+    return found, load(layout or nowhere, env)
 
 
 def _project(env: Mapping[str, str]) -> Layout | None:

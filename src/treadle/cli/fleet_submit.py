@@ -33,9 +33,11 @@ def run(args: Namespace) -> int:
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
     place_mail(project, loaded.config)
     trust.require(project, loaded)
-    site, config = fleet_place.find(project.env)
+    site, found = fleet_place.find(project.env)
     with Store.open(project.layout) as store:
-        desk = Desk(project, loaded, site, store, dbos.of(site, config), args.priority or 0)
+        desk = Desk(
+            project, loaded, site, store, dbos.of(site, found.config.fleet), args.priority or 0
+        )
         rows = list(_submit(desk, args, budgets))
         results = [shape.run_result(row, store.kv(row.run_id)) for row in rows]
     return output.tell(args.json, shape.results(results, args.tasks), _print, rows)
@@ -43,8 +45,8 @@ def run(args: Namespace) -> int:
 
 def submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     """Return what queues the runs of a pass over the inbox."""
-    site, config = fleet_place.find(tools.env)
-    desk = Desk(tools.project, loaded, site, tools.store, dbos.of(site, config))
+    site, found = fleet_place.find(tools.env)
+    desk = Desk(tools.project, loaded, site, tools.store, dbos.of(site, found.config.fleet))
     return lambda asked: submit.submit(desk, asked)
 
 
@@ -88,7 +90,8 @@ def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:
             code="not_resumable",
             fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
         )
-    return submit.resume(desk, row, _raised(queue.order_of(row, kv), budgets))
+    key = submit.sealing(desk.site, desk.project.env)
+    return submit.resume(desk, row, _raised(queue.order_of(row, kv, key), budgets))
 
 
 def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:

@@ -6,8 +6,10 @@ from argparse import Namespace
 from treadle.cli import fleet_place, output
 from treadle.cli.progress import watcher
 from treadle.errors import UsageError
-from treadle.fleet import dbos, worker
+from treadle.fleet import dbos, submit, worker
 from treadle.fleet.worker import Wishes
+from treadle.project import trust
+from treadle.project.project import open_project
 from treadle.project.root import refuse_inside_run
 
 
@@ -15,11 +17,15 @@ def run(args: Namespace) -> int:
     """Work until it is time to leave, say how many runs were driven."""
     refuse_inside_run(os.environ)
     _check(args)
-    site, config = fleet_place.find(os.environ)
+    site, loaded = fleet_place.find(os.environ)
+    if site.layout:
+        trust.require(open_project(site.layout.root, os.environ), loaded)
+    submit.sealing(site, os.environ)
+    config = loaded.config
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
-    dispatcher = dbos.of(site, config, name)
-    wishes = Wishes(args.slots or config.slots, args.once, args.idle_exit, args.until)
+    dispatcher = dbos.of(site, config.fleet, name)
+    wishes = Wishes(args.slots or config.fleet.slots, args.once, args.idle_exit, args.until)
     if not args.json:
         output.line(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
     driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), os.environ)

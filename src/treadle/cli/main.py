@@ -34,7 +34,7 @@ COMMANDS = {
     "serve": "Show the page, and carry out messages and specs as they come",
     "store": "Move the store to another database",
     "worker": "Take runs from the fleet's queue and drive them here",
-    "fleet": "Show the workers and what waits for them, let one leave",
+    "fleet": "Show the workers and what waits for them, let one leave, make their key",
     "land": "Bring a passed run into its branch",
     "undo": "Take a landed run out again",
     "stop": "Stop a run from another terminal",

@@ -54,6 +54,9 @@ class EventType(StrEnum):
     PUSH_REFUSED = "push_refused"
     GAVE_UP = "gave_up"
     LOGIN_REFRESHED = "login_refreshed"
+    ORDER_HELD = "order_held"
+    ORDER_REFUSED = "order_refused"
+    ARCHIVE_REFUSED = "archive_refused"
 
 
 class StepError(StrEnum):

@@ -12,6 +12,7 @@ from treadle.errors import FormatError
 from treadle.files import atomic, remove
 from treadle.git import remote
 from treadle.layout import step_name
+from treadle.project import key
 
 
 def adopt(run: Run, shelf: Shelf) -> bool:
@@ -24,13 +25,15 @@ def _adopt(run: Run, shelf: Shelf, name: str) -> bool:
     data = shelf.get(name)
     staged = run.folder.steps / f"{name.rpartition('/')[2]}.tmp-adopted"
     try:
-        archive.unpack(data, staged)
+        body = archive.opened(data, archive.step_of(name), key.read(run.tools.env))
+        archive.unpack(body, staged)
         found, digest = manifest.read(staged)
-        pack = archive.held(data)
-    except FormatError:
+        pack = archive.held(body)
+    except FormatError as error:
+        run.timeline.add(EventType.ARCHIVE_REFUSED, error.message, archive=name, code=error.code)
         remove.remove_tree(staged)
         return False
-    if found.before.commit != run.head or found.row.run_id != run.id:
+    if found.before.commit != run.head or not _is_of(run, found, name):
         remove.remove_tree(staged)
         return False
     if pack:
@@ -41,6 +44,11 @@ def _adopt(run: Run, shelf: Shelf, name: str) -> bool:
     sealed = Archive(name, hashlib.sha256(data).hexdigest())
     commit.settle(run, _renumbered(run, found), digest, sealed)
     return True
+
+
+def _is_of(run: Run, found: Manifest, name: str) -> bool:
+    row = found.row
+    return archive.of_step(row.run_id, row.step_index, row.role) == archive.step_of(name)
 
 
 def _renumbered(run: Run, found: Manifest) -> Manifest:

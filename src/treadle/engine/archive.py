@@ -3,6 +3,7 @@
 import hashlib
 import io
 import itertools
+import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -15,11 +16,16 @@ from treadle.engine.run import Archive
 from treadle.errors import FormatError, StoreError
 from treadle.files import tar, walk
 from treadle.layout import Layout, step_name
+from treadle.project.key import Key
 from treadle.store.rows.run import StepRow
 
 COMMIT = "commit.pack"
 SUFFIX = ".tar"
 _STEP = "step"
+_OWNER = ".e"
+_KIND = "archive"
+# An archive ends with its signature in hexadecimal, which a reader of tar files ignores.
+_SEAL = 64
 _CHUNK = 1 << 20
 _SPOOL = 32 << 20
 # What a step's folder may hold, its step.json, and the objects of its commit.
@@ -91,15 +97,29 @@ def folder(run_id: str) -> str:
     return f"runs/{run_id}/"
 
 
-def key(run_id: str, index: int, role: str, epoch: int) -> str:
+def of_step(run_id: str, index: int, role: str) -> str:
+    """Return how the names of a step's archives begin; it is what they are signed for."""
+    return f"{folder(run_id)}{step_name(index, role)}"
+
+
+def name_of(step: str, epoch: int) -> str:
     """Return the name of a step's archive; every owner of a run has its own."""
-    return f"{folder(run_id)}{step_name(index, role)}.e{epoch}{SUFFIX}"
+    return f"{step}{_OWNER}{epoch}{SUFFIX}"
 
 
-def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None) -> Archive:
-    """Pack a step's folder and keep it; the same owner may do it again."""
+def step_of(name: str) -> str:
+    """Return the step that an archive of this name must be signed for."""
+    return name.rpartition(_OWNER)[0]
+
+
+def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None, key: Key) -> Archive:
+    """Pack and sign a step's folder and keep it; the same owner may do it again."""
     with tempfile.SpooledTemporaryFile(_SPOOL) as file:
         _pack(file, folder, pack)
+        seal = key.sign(_KIND, step_of(name), _digest(file))
+        file.seek(0, os.SEEK_END)
+        file.write(seal.encode())
+        file.seek(0)
         digest = _digest(file)
         if not shelf.put(name, file) and hashlib.sha256(shelf.get(name)).hexdigest() != digest:
             message = f"{shelf.url} has another {name}; two workers with one name?"
@@ -107,12 +127,31 @@ def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None) -> Archive:
     return Archive(name, digest)
 
 
-def fetch(shelf: Shelf, archive: Archive, target: Path) -> None:
-    """Unpack a step's folder to a new place, after looking whether it is what was committed."""
-    data = shelf.get(archive.key)
-    if hashlib.sha256(data).hexdigest() != archive.sha256:
-        raise FormatError(f"{archive.key} is not what was committed", code="archive_damaged")
-    unpack(data, target)
+def fetch(shelf: Shelf, step: StepRow, key: Key, target: Path) -> None:
+    """Unpack a committed step's folder to a new place."""
+    unpack(read(shelf, step, key), target)
+
+
+def read(shelf: Shelf, step: StepRow, key: Key) -> bytes:
+    """Return a committed step's archive, after looking whether it is what was committed."""
+    name = step.archive or ""
+    data = shelf.get(name)
+    if hashlib.sha256(data).hexdigest() != step.archive_sha256:
+        raise _damaged(f"{name} is not what was committed")
+    return opened(data, of_step(step.run_id, step.step_index, step.role), key)
+
+
+def opened(data: bytes, step: str, key: Key) -> bytes:
+    """Return an archive without its seal; FormatError unless a machine of the fleet made it for
+    this very step."""
+    body, seal = data[:-_SEAL], data[-_SEAL:].decode("ascii", "replace")
+    if not key.knows(seal, _KIND, step, hashlib.sha256(body).hexdigest()):
+        raise FormatError(
+            f"the archive of {step} was not signed for it with this fleet's key",
+            code="archive_forged",
+            fix=["treadle fleet key", "treadle fleet status"],
+        )
+    return body
 
 
 def held(data: bytes) -> bytes | None:
@@ -129,11 +168,9 @@ def unpack(data: bytes, target: Path) -> None:
         raise _damaged(f"{target.name}: its archive is damaged: {error.message}") from error
 
 
-def missing(layout: Layout, steps: list[StepRow]) -> Iterator[tuple[StepRow, Archive]]:
-    """Yield the archives of those steps whose folder is not here."""
-    for step in steps:
-        if step.archive and not (layout.root / step.step_dir).is_dir():
-            yield step, Archive(step.archive, step.archive_sha256 or "")
+def missing(layout: Layout, steps: list[StepRow]) -> Iterator[StepRow]:
+    """Yield those steps with an archive whose folder is not here."""
+    return (item for item in steps if item.archive and not (layout.root / item.step_dir).is_dir())
 
 
 def _unpack(items: Iterator[tar.Member], target: Path) -> None:

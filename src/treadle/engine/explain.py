@@ -14,7 +14,7 @@ _TELLING = """
     base_dirty check_before claim_refuted step_failed attempt_failed answer_repaired routine_chosen
     patch_applied no_patch risky_change no_progress budget_exceeded branch_moved reconciled_step
     run_interrupted run_resumed row_mismatch store_rebuilt stop_requested landed land_refused undone
-    run_queued run_claimed push_refused gave_up
+    run_queued run_claimed push_refused gave_up order_held order_refused archive_refused
 """
 
 

@@ -16,7 +16,7 @@ _MODES = ("off", "auto", "required")
 _TIERS = ("B", "A")
 _NETWORKS = ("full", "none")
 # What tells one program from another; what is granted to one is not granted to the next.
-_PROGRAM = ("type", "cmd", "run", "preset", "path", "extra_args")
+_PROGRAM = ("type", "cmd", "run", "preset", "extra_args")
 
 
 def held_to(order: Order, floor: Config) -> Order:

@@ -18,7 +18,7 @@ def take_over(tools: Tools, row: RunRow) -> Run:
 def load(tools: Tools, row: RunRow) -> Run:
     """Return the run as its last commit left it."""
     if tools.carrier is None:
-        restore.here(tools.layout, tools.store, tools.repo, row)
+        restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     folder = tools.layout.run(row.run_id)
     found = runfile.read(folder.run_json)
     last_seq = tools.store.last_seq(row.run_id)

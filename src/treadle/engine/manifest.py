@@ -57,6 +57,17 @@ def read(folder: Path) -> tuple[Manifest, str]:
     return manifest, hashlib.sha256(data).hexdigest()
 
 
+def of_row(folder: Path, step: StepRow) -> Manifest:
+    """Return the manifest of a committed step; FormatError unless folder and row agree."""
+    found, digest = read(folder)
+    if digest != step.digest:
+        raise FormatError(f"{NAME} is not the one that was committed")
+    told = ("digest", "archive", "archive_sha256")  # known only when the folder was whole
+    if found.row._replace(**{name: getattr(step, name) for name in told}) != step:
+        raise FormatError("the row was changed after it was committed")
+    return found
+
+
 def parse(data: bytes, step: str) -> Manifest:
     """Return what a `step.json` says; FormatError unless it is whole."""
     body = strictjson.load_object(data, source=f"{step}/{NAME}")

@@ -8,11 +8,12 @@ from treadle.engine import archive, find, load, queue
 from treadle.engine.archive import Shelf
 from treadle.engine.queue import Ticket
 from treadle.engine.run import Tools
-from treadle.errors import FormatError, GitError, StoreError
+from treadle.errors import ConfigError, FormatError, GitError, StoreError
 from treadle.files import remove
 from treadle.git import branch, remote
 from treadle.ids import utc
 from treadle.layout import scratch_of, workspace_root
+from treadle.project import key
 from treadle.store.rows.run import RunRow
 
 
@@ -62,11 +63,11 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
 
 def _forget(tools: Tools, row: RunRow) -> bool:
     """Remove a run; one whose archives cannot be removed stays, or nobody would know of them."""
-    ticket = _ticket(tools, row)
     try:
+        ticket = _ticket(tools, row)
         if ticket:
             Shelf(ticket.artifacts).remove(archive.folder(row.run_id))
-    except StoreError as error:
+    except (StoreError, FormatError, ConfigError) as error:
         tools.note(row.run_id, f"run {row.run_id} stays: {error.message}")
         return False
     if ticket and row.branch:
@@ -88,18 +89,18 @@ def _withdraw(tools: Tools, row: RunRow, ticket: Ticket) -> None:
 
 def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
     """Remove what workers uploaded that had lost the run; a stopped run may still go on with it."""
-    ticket = _ticket(tools, row) if row.status != "stopped" else None
-    if ticket is None:
-        return []
     kept = {step.archive for step in tools.store.steps(row.run_id)}
     try:
+        ticket = _ticket(tools, row) if row.status != "stopped" else None
+        if ticket is None:
+            return []
         shelf = Shelf(ticket.artifacts)
         names = shelf.names(archive.folder(row.run_id))
         found = [name for name in names if name.endswith(archive.SUFFIX) and name not in kept]
         if not dry_run:
             for name in found:
                 shelf.remove(name)
-    except StoreError as error:
+    except (StoreError, FormatError, ConfigError) as error:
         tools.note(row.run_id, f"its archives stay: {error.message}")
         return []
     return found
@@ -108,7 +109,9 @@ def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
 def _ticket(tools: Tools, row: RunRow) -> Ticket | None:
     """Return where a run of the fleet put things; None for any other run."""
     kv = tools.store.kv(row.run_id)
-    return queue.ticket_of(row, kv) if queue.FLEET in kv else None
+    if queue.FLEET not in kv:
+        return None
+    return queue.ticket_of(row, kv, key.read(tools.env, tools.layout.root))
 
 
 def _ids(rows: Sequence[RunRow]) -> tuple[str, ...]:

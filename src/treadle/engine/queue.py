@@ -14,6 +14,7 @@ from treadle.engine.order import Order
 from treadle.engine.run import Run, cursor_of
 from treadle.errors import FormatError
 from treadle.ids import utc
+from treadle.project.key import Key
 from treadle.store import fleet
 from treadle.store.rows.run import Event, RunRow
 from treadle.store.writer import Store
@@ -23,7 +24,13 @@ T = TypeVar("T")
 QUEUED = "queued"
 ORDER = "order"
 FLEET = "fleet"
+SIGNATURE = "signature"
 TRIES = "tries"
+# What of a run's row its signature covers: all that stays as it was queued.
+_SIGNED = (
+    *("run_id", "created_at", "goal", "run_dir", "task_id", "message_id", "routine"),
+    *("base_commit", "base_branch", "branch"),
+)
 
 
 class Ticket(Struct, frozen=True, kw_only=True):
@@ -46,16 +53,21 @@ def is_claimable(row: RunRow, kv: Mapping[str, object]) -> bool:
     return FLEET in kv and (is_queued(row, kv) or (row.owner or "").startswith(WORKER))
 
 
-def insert(store: Store, row: RunRow, order: Order, ticket: Ticket, now: datetime) -> None:
+def insert(
+    store: Store, row: RunRow, order: Order, ticket: Ticket, key: Key, now: datetime
+) -> None:
     """Write a run down that a worker shall drive."""
     message = f"waits for a worker of the fleet: {order.goal}"
     data = {"base_commit": row.base_commit, "criteria": list(order.ids), "remote": ticket.remote}
     event = Event(1, utc(now), EventType.RUN_QUEUED, message, data)
-    kv = _waits("waits for a worker") | {
-        ORDER: msgspec.to_builtins(order),
-        FLEET: msgspec.to_builtins(ticket),
-    }
+    kv = _waits("waits for a worker") | signed(row, order, ticket, key)
     store.insert_run(row, (event,), kv)
+
+
+def signed(row: RunRow, order: Order, ticket: Ticket, key: Key) -> dict[str, object]:
+    """Return what the store keeps of an order, with the signature that workers ask for."""
+    kv = {ORDER: msgspec.to_builtins(order), FLEET: msgspec.to_builtins(ticket)}
+    return {**kv, SIGNATURE: key.sign(ORDER, _text(row, kv))}
 
 
 def requeue(
@@ -87,14 +99,46 @@ def call_off(store: Store, row: RunRow, reason: str, now: datetime) -> bool:
     return True
 
 
-def order_of(row: RunRow, kv: Mapping[str, object]) -> Order:
-    """Return what a run of the fleet was asked to do."""
+def order_of(row: RunRow, kv: Mapping[str, object], key: Key) -> Order:
+    """Return what a run of the fleet was asked to do, if whoever queued it has the key."""
+    _require_signed(row, kv, key)
     return _convert(row, kv, ORDER, Order)
 
 
-def ticket_of(row: RunRow, kv: Mapping[str, object]) -> Ticket:
-    """Return where the repository and the archives of a run of the fleet are."""
+def ticket_of(row: RunRow, kv: Mapping[str, object], key: Key) -> Ticket:
+    """Return where the repository and the archives of a run are, if its order is signed."""
+    _require_signed(row, kv, key)
     return _convert(row, kv, FLEET, Ticket)
+
+
+def priority_of(kv: Mapping[str, object]) -> int:
+    """Return how urgent a run is; nothing else depends on it, so nobody need have signed it."""
+    ticket = kv.get(FLEET)
+    found = ticket.get("priority") if isinstance(ticket, dict) else None
+    return found if isinstance(found, int) else 0
+
+
+def _require_signed(row: RunRow, kv: Mapping[str, object], key: Key) -> None:
+    signature = kv.get(SIGNATURE)
+    if signature and key.knows(signature, ORDER, _text(row, kv)):
+        return
+    why = (
+        "was changed after it was queued, or signed with another key"
+        if signature
+        else "is not signed"
+    )
+    raise FormatError(
+        f"run {row.run_id}: its order in the store {why}, so it is refused",
+        code="order_forged" if signature else "order_unsigned",
+        fix=["treadle fleet key", f"treadle runs show {row.run_id}"],
+    )
+
+
+def _text(row: RunRow, kv: Mapping[str, object]) -> str:
+    """Return what is signed: the order and the ticket as the store has them, and of the row what
+    never changes."""
+    parts = [[getattr(row, name) for name in _SIGNED], kv.get(ORDER), kv.get(FLEET)]
+    return msgspec.json.encode(parts, order="sorted").decode()
 
 
 def _convert(row: RunRow, kv: Mapping[str, object], key: str, type_: type[T]) -> T:

@@ -27,7 +27,7 @@ def resume(
 ) -> Run:
     """Return the run, running again."""
     _check_resumable(row)
-    restore.here(tools.layout, tools.store, tools.repo, row)
+    restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     integrity.require(tools, row)
     run = load.take_over(tools, row)
     _change_order(run, config, budgets, swaps)

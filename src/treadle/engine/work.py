@@ -23,11 +23,11 @@ class Refused(NamedTuple):
     error: TreadleError
 
 
-def require_sandbox(config: Config) -> None:
-    """Refuse to work without the sandbox that the configuration demands."""
-    if config.sandbox.mode != "required":
+def require_sandbox(asked: Config | order.Order) -> None:
+    """Refuse to work without the sandbox that a configuration or an order demands."""
+    if asked.sandbox.mode != "required":
         return
-    found = probe.probe(config.sandbox.tier)
+    found = probe.probe(asked.sandbox.tier)
     if found.tier == "0":
         raise BlockedError(
             f'sandbox = "required", but there is none: {found.reason}',

@@ -210,8 +210,8 @@ class Beat(threading.Thread):
             if changed is None:
                 return
             row = changed
-        ticket = queue.ticket_of(row, store.kv(row.run_id))
-        self._dispatcher.submit(_job(project, row), ticket.priority)
+        priority = queue.priority_of(store.kv(row.run_id))
+        self._dispatcher.submit(_job(project, row), priority)
         self._seen.add(_job(project, row))
 
 

@@ -9,6 +9,7 @@ from treadle.engine.manifest import Manifest
 from treadle.engine.run import Archive, Run
 from treadle.errors import GitError
 from treadle.git import remote
+from treadle.project import key
 
 
 class Carrier:
@@ -27,8 +28,9 @@ class Carrier:
         before, after = found.before.commit, found.after.commit
         pack = remote.pack(run.tools.repo, before, after) if before != after else None
         row = found.row
-        name = archive.key(run.id, row.step_index, row.role, run.row.claim_epoch)
-        return archive.save(self._shelf, name, folder, pack)
+        step = archive.of_step(run.id, row.step_index, row.role)
+        name = archive.name_of(step, run.row.claim_epoch)
+        return archive.save(self._shelf, name, folder, pack, key.read(run.tools.env))
 
     def publish(self, run: Run, before: str, after: str) -> None:
         """Move the run's branch; a refusal stops the run, or is noted if it is over."""

@@ -9,14 +9,16 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import adopt, load, loop, place, queue, restore
+from treadle.engine import adopt, floor, load, loop, place, queue, restore
 from treadle.engine.archive import Shelf
 from treadle.engine.order import Order
 from treadle.engine.progress import Watch
 from treadle.engine.queue import Ticket
 from treadle.engine.run import Run, Tools
-from treadle.errors import FencedError, TreadleError
+from treadle.engine.work import require_sandbox
+from treadle.errors import FencedError, FormatError, TreadleError
 from treadle.files import remove
 from treadle.fleet.carrier import Carrier
 from treadle.fleet.dispatcher import Job
@@ -24,6 +26,8 @@ from treadle.git import config, remote
 from treadle.git.repo import Repo
 from treadle.layout import FleetLayout, Layout
 from treadle.proc.keeper import Keeper
+from treadle.project import key as keys
+from treadle.project.key import Key
 from treadle.project.project import Project
 from treadle.store import fleet
 from treadle.store.lock import WriteLock
@@ -31,6 +35,9 @@ from treadle.store.rows.run import RunRow
 from treadle.store.writer import Store
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Question
+
+# What somebody without the key wrote; no worker goes on with it, and none should be asked to.
+_REFUSED = ("order_unsigned", "order_forged", "archive_forged", "row_forged")
 
 
 class Machine(NamedTuple):
@@ -41,6 +48,7 @@ class Machine(NamedTuple):
     env: Mapping[str, str]
     keeper: Keeper
     max_epochs: int
+    floor: Config
     now: Callable[[], datetime]
     watch: Watch
     draining: Event
@@ -92,7 +100,7 @@ class Driver:
         if row is None:
             return None
         try:
-            row = _work(self._machine, store, row)
+            row = _work(self._machine, store, row, job.project)
         except FencedError:
             return None  # somebody else drives it now; it is theirs
         except TreadleError as error:
@@ -133,29 +141,55 @@ def _tries(row: RunRow, kv: Mapping[str, object]) -> int:
     return 1
 
 
-def _work(machine: Machine, store: Store, row: RunRow) -> RunRow:
-    kv = store.kv(row.run_id)
-    order, ticket = queue.order_of(row, kv), queue.ticket_of(row, kv)
+class _Asked(NamedTuple):
+    """What a run was asked to do, as signed, and as far as this worker goes along."""
+
+    signed: Order
+    held: Order
+    ticket: Ticket
+    key: Key
+
+
+def _work(machine: Machine, store: Store, row: RunRow, project: str) -> RunRow:
+    asked = _asked(machine, store, row, project)
     with _attempt(machine, row) as folder:
-        run = _open(machine, store, row, order, ticket, folder)
+        run = _open(machine, store, row, asked, folder)
         return loop.drive_run(run)
 
 
-def _open(
-    machine: Machine, store: Store, row: RunRow, order: Order, ticket: Ticket, folder: Path
-) -> Run:
+def _asked(machine: Machine, store: Store, row: RunRow, project: str) -> _Asked:
+    """Believe an order only by its signature, and hold it to this worker's own configuration."""
+    kv, key = store.kv(row.run_id), keys.read(machine.env)
+    order, ticket = queue.order_of(row, kv, key), queue.ticket_of(row, kv, key)
+    if ticket.project != project or order.script is not None:
+        raise FormatError(
+            f"run {row.run_id} was not queued for workers of {project}",
+            code="order_forged",
+            fix=[f"treadle runs show {row.run_id}"],
+        )
+    held = floor.held_to(order, machine.floor)
+    require_sandbox(held)
+    return _Asked(order, held, ticket, key)
+
+
+def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Path) -> Run:
     """Make clone, folder and workspace, and publish what an earlier worker could not."""
+    ticket = asked.ticket
     repo = _clone(machine, row, ticket, folder / "repo")
     shelf = Shelf(ticket.artifacts)
     tools = _tools(machine, store, repo, Carrier(shelf, ticket.remote))
-    restore.bring_commit(repo, store, row)
-    home = structs.replace(order.workspace, root=str(folder / "space"))
-    restore.restore(tools.layout, store, row, structs.replace(order, workspace=home))
+    restore.bring_commit(repo, store, row, asked.key)
+    home = structs.replace(asked.held.workspace, root=str(folder / "space"))
+    order = structs.replace(asked.held, workspace=home)
+    restore.restore(tools.layout, store, row, order, asked.key)
     run = load.load(tools, row)
     while run.row.status == "running" and adopt.adopt(run, shelf):
         pass
     _publish(run, ticket)
     if run.row.status == "running":
+        if taken := floor.lowered(asked.signed, asked.held):
+            message = f"this worker's own configuration is stricter: {', '.join(taken)}"
+            run.timeline.add(EventType.ORDER_HELD, message, keys=taken)
         if run.order.task_id:
             work.begin(store, run.order.task_id, run.id, tools.now())
         place.prepare(run)
@@ -212,8 +246,14 @@ def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> N
     if row.owner != machine.owner or row.status != "running":
         return
     kv = {"reason_code": error.code, "reason": error.message}
-    queue.record(store, row, EventType.RUN_STOPPED, error.message, machine.now(), kv)
-    _ask(machine, store, row, error.message, "resume", f"treadle run --resume {row.run_id} --fleet")
+    refused = error.code in _REFUSED
+    kind = EventType.ORDER_REFUSED if refused else EventType.RUN_STOPPED
+    queue.record(store, row, kind, error.message, machine.now(), kv)
+    if refused:
+        _ask(machine, store, row, error.message, "look", f"treadle runs show {row.run_id}")
+    else:
+        command = f"treadle run --resume {row.run_id} --fleet"
+        _ask(machine, store, row, error.message, "resume", command)
     store.release(row.run_id, row.claim_epoch)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import secrets
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from treadle.fleet.site import Site
 from treadle.git import remote, repo
 from treadle.ids import new_run_id, utc
 from treadle.mail import sync
+from treadle.project import key as keys
 from treadle.project import trust
+from treadle.project.key import Key
 from treadle.project.project import Project
 from treadle.store import fleet
 from treadle.store.rows.run import RunRow
@@ -48,6 +51,7 @@ def submit(desk: Desk, asked: Order) -> RunRow:
         )
     start.check_possible(asked)
     _check_free(desk, asked.task_id)
+    key = sealing(desk.site, desk.project.env)
     now, ticket = desk.store.now(), _ticket(desk)
     row = _row(desk, asked, now)
     try:
@@ -56,7 +60,7 @@ def submit(desk: Desk, asked: Order) -> RunRow:
         _take_back(desk, row, ticket)
         raise
     _announce(desk, ticket, now)
-    queue.insert(desk.store, row, asked, ticket, now)
+    queue.insert(desk.store, row, asked, ticket, key, now)
     if asked.task_id and desk.site.url:
         mail = desk.project.layout.mail
         sync.refresh(desk.store, mail, now)
@@ -67,10 +71,11 @@ def submit(desk: Desk, asked: Order) -> RunRow:
 
 def resume(desk: Desk, row: RunRow, changed: Order | None) -> RunRow:
     """Queue a stopped run of the fleet again, with raised budgets if need be."""
-    ticket = queue.ticket_of(row, desk.store.kv(row.run_id))
-    more = {queue.TRIES: None}
+    key = sealing(desk.site, desk.project.env)
+    ticket = queue.ticket_of(row, desk.store.kv(row.run_id), key)
+    more: dict[str, object] = {queue.TRIES: None}
     if changed:
-        more[queue.ORDER] = msgspec.to_builtins(changed)
+        more |= queue.signed(row, changed, ticket, key)
     waiting = queue.requeue(desk.store, row, "resumed", desk.store.now(), more)
     if waiting is None:
         raise BlockedError(
@@ -80,6 +85,12 @@ def resume(desk: Desk, row: RunRow, changed: Order | None) -> RunRow:
         )
     enqueue(desk, waiting, ticket)
     return waiting
+
+
+def sealing(site: Site, env: Mapping[str, str]) -> Key:
+    """Return the key of a fleet; one that stays on this machine makes its own."""
+    root = site.layout.root if site.layout else None
+    return keys.read(env, root) if site.url else keys.make(env, root)
 
 
 def enqueue(desk: Desk, row: RunRow, ticket: Ticket) -> None:

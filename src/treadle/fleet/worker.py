@@ -9,7 +9,7 @@ from functools import partial
 from threading import Event
 from typing import NamedTuple
 
-from treadle.config.schema import FleetConfig
+from treadle.config.schema import Config
 from treadle.engine import queue
 from treadle.engine.progress import Progress, Watch
 from treadle.engine.signals import Interrupts
@@ -47,7 +47,7 @@ def new_id() -> str:
 
 def work(
     site: Site,
-    config: FleetConfig,
+    config: Config,
     wishes: Wishes,
     worker: str,
     dispatcher: Dispatcher,
@@ -62,11 +62,12 @@ def work(
             layout=FleetLayout(env, site.queue, worker),
             env=env,
             keeper=keeper,
-            max_epochs=config.max_epochs,
+            max_epochs=config.fleet.max_epochs,
+            floor=config,
             now=lambda: beat.now(),
             watch=watch,
             draining=draining,
-            open_store=lambda project: site.patient_store(project, float(config.patience)),
+            open_store=lambda project: site.patient_store(project, float(config.fleet.patience)),
         )
         driver = Driver(machine)
         beat = Beat(
@@ -74,8 +75,8 @@ def work(
             dispatcher,
             driver,
             site,
-            every=config.beat,
-            dead_after=config.dead_after,
+            every=config.fleet.beat,
+            dead_after=config.fleet.dead_after,
             on_death=_die,
         )
         store = beat.store
@@ -116,7 +117,7 @@ def _deliver(driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) 
     kv = driver.store(job.project).kv(job.run_id) if row else {}
     if row and queue.is_queued(row, kv):
         again = Job(job.project, job.run_id, row.claim_epoch)
-        dispatcher.submit(again, queue.ticket_of(row, kv).priority)
+        dispatcher.submit(again, queue.priority_of(kv))
 
 
 def _stay(

@@ -175,7 +175,7 @@ def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:
     """Run the routine until it passes, stops, or has failed as often as it may."""
     runs = _runs(work, job.known.row)
     if runs and runs[-1].status == "passed":  # a worker may have carried it out elsewhere
-        restore.fetch(work.tools.layout, work.tools.store, runs[-1])
+        restore.fetch(work.tools.layout, work.tools.store, runs[-1], work.tools.env)
     if runs and runs[-1].status == "stopped" and _was_cut_off(work, runs[-1]):
         runs[-1] = attempt.go_on(work.tools, work.config, runs[-1])
     while not runs or (runs[-1].status == "failed" and len(runs) < work.config.max_retries):

@@ -19,7 +19,7 @@ from treadle.config.schema import AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
 from treadle.proc import own
-from treadle.project import trust
+from treadle.project import key, trust
 from treadle.project.project import Project, open_repository, require_commit, workspaces
 from treadle.sandbox import home, probe
 from treadle.sandbox.policy import layers
@@ -95,6 +95,13 @@ def _configured(project: Project, loaded: Loaded) -> Iterator[Check]:
     yield _ask("sandbox", lambda: _sandbox(config))
     if config.sandbox.mode != "off":
         yield _ask("home", lambda: _home(project, config))
+    if config.artifacts:
+        yield _ask("fleet key", lambda: _fleet_key(project))
+
+
+def _fleet_key(project: Project) -> str:
+    found = key.read(project.env, project.layout.root)
+    return f"{found.name} in {found.path}"
 
 
 def _ask(name: str, look: Callable[[], str]) -> Check:
