@@ -23,6 +23,7 @@ from treadle.engine.archive import Shelf
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.fleet.dbos import Dbos
 from treadle.fleet.dispatcher import Job
+from treadle.project.key import Key
 from treadle.store import address
 from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
 from treadle.store.run_changes import History
@@ -97,11 +98,14 @@ def _server() -> str:
 def _step(folder: Path, url: str, count: int) -> None:
     """Commit steps as a worker does; the archive's share is told."""
     store, shelf = _store(url), Shelf(f"file://{folder}/shelf")
+    key = Key(folder, (b"k" * 64,))
     folders = [_folder(folder, index) for index in range(1, count + 1)]
     with measured() as figures:
         began = _clock()
         kept = [
-            archive.save(shelf, archive.key(RUN, index, "do", 1), made, None)
+            archive.save(
+                shelf, archive.name_of(archive.of_step(RUN, index, "do"), 1), made, None, key
+            )
             for index, made in enumerate(folders, 1)
         ]
         figures["added"] = _clock() - began

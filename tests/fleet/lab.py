@@ -109,6 +109,8 @@ class Lab:
         env = {**self.env, "HOME": str(home)}
         for place in ("CACHE", "STATE", "CONFIG"):
             env[f"XDG_{place}_HOME"] = str(home / place.lower())
+        if not self.env.get("TREADLE_STORE"):  # it works in the project, as its user
+            env["XDG_STATE_HOME"] = self.env["XDG_STATE_HOME"]
         (home / "config" / "treadle").mkdir(parents=True, exist_ok=True)
         (home / "config" / "treadle" / "config.toml").write_text(self.floor)
         with (home / "worker.log").open("a") as out:
