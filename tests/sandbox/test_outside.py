@@ -72,7 +72,23 @@ def test_nothing_happened(tree):
     assert changes(tree, lambda: (tree / "a").read_text()) == [[], []]
 
 
-def test_too_many_files_are_left_out(tree, monkeypatch):
-    monkeypatch.setattr(outside, "MAX_ENTRIES", 4)
-    assert outside.look((tree,), ()).marks == {}
-    assert len(outside.look((), (tree,)).marks) == 4
+def test_of_too_many_files_the_nearest_are_watched(tree, monkeypatch):
+    monkeypatch.setattr(outside, "MAX_ENTRIES", 3)
+    before = outside.look((tree,), ())
+    assert sorted(os.path.relpath(path, tree) for path in before.marks) == [".", "a", "b", "sub"]
+    assert not before.is_whole
+    (tree / "new").touch()
+    (tree / "a").chmod(0o600)
+    found = outside.compare(before, outside.look((tree,), ()))
+    assert found == outside.Changes((), (str(tree / "a"),))
+    assert len(outside.look((), (tree,)).marks) == 5
+
+
+def test_of_busy_files_only_rights_count(tree):
+    before = outside.look((), (), busy=(tree, tree / "sub/c"))
+    (tree / "new").touch()
+    (tree / "a").write_text("busy")
+    os.utime(tree / "b", (1, 1))
+    (tree / "sub/c").chmod(0o600)
+    found = outside.compare(before, outside.look((), (), busy=(tree, tree / "sub/c")))
+    assert found == outside.Changes((), (str(tree / "sub/c"),))

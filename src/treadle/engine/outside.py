@@ -28,10 +28,16 @@ def look(run: Run, stage: Stage) -> View | None:
     volatile = [path for path in _children(git_dir) if path.name not in (*_IN_GIT, *_GIT_FILES)]
     home = run.tools.env.get("HOME")
     return outside.look(
-        trees=(project.root, git_dir, run.folder.steps),
-        flat=(*surroundings.hidden(run), *([Path(home)] if home else [])),
+        trees=(project.root, git_dir, *surroundings.hidden(run), *_last_step(run)),
+        flat=(run.folder.steps, *([Path(home)] if home else [])),
         skip=(*volatile, *project.changing(), stage.folder),
+        busy=(*volatile, *project.changing()),
     )
+
+
+def _last_step(run: Run) -> list[Path]:
+    """Return the step before; the digests of all others are looked at before they count again."""
+    return [Path(folder) for folder in run.step_dirs[-1:]]
 
 
 def judge(run: Run, stage: Stage, before: View | None, finding: Finding) -> Finding:

@@ -18,7 +18,7 @@ _LOOK = _EXECUTE | _READ | _LIST
 _CHANGE = _ALL & ~_LOOK
 _REFER = 1 << 13  # moving between folders: every layer must allow it
 _SIGNALS, _ABSTRACT_SOCKETS = 1 << 1, 1
-_SCOPES = 6  # the version that can keep signals and sockets inside
+SCOPES = 6  # the version that can keep signals and sockets inside
 # Nothing else in /dev: terminals are the user's, disks hold everything, memory there is shared.
 _DEV = Path("/dev")
 _DEVICES = tuple(f"{_DEV}/{name}" for name in ("null", "zero", "full", "random", "urandom"))
@@ -34,7 +34,7 @@ def jail(policy: Policy) -> Jail:
     return Jail(
         filter=seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets),
         access=_CHANGE,
-        scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= _SCOPES else 0,
+        scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= SCOPES else 0,
         rules=tuple(rules),
         seen=_LOOK | _REFER,
         lasting=_lasting(layers(policy._replace(hidden=(*policy.hidden, _DEV)))),

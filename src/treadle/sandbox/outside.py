@@ -7,11 +7,12 @@ is forbidden. The time of the last change, which no program can set, gives all o
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-MAX_ENTRIES = 20_000
+MAX_ENTRIES = 20_000  # of one tree; of a bigger one, those nearest to its top
 _SLACK = 20_000_000  # nanoseconds by which the clock of files lags behind
 
 
@@ -28,11 +29,17 @@ class Mark(NamedTuple):
 
 
 class View(NamedTuple):
-    """How files looked at one moment."""
+    """How files looked at one moment.
+
+    Of those that treadle and git write all the time only the rights count: `rights` are their
+    modes and owners. A view that is not whole tells nothing about what is new or gone.
+    """
 
     begun: int
     ended: int
     marks: Mapping[str, Mark]
+    rights: Mapping[str, tuple[int, tuple[int, int]]] = {}
+    is_whole: bool = True
 
 
 class Changes(NamedTuple):
@@ -42,27 +49,44 @@ class Changes(NamedTuple):
     metadata: tuple[str, ...] = ()
 
 
-def look(trees: Iterable[Path], flat: Iterable[Path], skip: Iterable[Path] = ()) -> View:
-    """Note everything below `trees` and directly in `flat`; a tree that is too big is left out."""
-    begun, marks = time.time_ns(), dict[str, Mark]()
+def look(
+    trees: Iterable[Path],
+    flat: Iterable[Path],
+    skip: Iterable[Path] = (),
+    *,
+    busy: Iterable[Path] = (),
+) -> View:
+    """Note everything below `trees` and directly in `flat`, and the rights directly in `busy`."""
+    begun, marks, is_whole = time.time_ns(), dict[str, Mark](), True
     left_out = {str(path) for path in skip}
-    for folder, is_deep in [*((it, False) for it in flat), *((it, True) for it in trees)]:
-        marks |= _below(folder, left_out, is_deep)
-    return View(begun, time.time_ns(), marks)
+    for folder in flat:
+        marks |= _below(folder, left_out, 0)
+    for folder in trees:
+        found = _below(folder, left_out, MAX_ENTRIES)
+        is_whole = is_whole and len(found) <= MAX_ENTRIES
+        marks |= found
+    rights = {path: (it.mode, it.owner) for at in busy for path, it in _below(at, set(), 0).items()}
+    return View(begun, time.time_ns(), marks, rights, is_whole)
 
 
 def compare(before: View, after: View) -> Changes:
     """Tell what happened to the files between two looks."""
-    content, metadata = [], []
+    content, metadata = [], _other_rights(before, after)
+    is_whole = before.is_whole and after.is_whole
     for path in sorted(before.marks.keys() | after.marks.keys()):
         old, new = before.marks.get(path), after.marks.get(path)
-        if old == new:
+        if old == new or not (is_whole or (old and new)):
             continue
         if old and new and _is_only_about(old, new, before.begun - _SLACK, after.ended):
             metadata.append(path)
         elif not (old and new and stat.S_ISDIR(new.mode)):  # what is new in a folder shows itself
             content.append(path)
-    return Changes(tuple(content), tuple(metadata))
+    return Changes(tuple(content), tuple(sorted(metadata)))
+
+
+def _other_rights(before: View, after: View) -> list[str]:
+    both = before.rights.keys() & after.rights.keys()
+    return [path for path in both if before.rights[path] != after.rights[path]]
 
 
 def _is_only_about(old: Mark, new: Mark, since: int, until: int) -> bool:
@@ -76,14 +100,15 @@ def _is_only_about(old: Mark, new: Mark, since: int, until: int) -> bool:
     return not since <= new.modified <= until
 
 
-def _below(folder: Path, skip: set[str], is_deep: bool) -> dict[str, Mark]:
-    pending = [os.fspath(folder)]
-    if not (mark := _mark(pending[0])):
+def _below(folder: Path, skip: set[str], limit: int) -> dict[str, Mark]:
+    """Note a folder and what is in it; deeper ones as long as there are no more than `limit`."""
+    top = os.fspath(folder)
+    if not (mark := _mark(top)):
         return {}
-    marks = {pending[0]: mark}
+    marks, pending = {top: mark}, deque([top] if stat.S_ISDIR(mark.mode) else [])
     while pending:
         try:
-            found = os.scandir(pending.pop())
+            found = os.scandir(pending.popleft())
         except OSError:  # gone, or not ours
             continue
         with found:
@@ -91,10 +116,10 @@ def _below(folder: Path, skip: set[str], is_deep: bool) -> dict[str, Mark]:
                 if item.path in skip or not (mark := _mark(item.path)):
                     continue
                 marks[item.path] = mark
-                if is_deep and stat.S_ISDIR(mark.mode):
+                if stat.S_ISDIR(mark.mode):
                     pending.append(item.path)
-        if len(marks) > MAX_ENTRIES:
-            return {}
+        if len(marks) > limit:
+            break
     return marks
 
 

@@ -15,6 +15,16 @@ _TRIAL = 10.0
 _BARE = "children may write wherever you may, and what they change is only looked at afterwards"
 
 
+# What tier B cannot forbid, and where it is noticed.
+_GAP = (
+    "it cannot forbid changes of rights, owners, times and attributes of files you own: they are "
+    "looked for afterwards in the project, in hooks, info and settings of .git, in hidden folders, "
+    "directly in your home and in the step before, and nowhere else; nor locks on files that may "
+    "be read"
+)
+_UNSCOPED = "this kernel also lets children signal your other processes (Linux 6.12 does not)"
+
+
 class Sandbox(NamedTuple):
     """The tier there is, why it is not a better one, and what would help."""
 
@@ -57,7 +67,7 @@ def _landlock(without: str) -> Sandbox:
     version = landlock.version()
     fix = () if Path(bubblewrap.PROGRAM).exists() else ("sudo apt-get install bubblewrap",)
     if version >= landlock.OLDEST:
-        gap = "changes of rights and times outside are seen only afterwards"
+        gap = _GAP if version >= landlock.SCOPES else f"{_GAP}; {_UNSCOPED}"
         text = f"Landlock version {version} and filtered system calls; {gap}; no tier A: {without}"
         return Sandbox("B", text, fix)
     found = f"the kernel has Landlock version {version}" if version else "no Landlock"
