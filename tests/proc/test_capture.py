@@ -60,3 +60,9 @@ def test_late_helper_is_killed_with_its_children():
     with pytest.raises(TreadleError, match=r"sh did not finish within 0.2 s"):
         capture.run(["sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)
     assert time.monotonic() - begun < 50
+
+
+def test_slow_helper_gets_all_of_its_input():
+    code = "import sys, time; time.sleep(1.2); sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    data = b"x" * 3_000_000
+    assert capture.run([sys.executable, "-c", code], stdin=data).stdout == data

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle.errors import NotFoundError, TreadleError
-from treadle.proc import halt
+from treadle.proc import spawn
 from treadle.proc.captured import Captured as Captured
-
-_TICK = 0.5  # seconds between two looks whether somebody wants this process to stop
 
 
 def run(
@@ -31,34 +29,26 @@ def run(
     process = _start(argv, cwd, env, stdin is not None)
     with process:
         try:
-            stdout, stderr = _communicate(process, argv, stdin, timeout)
-        except BaseException:
+            deadline = time.monotonic() + timeout if timeout else math.inf
+            stdout, stderr = spawn.talk(_ends(process), stdin or b"", deadline)
+            process.wait(None if timeout is None else max(deadline - time.monotonic(), 0))
+        except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            raise
+            raise spawn.explain(error, argv, timeout) from error
     return Captured(process.returncode, stdout, stderr)
 
 
-def _communicate(
-    process: subprocess.Popen[bytes],
-    argv: Sequence[str],
-    stdin: bytes | None,
-    timeout: float | None,
-) -> tuple[bytes, bytes]:
-    deadline = math.inf if timeout is None else time.monotonic() + timeout
-    begun = time.monotonic()
-    while True:
-        try:
-            return process.communicate(stdin, min(deadline - time.monotonic(), _TICK))
-        except subprocess.TimeoutExpired:
-            if time.monotonic() >= deadline:
-                raise TreadleError(
-                    f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}",
-                    code="helper_timeout",
-                ) from None
-            if halt.is_over(begun):
-                text = f"{argv[0]} went on after treadle was asked to stop, and was ended"
-                raise TreadleError(text, code="helper_stopped") from None
+def _ends(process: subprocess.Popen[bytes]) -> tuple[int, int, int]:
+    """Return descriptors of our ends of the pipes, for whoever closes them."""
+    into, *others = (
+        os.dup(pipe.fileno()) if pipe else os.open(os.devnull, os.O_WRONLY)
+        for pipe in (process.stdin, process.stdout, process.stderr)
+    )
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    return into, others[0], others[1]
 
 
 def _start(

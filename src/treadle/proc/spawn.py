@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from treadle.errors import NotFoundError, TreadleError
+from treadle.proc import halt
 from treadle.proc.captured import Captured
 
 _CHUNK = 1 << 16
+_TICK = 0.5  # seconds between two looks whether somebody wants this process to stop
 _KILL = 9  # SIGKILL; the signal module takes its time to load
 
 
@@ -27,15 +29,12 @@ def run(
     finally:
         _close(theirs)
     try:
-        stdout, stderr = _talk(ours, stdin, time.monotonic() + timeout)
+        stdout, stderr = talk(ours, stdin, time.monotonic() + timeout)
     except BaseException as error:
         with suppress(ProcessLookupError):
             os.killpg(pid, _KILL)
         os.waitpid(pid, 0)
-        if isinstance(error, TimeoutError):
-            text = f"{argv[0]} did not finish within {timeout:g} s"
-            raise TreadleError(text, code="helper_timeout") from None
-        raise
+        raise explain(error, argv, timeout) from error
     return Captured(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), stdout, stderr)
 
 
@@ -54,8 +53,22 @@ def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, in
     raise NotFoundError(f"{argv[0]} is not installed or not in PATH", code="program_missing")
 
 
-def _talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[bytes, bytes]:
-    """Feed and read at the same time, so that neither side waits for the other for ever."""
+def explain(error: BaseException, argv: Sequence[str], timeout: float | None) -> BaseException:
+    """Say why a helper was ended, where that was its own fault."""
+    if "Timeout" in type(error).__name__:
+        text = f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}"
+        return TreadleError(text, code="helper_timeout")
+    if isinstance(error, InterruptedError):
+        text = f"{argv[0]} went on after treadle was asked to stop, and was ended"
+        return TreadleError(text, code="helper_stopped")
+    return error
+
+
+def talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """Feed and read at the same time, so that neither side waits for the other for ever.
+
+    Raises TimeoutError, or InterruptedError if this process is to stop. The ends are closed then.
+    """
     into, out, err = ends
     said: dict[int, list[bytes]] = {out: [], err: []}
     poll, view = select.poll(), memoryview(data)
@@ -64,11 +77,12 @@ def _talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[byt
     poll.register(into, select.POLLOUT)
     open_ends = {into, out, err}
     os.set_blocking(into, False)
+    begun = time.monotonic()
     while open_ends:
-        ready = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
-        if not ready:
+        ready = poll.poll(max(min(deadline - time.monotonic(), _TICK), 0) * 1000)
+        if not ready and (error := _over(begun, deadline)):
             _close(tuple(open_ends))
-            raise TimeoutError
+            raise error
         for descriptor, _ in ready:
             if descriptor == into:
                 view = _feed(into, view)
@@ -81,6 +95,12 @@ def _talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[byt
                 open_ends.discard(descriptor)
                 os.close(descriptor)
     return b"".join(said[out]), b"".join(said[err])
+
+
+def _over(begun: float, deadline: float) -> OSError | None:
+    if time.monotonic() >= deadline:
+        return TimeoutError()
+    return InterruptedError() if halt.is_over(begun) else None
 
 
 def _feed(into: int, view: memoryview) -> memoryview:
