@@ -107,6 +107,40 @@ def test_a_missing_sandbox_stops_what_requires_one(project):
         assert done.json["error"]["code"] == "no_sandbox"
 
 
+HOGS = {
+    "memory_limit": ("memory_mb = 100", "a = []\nwhile True: a.append(bytearray(1 << 20))"),
+    "process_limit": (
+        "processes = 50",
+        "import subprocess\nwhile True: subprocess.Popen(['sleep', '600'])",
+    ),
+    "disk_limit": (
+        "disk_mb = 20",
+        "big = (repo / 'big').open('wb')\nwhile True: big.write(bytes(1 << 20))",
+    ),
+}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("code", HOGS)
+def test_an_agent_that_takes_too_much_fails_with_the_key_that_allows_more(project, code, tier):
+    key, script = HOGS[code]
+    project.settings(settings(tier) + f"{key}\n")
+    project.good_agents()
+    project.agent("do", script, edits=True)
+    result = project.run_json()
+    assert (result["status"], result["reason_code"]) == ("failed", code)
+    assert f"raise sandbox.{key.split()[0]}" in result["reason"]
+
+
+@pytest.mark.skipif(not TIERS, reason="NO SANDBOX CAN RUN HERE")
+def test_a_check_that_takes_too_much_says_so(project):
+    project.settings("[sandbox]\nmemory_mb = 100\n")
+    project.good_agents()
+    hog = f"{sys.executable} -S -c 'a = bytearray(300 << 20); input()' < /dev/zero"
+    result = project.run_json("--verify", f"AC1={hog}")
+    assert "took more than 100 MiB of memory" in observed(project, result["run_id"])["note"]
+
+
 @pytest.mark.skipif(not TIERS, reason="NO SANDBOX CAN RUN HERE")
 def test_a_check_says_which_denial_it_met(project):
     project.good_agents()

@@ -70,6 +70,7 @@ def test_untrusted_clone_stops_and_shows_the_commands(repo):
         'sandbox = "off"\n',
         "[sandbox]\nhide = []\n",
         '[sandbox]\nread = ["~/x"]\n',
+        "[sandbox]\nmemory_mb = 900000\n",
         'network = "full"\n',
         '[checks]\nwritable = ["~/.ssh"]\n',
         "[checks]\nunix_sockets = true\n",

@@ -20,11 +20,38 @@ HOGS = {
     "timeout": "trap '' TERM; while :; do sleep 600; done",
     "idle_timeout": "sleep 600",
     "disk_limit": "while :; do head -c 4M /dev/zero >> big; done",
+    "memory_limit": "python3 -S -c 'a = []\nwhile 1: a.append(bytearray(1 << 20))'",
+    "process_limit": "while :; do sleep 600 & done",
+}
+# Other ways to take what is not theirs.
+MORE = {
+    "workspace": ("disk_limit", "while :; do head -c 4M /dev/zero >> ../work/big; done"),
+    "many small": ("memory_limit", 'for n in 1 2 3 4 5 6; do python3 -S -c "$HOG" & done; wait'),
+    "no name": ("memory_limit", 'python3 -S -c "$NAMELESS"'),
+    "bomb": ("process_limit", "b() { sleep 0.05; b & b & b; }; b"),
+    "sessions": ("process_limit", "while :; do setsid sleep 600 & done"),
+    "threads": ("process_limit", 'python3 -S -c "$THREADS"'),
+}
+
+
+def slow(way):
+    """Leave the storms of processes, which everybody on the machine feels, to the real tests."""
+    return pytest.param(way, marks=pytest.mark.real) if MORE[way][0] == "process_limit" else way
+
+
+SCRIPTS = {
+    "HOG": "import time\na = bytearray(30 << 20)\ntime.sleep(600)",
+    "NAMELESS": "import os, time\nf = os.memfd_create('x')\n"
+    "for n in range(200): os.write(f, bytes(1 << 20))\ntime.sleep(600)",
+    "THREADS": "import threading, time\nthreading.stack_size(1 << 16)\n"
+    "while 1: threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
+    "SHM": "import time\nf = open('/dev/shm/x', 'wb')\n"
+    "for n in range(200): f.write(bytes(1 << 20)); f.flush()\ntime.sleep(600)",
 }
 
 
 # When each of them meets its limit: at once, or after a second of doing nothing.
-MEETS = {"output_limit": 0, "timeout": 1, "idle_timeout": 1, "disk_limit": 0}
+MEETS = dict.fromkeys(HOGS, 0) | {"timeout": 1, "idle_timeout": 1}
 
 
 @pytest.mark.parametrize("tier", survivors.tiers())
@@ -35,6 +62,37 @@ def test_a_hog_is_stopped_and_nobody_grows(tmp_path, tier, reason):
     assert ended.reason == reason
     assert (tmp_path / "out").stat().st_size <= 8 * MB
     assert resident() - before < 100_000
+
+
+@pytest.mark.parametrize("tier", survivors.tiers())
+@pytest.mark.parametrize("way", [slow(way) for way in MORE])
+def test_other_ways_to_take_too_much_are_stopped(tmp_path, tier, way):
+    reason, script = MORE[way]
+    ended = stop(tmp_path, tier, reason, script)
+    assert ended.reason == reason
+    assert ended.vouched
+
+
+@pytest.mark.skipif("A" not in survivors.tiers(), reason="TIER A CANNOT RUN HERE")
+def test_a_folder_in_memory_of_the_sandbox_counts_as_memory(tmp_path):
+    ended = stop(tmp_path, "A", "memory_limit", 'python3 -S -c "$SHM"')
+    assert ended.reason == "memory_limit"
+
+
+@pytest.mark.parametrize("tier", survivors.tiers())
+def test_pages_that_processes_share_count_once(tmp_path, tier):
+    share = "import os, time\na = bytearray(40 << 20)\nfor n in range(5):\n if not os.fork(): break"
+    script = f"python3 -S -c '{share}\ntime.sleep(1.5)'"
+    assert stop(tmp_path, tier, "exit", script).reason == "exit"
+
+
+@pytest.mark.parametrize("tier", survivors.tiers())
+def test_what_was_in_the_workspace_before_does_not_count(tmp_path, tier):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "old").write_bytes(bytes(60 * MB))
+    script = "head -c 20M /dev/zero > ../work/new; sleep 0.5"
+    assert stop(tmp_path, tier, "exit", script).reason == "exit"
 
 
 @pytest.mark.real
@@ -65,10 +123,11 @@ def test_a_run_whose_agent_never_stops_writing_stays_small(project):  # noqa: F8
     assert 0 < peak < 100_000
 
 
-def stop(folder, tier, reason):
+def stop(folder, tier, reason, script=None):
     """Let a hog run into its limit, and return how it ended."""
-    step, out = folder / "step", folder / "out"
+    step, work, out = folder / "step", folder / "work", folder / "out"
     step.mkdir(parents=True)
+    work.mkdir(exist_ok=True)
     limits = Limits(
         wall=1 if reason == "timeout" else 60,
         idle=1 if reason == "idle_timeout" else None,
@@ -76,12 +135,15 @@ def stop(folder, tier, reason):
         grace=0.2,
         disk_bytes=40 * MB,
         disk=(step,),
+        memory_bytes=120 * MB,
+        processes=200,
+        growth_bytes=40 * MB,
+        growing=(work,),
     )
-    held = jail.build(tier, Policy((step,)))
+    held = jail.build(tier, Policy((step, work)))
+    words, env = ("sh", "-c", script or HOGS[reason]), {**os.environ, **SCRIPTS}
     with Keeper() as keeper:
-        return keeper.run(
-            Command(("sh", "-c", HOGS[reason]), step, os.environ, None, out, out, limits, held)
-        )
+        return keeper.run(Command(words, step, env, None, out, out, limits, held))
 
 
 def resident(pid="self"):

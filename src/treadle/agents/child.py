@@ -14,6 +14,8 @@ _ERRORS = {
     "idle_timeout": StepError.IDLE_TIMEOUT,
     "output_limit": StepError.OUTPUT_LIMIT,
     "disk_limit": StepError.DISK_LIMIT,
+    "memory_limit": StepError.MEMORY_LIMIT,
+    "process_limit": StepError.PROCESS_LIMIT,
     "stopped": StepError.INTERRUPTED,
     "signal": StepError.AGENT_EXIT,
     "lost": StepError.AGENT_EXIT,
@@ -70,8 +72,8 @@ def _sentence(spec: AgentSpec, program: str, ended: Ended) -> str:
         case "output_limit":
             limit = f"{(spec.limits.output_bytes or 0) / 2**20:g} MiB"
             return f"{who} printed more than {limit}; raise it with --budget max_output_mb=N"
-        case "disk_limit":
-            return f"{who} {ended.detail}; it is meant for results, not for build output"
+        case "disk_limit" | "memory_limit" | "process_limit":
+            return f"{who} {ended.detail}"
         case "stopped":
             return f"{who} was stopped: {ended.detail}"
         case "exit":

@@ -33,7 +33,8 @@ SecondsOr0 = Annotated[
 Pause = Annotated[_TimeOr0, Meta(description="a number of seconds, 0 or more, at most a week")]
 Rounds = Annotated[int, Meta(gt=0, le=10_000, description="a whole number from 1 to 10000")]
 CountOr0 = Annotated[int, Meta(ge=0, le=_MAX, description="a whole number, 0 or more")]
-Count = Annotated[int, Meta(gt=0, le=_MAX, description="a whole number above 0")] | None
+Whole = Annotated[int, Meta(gt=0, le=_MAX, description="a whole number above 0")]
+Count = Whole | None
 Words = Annotated[tuple[str, ...], Meta(description="a list of strings")]
 Prices = Annotated[
     tuple[_Price, _Price, _Price] | None,
@@ -110,6 +111,9 @@ class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tier: Tier = "A"
     hide: Places = HIDDEN
     read: Places = ()
+    memory_mb: Count = None
+    processes: Whole = 4096
+    disk_mb: Whole = 20_480
 
 
 class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -86,3 +86,5 @@ class StepError(StrEnum):
     SERVER_ERROR = "server_error"
     REQUEST_REFUSED = "request_refused"
     MAY_STILL_RUN = "may_still_run"
+    MEMORY_LIMIT = "memory_limit"
+    PROCESS_LIMIT = "process_limit"

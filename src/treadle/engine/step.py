@@ -167,13 +167,14 @@ def _limits(run: Run, stage: Stage) -> Limits:
     if run.order.budgets.max_output_mb is not None:
         left = run.order.budgets.max_output_mb - run.spent.output_mb
         output = min(output, max(int(left * 2**20), 1))
-    return Limits(
+    limits = Limits(
         wall=wall,
         idle=table.idle_limit(config),
         output_bytes=output,
         disk_bytes=_MAX_DISK,
         disk=(stage.folder, surroundings.scratch(run)),
     )
+    return surroundings.capped(limits, run.order.sandbox, (run.workspace.path,))
 
 
 def _output(result: AgentResult) -> bytes | None:

@@ -1,5 +1,7 @@
 """What a child process of a run gets to see and to write, and when it must stop."""
 
+import functools
+import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -94,7 +96,7 @@ def execute(
         stdin=None,
         stdout=stdout,
         stderr=stderr,
-        limits=limits,
+        limits=capped(limits, run.order.sandbox, (run.workspace.path,)),
         jail=jail.build(tier(run), for_command(run).widened(writable)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
@@ -104,6 +106,22 @@ def execute(
     for log in {stdout, stderr}:
         run.tools.mask.file(log)
     return ended
+
+
+def capped(limits: Limits, asked: SandboxConfig, growing: tuple[Path, ...] = ()) -> Limits:
+    """Return the limits with what a command may take of the machine besides time and words."""
+    memory = asked.memory_mb << 20 if asked.memory_mb else _machine_memory() // 4 * 3
+    return limits._replace(
+        memory_bytes=memory,
+        processes=asked.processes,
+        growth_bytes=asked.disk_mb << 20,
+        growing=growing,
+    )
+
+
+@functools.cache
+def _machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def denied(run: Run, logs: Iterable[Path], found: Policy, owner: str = "checks") -> str | None:

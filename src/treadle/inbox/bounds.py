@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.config.agents import is_in_project
-from treadle.config.schema import Config
+from treadle.config.schema import Config, SandboxConfig
 from treadle.engine import surroundings
 from treadle.proc import environment
 from treadle.proc.command import Jail
@@ -23,6 +23,7 @@ class Bounds(NamedTuple):
 
     tier: str = "0"
     policy: Policy = READ_ONLY
+    asked: SandboxConfig = SandboxConfig()
 
     def widened(self, *folders: Path) -> "Bounds":
         """Return these bounds with more folders to write in."""
@@ -66,7 +67,7 @@ class Host(NamedTuple):
                 stdin=stdin,
                 stdout=output[0],
                 stderr=output[1],
-                limits=limits,
+                limits=surroundings.capped(limits, self.bounds.asked, (self.root,)),
                 jail=self.bounds.widened(Path(folder)).jail,
             )
             return self.keeper.run(command, should_stop=self.should_stop)
@@ -81,4 +82,5 @@ def around(config: Config, project: Project) -> Bounds:
         unix_sockets=asked.unix_sockets,
     )
     is_off = config.sandbox.mode == "off"
-    return Bounds("0" if is_off else probe.probe(config.sandbox.tier).tier, found)
+    tier = "0" if is_off else probe.probe(config.sandbox.tier).tier
+    return Bounds(tier, found, config.sandbox)

@@ -15,6 +15,8 @@ Reason = Literal[
     "missing",
     "not_executable",
     "lost",
+    "memory_limit",
+    "process_limit",
 ]
 
 
@@ -27,6 +29,10 @@ class Limits(NamedTuple):
     grace: float = 5.0
     disk_bytes: int | None = None
     disk: tuple[Path, ...] = ()  # the folders that `disk_bytes` counts
+    memory_bytes: int | None = None  # of all its processes together
+    processes: int | None = None  # threads included
+    growth_bytes: int | None = None
+    growing: tuple[Path, ...] = ()  # the folders that may hold much, and grow by `growth_bytes`
 
 
 class Jail(NamedTuple):

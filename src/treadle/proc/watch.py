@@ -7,9 +7,11 @@ from treadle.proc import program
 from treadle.proc.channel import Channel
 from treadle.proc.command import Cause, Command, Ended, Limits
 from treadle.proc.disk import Disk
+from treadle.proc.load import Load
 from treadle.proc.output import Files
 
-_AT_ONCE = ("output_limit", "disk_limit")  # every moment makes it worse
+# Every moment makes it worse.
+_AT_ONCE = ("output_limit", "disk_limit", "memory_limit", "process_limit")
 
 ShouldStop = Callable[[], str | None]
 OnTick = Callable[[float], None]
@@ -47,6 +49,7 @@ class Watch:
         self._orders: list[tuple[float, Callable[[], None]]] = []
         self._given_up = False
         self._disk = Disk(self._limits)
+        self._load = Load(command, channel.shim, self._begun)
 
     def follow(self, should_stop: ShouldStop | None, on_tick: OnTick | None) -> Ended:
         """Wait until everything is dead and say how it ended."""
@@ -93,7 +96,7 @@ class Watch:
         if self._cause is None:
             quiet = now - self._grown_at
             cause = breach(self._limits, now - self._begun, quiet, written)
-            cause = cause or self._disk.breach(now) or _wish(should_stop)
+            cause = cause or self._disk.breach(now) or self._load.breach(now) or _wish(should_stop)
             if cause:
                 grace = 0 if cause.reason in _AT_ONCE else self._limits.grace
                 self._stop(cause, grace)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from treadle import layout as user_paths
 from treadle.config import agents, keys
 from treadle.config.load import Loaded
-from treadle.config.schema import AgentConfig, ChecksConfig
+from treadle.config.schema import AgentConfig, ChecksConfig, SandboxConfig
 from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
@@ -149,8 +149,9 @@ def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
     if config.sandbox.mode == "off":
         yield _setting(loaded, ("sandbox", "mode"), "off")
     yield _setting(loaded, ("sandbox", "hide"), config.sandbox.hide)
-    if config.sandbox.read:
-        yield _setting(loaded, ("sandbox", "read"), config.sandbox.read)
+    for key in ("read", "memory_mb", "processes", "disk_mb"):
+        if (value := getattr(config.sandbox, key)) != getattr(SandboxConfig(), key):
+            yield _setting(loaded, ("sandbox", key), value)
     if config.network == "full":
         yield _setting(loaded, ("network",), "full")
     if config.store:

@@ -1,0 +1,134 @@
+"""Count the processes of a running command and the memory they take, all of them together.
+
+The kernel's own limits are per process or per user: they neither add up what a tree of processes
+takes nor tell one step from another.
+"""
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Iterator
+
+from treadle.proc import processes
+from treadle.proc.command import Cause, Command
+
+_SHARE = 20  # counting may take one part in so many of the time
+_FIRST = 0.1  # seconds in which nobody takes much
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_BLOCK = 512
+_HAS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+
+
+class Load:
+    """What a command takes of the machine, looked at now and then."""
+
+    def __init__(self, command: Command, shim: int, now: float) -> None:
+        self._limits, self._shim = command.limits, shim
+        self._next = now + _FIRST
+        wrapper = command.jail.wrapper if command.jail else ()
+        # Folders in memory that exist only inside: what is in them is nobody's own.
+        self._folders = [it for word, it in itertools.pairwise(wrapper) if word in _IN_MEMORY]
+
+    def breach(self, now: float) -> Cause | None:
+        """Return the cause if the command takes too much by now."""
+        most, memory = self._limits.processes, self._limits.memory_bytes
+        if (most is None and memory is None) or now < self._next:
+            return None
+        found = _tree(self._shim, most)
+        used = self._used(found, memory) if memory is not None else 0
+        self._next = now + (time.monotonic() - now) * _SHARE
+        if most is not None and sum(found.values()) > most:
+            told = f"ran more than {most} processes and threads at once"
+            return Cause("process_limit", f"{told}; raise sandbox.processes")
+        if memory is not None and used > memory:
+            told = f"took more than {memory >> 20} MiB of memory"
+            return Cause("memory_limit", f"{told}; raise sandbox.memory_mb")
+        return None
+
+    def _used(self, found: dict[int, int], memory: int) -> int:
+        """Return the memory of all together; pages that they share count once if it matters."""
+        beside = self._inside(found) + _nameless(found)
+        used = sum(map(_resident, found)) + beside
+        return sum(map(_proportional, found)) + beside if used > memory else used
+
+    def _inside(self, found: dict[int, int]) -> int:
+        """Return what lies in those folders; the youngest process sees them."""
+        used = 0
+        for folder in self._folders if found else ():
+            with contextlib.suppress(OSError):
+                seen = os.statvfs(f"/proc/{max(found)}/root{folder}")
+                used += (seen.f_blocks - seen.f_bfree) * seen.f_frsize
+        return used
+
+
+_IN_MEMORY = ("--tmpfs", "--dev")
+
+
+def _tree(root: int, most: int | None) -> dict[int, int]:
+    """Return every process below `root` with its number of threads, at most a few too many."""
+    if not _HAS_CHILDREN:
+        return {row[0]: 1 for row in processes.doomed(processes.rows(), root, 0, set())}
+    found: dict[int, int] = {}
+    waiting = _children(root)
+    total = 0
+    while waiting and (most is None or total <= most):
+        pid = waiting.pop()
+        if pid not in found:
+            found[pid] = max(len(_tasks(pid)), 1)
+            total += found[pid]
+            waiting += _children(pid)
+    return found
+
+
+def _tasks(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in _tasks(pid):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as names:
+            found += map(int, names.read().split())
+    return found
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as handle:
+            return int(handle.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    """Return a process's part of its memory; whoever lets nobody look pays for shared pages too."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as handle:
+            for line in handle:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return _resident(pid)
+
+
+def _nameless(found: dict[int, int]) -> int:
+    """Return what lies in files that have no name and are only memory."""
+    sizes = {}
+    for path in itertools.chain.from_iterable(map(_handles, found)):
+        with contextlib.suppress(OSError):
+            if os.readlink(path).startswith("/memfd:"):
+                seen = os.stat(path)
+                sizes[seen.st_dev, seen.st_ino] = seen.st_blocks * _BLOCK
+    return sum(sizes.values())
+
+
+def _handles(pid: int) -> Iterator[str]:
+    try:
+        return (f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return iter(())
