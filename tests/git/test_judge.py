@@ -89,6 +89,25 @@ def test_risky_files_have_a_budget_of_none_unless_given(place, tmp_path):
     assert judged(place, tmp_path / "t", patch, Limits(max_risky_files=2)).exceeded == ()
 
 
+WORK = ("specs/a.spec.md", "specs/processed-spec.md", "Specs/b.md", "missions/x/tasks/WP01.md")
+WORK += ("missions/x/spec.md", "kitty-specs/001/plan.md", "KITTY-SPECS/1/tasks.md")
+OWN = (".treadle/cron/a.md", ".treadle/routines/x.sh", ".treadle/config.json")
+OWN += (".treadle/roles/do.md",)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [*((name, "work") for name in WORK), *((name, "treadle_config") for name in OWN)],
+)
+def test_what_would_be_carried_out_is_risky(place, tmp_path, name, reason):
+    assert judged(place, tmp_path / "s", new(name)).risky == ((name, reason),)
+
+
+@pytest.mark.parametrize("name", ["src/specs/a.spec.md", "specs", "docs/missions/x.md"])
+def test_other_folders_of_that_name_are_not(place, tmp_path, name):
+    assert judged(place, tmp_path / "s", new(name)).risky == ()
+
+
 def test_protected_files_are_risky(place, tmp_path):
     found = judged(place, tmp_path / "s", APP_EDIT, protected={"src/app.py"})
     assert found.risky == (("src/app.py", "protected"),)

@@ -172,6 +172,13 @@ class FleetConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_epochs: Tries = 5
 
 
+class ChainConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """After how much a message and all that follows from it asks whether to go on."""
+
+    max_messages: Count = 50
+    max_cost_usd: Amount = 10
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -194,3 +201,4 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task: TaskConfig = TaskConfig()
     artifacts: Text | None = None
     fleet: FleetConfig = FleetConfig()
+    chain: ChainConfig = ChainConfig()

@@ -44,6 +44,8 @@ _GENERATED = _words(
 )
 
 
+# What lies in these is carried out, by treadle or by whoever follows a mission.
+_WORK = _words("specs missions kitty-specs")
 _NONE = "000000"  # the mode of a file that is not there
 
 
@@ -53,6 +55,8 @@ def reason(path: str, old_mode: str, new_mode: str, protected: Collection[str]) 
         return "protected"
     if rules.is_own_config(path):
         return "treadle_config"
+    if rules.folded(path.partition("/")[0]) in _WORK and "/" in path:
+        return "work"
     parts = [rules.folded(part) for part in path.split("/")]
     if parts[-1] in _FILES or _FOLDERS.intersection(parts[:-1]):
         return "config"

@@ -21,6 +21,7 @@ from treadle.errors import (
 )
 from treadle.ids import utc
 from treadle.inbox import (
+    approval,
     attempt,
     bounds,
     box,
@@ -96,8 +97,11 @@ def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carri
         return _waits(work, known.row)
     try:
         job = _prepare(work, known)
+        question = approval.open_question(work.tools, work.config, job)
     except (FormatError, NotFoundError) as error:
         return _bury(work, path, error, known.row)
+    if question:
+        return _hold(work, job.known.row, question)
     if reason := work.tools.interrupted():
         return Carried(_outcome(job.known.row, "interrupted", reason), row=job.known.row)
     return _work(work, job)
@@ -156,9 +160,7 @@ def _work(work: Pass, job: Job) -> Carried:
         precheck.require(work.host, job.selected.routine)
         row, last = _attempts(work, job)
     except _REFUSALS as error:
-        row = _save(work, _with(row, _runs(work, row)), "held", error.message)
-        work.tell(f"{_name(row)}: {error.message}")
-        return Carried(_outcome(row, "held", error.message), row=row)
+        return _hold(work, _with(row, _runs(work, row)), error.message)
     except TreadleError as error:
         if error.code != "hook_failed":
             raise
@@ -169,6 +171,13 @@ def _work(work: Pass, job: Job) -> Carried:
     except TreadleError as error:
         work.failed_hook = error.message
     return carried
+
+
+def _hold(work: Pass, row: MessageRow, reason: str) -> Carried:
+    if (row.status, row.reason) != ("held", reason):  # else it was said, and has its time
+        row = _save(work, row, "held", reason)
+    work.tell(f"{_name(row)}: {reason}")
+    return Carried(_outcome(row, "held", reason), row=row)
 
 
 def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:

@@ -50,6 +50,8 @@ def bury(tools: Tools, path: Path, error: TreadleError, row: MessageRow | None) 
     if row:
         saved = row._replace(status="dead", reason=error.code, updated_at=utc(tools.now()))
         tools.store.save_message(saved)
+    if error.code == "not_approved":  # a human has said so already
+        return target.name
     question = Question(
         kind="dead_letter",
         summary=f"{target.name}: {error.message}",

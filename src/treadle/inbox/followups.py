@@ -47,7 +47,9 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
         if row:
             known.remove(row)
         else:
-            new = new_row(found.message.place, digest, parent, tools.now())
+            # Whatever chain it names: what follows from a message is limited with it.
+            place = found.message.place._replace(chain=parent.chain)
+            new = new_row(place, digest, parent, tools.now())
             row = tools.store.add_message(new)
         target = tools.layout.inbox / f"{row.message_id}.md"
         if row.status == "waiting":

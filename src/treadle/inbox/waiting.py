@@ -12,6 +12,8 @@ from treadle.engine import due
 from treadle.inbox import box
 from treadle.layout import Layout
 from treadle.store.reader import Reader
+from treadle.store.rows.message import MessageRow
+from treadle.tasks import questions
 
 _STILL = 0.2  # seconds that nothing may change before a file counts as written
 _WAKE = 1000  # milliseconds between looks at the clock
@@ -38,7 +40,7 @@ class Waiting:
         for folder in (self._layout.inbox, self._layout.specs):
             folder.mkdir(parents=True, exist_ok=True)
         for _ in _wakes(self._layout, self._stop, say):
-            if self._is_changed() | self._is_scheduled() | self._is_over():
+            if self._is_changed() | self._is_scheduled() | self._is_answered():
                 yield None
 
     def done(self) -> None:
@@ -64,12 +66,22 @@ class Waiting:
         begun, self._minute = minute != self._minute, minute
         return begun and self._layout.cron.is_dir() and any(self._layout.cron.glob("*.md"))
 
-    def _is_over(self) -> bool:
-        """Tell whether a usage limit is over for which a run has waited; each run is tried once."""
+    def _is_answered(self) -> bool:
+        """Tell whether what a run or message has waited for is there; each is tried once.
+
+        For a run that is the end of a usage limit, for a message a human's answer.
+        """
         with Reader.open(self._layout) as store:
-            found = {row.run_id for row in due.runs(store, self._now())} - self._tried
+            runs = {row.run_id for row in due.runs(store, self._now())}
+            held = [row for row in store.messages("held") if _is_answered(store, row)]
+        found = {*runs, *(f"{row.message_id} {row.updated_at}" for row in held)} - self._tried
         self._tried |= found
         return bool(found)
+
+
+def _is_answered(store: Reader, row: MessageRow) -> bool:
+    found = questions.newest(store, row.reason or "")
+    return bool(found and found.answered_at and found.answered_at > row.updated_at)
 
 
 def signature(layout: Layout) -> Signature:

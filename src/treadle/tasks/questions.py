@@ -60,6 +60,12 @@ def find_open(store: TaskReader, question_id: str) -> QuestionRow:
     return question
 
 
+def newest(store: TaskReader, summary: str) -> QuestionRow | None:
+    """Return the newest question in these words, answered or not."""
+    found = [item for item in store.questions(open_only=False) if item.summary == summary]
+    return found[-1] if found else None
+
+
 def _closed(question: QuestionRow) -> UsageError:
     return UsageError(
         f"{question.question_id} was answered by {question.answered_by} "
