@@ -16,7 +16,7 @@ WORLD = Path(__file__).with_name("world.py")
 NOBODY = 65534
 # Covered by an empty folder of the sandbox's own, whose rights are anybody's.
 DOCS = Path(__file__).parents[2] / "docs" / "reliability.md"
-HARMLESS = {("metadata", "chmod a key's folder")}
+HARMLESS = {"rights of a key's folder"}
 
 
 @pytest.fixture
@@ -72,25 +72,30 @@ def test_nothing_outside_changes(place, tier, user):
     answers = found["answers"]
     assert answers, found["stderr"]
     hostile = {g: a for g, a in answers.items() if g not in ("honest", "metadata")}
-    assert sum(map(len, hostile.values())) >= 60
     tried = sum(map(len, answers.values())) - len(answers["honest"])
-    assert f"try {tried} hostile things" in figures()
+    assert tried >= 400
+    assert f"try {tried} hostile things in tier {tier}" in figures()
     assert [(g, n) for g, a in hostile.items() for n, word in a.items() if word == "done"] == []
     assert [(n, w) for n, w in answers["honest"].items() if w != "done"] == []
     assert found["changed"] == []
     assert found["reported"]["content"] == []
     assert not found["late"]
-    done = {n for n, w in answers["metadata"].items() if ("metadata", n) not in HARMLESS}
+    assert (found["state"], found["bystander"], found["received"]) == ([], None, 0)
+    assert found["planted"] == []
+    done = {name for name, word in answers["metadata"].items() if word == "done"}
     if tier == "A":
         assert found["reported"]["metadata"] == []
-        assert not [n for n in done if answers["metadata"][n] == "done"]
+        assert done <= HARMLESS
     else:
-        assert len(found["reported"]["metadata"]) == len(answers["metadata"])
+        seen = set(found["reported"]["metadata"])
+        assert [name for name in sorted(done) if found["marked"][name] not in seen] == []
+        assert len(done) > len(answers["metadata"]) / 2
 
 
 @pytest.mark.parametrize("tier", ["A", "B"])
 def test_with_a_network_only_the_network_opens(place, tier):
     found = run_as("root" if os.getuid() == 0 else "nobody", place, tier, "full")
     sockets = found["answers"]["sockets"]
-    assert {name for name, word in sockets.items() if word == "done"} == {"TCP", "UDP", "netlink"}
+    may = {"TCP", "TCP over version 6", "UDP", "listen", "netlink"}
+    assert {name for name, word in sockets.items() if word == "done"} == may
     assert found["changed"] == []
