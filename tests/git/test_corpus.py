@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import git
-from tests.git import corpus
+from tests.git import corpus, spellings
 from tests.git.support import head, write
 from treadle.git import build, judge, repo
 from treadle.git.build import Built, PatchFailed
@@ -34,7 +34,7 @@ def judged(base, patch, folder) -> Judged | PatchFailed:
     return judge.judge(built.scratch, tree, built.tree, Limits(), corpus.PROTECTED)
 
 
-@pytest.mark.parametrize("case", corpus.HOSTILE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", spellings.HOSTILE, ids=lambda case: case.name)
 def test_hostile_patch_is_stopped(base, tmp_path, case):
     found = judged(base, case.patch, tmp_path / "scratch")
     if isinstance(found, PatchFailed):
@@ -46,7 +46,7 @@ def test_hostile_patch_is_stopped(base, tmp_path, case):
     assert rules or "max_risky_files" in {excess.budget for excess in found.exceeded}
 
 
-@pytest.mark.parametrize("case", corpus.HONEST, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", spellings.HONEST, ids=lambda case: case.name)
 def test_honest_patch_comes_in(base, tmp_path, case):
     found = judged(base, case.patch, tmp_path / "scratch")
     assert isinstance(found, Judged), found
@@ -62,10 +62,12 @@ def test_judging_leaves_nothing_in_the_repository(base, tmp_path):
 
 
 def test_names_in_the_corpus_are_unique():
-    names = [case.name for case in (*corpus.HOSTILE, *corpus.HONEST)]
+    names = [case.name for case in (*spellings.HOSTILE, *spellings.HONEST)]
     assert len(names) == len(set(names))
 
 
 def test_the_corpus_is_as_large_as_promised():
-    assert len(corpus.HOSTILE) >= 150
-    assert len(corpus.HONEST) >= 60
+    assert len(spellings.HOSTILE) >= 330
+    assert len(spellings.HONEST) >= 100
+    patches = {case.patch for case in (*spellings.HOSTILE, *spellings.HONEST)}
+    assert len(patches) >= 430

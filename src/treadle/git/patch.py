@@ -45,7 +45,13 @@ def oddity(patch: bytes) -> tuple[str, str] | None:
 def broken_rule(patch: bytes) -> str | None:
     """Return the rule that a name in the headers breaks, for a patch that git would not take."""
     names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
-    words = (_unquoted(word) for name in names for word in (name, *_WORD.findall(name)))
+    # A name without quotes is the rest of its line; with one, only its words are names.
+    words = (
+        _unquoted(word)
+        for name in names
+        for word in (b"" if b'"' in name else name, *_WORD.findall(name))
+        if word
+    )
     paths = (path for word in words for path in (word, _SIDE.sub("", word, count=1)))
     return next((rule for path in islice(paths, _LOOKED_AT) if (rule := _rule(path))), None)
 

@@ -1,5 +1,6 @@
 """Know the files whose change can run code or steer agents outside a run."""
 
+import re
 from collections.abc import Collection
 
 from treadle.git import rules
@@ -22,8 +23,8 @@ _FILES = _words(
     .gitconfig .gitlab-ci.yml .gitmodules .justfile .lefthook.yml .lfsconfig .mcp.json .mise.toml
     .netrc .npmrc .opencode.json .pnpmfile.cjs .pre-commit-config.yaml .pypirc .roomodes .travis.yml
     .windsurfrules .woodpecker.yml .yarnrc .yarnrc.yml agents.md agents.override.md appveyor.yml
-    azure-pipelines.yml bitbucket-pipelines.yml claude.local.md claude.md gemini.md gitattr~1
-    gitmod~1 jenkinsfile lefthook.yml mcp.json opencode.json opencode.jsonc pip.conf
+    azure-pipelines.yml bitbucket-pipelines.yml claude.local.md claude.md gemini.md
+    jenkinsfile lefthook.yml mcp.json opencode.json opencode.jsonc pip.conf
     """
 )
 _HOOKS = _words(
@@ -46,6 +47,11 @@ _GENERATED = _words(
 
 # What lies in these is carried out, by treadle or by whoever follows a mission.
 _WORK = _words("specs missions kitty-specs")
+# Under these, files that git reads are found on systems that give every name a short one.
+_SHORT = re.compile(
+    r"(?:gitmod|gi(?:7(?:e(?:ba?)?)?)?|gitatt|gi(?:7(?:d(?:29?)?)?)?|gitign|gi(?:2(?:5(?:0a?)?)?)?"
+    r"|mailma|ma(?:b(?:a(?:30?)?)?)?)~[0-9]+"
+)
 _NONE = "000000"  # the mode of a file that is not there
 
 
@@ -55,10 +61,10 @@ def reason(path: str, old_mode: str, new_mode: str, protected: Collection[str]) 
         return "protected"
     if rules.is_own_config(path):
         return "treadle_config"
-    if rules.folded(path.partition("/")[0]) in _WORK and "/" in path:
+    parts = [rules.bare(part) for part in path.split("/")]
+    if parts[0] in _WORK and "/" in path:
         return "work"
-    parts = [rules.folded(part) for part in path.split("/")]
-    if parts[-1] in _FILES or _FOLDERS.intersection(parts[:-1]):
+    if parts[-1] in _FILES or _SHORT.fullmatch(parts[-1]) or _FOLDERS.intersection(parts[:-1]):
         return "config"
     if parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1]):
         return "hook"

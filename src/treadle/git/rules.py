@@ -16,7 +16,9 @@ _IGNORED = dict.fromkeys(
 )
 _GIT = re.compile(r"\.git|git~[0-9]+")
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)( *[.:].*)?")
+_OWN = re.compile(rf"{re.escape(HOME_NAME)}|treadl~[0-9]+")
 _JOINERS = "\u200c\u200d"
+_WINDOWS = {":": "name_stream", "\\": "name_backslash", "./": "name_dot"}
 _OWN_FILES = (*CONFIG_NAMES, ".gitignore")
 _OWN_FOLDERS = ("routines", "roles", "cron")
 
@@ -34,6 +36,9 @@ _MESSAGES = {
     "name_dash": "its name begins with a dash and would look like an option",
     "name_space": "its name begins or ends with a space",
     "name_device": "Windows keeps its name for a device",
+    "name_stream": "its name holds a colon, behind which Windows looks for another stream",
+    "name_backslash": "its name holds a backslash, which parts folders on Windows",
+    "name_dot": "its name ends with a dot, which Windows drops",
     "collision": "on many systems its name is the same as that of {other!r}",
     "symlink": "it is a symbolic link",
     "gitlink": "it is a submodule link, which only people change",
@@ -87,13 +92,17 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFC", decomposed.casefold())
 
 
+def bare(part: str) -> str:
+    """Return the name a file or folder ends up with on a system that drops what follows it."""
+    return folded(part).split(":")[0].rstrip(". ")
+
+
 def _is_git(part: str) -> bool:
-    bare = folded(part).split(":")[0].rstrip(". ")
-    return _GIT.fullmatch(bare) is not None
+    return _GIT.fullmatch(bare(part)) is not None
 
 
 def _is_own_state(parts: list[str]) -> bool:
-    if folded(parts[0]).split(":")[0].rstrip(". ") not in (HOME_NAME, "treadl~1"):
+    if not _OWN.fullmatch(bare(parts[0])):
         return False
     if parts[0] != HOME_NAME or len(parts) == 1:
         return True
@@ -113,7 +122,9 @@ def _unwelcome_name(part: str) -> str | None:
         return "name_dash"
     if part != part.strip():
         return "name_space"
-    return "name_device" if _DEVICE.fullmatch(part.casefold()) else None
+    if _DEVICE.fullmatch(part.casefold()):
+        return "name_device"
+    return next((rule for sign, rule in _WINDOWS.items() if sign in f"{part}/"), None)
 
 
 def _hidden(part: str) -> str | None:
