@@ -101,6 +101,24 @@ CASES = {
         "boundary_violation",
         "the workspace itself",
     ),
+    "leaves a pipe in the workspace": (
+        "plan",
+        'os.mkfifo(repo / "pipe"); ok()',
+        "boundary_violation",
+        "pipes, sockets or devices in the workspace, which were removed: pipe",
+    ),
+    "leaves a pipe for git to read": (
+        "do",
+        'os.mkfifo(repo / ".gitattributes"); (repo / "new").write_text("x"); ok()',
+        "boundary_violation",
+        ".gitattributes",
+    ),
+    "leaves settings without an end": (
+        "do",
+        '(repo / ".gitmodules").symlink_to("/dev/zero"); ok()',
+        "boundary_violation",
+        ".gitmodules",
+    ),
     "no verdict": ("check", "ok()", "protocol_error", "verdict.json is missing"),
     "verdict is not JSON": (
         "check",
@@ -182,6 +200,9 @@ CASES = {
 
 # What the sandbox does not even let an agent try.
 FREE = {
+    "leaves a pipe in the workspace",
+    "leaves a pipe for git to read",
+    "leaves settings without an end",
     "removes its own folder",
     "puts a link in place of its folder",
     "removes the workspace",

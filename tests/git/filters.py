@@ -92,7 +92,12 @@ KINDS = {
     "process": ("process", "python3 -m nbprocess", {"nbprocess.py": "{evil}"}),
     "process-sh": ("process", "sh tools/process.sh", {"tools/process.sh": "exec {py} evil.py\n"}),
     "smudge": ("smudge", "python3 -m smudger", {"smudger.py": "{evil}"}),
-    "smudge-make": ("smudge", "make -s smudge", {"Makefile": "smudge:\n\t@{py} evil.py\n"}),
+    # What git ignores stays when the workspace is put back, and is there when files are written.
+    "smudge-make": (
+        "smudge",
+        "make -s -f kept/Makefile smudge",
+        {"kept/Makefile": "smudge:\n\t@{py} kept/evil.py\n", "kept/evil.py": "{evil}"},
+    ),
 }
 # Python imports nothing from where it runs, and PATH leads to no place in the workspace.
 KEPT_OUT = frozenset(
@@ -126,7 +131,7 @@ def make_user(root, kind):
         "core.attributesFile": str(paths["home"] / "attributes"),
     }
     git(project, "init", "-q")
-    for name, text in {"victim.txt": "mine\n", "a.dat": "a\n", ".gitignore": "*.pyc\n"}.items():
+    for name, text in {"victim.txt": "mine\n", "a.dat": "a\n", ".gitignore": "kept/\n"}.items():
         (project / name).write_text(text)
     git(project, "add", ".")
     git(project, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "base")

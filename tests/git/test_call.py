@@ -7,9 +7,9 @@ import pytest
 
 from tests.conftest import git
 from tests.git.support import make
-from treadle.errors import GitError
-from treadle.git import call
-from treadle.proc import sweep
+from treadle.errors import GitError, TreadleError
+from treadle.git import call, guards, light
+from treadle.proc import halt, sweep
 
 
 @pytest.fixture
@@ -88,3 +88,76 @@ def test_stale_lock_is_cleared_and_its_git_ended(place, tmp_path):
     call.out(["read-tree", "HEAD"], place_, lock=lock)
     assert (orphan.wait(120), lock.exists()) == (-9, False)
     assert (tmp_path / "index").stat().st_size
+
+
+def hanging_git(tmp_path, monkeypatch):
+    """Put a git first in PATH that hangs, as does a child of it in a session of its own."""
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nsetsid sleep 36999 &\nsleep 36999\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def sleeping():
+    listing = subprocess.run(["ps", "ax", "-o", "args="], capture_output=True, text=True).stdout
+    return [line for line in listing.splitlines() if line == "sleep 36999"]
+
+
+def test_git_that_hangs_is_ended_with_all_it_started(place, tmp_path, monkeypatch):
+    hanging_git(tmp_path, monkeypatch)
+    with pytest.raises(GitError, match="git status did not finish within 1 s") as error:
+        call.run(["status"], place.place, reach=call.Reach(seconds=1.0))
+    assert (error.value.code, bool(error.value.fix)) == ("git_timeout", True)
+    assert sleeping() == []
+
+
+def test_git_that_goes_on_after_a_signal_is_ended(place, tmp_path, monkeypatch):
+    hanging_git(tmp_path, monkeypatch)
+    monkeypatch.setattr(halt, "GRACE", 0.2)
+    halt.note()
+    try:
+        with pytest.raises(TreadleError, match="after treadle was asked to stop"):
+            call.run(["status"], place.place)
+    finally:
+        halt.forget()
+
+
+STEERING = {
+    "GIT_DIR": "/evil",
+    "GIT_EXTERNAL_DIFF": "evil",
+    "PYTHONPATH": ".",
+    "PYTHONSTARTUP": "evil.py",
+    "NODE_OPTIONS": "--require ./evil.js",
+    "PERL5LIB": ".",
+    "PERL5OPT": "-MEvil",
+    "RUBYOPT": "-revil",
+    "BASH_ENV": "./evil",
+    "ENV": "./evil",
+    "LD_PRELOAD": "./evil.so",
+    "LD_LIBRARY_PATH": ".",
+    "MAKEFLAGS": "-f evil",
+    "GCONV_PATH": ".",
+}
+
+
+def test_environment_brings_nothing_from_where_git_works(place, monkeypatch):
+    for name, value in STEERING.items():
+        monkeypatch.setenv(name, value)
+    inside = f"{place.root}/node_modules/.bin"
+    monkeypatch.setenv("PATH", f".::bin:{inside}:{place.root}:{place.root}x:/usr/bin:/bin:")
+    env = guards.environment(place.place)
+    assert STEERING.keys() & env.keys() == set()
+    assert env["PATH"] == f"{place.root}x:/usr/bin:/bin"
+    assert env["PYTHONSAFEPATH"] == "1"
+
+
+def test_no_git_is_taken_from_the_current_folder(place, tmp_path, monkeypatch):
+    evil = place.root / "git"
+    evil.write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran'\n")
+    evil.chmod(0o755)
+    monkeypatch.chdir(place.root)
+    monkeypatch.setenv("PATH", f":.:{place.root}:/usr/local/bin:/usr/bin:/bin")
+    call.run(["status"], place.place)
+    light.dirty_files(place.root)
+    assert not (tmp_path / "ran").exists()
