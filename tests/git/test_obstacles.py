@@ -1,9 +1,12 @@
 """What is the user's own is found before anything would be written over it."""
 
+import os
+
 import pytest
 
 from tests.conftest import git
 from tests.git.support import head, make, write
+from treadle.errors import BlockedError
 from treadle.git import obstacles
 from treadle.git.obstacles import Obstacles
 
@@ -23,6 +26,18 @@ def place(tmp_path):
 
 def find(place):
     return obstacles.find(place.root, place.place, head(place), "next")
+
+
+def test_a_pipe_that_git_would_read_is_named_and_stays(place):
+    os.mkfifo(place.root / ".gitattributes")
+    with pytest.raises(BlockedError, match=r"^\.gitattributes cannot be read to its end"):
+        find(place)
+    assert (place.root / ".gitattributes").is_fifo()
+
+
+def test_pipes_of_the_user_that_git_passes_by_are_no_obstacle(place):
+    os.mkfifo(place.root / "mine")
+    assert find(place) == Obstacles()
 
 
 def test_a_clean_checkout_has_none(place):

@@ -14,6 +14,9 @@ from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
 from treadle.git import apply
+from treadle.git.confined import Confined
+from treadle.proc import environment
+from treadle.sandbox import jail
 
 # What treadle itself writes into a step folder is made anew, not replayed.
 _OWN = ("input.json", "output.json", "step.json", "logs", "attempts")
@@ -73,7 +76,20 @@ def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:
     if not path.is_file() or not (recorded / "output.json").exists():
         return None
     patch = walk.read(path, max_bytes=_MAX_FILE)
-    return apply.edits(spec.root / ".git", spec.workspace, patch) if patch.strip() else None
+    if not patch.strip():
+        return None
+    return apply.edits(spec.root / ".git", spec.workspace, patch, _hands(spec))
+
+
+def _hands(spec: AgentSpec) -> Confined:
+    """Let git work as an agent would: filters may run what an earlier turn left."""
+    reach = spec.policy._replace(network=False)
+    return Confined(
+        spec.keeper,
+        spec.stdout.parent / "git",
+        lambda writable: jail.build(spec.tier, reach.widened(writable)),
+        lambda env: {**spec.environment, **environment.allowed(env, ("GIT_*", "PYTHONSAFEPATH"))},
+    )
 
 
 def _copy(recorded: Path, step_dir: Path) -> None:

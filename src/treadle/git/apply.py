@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from treadle.git import call
+from treadle.git.call import Reach, Runner
 
 
-def edits(git_dir: Path, folder: Path, patch: bytes) -> str | None:
+def edits(git_dir: Path, folder: Path, patch: bytes, runner: Runner) -> str | None:
     """Change the files of `folder`; return what git says if the patch does not fit them."""
     place = {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(folder)}
-    done = call.run(["apply", "--whitespace=nowarn", "-"], place, stdin=patch, cwd=folder)
+    args, reach = ["apply", "--whitespace=nowarn", "-"], Reach(runner, (folder,))
+    done = call.run(args, place, stdin=patch, cwd=folder, reach=reach)
     return call.said(done) or "git apply failed" if done.returncode else None

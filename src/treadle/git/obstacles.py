@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.git import call, guards, trees
+from treadle.git import call, guards, special, trees
 
 
 class Obstacles(NamedTuple):
@@ -33,6 +33,7 @@ class _Entry(NamedTuple):
 
 def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
+    special.require_readable(root)
     touched = changed(place, old, new)
     folders = {folder for path in touched.all for folder in trees.above(path)}
     near = [entry for entry in _status(place) if _meets(entry.path, touched.all, folders)]

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from treadle.errors import BlockedError, argument
 from treadle.files import remove
 
 # Git reads these by itself wherever they lie, some of them through a link.
@@ -13,16 +14,27 @@ _READ = frozenset((".gitattributes", ".gitignore", ".gitmodules", ".mailmap"))
 _MAX_BYTES = 16 << 20
 
 
-def find(root: Path) -> Iterator[str]:
+def require_readable(root: Path) -> None:
+    """Refuse a checkout of the user's in which git would wait for a file of settings."""
+    found = next((path for path in find(root) if path.rpartition("/")[2] in _READ), None)
+    if found:
+        raise BlockedError(
+            f"{found} cannot be read to its end, and git would wait for it",
+            code="special_file",
+            fix=[f"rm {argument(found)}"],
+        )
+
+
+def find(root: Path, *, opens: bool = False) -> Iterator[str]:
     """Yield the paths below a work tree, relative to it, that git must not look at.
 
-    Only names and types are read. A folder that cannot be listed is opened up first; one whose
-    path is too long to be named is none that git could enter.
+    Only names and types are read. A folder that cannot be listed is opened up first, if asked;
+    one whose path is too long to be named is none that git could enter.
     """
     pending = [""]
     while pending:
         folder = pending.pop()
-        for item in _entries(f"{root}/{folder}"):
+        for item in _entries(f"{root}/{folder}", opens=opens):
             path = folder + item.name
             if item.is_file(follow_symlinks=False):
                 if item.name in _READ and _is_endless(item.path):
@@ -36,18 +48,20 @@ def find(root: Path) -> Iterator[str]:
 
 def clear(root: Path) -> tuple[str, ...]:
     """Remove what git must not look at, and return it; it holds nothing once nobody uses it."""
-    found = tuple(sorted(find(root)))
+    found = tuple(sorted(find(root, opens=True)))
     for path in found:
         remove.remove_tree(root / path)
     return found
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:
     for _ in range(2):
         try:
             with os.scandir(folder) as found:
                 return list(found)
         except PermissionError:
+            if not opens:
+                break
             with contextlib.suppress(OSError):
                 Path(folder).chmod(0o700)
         except OSError:
