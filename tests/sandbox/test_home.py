@@ -10,7 +10,9 @@ import pytest
 
 from tests.sandbox import homes
 from tests.sandbox.test_hostile import as_nobody, place  # noqa: F401  # the fixture
-from treadle.sandbox import home, probe
+from treadle.proc.command import Command
+from treadle.proc.keeper import Keeper
+from treadle.sandbox import home, jail, probe
 from treadle.sandbox.policy import Policy, layers
 
 
@@ -89,6 +91,33 @@ def test_folders_that_lie_elsewhere_are_found_by_their_variables(own):
 
 def test_homes_of_other_users_are_closed_too(own):
     hidden = home.closed({"HOME": str(own)}).hidden
-    assert Path("/root") in hidden
-    assert Path("/home/linuxbrew") not in hidden
+    assert {Path("/root"), Path("/home")} <= set(hidden)
     assert Path("/root") not in home.closed({"HOME": "/root"}).hidden
+
+
+def test_a_link_to_what_the_user_hides_elsewhere_opens_nothing(own):
+    (own.parent / "vault/rvm").mkdir(parents=True)
+    (own / ".rvm").unlink()
+    (own / ".rvm").symlink_to(own.parent / "vault/rvm")
+    found = opened(own, hide=[str(own.parent / "vault")])
+    assert not [path for path in found if "vault" in path]
+
+
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_a_home_among_others_opens_only_its_own_parts(tmp_path, tier, monkeypatch):
+    if probe.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+    for name in ("ada/.cargo/bin/x", "ada/.netrc", "bob/.cargo/bin/x", "bob/notes"):
+        path = tmp_path / "homes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    monkeypatch.setattr(home, "_HOMES", (str(tmp_path / "homes"),))
+    env = {"HOME": str(tmp_path / "homes/ada"), "PATH": "/usr/bin:/bin"}
+    names = (".cargo/bin/x", ".netrc", "../bob/.cargo/bin/x", "../bob/notes")
+    script = f"cd; for name in {' '.join(names)}; do cat $name; echo; done 2>/dev/null; echo x > x"
+    out, log = tmp_path / "out", tmp_path / "log"
+    with Keeper() as keeper:
+        held = jail.build(tier, home.closed(env))
+        keeper.run(Command(("sh", "-c", script), tmp_path, env, None, out, log, jail=held))
+    assert out.read_text() == "ada/.cargo/bin/x\n\n\n\n"
+    assert not (tmp_path / "homes/ada/x").exists()

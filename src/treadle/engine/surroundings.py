@@ -53,10 +53,9 @@ def for_role(run: Run, stage: Stage) -> Policy:
     config = run.order.agent(stage.role).config
     edits = (run.workspace.path,) if table.may_edit(config, stage.role) else ()
     extra = (*policy.expand(config.writable, run.tools.env), *_for_script(run))
-    found = _policy(run, (stage.folder, *edits, *extra), config.network)
     words = agents.argv(run.tools.layout.root, config)
     own = home.installation(words[0]) if words and words[0].startswith("/") else ()
-    return found._replace(readable=(*found.readable, *own))
+    return _policy(run, (stage.folder, *edits, *extra), config.network, own)
 
 
 def _for_script(run: Run) -> tuple[Path, ...]:
@@ -133,12 +132,12 @@ def denied(run: Run, logs: Iterable[Path], found: Policy, owner: str = "checks")
     return next(filter(None, told), None)
 
 
-def reading(project: Project, asked: SandboxConfig) -> Policy:
+def reading(project: Project, asked: SandboxConfig, more: tuple[Path, ...] = ()) -> Policy:
     """Return what may be read on behalf of a project; nothing may be written yet."""
     repo, paths, env = project.repo, project.layout, project.env
     # The last ones for a project whose root is the home itself: it is not opened as a whole.
     own = (paths.root, repo.root, repo.common_dir, *objects.alternates(repo.objects), paths.home)
-    found = home.closed(env, hide=asked.hide, read=asked.read, places=own)
+    found = home.closed(env, hide=asked.hide, read=asked.read, places=(*own, *more))
     return found._replace(hidden=(*found.hidden, layout.state_home(env)))
 
 
@@ -186,8 +185,13 @@ def _scratch(run: Run) -> Path:
     return layout.scratch_of(place.with_name("project") if run.order.in_project else place)
 
 
-def _policy(run: Run, writable: tuple[Path, ...], network: Network | None) -> Policy:
-    found = reading(run.tools.project, run.order.sandbox)
+def _policy(
+    run: Run,
+    writable: tuple[Path, ...],
+    network: Network | None,
+    more: tuple[Path, ...] = (),
+) -> Policy:
+    found = reading(run.tools.project, run.order.sandbox, more)
     return found._replace(
         writable=(scratch(run), *writable),
         readable=(*found.readable, run.workspace.path, run.folder.folder),

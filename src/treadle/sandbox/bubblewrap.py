@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.proc.command import Jail
 from treadle.sandbox import seccomp
-from treadle.sandbox.policy import Policy, layers, real, settled
+from treadle.sandbox.policy import Closed, Policy, layers, real
 
 # Only this one: on some systems the right to make namespaces belongs to the path.
 PROGRAM = "/usr/bin/bwrap"
@@ -57,12 +57,13 @@ def _mounts(policy: Policy) -> Iterator[str]:
             yield from ("--bind" if kind == "writable" else "--ro-bind", path)
         yield path
     if policy.home:
-        kinds = {item.path: item.kind for item in found}
+        closed, home = Closed(found), real(policy.home)
         for link, target in dict(_links((*policy.readable, *policy.writable))).items():
-            if next((kinds[str(up)] for up in link.parents if str(up) in kinds), "") == "hidden":
+            if closed.around(str(link.parent)):
                 yield from ("--symlink", target, str(link))
         # Only now: the kernel makes no place for a mount in a folder that nothing may change.
-        yield from (word for item in settled([policy.home]) for word in ("--remount-ro", str(item)))
+        if around := closed.around(home):
+            yield from ("--dir", home, "--remount-ro", around)
 
 
 def _links(paths: Iterable[Path], depth: int = 0) -> Iterator[tuple[Path, str]]:

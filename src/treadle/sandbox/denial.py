@@ -6,7 +6,7 @@ from pathlib import Path
 
 from treadle.files import walk
 from treadle.sandbox import home as homes
-from treadle.sandbox.policy import Closed, Policy, settled
+from treadle.sandbox.policy import Closed, Policy, layers, settled
 
 _TAIL = 64 << 10
 _MAX_PATHS = 1000
@@ -41,7 +41,7 @@ def explain(log: Path, policy: Policy, home: Path, owner: str = "checks") -> str
 
     `owner` is the table whose keys open what the command may write and whom it may talk to.
     """
-    text, closed = _tail(log), Closed(policy)
+    text, closed = _tail(log), Closed(layers(policy))
     for name in _paths(_READS, text):
         if told := _unread(name, closed, policy, home):
             return told

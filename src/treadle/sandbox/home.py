@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.proc import environment
-from treadle.sandbox.policy import HIDDEN, Closed, Policy, expand, real, settled
+from treadle.sandbox.policy import HIDDEN, Closed, Policy, expand, layers, real, settled
 
 # Toolchains and caches as they lie in a home. Few and coarse where that is safe: in tier A
 # every one that exists is a mount.
@@ -40,7 +40,8 @@ _SECRETS = """
     .stack/upload Library/Caches/Google Library/Caches/Firefox
 """
 _FOLDERS = {"HOME", "PATH", "TMPDIR", "SHELL"}
-_SHARED = ("/home/linuxbrew",)  # a toolchain, whatever its path looks like
+_HOMES = ("/home", "/root")
+_SHARED = ("/home/linuxbrew/.linuxbrew",)  # a toolchain, whatever its path looks like
 _PROGRAMS = ("/bin", "/sbin", "/Scripts", "/shims")
 _INSTALLED = ("lib", "lib64", "libexec", "pyvenv.cfg", "conda-meta")  # beside a folder of programs
 _NAMED = re.compile(
@@ -111,10 +112,11 @@ def _choose(env: dict[str, str], hide: tuple[str, ...], read: tuple[str, ...]) -
         return _Kept(Policy(hidden=hidden), ("/",), _stamp(("/",)))
     listed, known = _lists(home, tuple(env.get(name, "") for name in _MOVED))
     known = tuple(path for path in known if path not in asked)
-    others = _other_homes(home)
+    homes = _homes(home)
     settings = tuple(_git_files(home, env))
     found = (
         *listed,
+        *_SHARED,
         *settings,
         *_from_environment(env),
         *_programs(env),
@@ -122,13 +124,13 @@ def _choose(env: dict[str, str], hide: tuple[str, ...], read: tuple[str, ...]) -
         *map(str, asked),
     )
     folders = map(_parent, (*found, *map(str, known)))
-    more = (*settings, *_git_settings(home, env), *_path(env), "/home")
+    more = (*settings, *_git_settings(home, env), *_path(env))
     watched = tuple(dict.fromkeys((*folders, *more)))
     stamp = _stamp(watched)
     secret = tuple(f"{path}/" for path in settled((*hidden, *known)))
-    readable = (path for path in dict.fromkeys(found) if _is_open(path, home, others, secret))
+    readable = (path for path in dict.fromkeys(found) if _is_open(path, home, homes, secret))
     policy = Policy(
-        hidden=(*hidden, *settled(known), *map(Path, others)),
+        hidden=(*hidden, *settled(known), *map(Path, homes)),
         home=Path(home),
         readable=tuple(map(Path, readable)),
     )
@@ -138,12 +140,12 @@ def _choose(env: dict[str, str], hide: tuple[str, ...], read: tuple[str, ...]) -
 def is_known(path: str, policy: Policy) -> bool:
     """Tell whether it is treadle itself that hides this, not the user."""
     home = str(policy.home)
-    return path.removeprefix(f"{home}/") in _SECRETS.split() or path in _other_homes(home)
+    return path.removeprefix(f"{home}/") in _SECRETS.split() or path in _homes(home)
 
 
 def unreadable_programs(policy: Policy, env: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return programs on PATH with the file behind them, where a child could not read that."""
-    closed, found = Closed(policy), []
+    closed, found = Closed(layers(policy)), []
     for folder in _path(env):
         with contextlib.suppress(OSError):
             for item in sorted(Path(folder).iterdir()):
@@ -265,27 +267,17 @@ def _own() -> tuple[str, ...]:
     return (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
 
 
-def _other_homes(home: str) -> tuple[str, ...]:
-    """Return the homes of other users, as far as they can be seen."""
-    try:
-        names = sorted(map(str, Path("/home").iterdir()))
-    except OSError:
-        names = []
-    return tuple(
-        path
-        for path in ("/root", *names)
-        if path not in _SHARED and not _holds(path, home) and os.path.realpath(path) != home
-    )
+def _homes(home: str) -> tuple[str, ...]:
+    """Return the folders that hold the homes of other users, this one's perhaps among them."""
+    return tuple(path for path in map(os.path.realpath, _HOMES) if path != home)
 
 
-def _is_open(path: str, home: str, others: tuple[str, ...], secret: tuple[str, ...]) -> bool:
-    """Tell whether this needs a rule, and leads neither to the home itself nor to a secret."""
-    if not os.access(path, os.F_OK):
+def _is_open(path: str, home: str, homes: tuple[str, ...], secret: tuple[str, ...]) -> bool:
+    """Tell whether this needs a rule, and leads neither to a home as a whole nor to a secret."""
+    full = real(path)
+    if not full or _holds(full, home) or f"{full}/".startswith(secret):
         return False
-    full = os.path.realpath(path)
-    if _holds(full, home) or not _is_below(full, (home, *others)):
-        return _is_below(path, (home,)) and not _holds(full, home)
-    return not f"{full}/".startswith(secret)
+    return _is_below(full, (home, *homes)) or _is_below(path, (home,))
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:

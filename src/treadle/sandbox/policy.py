@@ -139,10 +139,10 @@ def _nearest(path: str, found: Mapping[str, Layer]) -> Layer | None:
 
 
 class Closed:
-    """What a policy lets nobody read, for those who ask about many paths."""
+    """What the layers of a policy let nobody read, for those who ask about many paths."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._layers = {item.path: item for item in layers(policy)}
+    def __init__(self, found: Iterable[Layer]) -> None:
+        self._layers = {item.path: item for item in found}
 
     def around(self, path: str) -> str | None:
         """Return the place that hides a path without links, or None if it can be read."""
