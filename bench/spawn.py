@@ -9,10 +9,19 @@ from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
 from treadle.proc import keeper
+from treadle.sandbox import home as homes
 from treadle.sandbox import jail, probe
-from treadle.sandbox.policy import HIDDEN, Policy, expand
+from treadle.sandbox.policy import layers
 
-_TARGETS = {"B": 1.3, "A": 2.0}
+_TARGETS = {"B": 1.5, "A": 2.2}
+# The home of somebody who works in a few languages: each of the first is a rule of its own.
+_HOME = """
+    .cargo .rustup .pyenv .nvm .npm .npm-global go .m2 .gradle .sdkman .gem .rbenv .cache
+    .config/git
+    .local/bin .local/lib .local/share/uv .local/share/pipx .local/share/pnpm .volta .deno .bun
+    .ssh .aws .config/gh .docker Documents code
+"""
+_FILES = ".gitconfig .cargo/credentials.toml .netrc .npmrc .bash_history"
 
 
 def benches(lab: Lab) -> list[Bench]:
@@ -42,17 +51,24 @@ def _plain(folder: Path, number: int, argv: list[str], env: dict[str, str]) -> N
 
 def _jailed(tier: str, folder: Path, number: int, argv: list[str], env: dict[str, str]) -> None:
     home = folder / "home"
-    (home / ".ssh").mkdir(parents=True)
-    policy = Policy((folder,), expand(HIDDEN, {"HOME": str(home)}))
-    with keeper.Keeper() as own:
-        own.start()
-        with measured():
+    for name in _HOME.split():
+        (home / name).mkdir(parents=True)
+    for name in _FILES.split():
+        (home / name).touch()
+    own = {**env, "HOME": str(home)}
+    with keeper.Keeper() as own_keeper:
+        own_keeper.start()
+        with measured() as figures:
             for _ in range(number):
+                # What a step does: choose what may be read, write the rules, start.
+                policy = homes.closed(own)._replace(writable=(folder,))
                 held = jail.build(tier, policy)
                 out = folder / "out"
-                ended = own.run(keeper.Command(tuple(argv), folder, env, None, out, out, jail=held))
+                command = keeper.Command(tuple(argv), folder, env, None, out, out, jail=held)
+                ended = own_keeper.run(command)
                 if ended.exit_code != 0:
                     raise ValueError(f"{ended}: {out.read_text()}")
+            figures["readable"] = len([it for it in layers(policy) if it.is_island])
 
 
 if __name__ == "__main__":
