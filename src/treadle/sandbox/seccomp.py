@@ -11,6 +11,7 @@ _LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45
 _CALL, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # offsets in struct seccomp_data
 _UPPER_HALF = 4
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_EPERM = _ERROR | errno.EPERM
 _UNKNOWN = 463  # from here on calls are newer than this list; those of x32 are far above
 _NAMESPACES = 0x7E020000  # every CLONE_NEW flag that clone takes
 # TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: typing into, or taking over, the user's terminal.
@@ -104,9 +105,9 @@ _ON_ONESELF = {
     "sched_setaffinity": ((203, 122), (0,)),
     "sched_setattr": ((314, 274), (0,)),
     "sched_setparam": ((142, 118), (0,)),
-    "sched_setscheduler": ((144, 119), (0,)),
     "setpriority": ((141, 140), (0, 0)),
 }
+_SCHEDULER, _SCHED_OTHER = (144, 119), 0
 # Programs fall back on older calls, whose arguments a filter can see, when these are missing.
 _MISSING: dict[str, tuple[int, int | None]] = {
     "clone3": (435, 435),
@@ -174,6 +175,10 @@ def _spare_others(here: _Machine) -> list[bytes]:
         code += _when(numbers[here.column], [op for at, it in offsets for op in _only(at, (it,))])
     own = [_op(_LOAD, _FIRST), *_answer(_EQUAL, 0, _ALLOW)]
     reads = [*_only(_THIRD, (0,)), *_only(_THIRD + _UPPER_HALF, (0,))]
+    # Threads, those of notebooks for one, ask by their own number for what they have anyway and
+    # give up without it: they are told that it is done, and it is not.
+    usual = [_op(_LOAD, _SECOND), *_answer(_EQUAL, _SCHED_OTHER, _ERROR), _op(_RETURN, _EPERM)]
+    code += _when(_SCHEDULER[here.column], [*own, *usual])
     return [*code, *_when(here.prlimit, [*own, *reads])]
 
 
