@@ -1,0 +1,158 @@
+"""As a user without rights, by an installation that only a variable names: nothing gets through."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import wait_for
+from tests.acceptance.test_link import BROWSER, SPY, key
+from tests.acceptance.test_logins import ANSWER
+from tests.acceptance.test_shadows import FILES, GO, plant
+from tests.agents.test_state import AFTER, BEFORE, codex
+from tests.conftest import GIT_IDENTITY
+from tests.sandbox.test_hostile import NOBODY, as_nobody
+
+TIERS = ("A", "B")
+
+
+class Nobody:
+    """A user with a home, a project and a treadle that PYTHONPATH names."""
+
+    def __init__(self, place):
+        *self.drop, self.python, _ = as_nobody(place)
+        self.place, self.root, self.home = place, place / "project", place / "home"
+        places = [path for path in sys.path if path.endswith(("site-packages", "src"))]
+        self.env = {
+            "PATH": f"{place}/bin:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "PYTHONPATH": ":".join(places),
+            "DESK": str(place),
+        }
+        for folder in (self.root, self.home, place / "bin"):
+            folder.mkdir()
+        (self.home / ".gitconfig").write_text(GIT_IDENTITY)
+        self.own()
+        self.call("git", "init", "-q")
+        self.call("git", "commit", "-q", "--allow-empty", "-m", "Begin")
+        self.treadle("init", "--commit")
+
+    def own(self):
+        """Give everything to this user."""
+        for path in (self.place, *self.place.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+    def program(self, name, text):
+        path = self.place / "bin" / name
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+
+    def settings(self, text):
+        (self.root / ".treadle" / "config.toml").write_text(text)
+        self.own()
+        self.call("git", "commit", "-qam", "Settings")
+
+    def call(self, *words):
+        done = subprocess.run(
+            [*self.drop, *words], cwd=self.root, env=self.env, capture_output=True, text=True
+        )
+        assert not done.returncode, (done.stdout, done.stderr)
+        return done.stdout
+
+    def treadle(self, *words):
+        return self.call(self.python, "-P", "-m", "treadle", *words)
+
+    def start(self, *words):
+        return subprocess.Popen(
+            [*self.drop, self.python, "-P", "-m", "treadle", *words],
+            cwd=self.root,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, do, tier, kind="builtin"):
+        """Run once with a do agent of a few lines of shell; skip where the tier cannot be had."""
+        agent = f'type = "{kind}"\n'
+        if kind == "builtin":
+            agent += f"run = {json.dumps(['sh', '-c', do])}\n"
+        self.settings(f'[sandbox]\ntier = "{tier}"\n[agents.do]\n{agent}')
+        code = f"from treadle.sandbox import probe; print(probe.probe({tier!r}).tier)"
+        if self.call(self.python, "-P", "-c", code).strip() != tier:
+            pytest.skip(f"TIER {tier} CANNOT RUN HERE AS ANOTHER USER")
+        words = ("run", "--goal", "Go", "--ac", "x", "--verify", "AC1=true", "--json")
+        return json.loads(self.treadle(*words))
+
+
+@pytest.fixture
+def nobody():
+    if os.getuid():
+        pytest.skip("NOT ROOT HERE: all other tests run as a user without rights")
+    if not shutil.which("setpriv"):
+        pytest.skip("NO setpriv: not tried as another user")
+    with tempfile.TemporaryDirectory(prefix="nobody-", ignore_cleanup_errors=True) as folder:
+        yield Nobody(Path(folder))
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+
+
+def test_a_round_imports_nothing_of_the_repository(nobody):
+    plant(nobody.root, nobody.place / "canary")
+    nobody.settings('[agents.do]\ntype = "builtin"\nrun = ["touch", "done"]\n')
+    nobody.call("git", "add", "-f", *FILES)
+    nobody.call("git", "commit", "-qm", "Shadows")
+    process = nobody.start("serve", "--no-web", "--json")
+    nobody.treadle("send", GO)
+    said = json.loads(process.stdout.readline())
+    stop(process)
+    assert said["messages"][0]["status"] == "done"
+    assert not (nobody.place / "canary").exists()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(("new", "comes_back"), [(AFTER["codex"], True), (codex("eve", 2), False)])
+def test_only_a_refreshed_token_comes_back(nobody, tier, new, comes_back):
+    login = nobody.home / ".codex" / "auth.json"
+    login.parent.mkdir()
+    login.write_text(json.dumps(BEFORE["codex"]))
+    (nobody.place / "new.json").write_text(json.dumps(new))
+    copy = f"cat > /dev/null; cat {nobody.place}/new.json > $CODEX_HOME/auth.json\n"
+    nobody.program("codex", copy + ANSWER)
+    found = nobody.run("", tier, "codex")
+    assert found["status"] == "passed", found
+    assert json.loads(login.read_text()) == (new if comes_back else BEFORE["codex"])
+    assert os.listdir(nobody.home / ".local/state/treadle/agents") == ["lock"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_neighbour_finds_the_link_nowhere(nobody, tier):
+    nobody.program("xdg-open", BROWSER)
+    os.mkfifo(nobody.place / "stay")
+    nobody.own()
+    process = nobody.start("serve", "--no-work", "--port", "0", "--open", "--json")
+    said = json.loads(process.stdout.readline())
+    wait_for((nobody.place / "args").exists)
+    door = (nobody.place / "args").read_text().splitlines()[0]
+    state = nobody.home / ".local" / "state" / "treadle"
+    try:
+        spy = f"(STATE={state}; DOOR={door}\n{SPY}) > seen.txt 2>&1; true"
+        found = nobody.run(spy, tier)
+    finally:
+        end = os.open(nobody.place / "stay", os.O_RDWR)
+        os.write(end, b"\n" * 9)
+        stop(process)
+        os.close(end)
+    assert found["status"] == "passed", found
+    seen = nobody.call("git", "show", f"{found['branch']}:seen.txt")
+    assert key(said) not in seen
+    assert "http-equiv" not in seen
+    assert ("xdg-open" in seen) == (tier == "B")
