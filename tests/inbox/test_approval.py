@@ -1,11 +1,14 @@
 """Agents start no work on their own: their messages ask, and chains end."""
 
 import json
+import os
 from datetime import UTC, datetime
 
 import pytest
 
+from treadle.config.load import load
 from treadle.desk import answer, desk
+from treadle.inbox import plan
 from treadle.inbox.waiting import Waiting
 from treadle.store.writer import Store
 
@@ -58,6 +61,9 @@ def test_a_command_in_an_agents_message_is_not_run(agents):
     assert (first.status, second.status) == ("done", "held")
     assert f"{CHAIN}-1, sent by an agent, would run the command `touch" in second.reason
     assert agents.statuses() == [(f"{CHAIN}-1", "held")]  # and asks no second time
+    with agents.reader() as store:
+        (planned,) = plan.plan(agents.layout, load(agents.layout, os.environ).config, store)
+    assert (planned.would, planned.reason) == ("nothing", second.reason)
     (item,) = waits(agents)
     assert (item.kind, item.options) == ("approval", ("approve", "drop it"))
     assert (count(agents), canary.exists()) == (1, False)

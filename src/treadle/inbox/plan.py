@@ -11,6 +11,7 @@ from treadle.inbox.message import Message, Place
 from treadle.layout import Layout
 from treadle.project.trust import Command
 from treadle.store.reader import Reader
+from treadle.tasks import questions
 
 _NEW = "new"
 
@@ -53,6 +54,10 @@ def _messages(layout: Layout, config: Config, store: Reader) -> Iterator[Planned
             message = register.preview(store, path, lambda: _NEW)
         except FormatError as error:
             yield Planned(box.show(name), None, None, error.message, "dead letter")
+            continue
+        row = store.message(message.id)
+        if row and row.status == "held" and questions.is_open(store, row.reason or ""):
+            yield Planned(box.show(name), row.message_id, row.routine, row.reason or "", "nothing")
             continue
         is_new = message.place.chain == _NEW
         yield _planned(layout, config, box.show(name), message, None if is_new else message.id)

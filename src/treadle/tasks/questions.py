@@ -66,6 +66,11 @@ def newest(store: TaskReader, summary: str) -> QuestionRow | None:
     return found[-1] if found else None
 
 
+def is_open(store: TaskReader, summary: str) -> bool:
+    """Tell whether a question in these words waits for an answer."""
+    return any(item.summary == summary for item in store.questions())
+
+
 def _closed(question: QuestionRow) -> UsageError:
     return UsageError(
         f"{question.question_id} was answered by {question.answered_by} "
