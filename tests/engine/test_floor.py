@@ -205,6 +205,23 @@ def test_what_was_lowered_is_named_by_its_keys():
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "today", "found"),
+    [(None, None, None), (1, None, 1), (None, 2, 2), (1, 2, 1), (2, 1, 1)],
+)
+@pytest.mark.parametrize("key", ["memory_mb", "processes", "disk_mb"])
+def test_the_lower_limit_counts(key, asked, today, found):
+    kind = msgspec.defstruct("Sandbox", [(key, int | None)])
+    assert getattr(floor._sandbox(kind(asked), kind(today)), key) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "today", "found"), [(["/"], [], ()), (["~/.x", "~/.y"], ["~/.y"], ("~/.y",))]
+)
+def test_files_are_readable_that_both_allow(asked, today, found):
+    assert held(sandbox(read=asked), sandbox(read=today)).sandbox.read == found
+
+
 def test_a_key_of_the_sandbox_without_a_rule_is_todays():
     """A new key must not be an opening until somebody says which of two values is stricter."""
 

@@ -75,12 +75,18 @@ def _union(asked: tuple[str, ...], held: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*asked, *held)))
 
 
+def _lower(asked: float | None, held: float | None) -> float | None:
+    """Return the smaller limit; None is none."""
+    return min((limit for limit in (asked, held) if limit is not None), default=None)
+
+
 _network = _stricter(_NETWORKS)
 _SANDBOX: Mapping[str, _Rule] = {
     "mode": _stricter(_MODES),
     "tier": _stricter(_TIERS),
     "hide": _union,
     "read": places_in_both,
+    **dict.fromkeys(("memory_mb", "processes", "disk_mb"), _lower),
 }
 _GRANTS: Mapping[str, _Rule] = {"env_allow": names_in_both, "writable": places_in_both}
 _CHECKS: Mapping[str, _Rule] = {**_GRANTS, "unix_sockets": lambda asked, held: asked and held}
