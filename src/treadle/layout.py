@@ -67,9 +67,13 @@ class Layout:
 
     def changing(self) -> list[Path]:
         """Return what treadle itself writes at any time, whoever works."""
-        ours = [self.home / name for name in ("inbox", "mail", "prompts", "runs", "locks")]
+        ours = [self.home / name for name in ("inbox", "mail", "prompts", "runs")]
+        return [*ours, *self.private()]
+
+    def private(self) -> list[Path]:
+        """Return what nobody in a sandbox may open: whoever can read a file can lock it."""
         files = [f"{self.database.name}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
-        return [*ours, *(self.home / name for name in files)]
+        return [self.locks, *(self.home / name for name in files)]
 
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""

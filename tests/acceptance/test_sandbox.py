@@ -61,6 +61,65 @@ def test_an_agent_writes_only_in_its_step(project, tier):
 
 
 @pytest.mark.parametrize("tier", TIERS)
+def test_an_agent_cannot_lock_what_treadle_locks(project, tier):
+    project.settings(settings(tier))
+    project.good_agents()
+    home = project.root / ".treadle"
+    files = [str(home / name) for name in ("locks/run.lock", "treadle.db", "treadle.db-shm")]
+    code = """
+import fcntl
+def locked(path):
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return bool(file.read(1))
+    except OSError:
+        return False
+"""
+    project.agent("plan", f'{code}\nwrite("x.json", json.dumps([*map(locked, {files})])); ok()')
+    result = project.run_json()
+    found = project.step_dir(result["run_id"], "001-plan") / "x.json"
+    assert json.loads(found.read_text()) == [False] * 3
+    assert result["status"] == "passed", result
+    assert "outside_change" not in project.event_types(result["run_id"])
+
+
+RIGHTS = {
+    "a hook": (".git/hooks/post-commit", "os.chmod({}, 0o755)"),
+    "the branch": (".git/HEAD", "os.chmod({}, 0o666)"),
+    "the index": (".git/index", "os.chmod({}, 0o666)"),
+    "objects": (".git/objects", "os.chmod({}, 0o777)"),
+    "the store": (".treadle/treadle.db", "os.chmod({}, 0o666)"),
+    "a lock": (".treadle/locks/run.lock", "os.chmod({}, 0o666)"),
+    "the configuration": (".treadle/config.toml", "os.utime({}, (1, 1))"),
+    "a source": ("README.md", "os.setxattr({}, 'user.x', b'y')"),
+    "a folder": (".", "os.utime({}, (1, 1))"),
+    "a file at home": ("~/.bashrc", "os.utime({}, (1, 1))"),
+    "a key": ("~/.ssh/id", "os.chmod({}, 0o644)"),
+    "a key further down": ("~/.ssh/old/id", "os.chmod({}, 0o644)"),
+    "a secret's time": ("~/.aws/credentials", "os.utime({}, (1, 1))"),
+}
+
+
+@pytest.mark.real
+@pytest.mark.skipif("B" not in TIERS, reason="TIER B CANNOT RUN HERE")
+@pytest.mark.parametrize("what", RIGHTS)
+def test_every_change_that_tier_b_promises_to_see_fails_the_step(project, what):
+    name, act = RIGHTS[what]
+    path = Path(os.path.expanduser(name)) if name.startswith("~") else project.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text("mine")
+    project.settings(settings("B"))
+    project.good_agents()
+    project.agent("plan", f"{act.format(repr(str(path)))}; ok()")
+    result = project.run_json()
+    assert result["reason_code"] == "boundary_violation", result
+    assert str(path) in result["reason"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
 def test_with_edits_the_workspace_is_writable_too(project, tier):
     project.settings(settings(tier))
     project.good_agents()

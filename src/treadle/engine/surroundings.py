@@ -138,20 +138,21 @@ def reading(project: Project, asked: SandboxConfig, more: tuple[Path, ...] = ())
     # The last ones for a project whose root is the home itself: it is not opened as a whole.
     own = (paths.root, repo.root, repo.common_dir, *objects.alternates(repo.objects), paths.home)
     found = home.closed(env, hide=asked.hide, read=asked.read, places=(*own, *more))
-    return found._replace(hidden=(*found.hidden, layout.state_home(env)))
+    return found._replace(hidden=(*found.hidden, layout.state_home(env), layout.fleet_key(env)))
 
 
 def hidden(run: Run) -> tuple[Path, ...]:
     """Return what no child may read."""
     env = run.tools.env
-    own = (layout.state_home(env), layout.fleet_key(env), *_of_worker(run))
-    return (*policy.expand(run.order.sandbox.hide, env), *own)
+    shut = (layout.state_home(env), layout.fleet_key(env))
+    return (*policy.expand(run.order.sandbox.hide, env), *shut, *_private(run))
 
 
-def _of_worker(run: Run) -> tuple[Path, ...]:
-    """Return the files by which a worker reaches its database and its archives."""
+def _private(run: Run) -> tuple[Path, ...]:
+    """Return what holds this run together: its locks and store, a worker's way to its database."""
     names = environment.FILES_OF_WORKERS if run.tools.worker else ()
-    return policy.expand((run.tools.env.get(name, "") for name in names), run.tools.env)
+    found = policy.expand((run.tools.env.get(name, "") for name in names), run.tools.env)
+    return found if run.order.in_project else (*found, *run.tools.layout.private())
 
 
 def scratch(run: Run) -> Path:
@@ -194,6 +195,7 @@ def _policy(
     found = reading(run.tools.project, run.order.sandbox, more)
     return found._replace(
         writable=(scratch(run), *writable),
+        hidden=(*found.hidden, *_private(run)),
         readable=(*found.readable, run.workspace.path, run.folder.folder),
         network=(network or run.order.network) == "full",
     )
