@@ -46,6 +46,7 @@ def run(args: Namespace) -> int:
 def submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     """Return what queues the runs of a pass over the inbox."""
     site, found = fleet_place.find(tools.env)
+    submit.sealing(site, tools.env)  # without a key no message could be carried out
     desk = Desk(tools.project, loaded, site, tools.store, dbos.of(site, found.config.fleet))
     return lambda asked: submit.submit(desk, asked)
 
