@@ -1,5 +1,6 @@
 """A step whose agent may still be running is failed without a look at what it left."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -58,6 +59,14 @@ def below(root):
     return found
 
 
+def kill_watchers(orchestrator):
+    """Kill the keeper, which could clean up, and then the shim, which adopts orphans."""
+    (keeper,) = [pid for pid in below(orchestrator) if parent(pid) == orchestrator]
+    shims = [pid for pid in below(orchestrator) if parent(pid) == keeper]
+    for pid in (keeper, *shims):
+        os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("tier", ["0", "A", "B"])
 def test_nothing_of_the_step_is_read(project, tier):
     if tier != "0" and probe.probe(tier).tier != tier:
@@ -71,10 +80,7 @@ def test_nothing_of_the_step_is_read(project, tier):
     steps = project.root / ".treadle" / "runs"
     assert eventually(lambda: list(steps.glob("*/steps/*/ready")))
     daemon = next(steps.glob("*/steps/*/daemon")).read_text()
-    (keeper,) = [pid for pid in below(running.pid) if parent(pid) == running.pid]
-    (shim,) = [pid for pid in below(running.pid) if parent(pid) == keeper]
-    os.kill(keeper, signal.SIGKILL)
-    os.kill(shim, signal.SIGKILL)
+    kill_watchers(running.pid)
     try:
         _, err = running.communicate(timeout=60)
     finally:
@@ -93,3 +99,24 @@ def test_nothing_of_the_step_is_read(project, tier):
     (aside,) = (project.run_dir(row["run_id"]) / "abandoned").iterdir()
     assert (aside / "files").is_symlink()
     assert precious.read_text() == "mine"
+
+
+@pytest.mark.skipif(probe.probe("B").tier != "B", reason="TIER B CANNOT RUN HERE")
+def test_a_check_that_may_still_run_shows_nothing(project, tmp_path):
+    project.settings('[sandbox]\ntier = "B"\n')
+    project.good_agents()
+    command = "echo $$ > ready; exec sleep 600"
+    running = project.start("run", "--goal", "x", "--ac", "y", "--verify", f"AC1={command}")
+    runs = project.root / ".treadle" / "runs"
+    assert eventually(lambda: any(path.read_text() for path in runs.glob("*/workspace/ready")))
+    left = int(next(runs.glob("*/workspace/ready")).read_text())
+    kill_watchers(running.pid)
+    try:
+        running.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+    row = project.only_run()
+    assert row["status"] == "stopped"
+    assert "may still be running" in project.event(row["run_id"], "step_failed")["message"]
+    assert "check_observed" not in project.event_types(row["run_id"])

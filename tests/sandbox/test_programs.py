@@ -3,13 +3,14 @@
 import os
 import pwd
 import shutil
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import jail, probe
+from treadle.sandbox import jail, landlock, probe
 from treadle.sandbox.policy import Policy
 
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # toolchains lie in the real one
@@ -31,7 +32,8 @@ def keeper():
 
 def run(keeper, tier, place, *argv, env=None, **more):
     """Return how a program ended inside and what it printed."""
-    policy = Policy((place, *more.pop("writable", ())), (), network=False, **more)
+    network = more.pop("network", False)
+    policy = Policy((place, *more.pop("writable", ())), (), network=network, **more)
     out = place.with_name(f"{place.name}.out")
     path = f"{Path(sys.executable).parent}:{HOME}/.cargo/bin:/usr/local/bin:/usr/bin:/bin"
     told = {"PATH": path, "HOME": str(HOME), "TMPDIR": str(place), "LANG": "C.UTF-8"}
@@ -39,7 +41,7 @@ def run(keeper, tier, place, *argv, env=None, **more):
         argv, place, told | (env or {}), None, out, out, Limits(wall=120), jail.build(tier, policy)
     )
     ended = keeper.run(command)
-    return ended.exit_code, out.read_text(errors="replace")
+    return ended.exit_code, out.read_text(errors="replace") or ended.detail
 
 
 PROCESSES = """
@@ -195,6 +197,36 @@ def test_sockets_of_its_own_where_they_are_allowed(keeper, tmp_path, tier):
     (place / "file").write_text(LISTENS)
     assert "Error" in run(keeper, tier, place, sys.executable, "file")[1]
     fine(run(keeper, tier, place, sys.executable, "file", unix_sockets=True))
+
+
+@pytest.mark.skipif(landlock.version() < landlock.SCOPES, reason="THIS KERNEL HAS NO SCOPES")
+@pytest.mark.parametrize("tier", MARKS.values())
+@pytest.mark.parametrize("network", [True, False])
+def test_abstract_sockets_stay_out_of_reach_all_the_same(keeper, tmp_path, tier, network):
+    place, name = tmp_path / "place", f"\0treadle-programs-{os.getpid()}"
+    place.mkdir()
+    code = """
+import socket, sys
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    with socket.socket(socket.AF_UNIX, kind) as own, socket.socket(socket.AF_UNIX, kind) as guest:
+        own.bind("\\0" + str(kind))
+        kind == socket.SOCK_STREAM and own.listen()
+        guest.connect("\\0" + str(kind))
+    try:
+        with socket.socket(socket.AF_UNIX, kind) as guest:
+            guest.connect("\\0" + sys.argv[1] + str(int(kind)))
+    except OSError:
+        continue
+    sys.exit("reached")
+print("fine")
+"""
+    datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with socket.socket(socket.AF_UNIX) as door, datagrams as box:
+        door.bind(f"{name}1")
+        door.listen()
+        box.bind(f"{name}2")
+        argv = (sys.executable, "-S", "-c", code, name[1:])
+        fine(run(keeper, tier, place, *argv, unix_sockets=True, network=network))
 
 
 @pytest.mark.real

@@ -39,8 +39,9 @@ class Jail(NamedTuple):
     """What holds a command in: a program around it, or rules that the kernel takes.
 
     With `access`, the shim takes Landlock's rules and the filter before it starts the command;
-    otherwise the wrapper finds the filter on descriptor 3. `lasting` are rules about the rights
-    in `seen`, written as one text: they stay the same, so a shim makes them once.
+    otherwise the wrapper finds the filter on descriptor 3, and is started within `scope`. `lasting`
+    are rules about the rights in `seen`, written as one text: they stay the same, so a shim makes
+    them once.
     """
 
     wrapper: tuple[str, ...] = ()

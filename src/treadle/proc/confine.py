@@ -53,14 +53,19 @@ def ruleset(access: int, scope: int, rules: list[tuple[int, bytes]]) -> int:
 
 
 def confine(rulesets: tuple[int, ...], code: bytes) -> None:
-    """Take the rules and the filter; the thread that calls this is bound until it ends."""
+    """Take the rules and the filter; the thread that calls this is bound until it ends.
+
+    Without a filter, what is started next will take one itself, and needs its rights until then.
+    """
     libc = _libc()
-    if os.geteuid() == 0:  # root in a jail must not be root any more
+    if code and os.geteuid() == 0:  # root in a jail must not be root any more
         for number in range(_CAPABILITIES):
             libc.prctl(_CAP_DROP, number, 0, 0, 0)
     _check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     for made in rulesets:
         _check(libc.syscall(_RESTRICT, made, 0))
+    if not code:
+        return
     program = _Program(len(code) // 8, code)
     _check(libc.prctl(_SECCOMP, _FILTER, ctypes.byref(program), 0, 0))
 

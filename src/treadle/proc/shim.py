@@ -142,6 +142,7 @@ class Shim:
             os.chdir("/")
         heard = self._supervise()
         stragglers, left = self._end_all()
+        order.over.release()
         self._say("ended", *self._outcome(), stragglers, left, self._seconds, self._max_rss)
         return heard and not left
 
@@ -222,6 +223,8 @@ class _Order:
         self.rules = [_rule(text) for text in held[5:]]
         self.argv, pairs = rest[1 : int(rest[0]) + 1], rest[int(rest[0]) + 1 :]
         self.env = dict(pair.split(b"=", 1) for pair in pairs)
+        self.over = _thread.allocate_lock()
+        self.over.acquire()
 
     @property
     def is_wrapped(self) -> bool:
@@ -236,34 +239,39 @@ def _rule(text: bytes) -> tuple[int, bytes]:
 
 def _start(order: _Order, fds: list[int]) -> int:
     if order.access:
-        return _on_thread(order, fds)
+        return _on_thread(order, fds, order.filter, _lasting(order.seen, order.lasting))
     if not order.filter:
         return _spawn(order, fds)
     out, into = os.pipe()
     try:
         os.write(into, order.filter)
         os.close(into)
-        return _spawn(order, [*fds, out])
+        held = [*fds, out]
+        return _on_thread(order, held, b"") if order.scope else _spawn(order, held)
     finally:
         os.close(out)
 
 
-def _on_thread(order: _Order, fds: list[int]) -> int:
-    """Start a confined command from a thread that dies at once, so that the shim stays free."""
+def _on_thread(order: _Order, fds: list[int], code: bytes, *lasting: int) -> int:
+    """Start a confined command from a thread of its own, so that the shim stays free.
+
+    A wrapper dies with the thread that started it, so that one waits until all is over.
+    """
     outcome: list[int | OSError] = []
-    lasting = _lasting(order.seen, order.lasting)
     own = confine.ruleset(order.access, order.scope, order.rules)
     done = _thread.allocate_lock()
     done.acquire()
 
     def work() -> None:
         try:
-            confine.confine((lasting, own), order.filter)
+            confine.confine((*lasting, own), code)
             outcome.append(_spawn(order, fds))
         except OSError as error:
             outcome.append(error)
         finally:
             done.release()
+        if order.is_wrapped and isinstance(outcome[0], int):
+            order.over.acquire()
 
     _thread.start_new_thread(work, ())
     done.acquire()

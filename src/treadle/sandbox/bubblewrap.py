@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from treadle.proc.command import Jail
-from treadle.sandbox import seccomp
+from treadle.sandbox import landlock, seccomp
 from treadle.sandbox.policy import Closed, Policy, layers, real
 
 # Only this one: on some systems the right to make namespaces belongs to the path.
@@ -44,7 +44,9 @@ def jail(policy: Policy) -> Jail:
         words.append("--unshare-net")
     words += _mounts(policy)
     program = seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets, alone=True)
-    return Jail(wrapper=(*words, "--"), filter=program)
+    # Abstract sockets belong to a network, and here it is the user's.
+    scope = landlock.scope() if policy.network and policy.unix_sockets else 0
+    return Jail(wrapper=(*words, "--"), filter=program, scope=scope)
 
 
 def _mounts(policy: Policy) -> Iterator[str]:

@@ -34,11 +34,16 @@ def jail(policy: Policy) -> Jail:
     return Jail(
         filter=seccomp.program(network=policy.network, unix_sockets=policy.unix_sockets),
         access=_CHANGE,
-        scope=_SIGNALS | _ABSTRACT_SOCKETS if version() >= SCOPES else 0,
+        scope=scope(),
         rules=tuple(rules),
         seen=_LOOK | _REFER,
         lasting=_lasting(layers(policy._replace(hidden=(*policy.hidden, _DEV)))),
     )
+
+
+def scope() -> int:
+    """Return what keeps signals and abstract sockets inside, where the kernel can."""
+    return _SIGNALS | _ABSTRACT_SOCKETS if version() >= SCOPES else 0
 
 
 def _lasting(found: tuple[Layer, ...]) -> str:

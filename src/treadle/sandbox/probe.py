@@ -54,7 +54,8 @@ def _bubblewrap_fails() -> str | None:
     if not Path(bubblewrap.PROGRAM).exists():
         return f"{bubblewrap.PROGRAM} is not installed"
     try:
-        tried = capture.run([*bubblewrap.BASE, "--", "/bin/sh", "-c", ":"], timeout=_TRIAL, env={})
+        argv = [*bubblewrap.BASE, "--unshare-net", "--", "/bin/sh", "-c", ":"]
+        tried = capture.run(argv, timeout=_TRIAL, env={})
     except TreadleError as error:
         return error.message
     if tried.returncode == 0:
