@@ -88,7 +88,7 @@ def of_processes(pid):
         },
         "raise a limit": lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, high),
         "affinity": lambda: os.sched_setaffinity(pid, os.sched_getaffinity(0)),
-        "scheduler": lambda: os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0)),
+        "scheduler": lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)),
         "scheduler's parameters": lambda: os.sched_setparam(pid, os.sched_param(0)),
         "scheduler's attributes": lambda: call(
             314, 274, pid, buffer(struct.pack("II", 48, 0), 48), 0
