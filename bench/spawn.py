@@ -16,9 +16,9 @@ from treadle.sandbox.policy import layers
 _TARGETS = {"B": 1.5, "A": 2.2}
 # The home of somebody who works in a few languages: each of the first is a rule of its own.
 _HOME = """
-    .cargo .rustup .pyenv .nvm .npm .npm-global go .m2 .gradle .sdkman .gem .rbenv .cache
+    .cargo .rustup .pyenv .nvm .npm .npm-global go .m2 .gradle .sdkman .gem .cache
     .config/git
-    .local/bin .local/lib .local/share/uv .local/share/pipx .local/share/pnpm .volta .deno .bun
+    .local/bin .local/lib .local/share/uv .local/share/pipx .local/share/pnpm
     .ssh .aws .config/gh .docker Documents code
 """
 _FILES = ".gitconfig .cargo/credentials.toml .netrc .npmrc .bash_history"

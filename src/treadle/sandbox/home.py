@@ -124,7 +124,7 @@ def _choose(env: dict[str, str], hide: tuple[str, ...], read: tuple[str, ...]) -
         *map(str, asked),
     )
     folders = map(_parent, (*found, *map(str, known)))
-    more = (*settings, *_git_settings(home, env), *_path(env))
+    more = (*settings, *_git_settings(home, env), *_path(env), *_HOMES)
     watched = tuple(dict.fromkeys((*folders, *more)))
     stamp = _stamp(watched)
     secret = tuple(f"{path}/" for path in settled((*hidden, *known)))
@@ -268,8 +268,9 @@ def _own() -> tuple[str, ...]:
 
 
 def _homes(home: str) -> tuple[str, ...]:
-    """Return the folders that hold the homes of other users, this one's perhaps among them."""
-    return tuple(path for path in map(os.path.realpath, _HOMES) if path != home)
+    """Return the folders that hold homes, this user's perhaps among them, if one may look in."""
+    found = (os.path.realpath(path) for path in _HOMES if os.access(path, os.R_OK | os.X_OK))
+    return tuple(path for path in found if path != home and os.listdir(path))  # noqa: PTH208
 
 
 def _is_open(path: str, home: str, homes: tuple[str, ...], secret: tuple[str, ...]) -> bool:
