@@ -75,6 +75,17 @@ class Layout:
         files = [f"{self.database.name}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
         return [self.locks, *(self.home / name for name in files)]
 
+    def fixed(self) -> list[Path]:
+        """Return the places inside the home's folders whose names never change."""
+        mail = self.mail
+        post = [mail.new, mail.agents, mail.logs, mail.quarantine, mail.tasks]
+        return [self.run_lock, self.store_lock, self.inbox_done, self.inbox_dead, *post]
+
+    def records(self) -> list[str]:
+        """Return what treadle alone writes and believes, relative to the root."""
+        names = "treadle.db fleet.db runs artifacts locks prompts mail hooks inbox/done inbox/dead"
+        return [f"{HOME_NAME}/{name}" for name in names.split()]
+
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""
         text, above = str(path), f"{self.root}/"

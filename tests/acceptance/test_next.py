@@ -1,6 +1,7 @@
 """`next` says what to do now, takes reports, and touches nothing else."""
 
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -317,13 +318,13 @@ def test_a_circle_is_a_reason_to_wait(mission):
         assert (refused.code, refused.json["error"]["code"]) == (1, "task_cycle")
 
 
-@pytest.mark.parametrize("obstacle", ["file", "read-only"])
+@pytest.mark.parametrize("obstacle", ["file", "pipe"])
 def test_a_prompt_that_cannot_be_written_is_no_step(mission, obstacle):
     prompts = mission.project.root / ".treadle" / "prompts"
     if obstacle == "file":
         prompts.write_text("in the way")
     else:
-        prompts.symlink_to("/proc/self/nothing")
+        os.mkfifo(prompts)
     found = mission.next()
     assert (found["kind"], found["prompt_file"]) == ("blocked", None)
     assert found["reason"] == found["reason_code"] == "prompt_file_not_resolvable"

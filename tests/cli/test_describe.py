@@ -23,5 +23,5 @@ def test_every_command_and_argument_is_there(call):
 
 def test_it_can_be_read_by_people_too(call):
     lines = call("describe").out.splitlines()
-    assert "treadle trust [--revoke]" in lines
+    assert "treadle trust [--show] [--revoke]" in lines
     assert len(lines) == len(json.loads(call("describe", "--json").out)["commands"])

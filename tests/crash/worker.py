@@ -105,6 +105,7 @@ class Worker:
         self.world.clear()
         state = model.State.read(item["state"])
         self.model.materialise(state, self.world.root)
+        self.world.trust()
         seen = Ending(None, self.model.printed(state.point), [])
         return {"violations": self._judge(seen)}
 

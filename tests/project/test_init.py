@@ -155,7 +155,7 @@ def test_failed_commit_leaves_the_index_as_it_was(repo):
 def test_link_in_the_way_is_refused(repo, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (repo / ".treadle").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ProjectError, match="is a link"):
+    with pytest.raises(BlockedError, match="is a link"):
         init.init(repo, os.environ)
     assert not list((tmp_path / "elsewhere").iterdir())
 

@@ -86,27 +86,24 @@ def test_settings_that_open_the_sandbox_need_trust(repo, text):
     assert "geheim" not in caught.value.message
 
 
-def test_settings_that_close_it_do_not(repo):
-    project = open_repository(repo, os.environ)
-    trust.require(project, bring(project, 'sandbox = "required"\nnetwork = "none"\n'))
-
-
 def test_trusted_repository_may_run(project):
     trust.require(project, bring(project))
 
 
-def test_repository_that_brings_nothing_needs_no_trust(repo):
+@pytest.mark.parametrize("text", ["", 'sandbox = "required"\nnetwork = "none"\n'])
+def test_nothing_runs_in_a_clone_that_was_never_trusted(repo, text):
     project = open_repository(repo, os.environ)
-    trust.require(project, bring(project, ""))
+    with pytest.raises(BlockedError, match="is not trusted, so nothing of it runs"):
+        trust.require(project, bring(project, text))
 
 
-def test_commands_of_the_users_own_file_need_no_trust(repo):
+def test_commands_of_the_users_own_file_are_not_the_repositorys(repo):
     project = open_repository(repo, os.environ)
     user_config(os.environ).parent.mkdir(parents=True)
     user_config(os.environ).write_text('[agents.plan]\ntype = "exec"\ncmd = ["my-agent"]\n')
     loaded = bring(project, "")
     assert loaded.config.agents["plan"].cmd == ("my-agent",)
-    trust.require(project, loaded)
+    assert trust.commands(loaded) == ()
 
 
 def test_program_of_the_repository_named_by_the_user_needs_trust(repo):

@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.config.load import load
-from treadle.errors import ConfigError
+from treadle.errors import BlockedError, ConfigError
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.store import address
@@ -42,7 +42,19 @@ def test_the_quick_look_sees_what_the_configuration_says(project, tmp_path, text
 
 def test_json_is_looked_into_as_well(project):
     (project.home / "config.json").write_text('{"store": "sqlite:x.db", "agents": {}}')
-    assert address.find(project, {}).path == project.root / "x.db"
+    assert address.find(project, {"TREADLE_RUN": "r"}).path == project.root / "x.db"
+
+
+@pytest.mark.parametrize("url", ["sqlite:x.db", URL])
+def test_a_store_that_a_clone_names_is_not_opened(project, tmp_path, url):
+    project.config_toml.write_text(f'store = "{url}"\n')
+    (tmp_path / ".git").mkdir()
+    env = {"HOME": str(tmp_path)}
+    with pytest.raises(BlockedError, match="is not trusted, and its configuration names") as caught:
+        address.find(project, env)
+    assert caught.value.code == "untrusted"
+    assert "geheim" not in caught.value.message
+    assert address.find(project, {**env, "TREADLE_STORE": "sqlite:y.db"}).path.name == "y.db"
 
 
 def test_a_key_of_the_same_name_in_a_table_is_another_one(project):

@@ -4,13 +4,12 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.agents.backend import AgentResult
-from treadle.cli import output
+from treadle.cli import consent, output
 from treadle.config.load import load
 from treadle.contract.role import ROLES, Role
 from treadle.engine import rehearse
 from treadle.engine.rehearse import Preview
 from treadle.errors import ExitCode
-from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
 
@@ -36,7 +35,7 @@ def run(args: Namespace) -> int:
         found = rehearse.preview(project, loaded.config, args.name, role)
         told = found._asdict() | {"command": rehearse.line(found)}
         return output.tell(args.json, told, _show, found)
-    trust.require(project, loaded)
+    consent.require(args, project, loaded)
     result = rehearse.attempt(project, loaded.config, args.name)
     output.tell(args.json, rehearse.document(result), _tell, result)
     return ExitCode.FAILED if result.error else ExitCode.DONE

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
-from treadle.cli import fleet_place, output, shape
+from treadle.cli import consent, fleet_place, output, shape
 from treadle.config import agents, budget
 from treadle.config.load import Loaded, load
 from treadle.engine import order, queue
@@ -17,7 +17,6 @@ from treadle.errors import BlockedError
 from treadle.fleet import dbos, submit
 from treadle.fleet.submit import Desk
 from treadle.missions import adopt
-from treadle.project import trust
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here
 from treadle.store.rows.run import RunRow
@@ -32,7 +31,7 @@ def run(args: Namespace) -> int:
     budgets = budget.parse(args.budget)
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
     place_mail(project, loaded.config)
-    trust.require(project, loaded)
+    consent.require(args, project, loaded)
     site, found = fleet_place.find(project.env)
     with Store.open(project.layout) as store:
         desk = Desk(

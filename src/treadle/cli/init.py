@@ -23,12 +23,22 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--skills", action="store_true", help="Write Agent Skills to .agents/skills"
     )
+    parser.add_argument(
+        "--trust", action="store_true", help="Trust what others have committed here, too"
+    )
 
 
 def run(args: Namespace) -> int:
     """Write what is missing and name every file."""
     extras = Extras(agents_md=args.agents_md, skills=args.skills)
-    done = init.init(here(), os.environ, dry_run=args.dry_run, commit=args.commit, extras=extras)
+    done = init.init(
+        here(),
+        os.environ,
+        dry_run=args.dry_run,
+        commit=args.commit,
+        accept=args.trust,
+        extras=extras,
+    )
     told = {
         "root": str(done.root),
         "dry_run": args.dry_run,
@@ -37,6 +47,8 @@ def run(args: Namespace) -> int:
         "commit": done.commit,
         "commands": [command._asdict() for command in done.commands],
         "roles": dict(done.roles),
+        "trusted": done.trusted,
+        "foreign": done.foreign,
     }
     return output.tell(args.json, told, _print, done, args.dry_run)
 
@@ -52,8 +64,13 @@ def _print(done: init.Initialised, dry_run: bool) -> None:
         output.line(f"committed as {done.commit[:12]}")
     if dry_run:
         return
+    word = "trusted" if done.trusted else "not trusted"
     for command in done.commands:
-        output.line(f"trusted {command.key}: {command.command}")
+        output.line(f"{word} {command.key}: {command.command}")
+    if not done.trusted:
+        output.line(f"others committed {', '.join(done.foreign)}; nothing of it runs yet")
+        output.line("next: treadle trust --show, then treadle trust")
+        return
     output.line(
         'next: treadle task add "what should be true" --verify "AC1=command", then treadle run'
     )

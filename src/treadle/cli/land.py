@@ -3,13 +3,12 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import output
+from treadle.cli import consent, output
 from treadle.cli.progress import watcher
 from treadle.config.load import load
 from treadle.engine import land, orchestrator
 from treadle.engine.find import find
 from treadle.engine.land import Landed
-from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here, refuse_inside_run
 
@@ -26,7 +25,7 @@ def run(args: Namespace) -> int:
     """Hold the project, land, say where the work is."""
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
-    trust.require(project, load(project.layout, project.env))
+    consent.require(args, project, load(project.layout, project.env))
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         row = find(tools.store, args.run)
         found = land.land(tools, row, onto=args.onto, keep_steps=args.keep_steps)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from treadle import text as words
 from treadle.errors import ExitCode, TreadleError
@@ -48,11 +48,20 @@ def print_error(error: TreadleError, *, as_json: bool) -> None:
         base = {"code": error.code, "message": error.message, "fix": list(error.fix)}
         print_json({"error": {**base, **error.details, **base}})
         return
+    for difference in _differences(error):
+        block(difference, error=True)
     # The bar tells what git or a file says in further lines from what treadle itself says.
     message = words.block(error.message).replace("\n", "\n  | ")
     print(f"treadle: {message}", file=sys.stderr)
     for command in error.fix:
         line("  try:", command, error=True)
+
+
+def _differences(error: TreadleError) -> Iterator[str]:
+    """Yield what somebody else changed, if that is why treadle stops."""
+    changes = error.details.get("changes")
+    if isinstance(changes, list):
+        yield from (str(change["diff"]) for change in changes)
 
 
 def say(as_json: bool, told: Mapping[str, object], *sentences: str) -> ExitCode:

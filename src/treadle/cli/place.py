@@ -7,7 +7,7 @@ from pathlib import Path
 from treadle.cli import main
 from treadle.hints import NamedTuple
 from treadle.layout import Layout, MailLayout, user_config
-from treadle.project.root import find_root, here
+from treadle.project.root import find_root, here, refuse_links
 
 _SPOKEN = ("mail", "task")
 
@@ -29,6 +29,7 @@ def find(env: Mapping[str, str]) -> Place:
     # Reading a configuration costs as much as all the rest of a quick command.
     found = main.load("settings").read(layout, env)
     layout.mail = MailLayout(layout.root / found.mail.root)
+    refuse_links(layout)
     return Place(layout, found.mail.extra_intents, timedelta(seconds=found.task.lease))
 
 

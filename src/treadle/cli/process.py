@@ -3,14 +3,13 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import main, output
+from treadle.cli import consent, main, output
 from treadle.cli.progress import watcher
 from treadle.config.load import Loaded, load
 from treadle.engine import orchestrator, work
 from treadle.inbox import plan, process
 from treadle.inbox.outcome import Outcome, Summary
 from treadle.inbox.plan import Planned
-from treadle.project import trust
 from treadle.project.project import Project, open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.reader import Reader
@@ -35,7 +34,7 @@ def run(args: Namespace) -> int:
     place_mail(project, loaded.config)
     if args.dry_run:
         return _dry_run(args, project, loaded)
-    trust.require(project, loaded, tuple(plan.commands(project.layout)))
+    consent.require(args, project, loaded, tuple(plan.commands(project.layout)))
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         submit = None

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treadle.cli import output, shape
+from treadle.cli import consent, output, shape
 from treadle.cli.progress import watcher
 from treadle.config import agents
 from treadle.config.load import load
@@ -13,7 +13,6 @@ from treadle.engine.find import find
 from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo
 from treadle.layout import Layout
-from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store.reader import Reader
@@ -58,7 +57,7 @@ def _replay(source: Path, args: Namespace) -> int:
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
     loaded = load(project.layout, project.env)
-    trust.require(project, loaded)
+    consent.require(args, project, loaded)
     found = recording.unpack(project.layout, source)
     if not args.allow_commands:
         with Reader.open(project.layout) as store:

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treadle.cli import output
+from treadle.cli import consent, output
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode, UsageError
@@ -13,7 +13,6 @@ from treadle.inbox.bounds import Host
 from treadle.inbox.router import Choice, External, Fallback
 from treadle.inbox.routines import Routine
 from treadle.proc.keeper import Keeper
-from treadle.project import trust
 from treadle.project.project import Project, open_project
 from treadle.project.root import here, refuse_inside_run
 
@@ -34,7 +33,7 @@ def run(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
     loaded = load(project.layout, project.env)
-    trust.require(project, loaded)
+    consent.require(args, project, loaded)
     known = routines.discover(project.layout, loaded.config.notebook_support)
     with Keeper() as keeper:
         external = _external(project, loaded.config, keeper)

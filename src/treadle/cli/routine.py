@@ -3,7 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import output
+from treadle.cli import consent, output
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode
@@ -11,7 +11,6 @@ from treadle.inbox import bounds, plan, precheck, routines
 from treadle.inbox.bounds import Host
 from treadle.inbox.routines import Routine
 from treadle.proc.keeper import Keeper
-from treadle.project import trust
 from treadle.project.project import Project, open_project
 from treadle.project.root import here
 
@@ -35,7 +34,7 @@ def run(args: Namespace) -> int:
         return _list(args, project, notebooks)
     if args.action == "show":
         return _show(args, project, routines.find(project.layout, args.name, notebooks))
-    trust.require(project, loaded, tuple(plan.commands(project.layout)))
+    consent.require(args, project, loaded, tuple(plan.commands(project.layout)))
     if args.name:
         found = [routines.find(project.layout, args.name, notebooks)]
     else:

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from treadle.cli import main, output, shape
+from treadle.cli import consent, main, output, shape
 from treadle.cli.progress import watcher
 from treadle.config import agents, budget
 from treadle.config.load import Loaded, load
@@ -13,7 +13,6 @@ from treadle.engine.run import Tools
 from treadle.engine.work import Refused
 from treadle.errors import ExitCode, UsageError
 from treadle.missions import adopt
-from treadle.project import trust
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.rows.run import RunRow
@@ -63,7 +62,7 @@ def run(args: Namespace) -> int:
     budgets = budget.parse(args.budget)
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
     place_mail(project, loaded.config)
-    trust.require(project, loaded)
+    consent.require(args, project, loaded)
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         found = _work(tools, args, loaded, budgets)

@@ -2,17 +2,21 @@
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from treadle.cli import output
 from treadle.config.load import load
 from treadle.project import trust
-from treadle.project.project import open_project
+from treadle.project.covered import Change
+from treadle.project.project import Project, open_project
 from treadle.project.root import here, refuse_inside_run
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Say what trust understands."""
-    parser.add_argument("--revoke", action="store_true", help="Trust this repository no longer")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--show", action="store_true", help="Only show what would be trusted")
+    how.add_argument("--revoke", action="store_true", help="Trust this repository no longer")
 
 
 def run(args: Namespace) -> int:
@@ -21,16 +25,36 @@ def run(args: Namespace) -> int:
     project = open_project(here(), os.environ)
     if args.revoke:
         trust.revoke(project)
-        commands: tuple[trust.Command, ...] = ()
-    else:
-        trust.refuse_tracked(project)
-        commands = trust.commands(load(project.layout, os.environ))
+        return _tell(args, project, "is no longer trusted")
+    loaded = load(project.layout, os.environ)
+    seen = trust.look(project, loaded)
+    changes = trust.changes(project, seen)
+    if not args.show:
         trust.grant(project)
+    word = "is trusted" if trust.entry(project) else "is not trusted"
+    if args.show and changes:
+        word += "; it waits for your word on what others have committed"
+    return _tell(args, project, word, trust.commands(loaded), changes)
+
+
+def _tell(
+    args: Namespace,
+    project: Project,
+    word: str,
+    commands: Sequence[trust.Command] = (),
+    changes: Sequence[Change] = (),
+) -> int:
     root = project.layout.root
-    listed = [command._asdict() for command in commands]
+    told = {
+        "root": str(root),
+        "trusted": trust.entry(project) is not None,
+        "commands": [command._asdict() for command in commands],
+        "changes": [change._asdict() for change in changes],
+    }
     return output.say(
         args.json,
-        {"root": str(root), "trusted": not args.revoke, "commands": listed},
-        f"{root} is {'no longer trusted' if args.revoke else 'trusted'}",
+        told,
+        *(line for change in changes for line in change.diff.splitlines()),
+        f"{root} {word}",
         *(f"  {command.key}: {command.command}" for command in commands),
     )

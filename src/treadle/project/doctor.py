@@ -20,7 +20,14 @@ from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
 from treadle.proc import own
 from treadle.project import key, trust
-from treadle.project.project import Project, open_repository, require_commit, workspaces
+from treadle.project.project import (
+    Project,
+    open_repository,
+    refuse_tracked,
+    require_commit,
+    workspaces,
+)
+from treadle.project.root import refuse_links
 from treadle.sandbox import home, probe
 from treadle.sandbox.policy import layers
 from treadle.sandbox.probe import Sandbox
@@ -67,6 +74,12 @@ def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
         yield Check("repository", False, error.message, error.fix)
         return
     yield Check("repository", True, str(project.layout.root))
+    try:
+        refuse_links(project.layout)
+        project = refuse_tracked(project)
+    except TreadleError as error:
+        yield Check("project", False, error.message, error.fix)
+        return
     yield _ask("commit", lambda: _commit(project))
     yield _ask("project", lambda: _files(project))
     store = _ask("store", lambda: _store(project))
@@ -180,7 +193,7 @@ def _journal(project: Project) -> str:
 def _trust(project: Project, loaded: Loaded) -> str:
     trust.require(project, loaded)
     count = len(trust.commands(loaded))
-    return f"trusted, commands it brings: {count}" if count else "brings no commands"
+    return f"trusted, commands it brings: {count}" if count else "trusted, brings no commands"
 
 
 def _agent(project: Project, agent: AgentConfig) -> str:

@@ -10,9 +10,9 @@ from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
 from treadle.layout import Layout
-from treadle.project import agents_md, found, gitignore, template, trust
+from treadle.project import agents_md, found, gitignore, root, template, trust
 from treadle.project.commit import commit_only, committed, require_ready
-from treadle.project.project import Project, open_repository
+from treadle.project.project import Project, open_repository, refuse_tracked
 from treadle.project.root import refuse_inside_run
 from treadle.project.skills import SKILLS
 
@@ -57,6 +57,8 @@ class Initialised(NamedTuple):
     commit: str | None
     commands: tuple[trust.Command, ...]
     roles: Mapping[str, str] = {}
+    trusted: bool = True
+    foreign: tuple[str, ...] = ()
 
 
 def digest(content: bytes) -> str:
@@ -102,14 +104,19 @@ def init(
     *,
     dry_run: bool = False,
     commit: bool = False,
+    accept: bool = False,
     extras: Extras = Extras(),  # noqa: B008  # a frozen record
 ) -> Initialised:
-    """Write what is missing, trust the repository, and with `commit` commit just those files."""
+    """Write what is missing, trust the repository, and with `commit` commit just those files.
+
+    Where a clone brings files that decide what runs, only `accept` trusts them.
+    """
     refuse_inside_run(env)
     project = open_repository(cwd, env)
     refuse_links(project.layout, extras)
-    trust.refuse_tracked(project)
-    commands = trust.commands(load(project.layout, env))
+    project = refuse_tracked(project)
+    loaded = load(project.layout, env)
+    foreign = () if accept else trust.look(project, loaded).foreign
     extras = extras._replace(tools=found.tools(env))
     wanted = list(items(project.layout, extras))
     missing = [item for item in wanted if not item.is_there]
@@ -118,20 +125,26 @@ def init(
         require_ready(project)
         _refuse_mixing(project, missing)
     if not dry_run:
-        _put(project, missing)
+        _put(project, missing, is_trusted=not foreign)
+    made = _commit(project, wanted) if commit and not dry_run else None
+    if made and not foreign:
+        trust.grant(project)
     return Initialised(
         root=project.layout.root,
         wrote=_names(project, missing),
         kept=_names(project, [item for item in wanted if item.is_there]),
-        commit=_commit(project, wanted) if commit and not dry_run else None,
-        commands=commands,
+        commit=made,
+        commands=trust.commands(loaded),
+        trusted=not foreign,
+        foreign=foreign,
         roles={} if project.layout.config_toml not in fresh else found.roles(extras.tools),
     )
 
 
 def refuse_links(layout: Layout, extras: Extras = Extras()) -> None:  # noqa: B008  # frozen
     """Never write or remove through a link that a repository may have brought."""
-    paths = [layout.home, layout.routines, layout.home_gitignore, layout.root_gitignore]
+    root.refuse_links(layout)
+    paths = [layout.root_gitignore]
     paths += [layout.agents_md] if extras.agents_md else []
     paths += [layout.skills.parent, layout.skills] if extras.skills else []
     for path in paths:
@@ -150,7 +163,7 @@ def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-def _put(project: Project, missing: list[Item]) -> None:
+def _put(project: Project, missing: list[Item], *, is_trusted: bool) -> None:
     for item in missing:
         if item.content is None:
             item.path.mkdir(parents=True, exist_ok=True)
@@ -158,7 +171,8 @@ def _put(project: Project, missing: list[Item]) -> None:
             item.path.parent.mkdir(parents=True, exist_ok=True)
             mode = item.path.stat().st_mode & 0o777 if item.path.exists() else 0o644
             atomic.write(item.path, item.content, mode=mode)
-    trust.grant(project, {project.layout.relative(item.path): item.mark for item in missing})
+    wrote = {project.layout.relative(item.path): item.mark for item in missing}
+    (trust.grant if is_trusted else trust.note)(project, wrote)
 
 
 def _names(project: Project, some: list[Item]) -> tuple[str, ...]:

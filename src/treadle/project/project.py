@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from treadle import layout as user_paths
 from treadle.config.schema import Config
-from treadle.errors import ConfigError, ProjectError
+from treadle.errors import BlockedError, ConfigError, ProjectError, argument
 from treadle.git import repo as git
 from treadle.git.repo import Repo
-from treadle.layout import Layout, MailLayout
+from treadle.layout import HOME_NAME, Layout, MailLayout
 from treadle.project.root import find_root, find_top
+from treadle.store import address
 
 
 class Project(NamedTuple):
@@ -19,13 +20,14 @@ class Project(NamedTuple):
     layout: Layout
     repo: Repo
     env: Mapping[str, str]
+    tracked: tuple[str, ...] | None = None  # what git tracks of .treadle, once it was asked
 
 
 def open_project(cwd: Path, env: Mapping[str, str]) -> Project:
     """Return the project around `cwd`, ready for runs."""
     project = _open(find_root(cwd, env), env)
     require_commit(project)
-    return project
+    return refuse_tracked(project)
 
 
 def open_repository(cwd: Path, env: Mapping[str, str]) -> Project:
@@ -62,6 +64,29 @@ def require_commit(project: Project) -> None:
             code="no_commit",
             fix=["git commit --allow-empty -m Begin"],
         )
+
+
+def refuse_tracked(project: Project) -> Project:
+    """Stop if the repository brings a history of runs: it would be believed."""
+    ours = (*project.layout.records(), *_own_database(project))
+    listed = git.tracked(project.repo, [HOME_NAME, *_own_database(project)])
+    found = [name for name in listed if name == HOME_NAME or name.startswith(ours)]
+    if found:
+        raise BlockedError(
+            f"{found[0]} is tracked by git; records of runs must not come from a repository",
+            code="state_tracked",
+            fix=[f"git rm -r --cached --ignore-unmatch {argument(found[0])}"],
+            details={"files": found},
+        )
+    return project._replace(tracked=listed)
+
+
+def _own_database(project: Project) -> tuple[str, ...]:
+    """Return the file of a store that the configuration puts elsewhere in the repository."""
+    store = address.settings(project.layout, project.env).get("store", "")
+    path = project.layout.root / store.removeprefix("sqlite:")
+    inside = store.startswith("sqlite:") and path.is_relative_to(project.layout.root)
+    return (project.layout.relative(path),) if inside else ()
 
 
 def _open(root: Path, env: Mapping[str, str]) -> Project:

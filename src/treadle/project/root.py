@@ -1,17 +1,19 @@
 """Find the project from where the user stands, without starting git."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import treadle
-from treadle.errors import BlockedError, ProjectError
+from treadle.errors import BlockedError, ProjectError, argument
 from treadle.layout import Layout
 
 
 def find_root(cwd: Path, env: Mapping[str, str]) -> Path:
     """Return the root of the project around `cwd`; inside a run, of the project that runs it."""
     root = find_top(cwd, env)
-    if not Layout(root).config_files():
+    layout = Layout(root)
+    refuse_links(layout)
+    if not layout.config_files():
         raise ProjectError(f"{root} is not set up for treadle yet", fix=["treadle init"])
     return root
 
@@ -39,6 +41,17 @@ def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
     )
 
 
+def refuse_links(layout: Layout) -> None:
+    """Stop where treadle's own files are links: a clone can bring one, to forged records."""
+    found = next((path for path in _own(layout) if path.is_symlink()), None)
+    if found:
+        raise BlockedError(
+            f"{found} is a link; treadle keeps its files in a folder of its own",
+            code="state_linked",
+            fix=[f"rm {argument(str(found))}", "treadle init"],
+        )
+
+
 def here() -> Path:
     """Return the folder where the user stands, or say that it is gone."""
     if treadle.here:
@@ -58,6 +71,18 @@ def refuse_inside_run(env: Mapping[str, str]) -> None:
             " inside a run only commands that read may be used",
             code="inside_run",
         )
+
+
+def _own(layout: Layout) -> Iterator[Path]:
+    """Yield what must not be a link, without starting git or walking folders that can be long."""
+    yield layout.home
+    if layout.home.is_dir():
+        yield from layout.home.iterdir()
+    yield from layout.fixed()
+    mail = layout.mail
+    if mail.agents.is_dir():
+        for agent in mail.agents.iterdir():
+            yield from (agent, mail.inbox(agent.name), mail.workspace(agent.name))
 
 
 def _has_git(folder: Path) -> bool:

@@ -1,40 +1,32 @@
 """Remember, outside every repository, whose commands the user lets run."""
 
-import contextlib
-import fcntl
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from treadle import layout as user_paths
-from treadle.config import agents, keys
-from treadle.config.load import Loaded
-from treadle.config.schema import AgentConfig, ChecksConfig, SandboxConfig
-from treadle.errors import BlockedError, ProjectError
-from treadle.files import atomic
-from treadle.git import repo as git
+from treadle.config import agents, keys, trusted
+from treadle.config.load import Loaded, load
+from treadle.config.schema import AgentConfig, ChecksConfig, Config
+from treadle.config.trusted import Entry
+from treadle.errors import BlockedError
 from treadle.ids import mask, utc
-from treadle.project.project import Project
+from treadle.project import covered
+from treadle.project.covered import Change, Seen
+from treadle.project.project import Project, refuse_tracked
 
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """One trusted repository, and what `init` wrote into it."""
-
-    root: str
-    identity: str
-    since: str
-    wrote: dict[str, str] = {}
-
-
-class _Book(Struct, frozen=True, kw_only=True):
-    version: int = 1
-    repositories: tuple[Entry, ...] = ()
+# Settings that decide where work goes and how much of it there may be.
+_TOLD = (
+    *(("sandbox", key) for key in ("tier", "read", "memory_mb", "processes", "disk_mb")),
+    ("land", "run"),
+    ("budgets", "max_risky_files"),
+    ("budgets", "max_cost_usd"),
+    ("mail", "root"),
+    ("workspace", "root"),
+)
 
 
 class Command(NamedTuple):
@@ -52,64 +44,98 @@ def commands(loaded: Loaded) -> tuple[Command, ...]:
 
 
 def require(project: Project, loaded: Loaded, more: Sequence[Command] = ()) -> None:
-    """Stop unless the user trusts what this repository brings; `more` is what its files add."""
-    refuse_tracked(project)
-    found = (*commands(loaded), *more)
-    if not found or entry(project) is not None:
-        return
-    listed = "; ".join(f"{item.command} ({item.key})" for item in found)
-    raise BlockedError(
-        f"{project.layout.root} is not trusted, and its configuration would run or allow: {listed}",
-        code="untrusted",
-        fix=["treadle trust"],
-        details={"commands": [item._asdict() for item in found]},
-    )
+    """Stop unless the user trusts this repository, as it is now; `more` is what its files add."""
+    known = entry(project)
+    if known is None:
+        raise _untrusted(project, (*commands(loaded), *more))
+    seen = look(project, loaded)
+    if seen.foreign:
+        raise _changed(project, seen, known)
+    if not seen.is_known:
+        _record(project, seen)
 
 
-def refuse_tracked(project: Project) -> None:
-    """Stop if the repository brings a history of runs: it would be believed."""
-    ours = [
-        project.layout.relative(path) for path in (project.layout.database, project.layout.runs)
-    ]
-    tracked = git.tracked(project.repo, ours)
-    if tracked:
-        raise BlockedError(
-            f"{tracked[0]} is tracked by git; records of runs must not come from a repository",
-            code="state_tracked",
-            fix=[f"git rm -r --cached --ignore-unmatch {' '.join(ours)}"],
-            details={"files": list(tracked)},
-        )
+def look(project: Project, loaded: Loaded) -> Seen:
+    """Return what runs, schedules, prompts or sets policy here, held against the record."""
+    asked = project if project.tracked is not None else refuse_tracked(project)
+    return covered.look(asked, loaded.config, entry(project))
+
+
+def changes(project: Project, seen: Seen) -> tuple[Change, ...]:
+    """Return what somebody else's commits brought since the user trusted this repository."""
+    return tuple(covered.changes(project, seen, entry(project)))
 
 
 def entry(project: Project) -> Entry | None:
     """Return the record of this very repository, or None if it is not trusted."""
-    for item in _read(user_paths.trust_file(project.env)).repositories:
-        if (item.root, item.identity) == _key(project):
-            return item
-    return None
+    found = record(project)
+    return found if found and found.trusted else None
+
+
+def record(project: Project) -> Entry | None:
+    """Return what is on record of this very repository, trusted or not."""
+    return trusted.find(project.env, project.layout.root, project.repo.common_dir)
 
 
 def grant(project: Project, wrote: Mapping[str, str] | None = None) -> None:
-    """Trust this repository from now on."""
-    root, identity = _key(project)
-    with _update(project.env) as book:
-        known = next(
-            (item for item in book if (item.root, item.identity) == (root, identity)), None
-        )
-        written = {**(known.wrote if known else {}), **(wrote or {})}
-        since = known.since if known else utc(datetime.now(UTC))
-        book[:] = [item for item in book if item.root != root]
-        book.append(Entry(root=root, identity=identity, since=since, wrote=written))
+    """Trust this repository from now on, with what is in it now."""
+    _record(project, look(project, load(project.layout, project.env)), wrote)
+
+
+def note(project: Project, wrote: Mapping[str, str]) -> None:
+    """Remember what `init` wrote into a repository that is not trusted."""
+    _record(project, Seen(None, {}, ()), wrote, is_trusted=False)
 
 
 def revoke(project: Project) -> bool:
     """Forget this repository; tells whether there was anything to forget."""
     if not user_paths.trust_file(project.env).exists():
         return False
-    with _update(project.env) as book:
+    with trusted.update(project.env) as book:
         rest = [item for item in book if item.root != str(project.layout.root.resolve())]
         was_there, book[:] = len(rest) < len(book), rest
     return was_there
+
+
+def _record(
+    project: Project, seen: Seen, wrote: Mapping[str, str] | None = None, *, is_trusted: bool = True
+) -> None:
+    root, common = project.layout.root, project.repo.common_dir
+    with trusted.update(project.env) as book:
+        known = next((item for item in book if item.is_of(root, common)), None)
+        book[:] = [item for item in book if item.root != str(root.resolve())]
+        book.append(
+            Entry(
+                root=str(root.resolve()),
+                identity=trusted.identity(common),
+                since=known.since if known else utc(datetime.now(UTC)),
+                wrote={**(known.wrote if known else {}), **(wrote or {})},
+                trusted=is_trusted,
+                head=seen.head,
+                files=covered.accept(seen, known.files if known else {}),
+            )
+        )
+
+
+def _untrusted(project: Project, found: Sequence[Command]) -> BlockedError:
+    listed = "; ".join(f"{item.command} ({item.key})" for item in found)
+    brings = f", and its configuration would run or allow: {listed}" if found else ""
+    return BlockedError(
+        f"{project.layout.root} is not trusted{brings or ', so nothing of it runs'}",
+        code="untrusted",
+        fix=["treadle trust"],
+        details={"commands": [item._asdict() for item in found]},
+    )
+
+
+def _changed(project: Project, seen: Seen, known: Entry) -> BlockedError:
+    found = [item._asdict() for item in covered.changes(project, seen, known)]
+    return BlockedError(
+        f"somebody else's commit brought {', '.join(seen.foreign)}, which decides what runs here",
+        code="trust_changed",
+        fix=["treadle trust --show", "treadle trust"],
+        details={"changes": found},
+    )
 
 
 def _commands(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
@@ -149,13 +175,14 @@ def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
     if config.sandbox.mode == "off":
         yield _setting(loaded, ("sandbox", "mode"), "off")
     yield _setting(loaded, ("sandbox", "hide"), config.sandbox.hide)
-    for key in ("read", "memory_mb", "processes", "disk_mb"):
-        if (value := getattr(config.sandbox, key)) != getattr(SandboxConfig(), key):
-            yield _setting(loaded, ("sandbox", key), value)
     if config.network == "full":
         yield _setting(loaded, ("network",), "full")
     if config.store:
         yield _setting(loaded, ("store",), mask(config.store))
+    default = Config()
+    for table, key in _TOLD:
+        if (value := getattr(getattr(config, table), key)) != getattr(getattr(default, table), key):
+            yield _setting(loaded, (table, key), value)
 
 
 def _setting(loaded: Loaded, path: keys.Path, value: object) -> tuple[Command, bool]:
@@ -166,56 +193,3 @@ def _setting(loaded: Loaded, path: keys.Path, value: object) -> tuple[Command, b
 def _command(loaded: Loaded, path: keys.Path, command: str) -> tuple[Command, bool]:
     origin = loaded.origins[keys.dotted(path)]
     return Command(keys.dotted(path), command, origin.source), origin.kind == "project"
-
-
-def _key(project: Project) -> tuple[str, str]:
-    return str(project.layout.root.resolve()), _identity(project.repo.common_dir)
-
-
-def _identity(git_dir: Path) -> str:
-    """Tell this git folder from any other that may come to stand at its path.
-
-    Numbers of deleted files are soon used again, so the age of a file that git writes
-    once and never touches is part of it; without that file, the device must do.
-    """
-    found = git_dir.stat()
-    with contextlib.suppress(OSError):
-        birth = (git_dir / "description").stat()
-        return f"{found.st_ino}-{birth.st_ino}-{birth.st_mtime_ns}"
-    return f"{found.st_dev}-{found.st_ino}"
-
-
-def _read(path: Path) -> _Book:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Book)
-    except FileNotFoundError:
-        return _Book()
-    except msgspec.DecodeError as error:
-        raise ProjectError(
-            f"{path} is damaged ({error}); remove it and trust your repositories again",
-            code="trust_damaged",
-            fix=[f"rm {shlex.quote(str(path))}", "treadle trust"],
-        ) from error
-
-
-@contextlib.contextmanager
-def _update(env: Mapping[str, str]) -> Iterator[list[Entry]]:
-    """Hand out the record for a change; the folder itself is the lock."""
-    path = user_paths.trust_file(env)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        book = list(_read(path).repositories)
-        yield book
-        _write(path, book)
-    finally:
-        os.close(folder)
-
-
-def _write(path: Path, book: list[Entry]) -> None:
-    if not book:
-        path.unlink(missing_ok=True)
-        return
-    data = msgspec.json.encode(_Book(repositories=tuple(book)))
-    atomic.write(path, msgspec.json.format(data, indent=2) + b"\n", mode=0o600)

@@ -72,7 +72,7 @@ def _plan(project: Project, purge: bool) -> _Plan:
 
 
 def _plan_items(project: Project, plan: _Plan, *, keeps_data: bool) -> _Plan:
-    layout, record = project.layout, trust.entry(project)
+    layout, record = project.layout, trust.record(project)
     for item in init.items(layout, init.Extras(agents_md=True, skills=True)):
         name = layout.relative(item.path)
         mark = record.wrote.get(name) if record and record.wrote else item.mark
@@ -114,7 +114,7 @@ def _names(project: Project, plan: _Plan) -> Iterator[str]:
     for path, mark in plan.edits:
         what = "one line" if mark == init.LINE else "treadle's block"
         yield f"{project.layout.relative(path)} ({what})"
-    if trust.entry(project) is not None:
+    if trust.record(project) is not None:
         yield f"{user_paths.trust_file(project.env)} (the record of this repository)"
 
 
