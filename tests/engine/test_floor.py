@@ -231,3 +231,17 @@ def test_a_key_of_the_sandbox_without_a_rule_is_todays():
 
     found = floor._sandbox(Sandbox("off", "loose"), Sandbox())
     assert (found.mode, found.new) == ("auto", "strict")
+
+
+@pytest.mark.parametrize(
+    ("asked", "today", "found"),
+    [
+        ("junit:a.xml", ("tests>=2",), ("junit:a.xml", "tests>=2")),
+        ((), "tests>=2", ("tests>=2",)),
+    ],
+)
+def test_what_both_expect_of_checks_is_expected(asked, today, found):
+    rules = floor._CHECKS
+    assert rules["expect"](asked, today) == found
+    assert rules["place"]("workspace", "clean") == rules["place"]("clean", "workspace") == "clean"
+    assert rules["protect_mode"]("warn", "ask") == "ask"

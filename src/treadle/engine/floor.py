@@ -51,6 +51,12 @@ def lowered(before: Order, after: Order) -> list[str]:
     return found
 
 
+def is_known(agent: NamedAgent, floor: Config) -> bool:
+    """Tell whether the floor has an agent of this name that runs the same program."""
+    known = _own(floor, agent.name)
+    return all(getattr(agent.config, key) == getattr(known, key) for key in _PROGRAM)
+
+
 def names_in_both(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     """Return what both lists of variables allow; a final `*` stands for any ending."""
     other = tuple(second)
@@ -80,6 +86,10 @@ def _lower(asked: float | None, held: float | None) -> float | None:
     return min((limit for limit in (asked, held) if limit is not None), default=None)
 
 
+def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
 _network = _stricter(_NETWORKS)
 _SANDBOX: Mapping[str, _Rule] = {
     "mode": _stricter(_MODES),
@@ -89,7 +99,14 @@ _SANDBOX: Mapping[str, _Rule] = {
     **dict.fromkeys(("memory_mb", "processes", "disk_mb"), _lower),
 }
 _GRANTS: Mapping[str, _Rule] = {"env_allow": names_in_both, "writable": places_in_both}
-_CHECKS: Mapping[str, _Rule] = {**_GRANTS, "unix_sockets": lambda asked, held: asked and held}
+_CHECKS: Mapping[str, _Rule] = {
+    **_GRANTS,
+    "unix_sockets": lambda asked, held: asked and held,
+    "place": _stricter(("workspace", "clean")),
+    "expect": lambda asked, held: _union(_listed(asked), _listed(held)),
+    "protect": _union,
+    "protect_mode": _stricter(("warn", "ask", "fail")),
+}
 
 
 def _sandbox(asked: SandboxConfig, held: SandboxConfig) -> SandboxConfig:
@@ -104,17 +121,16 @@ def _hold(asked: C, held: C, rules: Mapping[str, _Rule]) -> C:
 
 
 def _agent(order: Order, agent: NamedAgent, network: Network, floor: Config) -> AgentConfig:
-    asked, known = agent.config, _own(floor, agent.name)
-    if known is None or any(getattr(asked, key) != getattr(known, key) for key in _PROGRAM):
-        known = AgentConfig()
+    asked = agent.config
+    known = _own(floor, agent.name) if is_known(agent, floor) else AgentConfig()
     wanted = _network(asked.network or order.network, known.network or floor.network)
     held = _hold(asked, known, _GRANTS)
     return structs.replace(held, network=_said(asked.network, network, wanted))
 
 
-def _own(floor: Config, name: str) -> AgentConfig | None:
-    found = floor.agents.get(name)
-    return floor.agents.get(found.use) if found and found.use else found
+def _own(floor: Config, name: str) -> AgentConfig:
+    found = floor.agents.get(name, AgentConfig())
+    return floor.agents.get(found.use, found) if found.use else found
 
 
 def _said(asked: Network | None, general: Network, wanted: Network) -> Network | None:

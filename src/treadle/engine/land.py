@@ -45,7 +45,7 @@ class Built(NamedTuple):
 def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
     """Land a run, or raise BlockedError with everything as it was."""
     _require_passed(row)
-    run = load.take_over(tools, row)
+    run = load.take_up(tools, row)
     try:
         intent.settle(run)
         _require_not_landed(run)

@@ -1,6 +1,8 @@
 """Take up a run again from what its files and the store say."""
 
-from treadle.engine import confined, place, restore, runfile
+from msgspec import structs
+
+from treadle.engine import confined, floor, place, restore, runfile
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
 from treadle.git import repo
@@ -13,6 +15,16 @@ def take_over(tools: Tools, row: RunRow) -> Run:
     owner = tools.worker or identity.current().encode()
     epoch = tools.store.take_over(row.run_id, owner)
     return load(tools, row._replace(claim_epoch=epoch, owner=owner))
+
+
+def take_up(tools: Tools, row: RunRow) -> Run:
+    """Become the owner of a run whose commands are to run again, within today's bounds."""
+    run = take_over(tools, row)
+    held = floor.held_to(run.order, tools.today)
+    today = structs.replace(tools.today.workspace, branch=held.workspace.branch)
+    run.order = structs.replace(held, workspace=today)
+    run.workspace = place.workspace_of(tools, run.order, run.folder, row.base_branch)
+    return run
 
 
 def load(tools: Tools, row: RunRow) -> Run:

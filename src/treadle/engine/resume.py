@@ -8,9 +8,9 @@ from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import edits, integrity, load, place, restore
+from treadle.engine import edits, floor, integrity, load, place, restore
 from treadle.engine.commit import lost_branch
-from treadle.engine.order import named
+from treadle.engine.order import NamedAgent, named
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import branch, diff, workspace
@@ -29,8 +29,9 @@ def resume(
     _check_resumable(row)
     restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     integrity.require(tools, row)
-    run = load.take_over(tools, row)
+    run = load.take_up(tools, row)
     _change_order(run, config, budgets, swaps)
+    _require_agents(run)
     run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
     cleared = {"reason_code": None, "reason": None, "stop_requested": None, "resume_at": None}
     cleared["budget_needed"] = None
@@ -82,6 +83,30 @@ def _check_resumable(row: RunRow) -> None:
         code="not_resumable",
         fix=[f"treadle why {row.run_id}", "treadle run"],
     )
+
+
+def _require_agents(run: Run) -> None:
+    """Refuse to start a program that only the record names."""
+    for role, agent in run.order.agents.items():
+        if _is_known(run, agent):
+            continue
+        run.tools.store.release(run.id, run.row.claim_epoch)
+        words = agent.config.cmd or agent.config.run or (agent.config.type,)
+        raise BlockedError(
+            f"run {run.id} began with an agent {agent.name} that today's configuration does not"
+            f" have: {' '.join(words)}",
+            code="agent_unknown",
+            fix=["treadle config show", f"treadle run --resume {run.id} --agent {role}=NAME"],
+        )
+
+
+def _is_known(run: Run, agent: NamedAgent) -> bool:
+    config, script = agent.config, run.order.script
+    if config.type in ("builtin", "replay") and not config.run:
+        return True
+    if script and config.type == "builtin" and config.run == script.argv:
+        return Path(script.argv[-1]).parent == run.tools.layout.routines
+    return floor.is_known(agent, run.tools.today)
 
 
 def _change_order(

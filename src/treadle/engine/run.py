@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import UNSET, convert
 
+from treadle.config.load import load
+from treadle.config.schema import Config as Settings
 from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
 from treadle.engine import runfile
@@ -83,6 +85,11 @@ class Tools:
     def mask(self) -> Mask:
         """Return what takes the user's secrets out of texts and files."""
         return Mask(self.env)
+
+    @functools.cached_property
+    def today(self) -> Settings:
+        """Return the configuration in force now, whatever a run began with."""
+        return load(self.layout, self.env).config
 
     @property
     def env(self) -> Mapping[str, str]:
