@@ -1,0 +1,175 @@
+"""Whatever one types in a clone that nobody trusts: nothing of it runs, nothing outside changes."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.clones import RUN, SHAPES, Trap
+from tests.conftest import git
+from treadle.cli import main
+
+# Each needs the user's word first.
+WORKING = [
+    ("run",),
+    ("run", "--goal", "x", "--ac", "works"),
+    ("run", "--resume", RUN),
+    ("process",),
+    ("serve", "--once"),
+    ("land", RUN),
+    ("replay", "README.md"),
+    ("agent", "try", "do"),
+    ("route", "x"),
+    ("routine", "check"),
+]
+READING = [
+    ("process", "--dry-run"),
+    ("undo", RUN),
+    ("next",),
+    ("next", "--query"),
+    ("mission", "list"),
+    ("mission", "status", "--mission", "evil"),
+    ("mission", "dossier", "--mission", "evil"),
+    ("task", "list"),
+    ("task", "add", "x", "--verify", "AC1=true"),
+    ("task", "show", "T-1"),
+    ("mail", "list"),
+    ("mail", "send", "--to", "a", "--intent", "inform", "--summary", "x"),
+    ("mail", "claim", "--as", "a"),
+    ("mail", "reindex"),
+    ("desk",),
+    ("answer", "Q-1", "yes"),
+    ("runs", "list"),
+    ("runs", "show", RUN),
+    ("runs", "prune"),
+    ("log", RUN),
+    ("why", RUN),
+    ("report", RUN),
+    ("doctor",),
+    ("doctor", "--repair"),
+    ("config", "show"),
+    ("routine", "list"),
+    ("dead", "list"),
+    ("agent", "show", "do"),
+    ("send", "x"),
+    ("stop", RUN),
+    ("store", "copy", "--to", "sqlite:.treadle/copy/x.db"),
+    ("init", "--dry-run"),
+    ("init",),
+    ("trust", "--show"),
+    ("uninstall", "--dry-run"),
+]
+AFTERWARDS = [("trust",), ("doctor",), ("config", "show"), ("trust", "--revoke"), ("run",)]
+# One of each kind, for every day.
+SAMPLE = ["exec_agents", "linked_home", "tracked_runs", "mail_with_linked_folders"]
+COUNT = len(SHAPES) * len([*WORKING, *READING, *AFTERWARDS])
+_PATIENCE = 20
+
+
+def test_there_are_enough_of_them():
+    assert COUNT >= 880
+
+
+class Clone:
+    """A hostile clone, what tells that something of it ran, and what must stay as it is."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, source = folder, folder / "source"
+        self.canary, self.elsewhere = folder / "canary", folder / "elsewhere"
+        for path in (source, self.canary, self.elsewhere):
+            path.mkdir()
+        (self.elsewhere / "mine.txt").write_text("mine\n")
+        git(source, "init", "-q")
+        (source / "README.md").write_text("# Project\n")
+        git(source, "add", ".")
+        git(source, "commit", "-q", "-m", "Begin")
+        trap = Trap(source, self.canary, self.elsewhere)
+        SHAPES[name](trap)
+        git(source, "add", "-Af")
+        git(source, "commit", "-q", "--allow-empty", "-m", "A gift")
+        allow = ("-c", "protocol.file.allow=always")
+        git(folder, *allow, "clone", "-q", "--recurse-submodules", str(source), "clone")
+        shutil.rmtree(source)
+        self.root = folder / "clone"
+        for plant in trap.later:
+            plant(self.root)
+
+    def outside(self) -> dict[str, bytes | None]:
+        """Return everything that is not the clone's, and not where treadle keeps its records."""
+        state = Path(os.environ["XDG_STATE_HOME"])
+        home = [path for path in Path(os.environ["HOME"]).rglob("*") if path != state]
+        return {
+            str(path): path.read_bytes() if path.is_file() else None
+            for path in (*self.elsewhere.rglob("*"), *home)
+            if not path.is_relative_to(state / "treadle")
+        }
+
+    def held(self, words: tuple[str, ...], code: int, before: dict[str, bytes | None]) -> None:
+        assert not list(self.canary.iterdir()), f"{words}: something of the clone ran"
+        assert self.outside() == before, f"{words}: wrote outside"
+        assert code != 70, f"{words}: a bug"
+        if words in WORKING:
+            assert code, f"{words}: worked in a clone that nobody trusts"
+
+
+@pytest.fixture
+def no_hang():
+    """End a command that waits for ever."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError("a command did not end")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield lambda: signal.alarm(_PATIENCE)
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def _visit(clone: Clone, monkeypatch, no_hang, capfd, commands) -> None:
+    monkeypatch.chdir(clone.root)
+    monkeypatch.setenv("TREADLE_SANDBOX", "off")  # whatever runs can reach the canary
+    before = clone.outside()
+    for words in commands:
+        no_hang()
+        code = main.main([*words, "--json"])
+        shown = capfd.readouterr()
+        assert "Traceback" not in shown.err, words
+        clone.held(words, code, before)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_few_clones(name, tmp_path, monkeypatch, no_hang, capfd):
+    few = [*WORKING[:6], *READING[::4], ("trust",), ("trust", "--revoke")]
+    _visit(Clone(tmp_path, name), monkeypatch, no_hang, capfd, few)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_hostile_clone(name, tmp_path, monkeypatch, no_hang, capfd):
+    every = [*WORKING, *READING, *AFTERWARDS]
+    _visit(Clone(tmp_path, name), monkeypatch, no_hang, capfd, every)
+
+
+# What the interpreter and the shell find by themselves shows only in processes of their own.
+OWN_PROCESS = ["shadow_modules", "programs_in_the_way", "exec_agents", "tracked_runs"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", OWN_PROCESS)
+def test_a_hostile_clone_met_by_the_installed_command(name, tmp_path):
+    clone = Clone(tmp_path, name)
+    before = clone.outside()
+    treadle = Path(sys.executable).with_name("treadle")
+    for words in [*WORKING[:6], ("next",), ("doctor",), ("runs", "list"), ("trust", "--show")]:
+        done = subprocess.run(
+            [treadle, *words],
+            cwd=clone.root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+        )
+        clone.held(words, done.returncode, before)
