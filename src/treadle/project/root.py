@@ -1,5 +1,6 @@
 """Find the project from where the user stands, without starting git."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
 
 def refuse_links(layout: Layout) -> None:
     """Stop where treadle's own files are links: a clone can bring one, to forged records."""
-    found = next((path for path in _own(layout) if path.is_symlink()), None)
+    found = next(_links(layout), None)
     if found:
         raise BlockedError(
             f"{found} is a link; treadle keeps its files in a folder of its own",
@@ -73,16 +74,15 @@ def refuse_inside_run(env: Mapping[str, str]) -> None:
         )
 
 
-def _own(layout: Layout) -> Iterator[Path]:
-    """Yield what must not be a link, without starting git or walking folders that can be long."""
-    yield layout.home
-    if layout.home.is_dir():
-        yield from layout.home.iterdir()
-    yield from layout.fixed()
+def _links(layout: Layout) -> Iterator[object]:
+    """Yield links, without starting git or walking folders that can be long."""
+    yield from filter(Path.is_symlink, (layout.home, *layout.fixed()))
     mail = layout.mail
-    if mail.agents.is_dir():
-        for agent in mail.agents.iterdir():
-            yield from (agent, mail.inbox(agent.name), mail.workspace(agent.name))
+    for folder in filter(Path.is_dir, (layout.home, mail.agents)):
+        with os.scandir(folder) as found:
+            yield from (item.path for item in found if item.is_symlink())
+    for agent in mail.agents.iterdir() if mail.agents.is_dir() else ():
+        yield from filter(Path.is_symlink, (mail.inbox(agent.name), mail.workspace(agent.name)))
 
 
 def _has_git(folder: Path) -> bool:
