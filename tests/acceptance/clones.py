@@ -18,8 +18,8 @@ ROLES = ("plan", "do", "check", "act")
 class Trap:
     """The repository that is cloned, and what tells that something of it ran."""
 
-    def __init__(self, root: Path, canary: Path, elsewhere: Path) -> None:
-        self.root, self.canary, self.elsewhere = root, canary, elsewhere
+    def __init__(self, root: Path, canary: Path, elsewhere: Path, port: int = 9) -> None:
+        self.root, self.canary, self.elsewhere, self.port = root, canary, elsewhere, port
         self.later: list[Callable[[Path], None]] = []  # done in the clone: git brings no such file
 
     def touch(self, name: str) -> str:
@@ -179,7 +179,7 @@ def store_in_a_tracked_file(trap: Trap) -> None:
 
 @shape
 def store_on_a_server(trap: Trap) -> None:
-    trap.config('store = "postgresql://x:y@127.0.0.1:9/evil"\n')
+    trap.config(f'store = "postgresql://x:y@127.0.0.1:{trap.port}/evil"\n')
 
 
 @shape

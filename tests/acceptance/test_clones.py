@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ WORKING = [
     ("run",),
     ("run", "--goal", "x", "--ac", "works"),
     ("run", "--resume", RUN),
+    ("run", "--fleet", "--goal", "x", "--ac", "works"),
     ("process",),
     ("serve", "--once"),
     ("land", RUN),
@@ -57,6 +59,7 @@ READING = [
     ("agent", "show", "do"),
     ("send", "x"),
     ("stop", RUN),
+    ("fleet", "status"),
     ("store", "copy", "--to", "sqlite:.treadle/copy/x.db"),
     ("init", "--dry-run"),
     ("init",),
@@ -87,7 +90,9 @@ class Clone:
         (source / "README.md").write_text("# Project\n")
         git(source, "add", ".")
         git(source, "commit", "-q", "-m", "Begin")
-        trap = Trap(source, self.canary, self.elsewhere)
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.server.setblocking(False)
+        trap = Trap(source, self.canary, self.elsewhere, self.server.getsockname()[1])
         SHAPES[name](trap)
         git(source, "add", "-Af")
         git(source, "commit", "-q", "--allow-empty", "-m", "A gift")
@@ -111,6 +116,9 @@ class Clone:
     def held(self, words: tuple[str, ...], code: int, before: dict[str, bytes | None]) -> None:
         assert not list(self.canary.iterdir()), f"{words}: something of the clone ran"
         assert self.outside() == before, f"{words}: wrote outside"
+        if self.server.fileno() >= 0:
+            with pytest.raises(BlockingIOError):  # nobody has called
+                self.server.accept()
         assert code != 70, f"{words}: a bug"
         if words in WORKING:
             assert code, f"{words}: worked in a clone that nobody trusts"
@@ -135,6 +143,8 @@ def _visit(clone: Clone, monkeypatch, no_hang, capfd, commands) -> None:
     before = clone.outside()
     for words in commands:
         no_hang()
+        if words == ("trust",):
+            clone.server.close()  # from now on it may be called
         code = main.main([*words, "--json"])
         shown = capfd.readouterr()
         assert "Traceback" not in shown.err, words
@@ -173,3 +183,4 @@ def test_a_hostile_clone_met_by_the_installed_command(name, tmp_path):
             timeout=60,
         )
         clone.held(words, done.returncode, before)
+    clone.server.close()

@@ -57,6 +57,7 @@ class Site(NamedTuple):
 def find(layout: Layout | None, env: Mapping[str, str]) -> Site | None:
     """Return the fleet that the environment or the project names; None if neither does."""
     place = layout or Layout(Path(os.devnull))
+    address.require_trust(place, env)
     url = address.settings(place, env).get("store")
     if url is None or url.startswith("sqlite:"):
         return Site(None, LOCAL, layout) if layout else None

@@ -25,11 +25,24 @@ def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
     found = settings(layout, env)
     if "store" not in found:
         return Sqlite(layout.database, layout.store_lock)
-    if found["store"] == _own(layout, env):
-        _require_trust(layout, env, found["store"])
+    require_trust(layout, env)
     owner = None if "store_schema" in found else f"{os.uname().nodename}:{layout.root}"
     url = absolute(found["store"], layout.root)
     return at(url, found.get("store_schema") or default_schema(layout.root), owner)
+
+
+def require_trust(layout: Layout, env: Mapping[str, str]) -> None:
+    """Open no database because a clone says so: it could be anyone's server or file."""
+    url = _own(layout, env)
+    if url is None:
+        return
+    module = __import__("treadle.config.trusted", fromlist=["trusted"])
+    if not module.has(env, layout.root):
+        raise BlockedError(
+            f"{layout.root} is not trusted, and its configuration names a store: {mask(url)}",
+            code="untrusted",
+            fix=["treadle trust"],
+        )
 
 
 def schema(layout: Layout, env: Mapping[str, str]) -> str:
@@ -88,17 +101,6 @@ def _own(layout: Layout, env: Mapping[str, str]) -> str | None:
     """Return the store that the repository itself names, if nothing else does."""
     said = [_said(path, path.read_text("utf-8", "replace")) for path in layout.config_files()]
     return None if env.get("TREADLE_STORE") else dict(chain(*said)).get("store")
-
-
-def _require_trust(layout: Layout, env: Mapping[str, str], url: str) -> None:
-    """Open no database because a clone says so: it could be anyone's server or file."""
-    module = __import__("treadle.config.trusted", fromlist=["trusted"])
-    if not module.has(env, layout.root):
-        raise BlockedError(
-            f"{layout.root} is not trusted, and its configuration names a store: {mask(url)}",
-            code="untrusted",
-            fix=["treadle trust"],
-        )
 
 
 def _said(path: Path, text: str) -> Iterator[tuple[str, str]]:
