@@ -17,10 +17,12 @@ from treadle.layout import Layout
 from treadle.project.project import open_project
 
 
-def make_project(lab: Lab, folder: Path, agent: str = "cat {response}", extra: str = "") -> Path:
-    """Make a repository of 100 files with treadle in it; every role is played by `agent`."""
+def make_project(
+    lab: Lab, folder: Path, agent: str = "cat {response}", extra: str = "", files: int = 100
+) -> Path:
+    """Make a repository with treadle in it; every role is played by `agent`."""
     root = folder / "project"
-    make_repository(lab, root, 100)
+    make_repository(lab, root, files)
     (folder / "response.json").write_text(RESPONSE)
     (root / ".treadle").mkdir()
     (root / ".treadle" / ".gitignore").write_text("*\n")

@@ -173,6 +173,9 @@ class RunLayout:
     interrupted = _Below("interrupted")
     abandoned = _Below("abandoned")
     landing = _Below("landing")
+    clean_index = _Below("clean/index")
+    clean_state = _Below("clean.json")
+    clean_setup = _Below("clean-setup.txt")
     message = _Below(MESSAGE)
 
     def __init__(self, folder: Path) -> None:
@@ -190,6 +193,11 @@ class RunLayout:
 def scratch_of(workspace: Path) -> Path:
     """Return the folder for temporary files of whatever works in a workspace."""
     return workspace.with_name(f"{workspace.name}.tmp")
+
+
+def clean_of(workspace: Path) -> Path:
+    """Return the second checkout beside a workspace, which no agent may write."""
+    return workspace.with_name(f"{workspace.name}.clean")
 
 
 def state_home(env: Mapping[str, str]) -> Path:

@@ -54,7 +54,8 @@ def test_an_agent_that_may_not_edit_is_told_about_too(site):
 
 
 def test_files_of_setup_checks_and_plan_are_not_the_workers(site):
-    site.settings('[workspace]\nsetup = ["sh", "-c", "mkdir deps; touch deps/x s.o"]\n')
+    setup = '[workspace]\nsetup = ["sh", "-c", "mkdir deps; touch deps/x s.o"]\n'
+    site.settings(f'{setup}[checks]\nplace = "workspace"\n')
     site.agent("plan", touch("p.o") + "ok()")
     site.agent("do", touch("done.txt", "deps/y", "s.o", "p.o", "c.o") + "ok()", edits=True)
     verify = ("--verify", "AC1=touch c.o; test -f done.txt")

@@ -174,6 +174,7 @@ def test_the_check_agent_sees_the_observed_results(project):
 
 
 def test_what_check_commands_change_is_undone(project):
+    project.settings('[checks]\nplace = "workspace"\n')
     project.agent("act", f'write("patch.diff", {ADD_DONE!r}); ok()')
     command = "echo x >> README.md; echo y > junk.txt; test -f done.txt"
     result = project.run_json("--verify", f"AC1={command}")

@@ -68,6 +68,25 @@ def test_what_either_hides_is_hidden():
 
 
 @pytest.mark.parametrize(
+    ("key", "asked", "today", "found"),
+    [
+        ("place", "workspace", "clean", "clean"),
+        ("place", "clean", "workspace", "clean"),
+        ("place", "workspace", "workspace", "workspace"),
+        ("protect_mode", "warn", "ask", "ask"),
+        ("protect_mode", "warn", "fail", "fail"),
+        ("protect_mode", "ask", "warn", "ask"),
+        ("protect", ["qa/**"], ["default"], ("qa/**", "default")),
+        ("expect", [], "tests>=2", ("tests>=2",)),
+        ("expect", "tests>=2", [], "tests>=2"),
+        ("expect", "tests>=2", ["junit:r.xml"], ("tests>=2", "junit:r.xml")),
+    ],
+)
+def test_a_check_means_what_the_stricter_side_says(key, asked, today, found):
+    assert getattr(held(checks(**{key: asked}), checks(**{key: today})).checks, key) == found
+
+
+@pytest.mark.parametrize(
     ("asked", "today", "found"),
     [
         (["A"], [], ()),

@@ -22,6 +22,7 @@ _CODES = {
     "budget_exceeded": ExitCode.BUDGET,
     "no_progress": ExitCode.BUDGET,
     "usage_limit": ExitCode.BUDGET,
+    "protected_changed": ExitCode.BLOCKED,
     "SIGINT": ExitCode.INTERRUPTED,
     "interrupted": ExitCode.TERMINATED,
 }
@@ -37,6 +38,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--verify", action="append", default=[], metavar="AC1=CMD", help="Command of a criterion"
     )
     parser.add_argument("--resume", metavar="RUN", help="Continue a stopped run")
+    parser.add_argument(
+        "--approve",
+        choices=("protected",),
+        help="With --resume: accept the changed protected files it waits for",
+    )
     parser.add_argument(
         "--budget", action="append", default=[], metavar="KEY=N", help="Set or raise a budget"
     )
@@ -84,6 +90,8 @@ def _check(args: Namespace) -> None:
         raise UsageError("--ac and --verify belong to --goal; a task has its own criteria")
     if args.goal is not None and not args.goal.strip():
         raise UsageError("--goal must say something")
+    if args.approve and (args.fleet or not args.resume):
+        raise UsageError("--approve belongs to --resume, without --fleet")
     if args.mission and not args.tasks:
         raise UsageError("--mission needs a task of it, such as WP01")
     if args.parallel < 1:
@@ -97,7 +105,8 @@ def _work(
 ) -> Sequence[RunRow | Refused]:
     swaps = agents.parse_swaps(args.agent)
     if args.resume:
-        return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps)]
+        approve = args.approve == "protected"
+        return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps, approve=approve)]
     if args.goal is not None:
         asked = criteria.from_flags(args.goal, args.ac, args.verify)
         return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]

@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import main, output
-from treadle.engine import documents, review, spending, weather, whereabouts
+from treadle.engine import documents, protection, review, spending, weather, whereabouts
 from treadle.engine.find import find, require_chain
 from treadle.errors import ExitCode
 from treadle.layout import Layout
@@ -121,6 +121,8 @@ def _print_head(row: RunRow, kv: dict[str, object]) -> None:
     output.line(f"goal       {row.goal}")
     if kv.get("reason"):
         output.line(f"because    {kv['reason']}")
+    if told := protection.words(kv):
+        output.line(f"protected  {told}")
     if kv.get("resume_at"):
         output.line(f"goes on    {str(kv['resume_at'])[:19]}Z or later")
     output.line(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")

@@ -43,6 +43,8 @@ def _print(found: Explanation) -> None:
             output.line(f"    {view.note}")
     for line in found.events:
         output.line(f"  {line}")
+    if found.protected:
+        output.line(f"protected: {found.protected}")
     if found.usage:
         output.line(f"used: {found.usage}")
     for line in found.weather:

@@ -14,6 +14,7 @@ from treadle.errors import ConfigError
 from treadle.ids import STORES, hint, is_schema, mask
 
 AGENT_NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
+_TESTS = re.compile(r"tests>=[1-9][0-9]{0,6}")
 _UNFIT_FOR_BRANCH = re.compile(
     r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|\Z)|\A[-/.]|[/.]\Z"
 )
@@ -93,9 +94,10 @@ def _check_meaning(value: object, path: keys.Path, source: str) -> None:
     """Apply the rules that a type cannot say."""
     where = (path[0], path[-1]) if path[0] == "agents" else path
     for fits, words in _RULES.get(where, ()):
-        if isinstance(value, str) and not fits(value):
-            near = hint(value, BACKENDS) if where == ("agents", "type") else ""
-            raise _wrong(source, path, f"must {words}, not {_short(mask(value))}{near}")
+        for text in _strings(value):
+            if not fits(text):
+                near = hint(text, BACKENDS) if where == ("agents", "type") else ""
+                raise _wrong(source, path, f"must {words}, not {_short(mask(text))}{near}")
 
 
 def _is_inside(value: str) -> bool:
@@ -108,10 +110,18 @@ def _fits_branch(value: str) -> bool:
     return "{" not in name and "}" not in name and not _UNFIT_FOR_BRANCH.search(name)
 
 
+def _can_be_expected(value: str) -> bool:
+    path = value.removeprefix("junit:")
+    return bool(_TESTS.fullmatch(value)) or (path not in ("", value) and _is_inside(path))
+
+
 # What each key's text must be, and how that is said.
 _RULES: dict[keys.Path, list[tuple[Callable[[str], bool], str]]] = {
     ("agents", "type"): [(lambda text: text in BACKENDS, f"be one of {', '.join(BACKENDS)}")],
     ("agents", "path"): [(_is_inside, "be a folder inside the repository")],
+    ("checks", "expect"): [
+        (_can_be_expected, "be junit:PATH with a path inside the repository, or tests>=N")
+    ],
     ("store",): [(lambda text: text.startswith(STORES), f"begin with {' or '.join(STORES)}")],
     ("store_schema",): [(is_schema, "be lower-case letters, digits and _")],
     ("workspace", "branch"): [

@@ -55,6 +55,12 @@ Router = Annotated[
 ]
 Tries = Annotated[int, Meta(gt=0, le=100, description="a whole number from 1 to 100")]
 Landing = Literal["manual", "auto"]
+CheckPlace = Literal["clean", "workspace"]
+ProtectMode = Literal["ask", "fail", "warn"]
+Expect = Annotated[
+    tuple[str, ...] | _Word, Meta(description='"junit:PATH", "tests>=N", or a list of them')
+]
+Globs = Annotated[tuple[_Word, ...], Meta(description="a list of globs")]
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,6 +108,10 @@ class ChecksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     network: Network | None = None
     writable: Places = ()
     unix_sockets: Flag = False
+    place: CheckPlace = "clean"
+    expect: Expect = ()
+    protect: Globs = ("default",)
+    protect_mode: ProtectMode = "ask"
 
 
 class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -57,6 +57,8 @@ class EventType(StrEnum):
     ORDER_HELD = "order_held"
     ORDER_REFUSED = "order_refused"
     ARCHIVE_REFUSED = "archive_refused"
+    PROTECTED_CHANGED = "protected_changed"
+    PROTECTED_APPROVED = "protected_approved"
 
 
 class StepError(StrEnum):

@@ -2,7 +2,7 @@
 
 import time
 
-from treadle.engine import budget, letters
+from treadle.engine import budget, letters, protection
 from treadle.engine.explain import next_commands
 from treadle.engine.lock import MAIL
 from treadle.engine.manifest import Manifest
@@ -16,6 +16,7 @@ _RENEW_EVERY = 300.0
 _NO = "leave it"
 _WAYS_ON = {"approval": "approve"}
 _KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
+_KINDS[protection.WAITS] = "approval"
 # What stops a worker and only a person can mend.
 _KINDS |= dict.fromkeys(
     ("push_refused", "push_stale", "remote_failed", "artifacts_failed", "archive_missing"),

@@ -153,14 +153,12 @@ def _judge(run: Run, stage: Stage, built: Built) -> Judged:
 
 
 def _commands(run: Run) -> set[str]:
-    """Return the words of every agent's and check's command: changing such a file is risky."""
+    """Return the words of every agent's command: changing such a file is risky."""
     words = {
         word
         for agent in run.order.agents.values()
         for word in (*(agent.config.cmd or ()), *(agent.config.run or ()))
     }
-    for item in run.order.commands:
-        words.update(str(item.verify).split())
     return {word.removeprefix("./") for word in words}
 
 

@@ -1,15 +1,17 @@
 """Run the criteria's own commands and write down what was seen."""
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import UNSET, structs
 
+from treadle import layout
 from treadle.contract.event import EventType
 from treadle.contract.request import AskedCriterion, Observed
-from treadle.engine import surroundings
+from treadle.engine import clean, expect, surroundings
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, walk
@@ -36,20 +38,20 @@ NOTHING = Observation((), (), None)
 
 
 def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
-    """Run every criterion's command in the workspace, or reuse what this tree showed before."""
+    """Run every criterion's command on the run's head, or reuse what this tree showed before."""
     if not run.order.commands:
         return NOTHING
     folder = stage.checks / "before" if phase == "before" else stage.checks
     folder.mkdir(parents=True)
-    seen: list[Observed] = []
-    for criterion in run.order.commands:
-        found, stopped = _observe_one(run, criterion, folder, phase)
-        if stopped:
-            return Observation(tuple(seen), (), stopped)
-        seen.append(found)
-    _write_summary(folder, seen)
+    # What was asked for besides the exit code is not in the rows, so it is looked at each time.
+    may_reuse = phase == "check" and not run.order.checks.expect
+    reuse = functools.partial(_reused, run, folder) if may_reuse else _nothing
+    seen, stopped = Bench(run, run.head).observe(folder, reuse)
+    if stopped:
+        return Observation(seen, (), stopped)
+    write_summary(folder, seen)
     _note(run, phase, seen)
-    return Observation(tuple(seen), _rows(run, stage, phase, seen), None)
+    return Observation(seen, _rows(run, stage, phase, seen), None)
 
 
 def expose(stage: Stage) -> None:
@@ -63,32 +65,99 @@ def expose(stage: Stage) -> None:
             atomic.create(target / entry.path, (stage.checks / entry.path).read_bytes())
 
 
-def _observe_one(
-    run: Run, criterion: AskedCriterion, folder: Path, phase: Phase
-) -> tuple[Observed, str | None]:
+def _nothing(_: AskedCriterion) -> None:
+    return None
+
+
+def _reused(run: Run, folder: Path, criterion: AskedCriterion) -> Observed | None:
     command = "" if criterion.verify is UNSET else criterion.verify
-    log = folder / f"{criterion.id}.txt"
-    reused = run.tools.store.observed(run.id, run.tree, command) if phase == "check" else None
-    if reused and reused.log and (old := run.folder.steps / reused.log).is_file():
-        atomic.create(log, old.read_bytes())
-        return _from_row(criterion.id, reused), None
-    return execute(run, criterion, log)
+    row = run.tools.store.observed(run.id, run.tree, command)
+    if row is None or not row.log or not (old := run.folder.steps / row.log).is_file():
+        return None
+    atomic.create(folder / f"{criterion.id}.txt", old.read_bytes())
+    return _from_row(criterion.id, row)
 
 
-def execute(run: Run, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
-    """Run one criterion's command in the workspace; the text says why it was cut off."""
-    command = "" if criterion.verify is UNSET else criterion.verify
-    limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
-    ended = surroundings.execute(run, ("sh", "-c", command), log, log, limits)
-    seen = _from_end(run, criterion.id, command, ended)
-    return _explained(run, seen, log), ended.detail if ended.reason == "stopped" else None
+def in_clean_place(run: Run) -> bool:
+    """Tell whether this run's commands work in a checkout of their own."""
+    return run.order.checks.place == "clean" and not run.order.in_project
 
 
-def _explained(run: Run, seen: Observed, log: Path) -> Observed:
+class Bench:
+    """Where commands meet one commit: each of them finds it as a fresh clone has it."""
+
+    def __init__(self, run: Run, commit: str) -> None:
+        self._run = run
+        self._commit = commit
+        self._failed: Ended | None = None
+        asked = run.order.checks.expect
+        self._wishes = (asked,) if isinstance(asked, str) else asked
+        self._unmet: dict[str, str] = {}
+
+    def observe(
+        self, folder: Path, reuse: Callable[[AskedCriterion], Observed | None] = _nothing
+    ) -> tuple[tuple[Observed, ...], str | None]:
+        """Run every criterion's command, logging to `folder`; the text says why it was cut off."""
+        seen: list[Observed] = []
+        for criterion in self._run.order.commands:
+            found, stopped = reuse(criterion), None
+            if found is None:
+                found, stopped = self._execute(criterion, folder / f"{criterion.id}.txt")
+            if stopped:
+                return tuple(seen), stopped
+            seen.append(found)
+        missing = [self._unmet[wish] for wish in self._wishes if self._unmet.get(wish)]
+        if missing:
+            seen = [_refused(item, missing[0]) if item.passed else item for item in seen]
+        return tuple(seen), None
+
+    def _execute(self, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
+        run, command = self._run, "" if criterion.verify is UNSET else criterion.verify
+        place = layout.clean_of(run.workspace.path) if in_clean_place(run) else None
+        if place and not self._failed:
+            self._failed = clean.bring(run, self._commit)
+        if self._failed:
+            return self._unprepared(criterion.id, command, self._failed, log)
+        expect.prepare(place or run.workspace.path, self._wishes)
+        limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
+        ended = surroundings.execute(run, ("sh", "-c", command), log, log, limits, place)
+        seen = _from_end(run, criterion.id, command, ended)
+        if seen.passed and (told := expect.silent(command, log)):
+            seen = _refused(seen, told)
+        self._look_for_wishes(log, place or run.workspace.path)
+        return _explained(run, seen, log, place), _cut_off(ended)
+
+    def _look_for_wishes(self, log: Path, place: Path) -> None:
+        """Note what is missing; one command that shows it is enough."""
+        for wish in self._wishes:
+            if self._unmet.get(wish) != "":
+                self._unmet[wish] = expect.unmet(wish, log, place) or ""
+
+    def _unprepared(
+        self, id_: str, command: str, ended: Ended, log: Path
+    ) -> tuple[Observed, str | None]:
+        """Fail a criterion whose checkout the setup did not get ready: a clone has no better."""
+        how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
+        said = self._run.folder.clean_setup
+        atomic.create(log, said.read_bytes() if said.is_file() else b"")
+        seen = _from_end(self._run, id_, command, ended)
+        note = f"not run: workspace.setup {how} in the clean checkout of the commit"
+        return _refused(seen, note), _cut_off(ended)
+
+
+def _refused(seen: Observed, note: str) -> Observed:
+    return structs.replace(seen, passed=False, note=note)
+
+
+def _cut_off(ended: Ended) -> str | None:
+    return ended.detail if ended.reason == "stopped" else None
+
+
+def _explained(run: Run, seen: Observed, log: Path, place: Path | None) -> Observed:
     """Say which denial of the sandbox a failed command met, if its log tells."""
     if seen.passed or seen.note is not UNSET:
         return seen
-    told = surroundings.denied(run, [log], surroundings.for_command(run))
+    told = surroundings.denied(run, [log], surroundings.for_command(run, place))
     return structs.replace(seen, note=told) if told else seen
 
 
@@ -121,7 +190,8 @@ def _from_row(id_: str, row: CheckRow) -> Observed:
     )
 
 
-def _write_summary(folder: Path, seen: Sequence[Observed]) -> None:
+def write_summary(folder: Path, seen: Sequence[Observed]) -> None:
+    """Write down what all commands showed."""
     text = json.dumps([_as_json(item) for item in seen], indent=2)
     atomic.create(folder / "observed.json", text.encode() + b"\n")
 

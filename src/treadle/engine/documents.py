@@ -1,6 +1,6 @@
 """The JSON of runs, for whoever shows them."""
 
-from treadle.engine import review, spending, weather, whereabouts
+from treadle.engine import protection, review, spending, weather, whereabouts
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
@@ -26,6 +26,7 @@ def run(layout: Layout, store: Reader, row: RunRow) -> Document:
         "reason": kv.get("reason"),
         "reason_code": kv.get("reason_code"),
         "resume_at": kv.get("resume_at"),
+        "protected": list(protection.files(kv)),
         "steps": [step._asdict() for step in store.steps(row.run_id)],
         "criteria": [view._asdict() for view in review.criteria(layout, store, row)],
         "usage": spending.total(store.usage(row.run_id)) | {"spent": kv.get("spent")},

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from treadle.engine import review, spending, weather, whereabouts
+from treadle.engine import protection, review, spending, weather, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.hints import NamedTuple
 from treadle.layout import Layout
@@ -15,6 +15,7 @@ _TELLING = """
     patch_applied no_patch risky_change no_progress budget_exceeded branch_moved reconciled_step
     run_interrupted run_resumed row_mismatch store_rebuilt stop_requested landed land_refused undone
     run_queued run_claimed push_refused gave_up order_held order_refused archive_refused
+    protected_changed protected_approved
 """
 
 
@@ -30,6 +31,7 @@ class Explanation(NamedTuple):
     next: tuple[str, ...]
     weather: tuple[str, ...] = ()
     usage: str | None = None
+    protected: str | None = None
 
 
 def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
@@ -52,6 +54,7 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
         next=next_commands(row, kv),
         weather=_weather(store, row),
         usage=spending.words(store.usage(row.run_id)),
+        protected=protection.words(kv),
     )
 
 
@@ -75,6 +78,9 @@ def next_commands(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
         return (f"treadle log -f {run_id}", "treadle fleet status", f"treadle stop {run_id}")
     if code == "budget_exceeded":
         return (f"treadle run --resume {run_id} --budget {kv.get('budget_needed')}",)
+    if code == protection.WAITS:
+        go_on = f"treadle run --resume {run_id}"
+        return (f"cat {protection.diff(kv)}", f"{go_on} --approve protected", go_on)
     if code == "no_progress":
         return (f"treadle run --resume {run_id} --agent act=NAME", again)
     return (f"treadle run --resume {run_id}",)

@@ -15,6 +15,8 @@ _Rule = Callable[[Any, Any], Any]
 _MODES = ("off", "auto", "required")
 _TIERS = ("B", "A")
 _NETWORKS = ("full", "none")
+_PLACES = ("workspace", "clean")
+_PROTECT_MODES = ("warn", "fail", "ask")
 # What tells one program from another; what is granted to one is not granted to the next.
 _PROGRAM = ("type", "cmd", "run", "preset", "extra_args")
 
@@ -86,8 +88,13 @@ def _lower(asked: float | None, held: float | None) -> float | None:
     return min((limit for limit in (asked, held) if limit is not None), default=None)
 
 
-def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
+def _all_expected(
+    asked: tuple[str, ...] | str, held: tuple[str, ...] | str
+) -> tuple[str, ...] | str:
+    """Return what either expects, as it was written where that is all."""
+    both = [(item,) if isinstance(item, str) else item for item in (asked, held)]
+    found = _union(*both)
+    return asked if found == both[0] else found
 
 
 _network = _stricter(_NETWORKS)
@@ -102,10 +109,10 @@ _GRANTS: Mapping[str, _Rule] = {"env_allow": names_in_both, "writable": places_i
 _CHECKS: Mapping[str, _Rule] = {
     **_GRANTS,
     "unix_sockets": lambda asked, held: asked and held,
-    "place": _stricter(("workspace", "clean")),
-    "expect": lambda asked, held: _union(_listed(asked), _listed(held)),
+    "place": _stricter(_PLACES),
     "protect": _union,
-    "protect_mode": _stricter(("warn", "ask", "fail")),
+    "protect_mode": _stricter(_PROTECT_MODES),
+    "expect": _all_expected,
 }
 
 

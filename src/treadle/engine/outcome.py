@@ -7,8 +7,9 @@ from msgspec import structs
 from treadle.agents.backend import AgentResult
 from treadle.contract.event import EventType, StepError
 from treadle.contract.role import RunStatus, StepStatus
-from treadle.engine import budget, pause, surroundings
+from treadle.engine import budget, pause, protection, surroundings
 from treadle.engine.budget import Spent
+from treadle.engine.edits import name_some
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.engine.rules import Finding
 from treadle.engine.run import ENDS, Run
@@ -55,7 +56,7 @@ def manifest(
         row=_row(run, stage, finding, after, ended_at),
         events=run.timeline.take(),
         cursor=cursor,
-        kv=_kv(run, finding, spent, decision) | pause.until(result),
+        kv=_kv(run, stage, finding, spent, decision) | pause.until(result),
         before=Snapshot(run.head, run.tree),
         after=after,
         usage=_usage(run, stage, result),
@@ -81,10 +82,20 @@ def _decide(run: Run, stage: Stage, finding: Finding, spent: Spent) -> Decision:
     if run.order.script:
         return Decision(status="passed", reason="passed", message="the routine finished")
     if finding.verdict == "PASS":
-        return Decision(status="passed", reason="passed", message="every criterion passed")
+        return _after_pass(run, finding)
     if finding.verdict == "FAIL":
         return _after_fail(run, stage, finding)
     return Decision(status="running")
+
+
+def _after_pass(run: Run, finding: Finding) -> Decision:
+    """Let a run pass, unless it hangs on protected files that the run itself changed."""
+    look = finding.look
+    if look and look.failing and run.order.checks.protect_mode == "ask":
+        names = name_some(look.files)
+        text = f"the run changed what decides its checks ({names}): {look.sentence}"
+        return Decision(status="stopped", reason=protection.WAITS, message=text)
+    return Decision(status="passed", reason="passed", message="every criterion passed")
 
 
 def _after_failure(run: Run, finding: Finding, spent: Spent) -> Decision:
@@ -165,12 +176,24 @@ def _row(run: Run, stage: Stage, finding: Finding, after: Snapshot, ended_at: st
     )
 
 
-def _kv(run: Run, finding: Finding, spent: Spent, decision: Decision) -> dict[str, object]:
+def _look(run: Run, stage: Stage, finding: Finding) -> dict[str, object] | None:
+    """Return what the run remembers of protected files that a PASS changed."""
+    if finding.look is None:
+        return None
+    where = run.tools.layout.relative(stage.final)
+    is_refused = finding.verdict == "FAIL"
+    return protection.remembered(finding.look, run.tree, where, is_refused=is_refused)
+
+
+def _kv(
+    run: Run, stage: Stage, finding: Finding, spent: Spent, decision: Decision
+) -> dict[str, object]:
     kv: dict[str, object] = {"spent": structs.asdict(spent)}
     if finding.verdict:
         kv["failing"] = list(finding.failing)
         kv["refuted"] = list(finding.refuted)
         kv["last_check"] = {"tree": run.tree, "failing": list(finding.failing)}
+        kv[protection.KEY] = _look(run, stage, finding)
     if run.given and not finding.error:
         kv["letters_given"] = run.given
     if decision.reason:

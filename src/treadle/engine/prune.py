@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from treadle.engine import archive, find, load, queue
+from treadle.engine import archive, clean, find, load, queue
 from treadle.engine.archive import Shelf
 from treadle.engine.queue import Ticket
 from treadle.engine.run import Tools
@@ -57,6 +57,7 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
         path = workspace_root(tools.env, tools.layout.root) / row.run_id
     remove.remove_tree(path)
     remove.remove_tree(scratch_of(path))
+    clean.discard(path, folder)
     folder.workspace_link.unlink(missing_ok=True)
     folder.index.unlink(missing_ok=True)
 

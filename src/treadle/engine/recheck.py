@@ -10,17 +10,16 @@ from treadle.store.run_changes import STOP_REQUESTED
 
 
 def require(run: Run, commit: str) -> None:
-    """Check a merged commit in the run's workspace, which is put back afterwards."""
+    """Check a merged commit where the run's own commits were checked."""
     if not run.order.commands:
         return
     if STOP_REQUESTED in run.kv:
         run.record(run.cursor(), {STOP_REQUESTED: None})
-    _open(run)
-    workspace.restore(run.workspace, commit)
-    try:
-        failed = [seen for seen in _observe(run) if not seen.passed]
-    finally:
-        workspace.restore(run.workspace, run.head)
+    if checks.in_clean_place(run):
+        found = _observe(run, commit)
+    else:
+        found = _observe_in_workspace(run, commit)
+    failed = [seen for seen in found if not seen.passed]
     if failed:
         names = ", ".join(f"{seen.id} ({seen.command})" for seen in failed)
         where = run.tools.layout.relative(run.folder.landing)
@@ -31,6 +30,16 @@ def require(run: Run, commit: str) -> None:
         )
 
 
+def _observe_in_workspace(run: Run, commit: str) -> tuple[Observed, ...]:
+    """Use the run's workspace, which is put back afterwards."""
+    _open(run)
+    workspace.restore(run.workspace, commit)
+    try:
+        return _observe(run, commit)
+    finally:
+        workspace.restore(run.workspace, run.head)
+
+
 def _open(run: Run) -> None:
     failed = place.reopen(run)
     if failed and failed.reason == "stopped":
@@ -39,17 +48,15 @@ def _open(run: Run) -> None:
         raise BlockedError(place.setup_failure(run, failed), code="checks_failed")
 
 
-def _observe(run: Run) -> list[Observed]:
+def _observe(run: Run, commit: str) -> tuple[Observed, ...]:
     remove.remove_tree(run.folder.landing)
     run.folder.landing.mkdir()
-    found = []
-    for criterion in run.order.commands:
-        seen, stopped = checks.execute(run, criterion, run.folder.landing / f"{criterion.id}.txt")
-        if stopped:
-            raise _interrupted(stopped)
-        checks.note_observed(run, seen, " on the merged tree")
-        found.append(seen)
-    return found
+    seen, stopped = checks.Bench(run, commit).observe(run.folder.landing)
+    if stopped:
+        raise _interrupted(stopped)
+    for item in seen:
+        checks.note_observed(run, item, " on the merged tree")
+    return seen
 
 
 def _interrupted(reason: str) -> InterruptedRun:

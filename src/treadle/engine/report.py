@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from treadle.engine import review, whereabouts
+from treadle.engine import protection, review, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.errors import GitError
 from treadle.git import stat
@@ -35,6 +35,7 @@ def markdown(project: Project, store: Reader, row: RunRow) -> str:
         _table(["step", "role", "agent", "status", "summary"], map(_step, steps)),
         "## Changes",
         _changes(project, row),
+        _protected(kv),
         "## Cost",
         _cost(kv, store.usage(row.run_id)),
     ]
@@ -94,6 +95,11 @@ def _changes(project: Project, row: RunRow) -> str:
         return _fenced(stat.between(project.repo, row.base_commit, row.head_commit))
     except GitError as error:
         return f"The changes cannot be read: {_text(error.message)}"
+
+
+def _protected(kv: Mapping[str, object]) -> str:
+    told = protection.words(kv)
+    return f"Changed files that decide the checks: {_text(told)}." if told else ""
 
 
 def _cost(kv: Mapping[str, object], usage: Sequence[UsageRow]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from treadle.contract.request import AgentRequest, Asked, Context, Observed, Paths, Step
-from treadle.engine import budget, comments, letters
+from treadle.engine import budget, comments, letters, protection
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 
@@ -43,6 +43,7 @@ def _notes(run: Run, stage: Stage) -> Sequence[str]:
     if isinstance(refuted, list) and refuted:
         claimed = ", ".join(map(str, refuted))
         parts.append(f"Claimed to pass but observed to fail by their commands: {claimed}")
+    parts.append(protection.note(run.kv))
     if stage.role == "act":
         parts.append(comments.words(run.tools.store, run.id))
     return [*parts, letters.unread(run, stage)]

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import edits, floor, integrity, load, place, restore
+from treadle.engine import approval, edits, floor, integrity, load, place, restore
 from treadle.engine.commit import lost_branch
 from treadle.engine.order import NamedAgent, named
 from treadle.engine.run import Run, Tools
@@ -24,25 +24,44 @@ def resume(
     *,
     budgets: Mapping[str, float],
     swaps: Mapping[str, str],
+    approve: bool = False,
 ) -> Run:
-    """Return the run, running again."""
+    """Return the run, running again; with `approve`, as passed if it waits for just that."""
     _check_resumable(row)
     restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     integrity.require(tools, row)
     run = load.take_up(tools, row)
+    if approve:
+        return _approve(run)
     _change_order(run, config, budgets, swaps)
     _require_agents(run)
     run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
     cleared = {"reason_code": None, "reason": None, "stop_requested": None, "resume_at": None}
     cleared["budget_needed"] = None
-    run.record(run.cursor(status="running", ended_at=None), cleared)
-    found = branch.resolve(tools.repo, run.row.branch or "")
-    if run.row.branch and found not in (None, run.head):
-        lost_branch(run)
+    refused = approval.refuse(run)
+    verdict = "FAIL" if refused else run.row.verdict
+    now = run.cursor(status="running", ended_at=None, verdict=verdict)
+    run.record(now, {**cleared, **refused})
+    if _lost(run):
         return run
     keep_interrupted(run)
     place.prepare(run)
     return run
+
+
+def _approve(run: Run) -> Run:
+    if not _lost(run):
+        approval.approve(run)
+    return run
+
+
+def _lost(run: Run) -> bool:
+    """Fail a run whose branch does not stand where the run left it."""
+    found = branch.resolve(run.tools.repo, run.row.branch or "")
+    if run.row.branch and found not in (None, run.head):
+        lost_branch(run)
+        return True
+    return False
 
 
 def keep_interrupted(run: Run) -> None:

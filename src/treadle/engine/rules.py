@@ -10,6 +10,7 @@ from treadle.contract.role import VerdictWord
 from treadle.contract.verdict import Verdict
 from treadle.engine.budget import Exceeded
 from treadle.engine.checks import Observation
+from treadle.engine.protection import SecondLook
 from treadle.engine.run import Run
 from treadle.engine.stage import PATCH, Stage
 from treadle.engine.timeline import readable
@@ -31,6 +32,7 @@ class Finding:
     refuted: tuple[str, ...] = ()
     keeps_files: bool = True
     over: Exceeded | None = None
+    look: SecondLook | None = None
 
     def with_message(self, message: str) -> "Finding":
         """Return this finding in other words."""

@@ -24,6 +24,7 @@ from treadle.engine import (
     requests,
     routine,
     rules,
+    second_look,
     surroundings,
 )
 from treadle.engine.boundary import reach
@@ -61,6 +62,7 @@ def take(run: Run, role: Role) -> None:
         reach("after_agent")
         finding = rules.judge(run, stage, result, observation)
         finding = outside.judge(run, stage, before, finding)
+        finding = second_look.review(run, stage, finding)
         finding, accepted = change.take(run, stage, finding)
         _keep_login(run, stage, result, finding)
     finding = finding.with_message(run.tools.mask.text(finding.message))
@@ -91,7 +93,7 @@ def _observe(run: Run, stage: Stage) -> Observation:
         seen = checks.observe(run, stage, "before")
     else:
         return checks.NOTHING
-    if seen.seen or seen.stopped:
+    if (seen.seen or seen.stopped) and not checks.in_clean_place(run):
         edits.undo_commands(run, stage, "check")
     return seen
 

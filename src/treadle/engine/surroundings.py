@@ -66,17 +66,27 @@ def _for_script(run: Run) -> tuple[Path, ...]:
     return (paths.inbox, run.folder.message, *([paths.root] if script.in_project else []))
 
 
-def for_command(run: Run) -> Policy:
-    """Return what a command of the user's may reach: a check, the setup, a routine."""
+def for_command(run: Run, place: Path | None = None) -> Policy:
+    """Return what a command of the user's may reach: a check, the setup, a routine.
+
+    One that works in a place of its own sees nothing that an agent left elsewhere.
+    """
     asked = run.order.checks
     extra = policy.expand(asked.writable, run.tools.env)
-    found = _policy(run, (run.workspace.path, *extra), asked.network)
+    found = _policy(run, (place or run.workspace.path, *extra), asked.network)
+    if place:
+        left = (run.workspace.path, scratch(run), run.tools.layout.home)
+        writable = (layout.scratch_of(place), place, *extra)
+        readable = tuple(path for path in found.readable if path not in (*left, run.folder.folder))
+        hidden = (*found.hidden, *left)
+        found = found._replace(writable=writable, readable=readable, hidden=hidden)
     return found._replace(unix_sockets=asked.unix_sockets)
 
 
 def for_git(run: Run, writable: tuple[Path, ...]) -> Policy:
-    """Return what git may reach when it reads the workspace: filters may run an agent's code."""
-    return _policy(run, writable, "none")
+    """Return what git may reach when it reads a checkout: filters may run an agent's code."""
+    found = _policy(run, writable, "none")
+    return found._replace(readable=(*found.readable, layout.clean_of(run.workspace.path)))
 
 
 def execute(
@@ -85,18 +95,24 @@ def execute(
     stdout: Path,
     stderr: Path,
     limits: Limits,
-    writable: tuple[Path, ...] = (),
+    place: Path | None = None,
 ) -> Ended:
-    """Run a command of the user's in the workspace, inside the sandbox."""
+    """Run a command of the user's in the workspace or in `place`, inside the sandbox."""
+    env = for_checks(run)
+    if place:
+        temporary = layout.scratch_of(place)
+        remove.remove_tree(temporary)
+        temporary.mkdir(mode=0o700, parents=True)
+        env |= dict.fromkeys(TEMPORARY, str(temporary))
     command = Command(
         argv=argv,
-        cwd=run.workspace.path,
-        env=for_checks(run),
+        cwd=place or run.workspace.path,
+        env=env,
         stdin=None,
         stdout=stdout,
         stderr=stderr,
-        limits=capped(limits, run.order.sandbox, (run.workspace.path,)),
-        jail=jail.build(tier(run), for_command(run).widened(writable)),
+        limits=capped(limits, run.order.sandbox, (place or run.workspace.path,)),
+        jail=jail.build(tier(run), for_command(run, place)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
     if not ended.vouched:  # what is seen now need not stay so

@@ -54,11 +54,13 @@ def resume_run(
     text: str,
     budgets: Mapping[str, float],
     swaps: Mapping[str, str],
+    *,
+    approve: bool = False,
 ) -> RunRow:
-    """Continue a stopped run."""
+    """Continue a stopped run, or let it pass if all it waits for is an approval."""
     row = find.find(tools.store, text)
-    run = resume.resume(tools, row, config, budgets=budgets, swaps=swaps)
-    questions.settle(tools.store, run.id, "resumed", tools.now())
+    run = resume.resume(tools, row, config, budgets=budgets, swaps=swaps, approve=approve)
+    questions.settle(tools.store, run.id, "approved" if approve else "resumed", tools.now())
     if run.order.task_id:
         claims.begin(tools.store, run.order.task_id, run.id, tools.now())
     return autoland.settle(tools, config, loop.drive_run(run))

@@ -78,6 +78,8 @@ def _way(command: str) -> Way | None:
     match _words(command):
         case ["treadle", "run", "--resume", run, "--budget", budget]:
             return Way("/runs/{run}/resume", "resume", {"run": run}, {"budget": budget})
+        case ["treadle", "run", "--resume", run, "--approve", what]:
+            return Way("/runs/{run}/resume", "approve", {"run": run}, {"approve": what})
         case ["treadle", "run", "--resume", run]:
             return Way("/runs/{run}/resume", "resume", {"run": run}, {})
         case ["treadle", "land", run]:

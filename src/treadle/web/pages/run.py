@@ -81,8 +81,9 @@ def stop(asked: Asked) -> list[str]:
 
 def resume(asked: Asked) -> list[str]:
     """Go on with a stopped run."""
-    budget = asked.fields.get("budget", "").strip()
-    return ["run", f"--resume={asked.run}", *([f"--budget={budget}"] if budget else []), "--wait"]
+    fields = {name: asked.fields.get(name, "").strip() for name in ("budget", "approve")}
+    options = [f"--{name}={value}" for name, value in fields.items() if value]
+    return ["run", f"--resume={asked.run}", *options, "--wait"]
 
 
 def land(asked: Asked) -> list[str]:

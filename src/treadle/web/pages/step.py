@@ -2,7 +2,7 @@
 
 import json
 
-from treadle.engine import comments, restore
+from treadle.engine import comments, protection, restore
 from treadle.engine.find import find
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
@@ -35,7 +35,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         row, steps = find(store, asked.run), store.steps(asked.run)
         step = _find(steps, asked)
         usage = [item for item in store.usage(asked.run) if item.step_index == step.step_index]
-        said = comments.comments(store.kv(asked.run))
+        kv = store.kv(asked.run)
     patch = next((text for name in _PATCHES if (text := _text(site, step, name))), None)
     card = _text(site, step, "scorecard.md") or _text(site, step, "plan.md")
     numbers = [item.step_index for item in steps]
@@ -49,10 +49,20 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         "card": markdown.render(card) if card else None,
         "logs": tail.of_step(run, layout, step),
         "diff": diff.parse(patch) if patch else None,
+        "protected": _protected(site, step, kv),
         "base": f"/runs/{asked.run}/files/steps/{step.step_dir.rpartition('/')[2]}/",
-        "comments": [item for item in said if item.step_index == step.step_index],
+        "comments": [item for item in comments.comments(kv) if item.step_index == step.step_index],
         "can_comment": row.status in ("running", "stopped"),
     }
+
+
+def _protected(site: Site, step: StepRow, kv: dict[str, object]) -> Document | None:
+    """Return the change of protected files that this check found, and what came of it."""
+    text = _text(site, step, f"files/{protection.DIFF}")
+    if text is None:
+        return None
+    is_last = (protection.diff(kv) or "").startswith(f"{step.step_dir}/")
+    return {"diff": diff.parse(text), "words": protection.words(kv) if is_last else None}
 
 
 def comment(asked: Asked) -> list[str]:

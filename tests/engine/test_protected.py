@@ -1,0 +1,124 @@
+"""Which changed files decide whether a check passes."""
+
+import pytest
+
+from tests.conftest import git
+from treadle.engine import protected
+from treadle.git import repo as repos
+
+BASE = {
+    "app.py": "x",
+    "pkg/__init__.py": "",
+    "pkg/core.py": "x",
+    "tests/test_app.py": "x",
+    "src/app.test.ts": "x",
+    "README.md": "x",
+    "verify.sh": "sh scripts/inner.sh\ngrep -q x README.md\n",
+    "scripts/inner.sh": "x",
+    "pyproject.toml": '[project]\nname = "a"\n[tool.pytest.ini_options]\naddopts = "-q"\n',
+    "package.json": '{"scripts": {"test": "node t.js"}, "devDependencies": {"jest": "29"}}',
+    "Cargo.toml": '[package]\nname = "a"\n[[test]]\nname = "t"\n',
+    "requirements-dev.txt": "pytest==8\nsix\n",
+    "pom.xml": "<a/>\n<skipTests>false</skipTests>\n",
+    "setup.cfg": "[metadata]\n",
+}
+
+
+@pytest.fixture
+def changed(repo):
+    """Return a function that commits a change and says what of it is protected, and why."""
+    write(repo, BASE)
+
+    def look(files, command="sh verify.sh", globs=("default",)):
+        base = git(repo, "rev-parse", "HEAD").strip()
+        write(repo, files)
+        new = git(repo, "rev-parse", "HEAD").strip()
+        found = protected.find(repos.find(repo), base, new, [command], globs)
+        return {item.path: item.reason for item in found.files}
+
+    return look
+
+
+def write(root, files):
+    for name, text in files.items():
+        path = root / name
+        if text is None:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    git(root, "add", "-A", "-f")
+    git(root, "commit", "-q", "-m", "Change")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        ("tests/test_app.py", "y", "test"),
+        ("tests/test_app.py", None, "test"),
+        ("src/app.test.ts", "y", "test"),
+        ("verify.sh", "true", "executed"),
+        ("scripts/inner.sh", "true", "executed"),
+        ("conftest.py", "", "configuration"),
+        ("deep/down/conftest.py", "", "configuration"),
+        ("setup.cfg", "[tool:pytest]", "configuration"),
+        ("GNUmakefile", "", "configuration"),
+        ("web/jest.config.mjs", "", "configuration"),
+        ("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "-x"', "configuration"),
+        ("pyproject.toml", BASE["pyproject.toml"] + "[tool.coverage]\na = 1", "configuration"),
+        ("pyproject.toml", "not toml [", "configuration"),
+        ("package.json", BASE["package.json"].replace("node", "true"), "configuration"),
+        ("package.json", BASE["package.json"].replace('"29"', '"file:x"'), "configuration"),
+        ("web/package.json", '{"scripts": {"test": "true"}}', "configuration"),
+        ("Cargo.toml", BASE["Cargo.toml"] + "harness = false\n", "configuration"),
+        ("requirements-dev.txt", "pytest @ file:x\nsix\n", "configuration"),
+        ("pom.xml", "<a/>\n<skipTests>true</skipTests>\n", "configuration"),
+        ("a.pth", "import os", "configuration"),
+        ("node_modules/x/index.js", "", "configuration"),
+        ("pkg/__pycache__/core.cpython-311.pyc", "x", "configuration"),
+        ("json.py", "", "shadows a module"),
+        ("pytest/__init__.py", "", "shadows a module"),
+        ("scripts/random.py", "", "shadows a module"),
+        ("scripts/pkg.py", "", "shadows a module"),
+        ("_json.cpython-311-x86_64-linux-gnu.so", "x", "shadows a module"),
+        ("tests/__init__.py", "import os", "hooks into the tests"),
+        ("tests/test_a.py", "import os; os._exit(0)", "hooks into the tests"),
+        ("main_test.go", "func TestMain(m *testing.M) {}", "hooks into the tests"),
+        ("bin/sh", "", "stands in for a program"),
+    ],
+)
+def test_protected(changed, path, text, reason):
+    assert changed({path: text}) == {path: reason}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("app.py", "y"),
+        ("README.md", "y"),
+        ("tests/test_new.py", "def test_new(): pass"),
+        ("tests/__init__.py", ""),
+        ("src/new.test.ts", "y"),
+        ("pyproject.toml", BASE["pyproject.toml"].replace('"a"', '"b"')),
+        ("package.json", BASE["package.json"].replace("{", '{"version": "2", ', 1)),
+        ("Cargo.toml", BASE["Cargo.toml"].replace('"a"', '"b"')),
+        ("requirements-dev.txt", "pytest==8\nsix\nattrs\n"),
+        ("pom.xml", "<b/>\n<skipTests>false</skipTests>\n"),
+        ("pkg/json.py", ""),
+        ("newpkg/types.py", ""),
+        ("scripts/new.py", ""),
+    ],
+)
+def test_not_protected(changed, path, text):
+    more = {"newpkg/__init__.py": ""} if path.startswith("newpkg") else {}
+    assert changed({path: text, **more}) == {}
+
+
+def test_globs_of_the_user(changed):
+    assert changed({"app.py": "y", "pkg/core.py": "y"}, globs=("pkg/**", "ap?.{py,js}")) == {
+        "app.py": "test",
+        "pkg/core.py": "test",
+    }
+    assert changed({"tests/test_app.py": "z", "verify.sh": "z"}, globs=("nothing",)) == {
+        "verify.sh": "executed"
+    }
