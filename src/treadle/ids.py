@@ -12,7 +12,16 @@ _SCHEMA = r"(?!pg_)[a-z][a-z0-9_]{0,62}"
 STORES = ("postgresql://", "postgres://", "sqlite:")
 _CRITERION_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*"
 _STAMP = "%Y%m%d-%H%M%S"
-_PASSWORD = r"(://[^/:@]*:).*@|(password=)[^&\s]*"
+# What is secret in addresses that stand in a text: a group, if there is one. A token may stand
+# for the user; a password may hold @ and /, as people write it; digits before a / are a port.
+IN_ADDRESS = (
+    r"://(?:([A-Za-z0-9_.~%+-]{16,500})@"
+    r"""|[^\s/:"'<>]{0,200}:(?![0-9]{1,5}(?:[/?#\s"'<>,)]|\Z))"""
+    r"""(?:([^\s"'<>]{1,500})@|[^\s"'<>]{1,250}))"""
+)
+_ADDRESS = r"(?s)\A[\w+.-]+://[^/:]*:(.*)@"  # one and nothing else
+_PASSWORD = r"""(?i)password=('(?:[^'\\]|\\.)*'|[^&\s]*)"""
+_QUERY = r"""(?i)[?&;](?:[\w-]*(?:signature|credential|token|secret|key|keyid)|sig)=([^&\s"'<>]+)"""
 
 
 def new_run_id(now: datetime, last: str | None, rand: int) -> str:
@@ -51,8 +60,17 @@ def is_schema(text: str) -> bool:
 
 
 def mask(text: str) -> str:
-    """Hide the password of an address, and in what a program says about one."""
-    return re.sub(_PASSWORD, lambda it: f"{it[1]}***@" if it[1] else f"{it[2]}***", text)
+    """Hide what is secret in an address, and in what a program says about one."""
+    for pattern in (_ADDRESS, IN_ADDRESS, _PASSWORD, _QUERY):
+        text = re.sub(pattern, _hidden, text)
+    return text
+
+
+def _hidden(found: re.Match[str]) -> str:
+    if found.lastindex is None:
+        return found[0]
+    start, end = (at - found.start() for at in found.span(found.lastindex))
+    return f"{found[0][:start]}***{found[0][end:]}"
 
 
 def is_agent_id(text: str) -> bool:

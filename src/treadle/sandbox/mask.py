@@ -1,6 +1,7 @@
 """Take secrets out of what is kept: values of secret-named variables, and known kinds of tokens."""
 
 import base64
+import html
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 from urllib.parse import quote, quote_plus
 
 from treadle.files import beneath
+from treadle.sandbox.kinds import KINDS, Dense, Kind, signs
 
 MASKED = "[masked]"
 
@@ -22,36 +24,17 @@ _LONGEST_FILE = 64 << 20
 _CHUNK = 1 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
 _ANCHOR = 8
+_INDENT = 32  # of a wrapped line
+_SPECIAL = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 _HEX = re.compile("%[0-9A-F]{2}")
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # the others stand for single bytes
 
+_CODE = signs("+/=_-\\%")  # of base64, hex and escapes
 _OVERLAP = 64 << 10  # more than any secret is long
-
-# What a token begins with, and what all of it looks like; without its group it is none, and what
-# was read is passed over, so that nobody can make us read the same again and again.
-_SHAPES = (
-    *((b"gh%c_" % kind, rb"gh._[A-Za-z0-9]{36,}") for kind in b"pousr"),
-    (b"github_pat_", rb"github_pat_[A-Za-z0-9_]{22,}"),
-    (b"glpat-", rb"glpat-[A-Za-z0-9_-]{20,}"),
-    (b"sk-", rb"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{20,}"),
-    (b"AKIA", rb"\bAKIA[0-9A-Z]{16}\b"),
-    (b"ASIA", rb"\bASIA[0-9A-Z]{16}\b"),
-    (b"xox", rb"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    (b"AIza", rb"AIza[0-9A-Za-z_-]{35}"),
-    (b"npm_", rb"npm_[A-Za-z0-9]{36}"),
-    (b"hf_", rb"\bhf_[A-Za-z0-9]{30,}"),
-    (b"pypi-AgEI", rb"pypi-AgEI[A-Za-z0-9_-]{40,}"),
-    (b"eyJ", rb"eyJ[A-Za-z0-9_-]{10,}(\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})?"),
-    (
-        b"-----BEGIN ",
-        rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]|-(?!----)){1,8000}+"
-        rb"-----END [A-Z ]*PRIVATE KEY-----",
-    ),
-)
 
 
 class _Sign(NamedTuple):
-    """A secret in one of its forms; where `anchor` stands, `pattern` is looked for around it.
+    """A value in one of its forms; where `anchor` stands, `pattern` is looked for around it.
 
     Without a pattern, the anchor is all of it. Few patterns are ever needed, so none is
     compiled before.
@@ -63,32 +46,32 @@ class _Sign(NamedTuple):
 
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield where this secret stands."""
-        at = data.find(self.anchor)
+        at, done = data.find(self.anchor), 0
         while at >= 0:
-            start, end = self._around(data, at)
+            start, end = self._around(data, at, done)
             if start < end:
                 yield start, end
-            at = data.find(self.anchor, max(at + 1, end))
+                done = end
+            if not start < end <= at:  # else it stood before, and there may be another here
+                at = data.find(self.anchor, max(at + 1, end))
 
-    def _around(self, data: bytes, at: int) -> tuple[int, int]:
+    def _around(self, data: bytes, at: int, done: int) -> tuple[int, int]:
         if not self.pattern:
             return at, at + len(self.anchor)
-        pattern = re.compile(self.pattern)
-        if self.reach:
-            found = pattern.search(data, max(at - self.reach, 0), at + self.reach)
-        else:
-            found = pattern.match(data, at)
-        if not found:
-            return 0, 0
-        return found.span() if None not in found.groups() else (found.end(), found.end())
+        pattern = re.compile(self.pattern, re.DOTALL)
+        found = pattern.search(data, max(at - self.reach, done), at + self.reach)
+        return found.span() if found else (0, 0)
 
 
 class Mask:
     """What to take out, worked out once from an environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._values = [sign for value in _secrets(env) for sign in _forms(value)]
-        self._all = [*self._values, *(_Sign(anchor, pattern) for anchor, pattern in _SHAPES)]
+        values = _secrets(env)
+        coded = [(sign.anchor, sign) for value in values for sign in _coded(value)]
+        self._values: list[Kind] = [sign for value in values for sign in _forms(value)]
+        self._values += [Dense(coded, _CODE, shortest=12, around=128)] if coded else []
+        self._all = [*self._values, *KINDS]
 
     def text(self, text: str) -> str:
         """Return a text without secrets, and without halves of characters, which no file takes."""
@@ -104,7 +87,7 @@ class Mask:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {key: self.value(item) for key, item in value.items()}
+            return {self.value(key): self.value(item) for key, item in value.items()}
         return [self.value(item) for item in value] if isinstance(value, list | tuple) else value
 
     def file(self, path: Path) -> None:
@@ -117,29 +100,29 @@ class Mask:
         No link on the way to it is followed. A diff keeps what merely looks like a token: it
         must still apply.
         """
-        signs = self._values if name.endswith(".diff") else self._all
+        kinds = self._values if name.endswith(".diff") else self._all
         with beneath.opened(folder, name) as stream:
             if not 0 < os.fstat(stream.fileno()).st_size <= _LONGEST_FILE:
                 return
-            spans = _merged(_in_windows(stream, signs))
+            spans = _merged(_in_windows(stream, kinds))
             stream.seek(0)
             data = stream.read(_LONGEST_FILE) if spans else b""
         if spans:
             beneath.write(folder, name, b"".join(_without(data, spans)), mode=0o644)
 
 
-def _found(signs: Sequence[_Sign], data: bytes) -> list[tuple[int, int]]:
+def _found(kinds: Sequence[Kind], data: bytes) -> list[tuple[int, int]]:
     """Return where secrets stand; nearly always nowhere, which is known at once."""
-    return [span for sign in signs if sign.anchor in data for span in sign.spans(data)]
+    return [span for kind in kinds for span in kind.spans(data)]
 
 
-def _in_windows(stream: BinaryIO, signs: Sequence[_Sign]) -> Iterator[tuple[int, int]]:
+def _in_windows(stream: BinaryIO, kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
     """Yield where secrets stand in a file, without holding all of it."""
     at, data = 0, b""
     while more := stream.read(_CHUNK):
         at += max(len(data) - _OVERLAP, 0)
         data = data[-_OVERLAP:] + more
-        yield from ((at + start, at + end) for start, end in _found(signs, data))
+        yield from ((at + start, at + end) for start, end in _found(kinds, data))
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -173,18 +156,28 @@ def _secrets(env: Mapping[str, str]) -> list[bytes]:
 
 
 def _forms(value: bytes) -> Iterator[_Sign]:
-    """Yield a value as it is, escaped in JSON or an address, in base64 and in hex."""
-    literals = {value, *_escaped(value.decode(errors="surrogateescape"))}
-    literals |= {value.hex().encode(), value.hex().upper().encode()}
-    yield from map(_Sign, literals)
+    """Yield a value as it is, wrapped, escaped and quoted."""
+    text = value.decode(errors="surrogateescape")
+    yield from map(_Sign, {*_escaped(text), *_quoted(text)} - {value})
+    yield from _in_lines(value)
+
+
+def _coded(value: bytes) -> Iterator[_Sign]:
+    """Yield a value in base64, in hex, and with every sign escaped."""
+    pairs = [f"{byte:02x}" for byte in value]
+    for hex_ in (pairs, [pair.upper() for pair in pairs]):
+        yield from (_Sign(before.join(("", *hex_)).encode()) for before in ("", "%", "\\x"))
+    text = value.decode(errors="surrogateescape")
+    yield _Sign("".join(f"\\u{ord(sign):04x}" for sign in text).encode())
     for offset in range(3):
         full = base64.b64encode(bytes(offset) + value)
         code = full[-(-offset * 8 // 6) : (offset + len(value)) * 8 // 6]
         for variant in {code, code.translate(bytes.maketrans(b"+/", b"-_"))}:
-            yield from _base64(variant)
+            yield from _in_lines(variant)
 
 
 def _escaped(text: str) -> Iterator[bytes]:
+    """Yield what JSON and addresses make of a text, also one in the other."""
     for ascii_only in (True, False):
         once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
         for form in (once, once.replace("/", "\\/"), json.dumps(once)[1:-1]):
@@ -196,12 +189,24 @@ def _escaped(text: str) -> Iterator[bytes]:
         ):
             yield form.encode()
             yield _HEX.sub(lambda found: found[0].lower(), form).encode()
+            yield form.replace("%", "%25").encode()
 
 
-def _base64(code: bytes) -> Iterator[_Sign]:
-    """Yield the two halves: a line of wrapped base64 may end in one of them, not in both."""
+def _quoted(text: str) -> Iterator[bytes]:
+    """Yield what pages, shells and programs make of a text when they show it."""
+    forms = [html.escape(text), html.escape(text, quote=False), "'\"'\"'".join(text.split("'"))]
+    forms += [html.escape(text).replace("&#x27;", entity) for entity in ("&#39;", "&apos;")]
+    forms += [forms[3].replace("&quot;", "&#34;")]
+    forms += [repr(text)[1:-1], _SPECIAL.sub(r"\\\g<0>", text)]
+    for form in forms:
+        yield form.encode(errors="surrogateescape")
+    yield repr(text.encode(errors="surrogateescape"))[2:-1].encode()
+
+
+def _in_lines(code: bytes) -> Iterator[_Sign]:
+    """Yield two parts side by side: a line that is wrapped may end in one of them, not in both."""
     letters = [re.escape(code[at : at + 1]) for at in range(len(code))]
-    pattern = rb"(?:\r?\n|\\+n)?".join(letters)
+    pattern = rb"(?:\r?\n[ \t]*|\\+n)?".join(letters)
     size = min(len(code) // 2, _ANCHOR)
-    for anchor in (code[:size], code[-size:]):
-        yield _Sign(anchor, pattern, len(code) * 2)
+    for anchor in (code[:size], code[size : size * 2]):
+        yield _Sign(anchor, pattern, len(code) * 2 + _INDENT)
