@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from treadle import __version__, layout
 from treadle.cli import output
 from treadle.errors import TreadleError
-from treadle.ids import mask
+from treadle.sandbox.mask import Mask
 
 
 def report(error: Exception, words: list[str], env: Mapping[str, str]) -> TreadleError:
     """Write the report and return the error that says where it is."""
-    text = _text(error, words)
+    text = _text(error, words, env)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
     path = layout.bug_log(env, stamp)
     try:
@@ -30,7 +30,7 @@ def report(error: Exception, words: list[str], env: Mapping[str, str]) -> Treadl
     )
 
 
-def _text(error: Exception, words: list[str]) -> str:
+def _text(error: Exception, words: list[str], env: Mapping[str, str]) -> str:
     whole = "\n".join(
         [
             f"treadle {__version__}, Python {platform.python_version()}, {platform.platform()}",
@@ -39,4 +39,4 @@ def _text(error: Exception, words: list[str]) -> str:
             "".join(traceback.format_exception(error)),
         ]
     )
-    return mask(whole)
+    return Mask(env).text(whole)

@@ -13,6 +13,7 @@ from treadle.contract.role import ROLES
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
+from treadle.sandbox.mask import Mask
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -50,10 +51,14 @@ def _values(loaded: Loaded) -> list[tuple[str, object, dict[str, str]]]:
 
 
 def _shown(loaded: Loaded) -> dict[str, object]:
-    """Return the configuration without the password of its store."""
+    """Return the configuration without secrets in addresses and command lines."""
     config = loaded.config
-    shown: dict[str, object] = msgspec.to_builtins(config)
-    return shown | {"store": mask(config.store) if config.store else None}
+    shown = Mask(os.environ).value(msgspec.to_builtins(config))
+    assert isinstance(shown, dict)
+    return shown | {
+        name: mask(value) if value else None
+        for name, value in (("store", config.store), ("artifacts", config.artifacts))
+    }
 
 
 def _flat(value: object, path: keys.Path) -> list[tuple[str, object]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from treadle import text as words
 from treadle.errors import ExitCode, TreadleError
 from treadle.hints import Literal, TextIO
+from treadle.ids import mask
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]
 
@@ -44,16 +45,17 @@ def print_json_line(document: object, indent: int | None = None) -> None:
 
 def print_error(error: TreadleError, *, as_json: bool) -> None:
     """Say why treadle cannot go on and what would help."""
+    message, fix = mask(error.message), [mask(command) for command in error.fix]
     if as_json:
-        base = {"code": error.code, "message": error.message, "fix": list(error.fix)}
+        base = {"code": error.code, "message": message, "fix": fix}
         print_json({"error": {**base, **error.details, **base}})
         return
     for difference in _differences(error):
         block(difference, error=True)
     # The bar tells what git or a file says in further lines from what treadle itself says.
-    message = words.block(error.message).replace("\n", "\n  | ")
-    print(f"treadle: {message}", file=sys.stderr)
-    for command in error.fix:
+    shown = words.block(message).replace("\n", "\n  | ")
+    print(f"treadle: {shown}", file=sys.stderr)
+    for command in fix:
         line("  try:", command, error=True)
 
 
@@ -100,7 +102,7 @@ def table(
 def warn(*messages: str) -> None:
     """Print warnings where they do not disturb the answer."""
     for message in messages:
-        line("treadle: warning:", message, error=True)
+        line("treadle: warning:", mask(message), error=True)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

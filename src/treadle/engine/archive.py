@@ -15,6 +15,7 @@ from treadle.engine import manifest
 from treadle.engine.run import Archive
 from treadle.errors import FormatError, StoreError
 from treadle.files import tar, walk
+from treadle.ids import mask
 from treadle.layout import Layout, step_name
 from treadle.project.key import Key
 from treadle.store.rows.run import StepRow
@@ -243,9 +244,9 @@ def _driver() -> ModuleType:
 
 
 def _failed(url: str, what: str, error: Exception) -> StoreError:
-    reason = str(error).strip().splitlines()
+    reason = str(error).strip().splitlines() or [type(error).__name__]
     return StoreError(
-        f"artifacts = {url} {what}: {reason[0][:300] if reason else type(error).__name__}",
+        f"artifacts = {mask(url)} {what}: {mask(reason[0])[:300]}",
         code="artifacts_failed",
         fix=["treadle config show"],
     )

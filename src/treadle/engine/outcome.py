@@ -56,7 +56,7 @@ def manifest(
         row=_row(run, stage, finding, after, ended_at),
         events=run.timeline.take(),
         cursor=cursor,
-        kv=_kv(run, stage, finding, spent, decision) | pause.until(result),
+        kv=_masked(run, _kv(run, stage, finding, spent, decision)) | pause.until(result),
         before=Snapshot(run.head, run.tree),
         after=after,
         usage=_usage(run, stage, result),
@@ -204,6 +204,10 @@ def _kv(
     return kv
 
 
+def _masked(run: Run, kv: dict[str, object]) -> dict[str, object]:
+    return {key: run.tools.mask.value(value) for key, value in kv.items()}
+
+
 def _usage(run: Run, stage: Stage, result: AgentResult) -> UsageRow | None:
     if result.usage is None:
         return None
@@ -211,7 +215,7 @@ def _usage(run: Run, stage: Stage, result: AgentResult) -> UsageRow | None:
         run_id=run.id,
         step_index=stage.index,
         agent=run.order.agent(stage.role).name,
-        model=result.usage.model,
+        model=run.tools.mask.text(result.usage.model) if result.usage.model else None,
         input_tokens=result.usage.input_tokens,
         cached_tokens=result.usage.cached_tokens,
         output_tokens=result.usage.output_tokens,

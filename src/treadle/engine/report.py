@@ -9,6 +9,7 @@ from treadle.engine.review import CriterionView
 from treadle.errors import GitError
 from treadle.git import stat
 from treadle.project.project import Project
+from treadle.sandbox.mask import Mask
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow, StepRow, UsageRow
 from treadle.text import block
@@ -39,7 +40,7 @@ def markdown(project: Project, store: Reader, row: RunRow) -> str:
         "## Cost",
         _cost(kv, store.usage(row.run_id)),
     ]
-    return block("\n\n".join(part for part in parts if part)) + "\n"
+    return Mask(project.env).text(block("\n\n".join(part for part in parts if part))) + "\n"
 
 
 def tail(path: Path) -> str:

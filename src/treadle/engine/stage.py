@@ -13,7 +13,7 @@ from treadle.engine.run import Run
 from treadle.errors import FormatError
 from treadle.files import atomic, beneath, remove, walk
 from treadle.ids import utc
-from treadle.sandbox.mask import Mask
+from treadle.sandbox.mask import MASKED, Mask
 
 OUTBOX, PATCH = "outbox", "patch.diff"
 
@@ -104,11 +104,31 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
     if output is not None:
         atomic.create(f"{stage.folder}/output.json", output)
     _take_captures(stage)
-    entries = walk.walk(stage.folder)
+    entries = _without_secret_names(stage.folder, walk.walk(stage.folder), mask)
     for entry in entries:
         if entry.size and entry.path != "input.json":  # that stays as it was sent
             mask.file_in(stage.folder, entry.path)
     return entries
+
+
+def _without_secret_names(folder: Path, entries: list[walk.Entry], mask: Mask) -> list[walk.Entry]:
+    """Give files and folders whose names hold a secret names without it; return what is there."""
+    odd = [entry.path for entry in entries if mask.text(entry.path) != entry.path]
+    for path in sorted(odd, key=lambda path: path.count("/"), reverse=True):
+        above, _, name = path.rpartition("/")
+        shown = mask.text(name)
+        if shown == name:  # a secret with a slash, or one further up
+            shown = name if mask.text(above) != above else MASKED
+        _rename(folder / above, name, shown)
+    return walk.walk(folder) if odd else entries
+
+
+def _rename(folder: Path, name: str, shown: str) -> None:
+    there, number, free = walk.names(folder), 1, shown
+    while free in there and free != name:
+        number += 1
+        free = f"{shown}~{number}"
+    os.rename(folder / name, folder / free)
 
 
 def discard_contents(stage: Stage) -> None:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.files import beneath
 from treadle.layout import serve_doors
+from treadle.sandbox.mask import Mask
 from treadle.web import act, gate, link, markdown, render
 from treadle.web.live import Feed
 from treadle.web.readers import Readers
@@ -32,7 +33,7 @@ _MAX_FILE = 32 << 20
 
 def build(site: Site) -> ASGIApp:
     """Return the whole application."""
-    site = site._replace(readers=Readers(site.project.layout))
+    site = site._replace(readers=Readers(site.project.layout), mask=Mask(site.project.env))
     templates = render.environment({"markdown": markdown.render})
     templates.globals |= {
         "nav": [page for page in PAGES if page.label],
@@ -128,13 +129,14 @@ async def _file(site: Site, request: Request) -> Response:
     """Give a file of a run as plain text: whatever it is, it is not ours to run."""
     asked = _asked(request)
     folder = site.project.layout.run(asked.run).folder
-    data = await run_in_threadpool(_read, folder, asked.names["path"])
+    data = await run_in_threadpool(_read, folder, asked.names["path"], site.mask)
     return Response(data, media_type="text/plain", headers={"content-disposition": "inline"})
 
 
-def _read(folder: Path, name: str) -> bytes:
+def _read(folder: Path, name: str, mask: Mask) -> bytes:
     with beneath.opened(folder, name) as handle:
-        return handle.read(_MAX_FILE)
+        text = handle.read(_MAX_FILE).decode(errors="surrogateescape")
+    return mask.text(text).encode(errors="surrogateescape")
 
 
 class Stream(StreamingResponse):

@@ -8,6 +8,7 @@ from treadle.engine import documents, report, review, whereabouts
 from treadle.errors import GitError
 from treadle.git import stat
 from treadle.project.project import Project
+from treadle.sandbox.mask import Mask
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
 from treadle.web import diff, render, timeline
@@ -23,7 +24,8 @@ def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
     folder = project.layout.run(row.run_id).steps
     held, total = review.counts(views)
     styles = "\n".join((render.STATIC / name).read_text("utf-8") for name in _STYLES)
-    return (
+    mask = Mask(project.env)
+    text = (
         render.environment({})
         .get_template("report.html")
         .render(
@@ -41,17 +43,18 @@ def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
                 if view.observed is not None
             ],
             picture=timeline.draw([timeline.bar(step._asdict()) for step in steps]),
-            diff=_changes(project, row),
+            diff=_changes(project, row, mask),
             usage=store.usage(row.run_id),
             now=now,
         )
     )
+    return mask.text(text)
 
 
-def _changes(project: Project, row: RunRow) -> Diff | None:
+def _changes(project: Project, row: RunRow, mask: Mask) -> Diff | None:
     if not row.base_commit or not row.head_commit:
         return None
     try:
-        return diff.parse(stat.patch(project.repo, row.base_commit, row.head_commit))
+        return diff.parse(mask.text(stat.patch(project.repo, row.base_commit, row.head_commit)))
     except GitError:
         return None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from treadle.errors import NotFoundError, UsageError
 from treadle.ids import is_run_id
 from treadle.project.project import Project
+from treadle.sandbox.mask import Mask
 from treadle.store.reader import Reader
 from treadle.web.keys import Keys
 from treadle.web.readers import Readers
@@ -24,6 +25,7 @@ class Site(NamedTuple):
     read_only: bool = False
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     readers: Readers | None = None
+    mask: Mask = Mask({})
 
     @contextmanager
     def store(self) -> Iterator[Reader]:

@@ -62,7 +62,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
             "matrix": _matrix(site, store, row, steps),
             "rounds": sorted({step.iteration for step in steps}),
             "meters": _meters(row, kv, order),
-            "log": tail.of_run(layout, row, steps),
+            "log": tail.of_run(layout, row, steps, site.mask),
             "events": told[::-1],
             "earlier": max(last - _EVENTS, 0),
             "where": whereabouts.words(kv),

@@ -47,7 +47,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         "texts": {name: _shown(_text(site, step, path)) for name, path in _TEXTS.items()},
         "verdict": _shown(_text(site, step, "verdict.json")),
         "card": markdown.render(card) if card else None,
-        "logs": tail.of_step(run, layout, step),
+        "logs": tail.of_step(run, layout, step, site.mask),
         "diff": diff.parse(patch) if patch else None,
         "protected": _protected(site, step, kv),
         "base": f"/runs/{asked.run}/files/steps/{step.step_dir.rpartition('/')[2]}/",
@@ -102,7 +102,7 @@ def _entries(site: Site, step: StepRow) -> list[Entry]:
 def _text(site: Site, step: StepRow, name: str) -> str | None:
     try:
         with beneath.opened(site.project.layout.root / step.step_dir, name) as handle:
-            return handle.read(_MAX).decode(errors="replace")
+            return site.mask.text(handle.read(_MAX).decode(errors="replace"))
     except NotFoundError:
         return None
 
