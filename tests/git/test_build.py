@@ -320,3 +320,29 @@ def test_copied_index_keeps_its_time(ws, tmp_path):
 def test_diff_of_nothing_is_empty(place, ws, tmp_path):
     assert diff.write(ws, head(place), tmp_path / "x.diff") == ()
     assert (tmp_path / "x.diff").read_bytes() == b""
+
+
+LFS = """#!/bin/sh
+store=$(git config lfs.storage)/objects; mkdir -p "$store"; cat > "$store/new"
+oid=$(sha256sum < "$store/new" | cut -c1-64)
+mkdir -p "$store/$(echo $oid | cut -c1-2)/$(echo $oid | cut -c3-4)"
+mv "$store/new" "$store/$(echo $oid | cut -c1-2)/$(echo $oid | cut -c3-4)/$oid"
+echo "oid $oid"
+"""
+
+
+@pytest.mark.parametrize("text", ["large\n", "large\r\n"], ids=["plain", "index"])
+def test_what_lfs_stores_comes_into_the_repository_with_the_commit(tmp_path, text):
+    place = make(tmp_path / "p", {".gitattributes": "*.big filter=lfs\n"})
+    tool = tmp_path / "git-lfs"
+    tool.write_text(LFS)
+    tool.chmod(0o755)
+    git(place.root, "config", "filter.lfs.clean", str(tool))
+    ws = open_workspace(place, tmp_path)
+    (ws.path / "x.big").write_bytes(text.encode())
+    built, _ = harvest(ws, tmp_path / "s")
+    name = show(built, "x.big").decode().split()[1]
+    stored = place.common_dir / "lfs" / "objects" / name[:2] / name[2:4] / name
+    assert not stored.exists()
+    commit.commit(built, head(place), "m", WHEN, FALLBACK)
+    assert stored.read_bytes() == text.encode()

@@ -138,7 +138,7 @@ def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
         _STAGE,
         place.place | {"GIT_WORK_TREE": str(ws.path)},
         stdin=b"\0".join(os.fsencode(name) for name in names),
-        config=(*checkout.settings(ws), scratch.NO_SYNC),
+        config=(*checkout.settings(ws), *checkout.lfs(ws, place.folder), scratch.NO_SYNC),
         reach=place.reach(),
     )
 

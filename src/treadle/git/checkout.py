@@ -60,8 +60,10 @@ class Workspace:
 
 def run(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
     """Run git on the workspace, whatever its exit code; `-u` is the option that writes files."""
-    reach = ws.reach(*((ws.path,) if "-u" in args else ()))
-    done = call.run(args, ws.place, stdin=stdin, config=settings(ws), lock=ws.lock, reach=reach)
+    writes = "-u" in args
+    reach = ws.reach(*((ws.path,) if writes else ()))
+    config = settings(ws) if writes else (*settings(ws), *lfs(ws, ws.index.parent))
+    done = call.run(args, ws.place, stdin=stdin, config=config, lock=ws.lock, reach=reach)
     if ws.runner is not call.unconfined:
         vouch.plain(ws.index.parent)
     return done
@@ -70,6 +72,11 @@ def run(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
 def settings(ws: Workspace) -> Sequence[str]:
     """Return what git must be told for every call that may run a content filter."""
     return config.switches(config.disabled_filters(ws.repo, ws.config))
+
+
+def lfs(ws: Workspace, folder: Path) -> Sequence[str]:
+    """Let Git LFS store what it cleans in a folder that git may write; `scratch.keep` takes it."""
+    return (f"lfs.storage={folder}/lfs",) if "lfs" in ws.config.filters() else ()
 
 
 def commit_of(ws: Workspace) -> str | None:

@@ -55,6 +55,19 @@ def settle(store: Path, target: Path) -> None:
     sync.sync_all(folders)
 
 
+def settle_lfs(store: Path, target: Path) -> None:
+    """Move what Git LFS stored, durably; what is not what its name says stays behind."""
+    found = [path for path in store.glob("objects/??/??/*") if walk.sha256(path) == path.name]
+    if not found:
+        return
+    sync.sync_all(found)
+    for path in found:
+        place = target / path.relative_to(store)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _move(path, place)
+        sync.sync_all([place.parent])
+
+
 def tidy(store: Path, others: Iterable[Path]) -> list[Path]:
     """Leave nothing in a store but objects and what it borrows from; return its packs' indexes."""
     for path in store.iterdir():

@@ -94,7 +94,7 @@ def _stored(ws: Workspace, place: Scratch, names: Sequence[str]) -> list[str]:
         _HASH,
         place.place | {"GIT_WORK_TREE": str(ws.path)},
         stdin=b"\n".join(os.fsencode(name) for name in names),
-        config=(*checkout.settings(ws), scratch.NO_SYNC),
+        config=(*checkout.settings(ws), *checkout.lfs(ws, place.folder), scratch.NO_SYNC),
         cwd=ws.path,
         reach=place.reach(),
     )

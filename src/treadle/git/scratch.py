@@ -85,6 +85,7 @@ def vouch(scratch: Scratch) -> None:
 
 def keep(scratch: Scratch) -> None:
     """Move the built objects into the repository, durably."""
+    objects.settle_lfs(scratch.folder / "lfs", scratch.repo.common_dir / "lfs")
     objects.settle(scratch.store, scratch.repo.objects)
 
 
