@@ -102,8 +102,8 @@ def test_nothing_of_the_step_is_read(project, tier):
 
 
 @pytest.mark.skipif(probe.probe("B").tier != "B", reason="TIER B CANNOT RUN HERE")
-def test_a_check_that_may_still_run_shows_nothing(project, tmp_path):
-    project.settings('[sandbox]\ntier = "B"\n')
+def test_a_check_that_may_still_run_shows_nothing(project):
+    project.settings('[sandbox]\ntier = "B"\n[checks]\nplace = "workspace"\n')
     project.good_agents()
     command = "echo $$ > ready; exec sleep 600"
     running = project.start("run", "--goal", "x", "--ac", "y", "--verify", f"AC1={command}")
