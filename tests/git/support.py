@@ -85,7 +85,9 @@ def traced(tmp_path: Path, code: str, *args: str) -> list[str]:
     trace = ["strace", "-f", "-y", "-s", "4096", "-o", str(tmp_path / "trace")]
     calls = "trace=fsync,fdatasync,rename,renameat,renameat2"
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([*trace, "-e", calls, sys.executable, "-c", code, *args], check=True, env=env)
+    subprocess.run(
+        [*trace, "-e", calls, sys.executable, "-B", "-c", code, *args], check=True, env=env
+    )
     return (tmp_path / "trace").read_text().splitlines()
 
 
