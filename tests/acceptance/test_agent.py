@@ -152,8 +152,9 @@ def test_a_tool_gets_what_its_configuration_and_project_say(project):
     project.git("add", "sub")
     login = Path(os.environ["HOME"]) / ".codex" / "auth.json"
     login.parent.mkdir()
-    login.write_text("token 1")
-    look = "env; pwd; git remote; cat; touch $TMPDIR/mine; printf 2 >> $CODEX_HOME/auth.json"
+    login.write_text('{"tokens": {"access_token": "old-1"}}')
+    refresh = "sed -i s/old-1/new-2/ $CODEX_HOME/auth.json"
+    look = f"env; pwd; git remote; cat; touch $TMPDIR/mine; {refresh}"
     env = codex(project, f'{{ printf "%s\\n" "$@"; {look}; }} >&2\n{events(GOOD)}')
     project.git("commit", "-q", "-m", "Guide", "sub")
     keys = 'model = "m-1"\nextra_args = ["--odd", "a b"]\nprices = [1e6, 0, 2e6]\npath = "sub"'
@@ -173,7 +174,7 @@ def test_a_tool_gets_what_its_configuration_and_project_say(project):
     scratch = Path(heard.partition("\nTMPDIR=")[2].splitlines()[0])
     assert run["run_id"] in scratch.name
     assert not (scratch / "mine").exists(), "temporary files go with the step"
-    assert login.read_text() == "token 12", "a refreshed login is the user's"
+    assert "new-2" in login.read_text(), "a refreshed login is the user's"
     usage = project.show(run["run_id"])["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["cost_usd"]) == (10, 5, 20.0)
     for words in (("why", run["run_id"]), ("runs", "show", run["run_id"])):

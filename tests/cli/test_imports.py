@@ -59,7 +59,7 @@ HOT = [
 LIGHT = {
     *("treadle.files", "treadle.files.deliver", "treadle.files.quick"),
     *("treadle.git", "treadle.git.guards", "treadle.git.light"),
-    *("treadle.proc", "treadle.proc.captured", "treadle.proc.spawn"),
+    *("treadle.proc", "treadle.proc.captured", "treadle.proc.halt", "treadle.proc.spawn"),
 }
 # What a host agent calls over and over, on a mission that is being implemented.
 NEXT = [
