@@ -5,24 +5,27 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance import clones, subversions, test_clones
 from tests.crash import test_boundaries, test_landing
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.test_targets import EXAMPLES
-from tests.git import corpus
-from tests.sandbox.test_mask import FORMS
-from treadle.sandbox import mask
+from tests.git import spellings
+from tests.sandbox import canaries
 
 TEXT = " ".join((Path(__file__).parents[2] / "docs" / "reliability.md").read_text().split())
 KILLS = test_boundaries.QUICK + test_boundaries.SLOW
-NUMBERS = {11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen"}
 
 
 @pytest.mark.parametrize(
     "sentence",
     [
-        f"{len(corpus.HOSTILE)} hostile patches and {len(corpus.HONEST)} honest ones",
-        f"{NUMBERS[len({pattern for _, pattern in mask._SHAPES})]} known kinds of tokens",
-        f"A hundred canaries in {NUMBERS[len(FORMS)]} forms",
+        f"{len(spellings.HOSTILE)} hostile patches and {len(spellings.HONEST)} honest ones",
+        f"values of variables in {len(canaries.FORMS)} forms, through commands, files, reports"
+        f" and the live page | {canaries.COUNT} |",
+        "and honest work beside them |"
+        f" {len(subversions.SUBVERSIONS)} and {len(subversions.HONEST)} |",
+        f"{len(clones.SHAPES)} shapes × {test_clones.COUNT // len(clones.SHAPES)} commands:"
+        f" {test_clones.COUNT:,}",
         f"kill at named boundaries, before every change goes in | {len(KILLS)} |",
         f"feeds each {EXAMPLES} inputs with hypothesis",
         f"{len(TARGETS)} parsers",
