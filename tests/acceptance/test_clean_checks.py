@@ -178,3 +178,11 @@ def test_a_checkout_that_a_command_locks_is_made_anew(project):
     found = run(project, f"test ! -e deep && {lock}; test -f new.txt")
     assert found["status"] == "passed"
     assert log(project, found["run_id"]) == ""
+
+
+def test_from_commit_to_commit_only_what_differs_is_written(project):
+    edits(project, 'pathlib.Path("new.txt").write_text("n")')
+    found = run(project, "stat -c '%i %Z' README.md; test -f new.txt")
+    assert found["status"] == "passed"
+    before = project.step_dir(found["run_id"], "002-do") / "files/checks/before/AC1.txt"
+    assert before.read_text() == log(project, found["run_id"])
