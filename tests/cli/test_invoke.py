@@ -131,7 +131,7 @@ def test_the_report_of_a_bug_has_no_password(command, private_home):
     command(fail(ValueError("no answer from postgresql://ada:geheim@db/x")))
     main.main(["probe"])
     (report,) = (private_home / "state" / "treadle").glob("bug-*.log")
-    assert "postgresql://ada:***@db/x" in report.read_text()
+    assert "postgresql://ada:[masked]@db/x" in report.read_text()
     assert "geheim" not in report.read_text()
 
 

@@ -90,18 +90,21 @@ def test_stale_lock_is_cleared_and_its_git_ended(place, tmp_path):
     assert (tmp_path / "index").stat().st_size
 
 
+HANGS = f"sleep 36999.{os.getpid()}"  # other sessions of these tests have their own
+
+
 def hanging_git(tmp_path, monkeypatch):
     """Put a git first in PATH that hangs, as does a child of it in a session of its own."""
     program = tmp_path / "bin" / "git"
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\nsetsid sleep 36999 &\nsleep 36999\n")
+    program.write_text(f"#!/bin/sh\nsetsid {HANGS} &\n{HANGS}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
 def sleeping():
     listing = subprocess.run(["ps", "ax", "-o", "args="], capture_output=True, text=True).stdout
-    return [line for line in listing.splitlines() if line == "sleep 36999"]
+    return [line for line in listing.splitlines() if line == HANGS]
 
 
 def test_git_that_hangs_is_ended_with_all_it_started(place, tmp_path, monkeypatch):
@@ -121,6 +124,7 @@ def test_git_that_goes_on_after_a_signal_is_ended(place, tmp_path, monkeypatch):
             call.run(["status"], place.place)
     finally:
         halt.forget()
+    assert sleeping() == []
 
 
 STEERING = {

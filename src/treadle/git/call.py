@@ -13,6 +13,8 @@ from treadle.proc import capture, sweep
 from treadle.proc.capture import Captured
 
 PATIENCE = 600.0  # seconds for one call; only a filter or a file system that hangs takes so long
+_LATE = "helper_timeout"
+_CUT_OFF = (_LATE, "helper_stopped")  # what it started may go on in a session of its own
 _SAYS = ("fatal: ", "error: ")
 _SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
 # A shell, for no other program that is everywhere can limit memory and file sizes.
@@ -87,9 +89,10 @@ def _start(job: Job, args: Sequence[str], runner: Runner) -> Captured:
     try:
         return runner(job)
     except TreadleError as error:
-        if error.code != "helper_timeout":
+        if error.code in _CUT_OFF:
+            sweep.end(job.env[sweep.MARKER])
+        if error.code != _LATE:
             raise
-        sweep.end(job.env[sweep.MARKER])
         raise guards.late(args, job.seconds) from error
 
 
