@@ -77,6 +77,7 @@ ROLE = "diff --git a/.treadle/roles/do.md b/.treadle/roles/do.md\nnew file mode 
 ROLE += "--- /dev/null\n+++ b/.treadle/roles/do.md\n@@ -0,0 +1 @@\n+Do it well.\n"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("allowed", "code"), [("", 0), ("[budgets]\nmax_risky_files = 9\n", 3)])
 def test_a_landing_you_approved_is_not_asked_again(project, allowed, code):
     """Raised for good, the budget has let the change pass without a question."""

@@ -57,6 +57,7 @@ def test_an_agents_files_run_in_filters_but_leave_no_trace(project, tmp_path, ti
     assert canary.exists() == (tier == "0")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_filter_that_hangs_ends_when_treadle_is_asked_to_stop(project, tier):
     site, seconds = Site(project), f"360{ord(tier)}"

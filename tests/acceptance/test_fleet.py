@@ -116,6 +116,7 @@ def rewrite(project, run_id, key, change):
         )
 
 
+@pytest.mark.real
 def test_an_order_that_nobody_with_the_key_wrote_is_refused_and_others_go_on(fleet, tmp_path):
     forged, unsigned, honest = (fleet.run_json("--fleet")["run_id"] for _ in range(3))
     setup = ["touch", str(tmp_path / "pwned")]

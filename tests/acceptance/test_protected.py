@@ -49,6 +49,7 @@ def test_a_pass_that_hangs_on_a_changed_test_waits_for_a_person(calc):
     assert calc.treadle(*approve.split()[1:]).code == 3
 
 
+@pytest.mark.real
 def test_the_page_shows_the_change_and_offers_to_approve_it(calc):
     edits(calc, CHEAT)
     run_id = run(calc)["run_id"]
@@ -60,6 +61,7 @@ def test_the_page_shows_the_change_and_offers_to_approve_it(calc):
     assert f"treadle run --resume={run_id} --approve=protected --wait" in desk
 
 
+@pytest.mark.real
 def test_going_on_without_approval_sends_it_back_as_a_failed_criterion(calc):
     edits(calc, f"if iteration == 1: {CHEAT}")
     edits(calc, f"{REPAIR}\npathlib.Path('test_calc.py').write_text({TEST!r})", role="act")
@@ -72,6 +74,7 @@ def test_going_on_without_approval_sends_it_back_as_a_failed_criterion(calc):
     assert calc.show(run_id)["protected"] == []
 
 
+@pytest.mark.real
 def test_fail_sends_it_back_without_asking(calc):
     calc.settings('[checks]\nprotect_mode = "fail"\n')
     edits(calc, CHEAT)
@@ -82,6 +85,7 @@ def test_fail_sends_it_back_without_asking(calc):
     assert "Not accepted" in sent["context"]["notes"]
 
 
+@pytest.mark.real
 def test_warn_only_tells(calc):
     calc.settings('[checks]\nprotect_mode = "warn"\n')
     edits(calc, CHEAT)
@@ -114,6 +118,7 @@ def test_without_commands_it_is_listed_and_nothing_more(calc):
     )
 
 
+@pytest.mark.real
 def test_globs_of_the_user_take_the_place_of_the_built_in_ones(calc):
     calc.settings('[checks]\nprotect = ["qa/**"]\n')
     edits(calc, CHEAT)
@@ -122,12 +127,14 @@ def test_globs_of_the_user_take_the_place_of_the_built_in_ones(calc):
     assert run(calc)["reason_code"] == "protected_changed"
 
 
+@pytest.mark.real
 def test_in_the_workspace_it_is_looked_at_too(calc):
     calc.settings('[checks]\nplace = "workspace"\n')
     edits(calc, CHEAT)
     assert run(calc)["reason_code"] == "protected_changed"
 
 
+@pytest.mark.real
 def test_an_approval_is_for_one_tree_alone(calc):
     edits(calc, CHEAT)
     run_id = run(calc)["run_id"]
@@ -137,6 +144,7 @@ def test_an_approval_is_for_one_tree_alone(calc):
     assert calc.show(run_id)["status"] != "passed"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("expect", "passes"),
     [
