@@ -58,15 +58,15 @@ class Nobody:
         self.own()
         self.call("git", "commit", "-qam", "Settings")
 
-    def call(self, *words):
+    def call(self, *words, code=0):
         done = subprocess.run(
             [*self.drop, *words], cwd=self.root, env=self.env, capture_output=True, text=True
         )
-        assert not done.returncode, (done.stdout, done.stderr)
+        assert done.returncode == code, (done.stdout, done.stderr)
         return done.stdout
 
-    def treadle(self, *words):
-        return self.call(self.python, "-P", "-m", "treadle", *words)
+    def treadle(self, *words, code=0):
+        return self.call(self.python, "-P", "-m", "treadle", *words, code=code)
 
     def start(self, *words):
         return subprocess.Popen(
@@ -77,17 +77,17 @@ class Nobody:
             text=True,
         )
 
-    def run(self, do, tier, kind="builtin"):
+    def run(self, do, tier, kind="builtin", verify="true", code=0):
         """Run once with a do agent of a few lines of shell; skip where the tier cannot be had."""
         agent = f'type = "{kind}"\n'
         if kind == "builtin":
             agent += f"run = {json.dumps(['sh', '-c', do])}\n"
         self.settings(f'[sandbox]\ntier = "{tier}"\n[agents.do]\n{agent}')
-        code = f"from treadle.sandbox import probe; print(probe.probe({tier!r}).tier)"
-        if self.call(self.python, "-P", "-c", code).strip() != tier:
+        ask = f"from treadle.sandbox import probe; print(probe.probe({tier!r}).tier)"
+        if self.call(self.python, "-P", "-c", ask).strip() != tier:
             pytest.skip(f"TIER {tier} CANNOT RUN HERE AS ANOTHER USER")
-        words = ("run", "--goal", "Go", "--ac", "x", "--verify", "AC1=true", "--json")
-        return json.loads(self.treadle(*words))
+        words = ("run", "--goal", "Go", "--ac", "x", "--verify", f"AC1={verify}", "--json")
+        return json.loads(self.treadle(*words, code=code))
 
 
 @pytest.fixture
@@ -156,3 +156,50 @@ def test_a_neighbour_finds_the_link_nowhere(nobody, tier):
     assert key(said) not in seen
     assert "http-equiv" not in seen
     assert ("xdg-open" in seen) == (tier == "B")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_files_that_an_agent_left_decide_no_check(nobody, tier):
+    (nobody.root / ".gitignore").write_text("built/\n")
+    nobody.own()
+    nobody.call("git", "add", ".gitignore")
+    nobody.call("git", "commit", "-qm", "Ignore")
+    found = nobody.run("mkdir -p built && touch built/ok", tier, verify="test -f built/ok", code=4)
+    assert (found["status"], found["verdict"]) == ("stopped", "FAIL")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_pass_by_a_changed_script_waits_for_a_person(nobody, tier):
+    (nobody.root / "verify.sh").write_text("exit 1\n")
+    nobody.own()
+    nobody.call("git", "add", "verify.sh")
+    nobody.call("git", "commit", "-qm", "Verify")
+    found = nobody.run("echo exit 0 > verify.sh", tier, verify="sh verify.sh", code=3)
+    assert (found["status"], found["verdict"]) == ("stopped", "PASS")
+    (item,) = json.loads(nobody.treadle("desk", "--json"))["items"]
+    nobody.treadle("run", "--resume", item["run_id"], "--approve", "protected")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_filter_of_the_user_runs_an_agents_file_only_in_the_sandbox(nobody, tier):
+    canary = nobody.home / "canary"
+    nobody.call("git", "config", "--global", "filter.x.clean", "make -s text")
+    (nobody.root / ".gitattributes").write_text("*.txt filter=x\n")
+    (nobody.root / "Makefile").write_text("text:\n\t@cat\n")
+    nobody.own()
+    nobody.call("git", "add", ".gitattributes", "Makefile")
+    nobody.call("git", "commit", "-qm", "Filter")
+    recipe = f"text:\\n\\t@echo x > {canary}; tr a-z A-Z\\n"
+    do = f"printf '{recipe}' > Makefile; echo text > new.txt"
+    found = nobody.run(do, tier)
+    assert found["status"] == "passed"
+    assert nobody.call("git", "show", f"{found['head_commit']}:new.txt") == "TEXT\n"
+    assert not canary.exists()
+
+
+def test_a_linked_folder_is_no_project(nobody):
+    nobody.call("mv", ".treadle", "tracked")
+    nobody.call("ln", "-s", "tracked", ".treadle")
+    for words in (("run", "--goal", "x"), ("runs", "list"), ("next",), ("process",)):
+        error = json.loads(nobody.treadle(*words, "--json", code=3))["error"]
+        assert error["code"] == "state_linked", words
