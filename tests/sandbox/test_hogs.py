@@ -28,14 +28,17 @@ MORE = {
     "workspace": ("disk_limit", "while :; do head -c 4M /dev/zero >> ../work/big; done"),
     "many small": ("memory_limit", 'for n in 1 2 3 4 5 6; do python3 -S -c "$HOG" & done; wait'),
     "no name": ("memory_limit", 'python3 -S -c "$NAMELESS"'),
-    "bomb": ("process_limit", "b() { sleep 0.05; b & b & b; }; b"),
-    "sessions": ("process_limit", "while :; do setsid sleep 600 & done"),
+    "bomb": (
+        "process_limit",
+        "b() { [ $1 -eq 0 ] || { b $(($1 - 1)) & b $(($1 - 1)) & }; sleep 600; }; b 8",
+    ),
+    "sessions": ("process_limit", "for n in $(seq 600); do setsid sleep 600 & done; wait"),
     "threads": ("process_limit", 'python3 -S -c "$THREADS"'),
 }
 
 
 def slow(way):
-    """Leave the storms of processes, which everybody on the machine feels, to the real tests."""
+    """Leave the storms of processes to the real tests; they end where the machine feels nothing."""
     return pytest.param(way, marks=pytest.mark.real) if MORE[way][0] == "process_limit" else way
 
 
@@ -44,7 +47,8 @@ SCRIPTS = {
     "NAMELESS": "import os, time\nf = os.memfd_create('x')\n"
     "for n in range(200): os.write(f, bytes(1 << 20))\ntime.sleep(600)",
     "THREADS": "import threading, time\nthreading.stack_size(1 << 16)\n"
-    "while 1: threading.Thread(target=time.sleep, args=(600,), daemon=True).start()",
+    "for n in range(600): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    "time.sleep(600)",
     "SHM": "import time\nf = open('/dev/shm/x', 'wb')\n"
     "for n in range(200): f.write(bytes(1 << 20)); f.flush()\ntime.sleep(600)",
 }

@@ -43,6 +43,8 @@ def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, in
     actions = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(ends)]
     for folder in env.get("PATH", os.defpath).split(":"):
         path = os.path.join(folder, argv[0])  # noqa: PTH118  # a name with a slash stays as it is
+        if not os.access(path, os.X_OK):  # a failed start would cost a fork
+            continue
         try:
             return os.posix_spawn(path, list(argv), env, file_actions=actions, setpgroup=0)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
