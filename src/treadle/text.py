@@ -32,16 +32,19 @@ _WRITTEN_OUT = "|".join(
 )
 
 
+# Signs of treadle's own sentences, which need no closer look; nor do the ends of lines.
+_PLAIN = dict.fromkeys(map(ord, "\n\t→…×·–—"))
+
+
 def line(text: str) -> str:
     """Return a text as one line that is safe to show."""
-    if text.isascii() and text.isprintable():
-        return text
     return block(text).replace("\n", " ").replace("\t", " ")
 
 
 def block(text: str) -> str:
     """Return a text that is safe to show, in its own lines."""
-    if text.isascii() and text.isprintable():
+    rest = text.translate(_PLAIN)
+    if rest.isascii() and rest.isprintable():
         return text
     # Compiled when it is first needed: most commands show nothing that needs it.
     return re.sub(_WRITTEN_OUT, _written_out, text.replace("\r\n", "\n"))
