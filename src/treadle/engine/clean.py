@@ -150,7 +150,7 @@ def _tidy(ws: Workspace, commit: str, state: State | None) -> bool:
     kept = state.folders if state else ()
     for folder in _empty_folders(ws.path):
         if folder not in kept:
-            _remove_upwards(ws.path, ws.path / folder)
+            remove.empty_upwards(ws.path, ws.path / folder)
     for folder in kept:
         (ws.path / folder).mkdir(parents=True, exist_ok=True)
     return True
@@ -209,16 +209,6 @@ def _empty_folders(root: Path) -> Iterator[str]:
             inner.remove(".git")
         elif not inner and not names and folder != str(root):
             yield os.path.relpath(folder, root)
-
-
-def _remove_upwards(root: Path, folder: Path) -> None:
-    """Remove a folder, and those above it that are empty then."""
-    while folder != root:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
 
 
 def _base_tree(run: Run) -> str:

@@ -113,3 +113,13 @@ def _empty(folder: int) -> list[str]:
             else:
                 os.unlink(item.name, dir_fd=folder)
     return nested
+
+
+def empty_upwards(root: Path, folder: Path) -> None:
+    """Remove a folder if it is empty, and those above it that are empty then; never `root`."""
+    while folder != root:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent

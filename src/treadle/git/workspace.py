@@ -146,18 +146,9 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
         if change.kind in _STRANGERS and _has_real_parents(ws.path, path):
             listing.open_folder(path.parent)
             removal.remove_tree(path)
-            _remove_empty(ws.path, path.parent)
+            removal.empty_upwards(ws.path, path.parent)
 
 
 def _has_real_parents(root: Path, path: Path) -> bool:
     parents = [parent for parent in path.parents if parent.is_relative_to(root)]
     return bool(parents) and not any(parent.is_symlink() for parent in parents)
-
-
-def _remove_empty(root: Path, folder: Path) -> None:
-    while folder != root:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
