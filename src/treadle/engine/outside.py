@@ -27,12 +27,13 @@ def look(run: Run, stage: Stage) -> View | None:
     git_dir, project = run.tools.repo.common_dir, run.tools.layout
     volatile = [path for path in _children(git_dir) if path.name not in (*_IN_GIT, *_GIT_FILES)]
     home = run.tools.env.get("HOME")
-    secret = [path for path in surroundings.hidden(run) if path not in project.changing()]
+    changing = set(project.changing())
+    secret = [path for path in surroundings.hidden(run) if path not in changing]
     return outside.look(
         trees=(project.root, git_dir, *secret, *_last_step(run)),
         flat=(run.folder.steps, *([Path(home)] if home else [])),
-        skip=(*volatile, *project.changing(), stage.folder),
-        busy=(*volatile, *project.changing()),
+        skip=(*volatile, *changing, stage.folder),
+        busy=(*volatile, *changing),
     )
 
 

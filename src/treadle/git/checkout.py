@@ -55,7 +55,8 @@ class Workspace:
 
     def reach(self, *further: Path) -> Reach:
         """Say what git may write when it works here: the index, and what it is asked to make."""
-        return Reach(self.runner, (self.index.parent, *further), memory=MEMORY)
+        memory = MEMORY if self.config.filters() else None  # git alone reads what is large in parts
+        return Reach(self.runner, (self.index.parent, *further), memory=memory)
 
 
 def run(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:

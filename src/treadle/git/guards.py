@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from treadle.errors import GitError, ProjectError
 
@@ -22,10 +23,11 @@ _KEPT_VARIABLES = """
 _KEPT = tuple(_KEPT_VARIABLES.split())
 # With these, a file of the current folder could slip into whatever a filter starts.
 _STEERING = ("PYTHON", "LD_", "DYLD_", "BASH_FUNC_", "PERL5", "RUBY")
-_STEERING_NAMES = """
+_NAMES = """
     BASH_ENV BASHOPTS CDPATH ENV GCONV_PATH IFS JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS MAKEFILES
     MAKEFLAGS NODE_OPTIONS NODE_PATH PERLLIB PROMPT_COMMAND PS4 SHELLOPTS _JAVA_OPTIONS
 """
+_STEERING_NAMES = frozenset(_NAMES.split())
 
 
 # How the state of a checkout is asked for; which submodules count differs.
@@ -68,7 +70,7 @@ def environment(place: Mapping[str, str]) -> dict[str, str]:
     where they run; Python imports nothing from there.
     """
     env = {name: value for name, value in os.environ.items() if not _steers(name)}
-    folders = [path for path in (place.get("GIT_WORK_TREE"), _around(place)) if path]
+    folders = tuple(path for path in (place.get("GIT_WORK_TREE"), _around(place)) if path)
     env["PATH"] = ":".join(_outside(env.get("PATH", os.defpath), folders)) or os.defpath
     return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PYTHONSAFEPATH": "1"}
 
@@ -76,14 +78,15 @@ def environment(place: Mapping[str, str]) -> dict[str, str]:
 def _steers(name: str) -> bool:
     if name.startswith("GIT_"):
         return not name.startswith(_KEPT)
-    return name.startswith(_STEERING) or name in _STEERING_NAMES.split()
+    return name.startswith(_STEERING) or name in _STEERING_NAMES
 
 
 def _around(place: Mapping[str, str]) -> str:
     return place.get("GIT_DIR", "").rpartition("/")[0]
 
 
-def _outside(path: str, folders: list[str]) -> list[str]:
+@lru_cache(maxsize=64)
+def _outside(path: str, folders: tuple[str, ...]) -> list[str]:
     """Return the entries of a PATH that are whole and lie in none of the folders."""
     found = [item for item in path.split(":") if item.startswith("/")]
     return [
