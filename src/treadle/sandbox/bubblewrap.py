@@ -54,7 +54,7 @@ def _mounts(policy: Policy) -> Iterator[str]:
     found = layers(policy)
     for path, kind, _ in found:
         if kind == "hidden":
-            yield from ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", "/dev/null")  # noqa: PTH112
+            yield from ("--tmpfs",) if os.path.isdir(path) else ("--ro-bind", "/dev/null")  # noqa: PTH112  # text paths, on every start
         else:
             yield from ("--bind" if kind == "writable" else "--ro-bind", path)
         yield path

@@ -100,7 +100,7 @@ def _stamp(watched: tuple[str, ...]) -> tuple[int, ...]:
 
 def _changed(path: str) -> int:
     try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116
+        return os.stat(path).st_mtime_ns  # noqa: PTH116  # text paths, on every start
     except OSError:
         return 0
 
@@ -270,7 +270,7 @@ def _own() -> tuple[str, ...]:
 def _homes(home: str) -> tuple[str, ...]:
     """Return the folders that hold homes, this user's perhaps among them, if one may look in."""
     found = (os.path.realpath(path) for path in _HOMES if os.access(path, os.R_OK | os.X_OK))
-    return tuple(path for path in found if path != home and os.listdir(path))  # noqa: PTH208
+    return tuple(path for path in found if path != home and os.listdir(path))  # noqa: PTH208  # text paths, on every start
 
 
 def _is_open(path: str, home: str, homes: tuple[str, ...], secret: tuple[str, ...]) -> bool:

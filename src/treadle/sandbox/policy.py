@@ -94,7 +94,7 @@ def real(path: str | Path) -> str:
     except OSError:
         return ""
     try:
-        return os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115
+        return os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115  # the kernel spells it
     finally:
         os.close(handle)
 
