@@ -4,9 +4,9 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from treadle.cli import output
-from treadle.hints import BinaryIO
 
 
 class LiveEvents:

@@ -4,10 +4,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TextIO
 
 from treadle import text as words
 from treadle.errors import ExitCode, TreadleError
-from treadle.hints import Literal, TextIO
 from treadle.ids import mask
 
 Colour = Literal["red", "green", "yellow", "dim", "bold"]

@@ -6,9 +6,9 @@ import re
 from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, _SubParsersAction
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, NoReturn
 
 from treadle.errors import UsageError
-from treadle.hints import Any, NoReturn
 from treadle.ids import nearest
 
 # What argparse says is English like the rest; looking for a translation costs as much as reading

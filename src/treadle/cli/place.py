@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.cli import main
-from treadle.hints import NamedTuple
 from treadle.layout import Layout, MailLayout, user_config
 from treadle.project.root import find_root, here, refuse_links
 

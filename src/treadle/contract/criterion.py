@@ -1,6 +1,6 @@
 """One acceptance criterion."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
 
 
 class Criterion(NamedTuple):

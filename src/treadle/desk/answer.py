@@ -1,9 +1,9 @@
 """Take a human's answer: write it down, tell who asked, let the work go on."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 from treadle.errors import UsageError
-from treadle.hints import NamedTuple
 from treadle.mail import address, entry, handle, post, sync
 from treadle.mail.letter import Letter
 from treadle.mail.post import Draft

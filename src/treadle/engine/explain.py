@@ -1,10 +1,10 @@
 """Say in plain words how a run came to stand where it stands, and what to do now."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from treadle.engine import protection, review, spending, weather, whereabouts
 from treadle.engine.review import CriterionView
-from treadle.hints import NamedTuple
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow, StepRow

@@ -1,8 +1,7 @@
 """What a run remembers of the protected files it changed, and how that is said."""
 
 from collections.abc import Mapping
-
-from treadle.hints import NamedTuple
+from typing import NamedTuple
 
 KEY = "protected"
 WAITS = "protected_changed"  # the reason of a run that waits for a person's word

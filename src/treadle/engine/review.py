@@ -2,8 +2,8 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 from treadle.store.rows.check import CheckRow

@@ -1,9 +1,9 @@
 """Tell which runs would conflict if both landed, from what they noted when they ended."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from treadle.engine import whereabouts
-from treadle.hints import NamedTuple
 from treadle.store.reader import Reader
 from treadle.store.rows.run import RunRow
 

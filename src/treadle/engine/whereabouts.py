@@ -1,8 +1,7 @@
 """Say where a run's work is, from what the run remembers."""
 
 from collections.abc import Mapping
-
-from treadle.hints import Literal
+from typing import Literal
 
 Key = Literal["landed", "undone"]
 

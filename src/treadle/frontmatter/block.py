@@ -1,7 +1,8 @@
 """Find the block of fields at the top of a file, and say what was found in it."""
 
+from typing import NamedTuple
+
 from treadle.errors import FormatError
-from treadle.hints import NamedTuple
 
 MAX_BYTES = 64 << 10
 MAX_DEPTH = 4

@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from treadle.frontmatter import flat
 from treadle.frontmatter.block import BOM, MAX_BYTES, Block, Fields, Value, fail, find
-from treadle.hints import NamedTuple
 
 
 class Document(NamedTuple):

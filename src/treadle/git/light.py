@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import GitError, NotFoundError, TreadleError
 from treadle.git import guards
-from treadle.hints import NamedTuple
 from treadle.proc import spawn
 
 _PATIENCE = 120.0  # seconds

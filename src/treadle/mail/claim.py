@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.mail import address, folders, intent, look, move, place
 from treadle.mail.letter import time

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from treadle.errors import FormatError, UsageError
-from treadle.hints import NamedTuple
 from treadle.ids import is_task_id
 from treadle.mail import address, intent
 from treadle.mail.name import Label

@@ -1,9 +1,9 @@
 """Find letters: by name, by box, by words."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from treadle.errors import NotFoundError
-from treadle.hints import NamedTuple
 from treadle.ids import hint
 from treadle.layout import BOXES as BOXES
 from treadle.layout import MailLayout

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-
-from treadle.hints import NamedTuple
+from typing import NamedTuple
 
 _STAMP = "%Y%m%d_%H%M%S"
 

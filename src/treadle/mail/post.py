@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.files import deliver
-from treadle.hints import NamedTuple
 from treadle.layout import MailLayout
 from treadle.mail import address, agents, intent
 from treadle.mail.letter import MAX_BYTES, Letter, check_task_id, parse_time, time, write

@@ -6,10 +6,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.files import deliver
-from treadle.hints import NamedTuple
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import folders, intent, kind, move, place
 from treadle.mail.entry import row

@@ -4,11 +4,11 @@ import json
 import re
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import ProjectError, TreadleError, UsageError
 from treadle.files import atomic, remove
 from treadle.git import repo as git
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.layout import MissionLayout
 from treadle.missions import template

@@ -1,9 +1,9 @@
 """The answer of `next`: work to do now, or why there is none; a wrong one cannot be built."""
 
 from pathlib import Path
+from typing import Literal, NamedTuple, get_args
 
 from treadle.errors import FormatError
-from treadle.hints import Literal, NamedTuple, get_args
 
 SCHEMA_VERSION = 1
 NOT_RESOLVABLE = "prompt_file_not_resolvable"

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.files import atomic
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.missions import taskfile
 from treadle.missions.mission import Mission

@@ -3,10 +3,10 @@
 import re
 from datetime import datetime
 from itertools import count
+from typing import NamedTuple
 
 from treadle.errors import BlockedError, FormatError
 from treadle.files import atomic
-from treadle.hints import NamedTuple
 from treadle.missions import adopt, gates, taskfile, template
 from treadle.missions.mission import Mission
 from treadle.missions.substance import is_real

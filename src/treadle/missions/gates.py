@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.git import light
 from treadle.git.light import Committed
-from treadle.hints import NamedTuple
 from treadle.missions import substance
 from treadle.missions.mission import Mission
 from treadle.missions.substance import Kind

@@ -3,9 +3,9 @@
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import FormatError, NotFoundError, UsageError
-from treadle.hints import NamedTuple
 from treadle.ids import nearest
 from treadle.layout import Layout, MissionLayout
 

@@ -1,7 +1,8 @@
 """Take a mission into its plan: refuse before the spec is ready, commit only a real plan."""
 
+from typing import NamedTuple
+
 from treadle.files import atomic
-from treadle.hints import NamedTuple
 from treadle.missions import gates, template
 from treadle.missions import mission as missions
 from treadle.missions.gates import SENTENCES

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from treadle.errors import BlockedError, UsageError
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.missions import adopt, desk, halt, prompt, state
 from treadle.missions.decision import Decision, Result

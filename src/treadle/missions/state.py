@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.missions import gates

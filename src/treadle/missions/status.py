@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from treadle.errors import FormatError
-from treadle.hints import NamedTuple
 from treadle.layout import Layout
 from treadle.missions import gates, halt, state
 from treadle.missions import mission as missions

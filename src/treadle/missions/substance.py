@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
-from treadle.hints import Literal
 from treadle.tasks import markdown
 
 Kind = Literal["spec", "plan"]

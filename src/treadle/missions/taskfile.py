@@ -3,11 +3,11 @@
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, argument
 from treadle.frontmatter.block import Value
-from treadle.hints import NamedTuple
 from treadle.ids import hint
 from treadle.missions import fields
 from treadle.missions.mission import Mission

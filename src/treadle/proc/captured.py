@@ -1,6 +1,6 @@
 """What a helper program said."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
 
 
 class Captured(NamedTuple):

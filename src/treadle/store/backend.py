@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from typing import Any, Protocol
 
 from treadle.errors import StoreError
-from treadle.hints import Any, Protocol
 
 
 class Cursor(Protocol):

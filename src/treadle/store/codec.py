@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-
-from treadle.hints import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 Row = Sequence[Any]
 R = TypeVar("R", bound=NamedTuple)

@@ -3,9 +3,9 @@
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from treadle.errors import StoreError
-from treadle.hints import NamedTuple
 from treadle.store import migrate, opening
 from treadle.store.backend import Connection, Database
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.store.backend import Connection
 from treadle.store.codec import kept_in
 from treadle.store.queries import SQL

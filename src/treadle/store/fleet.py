@@ -1,8 +1,8 @@
 """Who works in the fleet, who leads it, and which runs wait for it; all times are the store's."""
 
 from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from treadle.hints import NamedTuple, TypeVar
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL
 from treadle.store.reader import Reader

@@ -4,9 +4,9 @@
 from _thread import LockType as Lock
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from treadle.errors import StoreError
-from treadle.hints import Any, Generic, TypeVar
 from treadle.store.backend import Connection
 
 T = TypeVar("T")

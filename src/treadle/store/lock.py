@@ -4,9 +4,9 @@ import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from treadle.errors import StoreError
-from treadle.hints import Self
 
 
 class WriteLock:

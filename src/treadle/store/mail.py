@@ -1,6 +1,7 @@
 """Find letters by what their headers say; files are the truth."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
+
 from treadle.store.reading import Reading
 from treadle.store.rows.letter import FolderRow, LetterRow, to_letter
 

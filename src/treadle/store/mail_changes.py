@@ -1,8 +1,8 @@
 """Change where letters are said to lie, and who claimed them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.store import codec, task_changes
 from treadle.store.backend import Connection
 from treadle.store.mail import Place

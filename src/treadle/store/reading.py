@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
+from typing import Self
 
-from treadle.hints import Self
 from treadle.layout import Layout
 from treadle.store import address, opening
 from treadle.store.backend import Connection, Database

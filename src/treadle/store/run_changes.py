@@ -1,9 +1,9 @@
 """Change runs, steps and events inside a transaction."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from treadle.errors import FencedError, NotFoundError
-from treadle.hints import NamedTuple
 from treadle.store import codec, costs
 from treadle.store.backend import Connection
 from treadle.store.queries import SQL

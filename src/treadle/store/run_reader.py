@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING
 
-from treadle.hints import TYPE_CHECKING
 from treadle.layout import step_name
 from treadle.store.codec import Row
 from treadle.store.reading import Reading

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Self
 
 from treadle.errors import StoreError
-from treadle.hints import Any, Self
 from treadle.store.backend import closed_on_error
 from treadle.store.lock import WriteLock
 

@@ -2,9 +2,9 @@
 
 from _thread import allocate_lock  # as in store/group
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from treadle.errors import StoreError, TreadleError
-from treadle.hints import Any
 from treadle.store.backend import Database, Writer
 from treadle.store.codec import Row
 from treadle.store.group import Change

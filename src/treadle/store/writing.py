@@ -4,8 +4,8 @@ import os
 from _thread import allocate_lock  # as in store/group
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Self, TypeVar
 
-from treadle.hints import Self, TypeVar
 from treadle.layout import Layout, MailLayout
 from treadle.store import address, opening
 from treadle.store.backend import Connection, Database

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.store.rows.task import MoveRow, TaskRow
 from treadle.store.task_reader import TaskReader

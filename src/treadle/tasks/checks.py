@@ -1,7 +1,8 @@
 """Whether a task's work is tested, reviewed and ready: as observed, else as letters claim."""
 
+from typing import NamedTuple
+
 from treadle.errors import BlockedError
-from treadle.hints import NamedTuple
 from treadle.store import task_notes
 from treadle.store.reading import Reading
 from treadle.store.rows.check import CheckRow

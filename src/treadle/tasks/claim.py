@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.ids import utc
 from treadle.store.rows.task import TaskRow
 from treadle.store.task_reader import TaskReader

@@ -1,7 +1,8 @@
 """The lanes of a task, and which lane may follow which."""
 
+from typing import Literal, get_args
+
 from treadle.errors import UsageError
-from treadle.hints import Literal, get_args
 from treadle.ids import hint
 
 Lane = Literal[

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Container, Iterator
 from itertools import count
+from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
-from treadle.hints import NamedTuple
 from treadle.ids import is_criterion_id
 
 MAX_TITLE = 200

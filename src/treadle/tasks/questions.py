@@ -1,9 +1,9 @@
 """Ask a human and take the answer; the desk reads what is open."""
 
 from datetime import datetime
+from typing import Literal, NamedTuple
 
 from treadle.errors import NotFoundError, UsageError
-from treadle.hints import Literal, NamedTuple
 from treadle.ids import hint, utc
 from treadle.store.rows.question import QuestionRow
 from treadle.store.task_reader import TaskReader

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
-from treadle.hints import NamedTuple
 from treadle.ids import is_task_id, utc
 from treadle.store.rows.task import TaskRow
 from treadle.store.task_reader import TaskReader

@@ -1,6 +1,7 @@
 """The rows of what was observed."""
 
-from treadle.hints import Literal, NamedTuple
+from typing import Literal, NamedTuple
+
 from treadle.store.codec import Row, kept_in
 
 Phase = Literal["before", "check"]

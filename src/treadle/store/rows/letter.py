@@ -1,6 +1,7 @@
 """The rows of letters and of their folders."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
+
 from treadle.store.codec import Row, kept_in
 
 

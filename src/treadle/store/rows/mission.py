@@ -1,6 +1,7 @@
 """The rows of where a mission's tasks stand and what was reported of its steps."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
+
 from treadle.store.codec import kept_in
 
 

@@ -1,6 +1,7 @@
 """The rows of what letters say about tasks, and of files kept to them."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
+
 from treadle.store.codec import kept_in
 
 

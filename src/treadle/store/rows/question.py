@@ -1,8 +1,8 @@
 """The rows of what waits for a human."""
 
 import json
+from typing import NamedTuple
 
-from treadle.hints import NamedTuple
 from treadle.store.codec import Row, kept_in
 
 

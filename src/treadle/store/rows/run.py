@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from treadle.hints import TYPE_CHECKING, NamedTuple
 from treadle.store.codec import Row, kept_in, to_json
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """The rows of tasks and of how they moved."""
 
 import json
+from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
-from treadle.hints import NamedTuple
 from treadle.store.codec import Row, kept_in
 
 

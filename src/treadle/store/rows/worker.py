@@ -1,6 +1,7 @@
 """The rows of who works in the fleet."""
 
-from treadle.hints import NamedTuple
+from typing import NamedTuple
+
 from treadle.store.codec import kept_in
 
 
