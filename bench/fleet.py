@@ -21,8 +21,7 @@ from bench.told import measured
 from treadle.engine import archive, manifest
 from treadle.engine.archive import Shelf
 from treadle.engine.manifest import Manifest, Snapshot
-from treadle.fleet.dbos import Dbos
-from treadle.fleet.dispatcher import Job
+from treadle.fleet.queue import Dbos, Job
 from treadle.project.key import Key
 from treadle.store import address
 from treadle.store.rows.run import Cursor, Event, RunRow, StepRow

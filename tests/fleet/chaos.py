@@ -114,7 +114,7 @@ class Chaos:
         env = self.lab.env
         project = open_project(self.lab.root, env)
         loaded = load(project.layout, env)
-        site = sites.find(project.layout, env)
+        site = sites.find_site(project.layout, env)
         with Store.open(project.layout, env) as store:
             desk = Desk(project, loaded, site, store, None)
             for _ in range(self.wishes.runs):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from treadle.fleet.dispatcher import Health, Job
+from treadle.fleet.queue import Health, Job
 
 
 class Inline:

@@ -1,7 +1,6 @@
 """The keeper of a worker: beats, judges the dead, finds what was lost."""
 
 import time
-from typing import ClassVar
 
 import pytest
 
@@ -10,8 +9,8 @@ from tests.fleet.lab import wait_for
 from tests.store.rows import run_row
 from treadle.engine import queue
 from treadle.engine.queue import Ticket
-from treadle.fleet.beat import Beat
-from treadle.fleet.dispatcher import Job
+from treadle.fleet.leader import Beat
+from treadle.fleet.queue import Job
 from treadle.layout import Layout
 from treadle.store import fleet
 from treadle.store.rows.worker import WorkerRow
@@ -19,12 +18,6 @@ from treadle.store.writer import Store
 
 LONG_AGO = "2026-01-01T00:00:00.000000Z"
 RUN = "20260123-145501-ab12cd"
-
-
-class Nobody:
-    """A driver that drives nothing."""
-
-    active: ClassVar = set()
 
 
 class Place:
@@ -47,7 +40,7 @@ def beat(store):
     """A worker that came just now, and another one that beats no more."""
     died = []
     site = Place(store)
-    made = Beat("me", Inline(), Nobody(), site, every=0.01, dead_after=0.2, on_death=died.append)
+    made = Beat("me", Inline(), set(), site, every=0.01, dead_after=0.2, on_death=died.append)
     made.died = died
     for name in ("me", "other"):
         fleet.register(store, WorkerRow(name, "h", 1, 1, 0, "alive", LONG_AGO, LONG_AGO), LONG_AGO)

@@ -11,8 +11,8 @@ from tests.fleet.inline import Inline
 from tests.fleet.lab import database, wait_for
 from tests.fleet.test_beat import queued, status
 from treadle.engine import queue
-from treadle.fleet.beat import Beat
-from treadle.fleet.dispatcher import Job
+from treadle.fleet.leader import Beat
+from treadle.fleet.queue import Job
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet

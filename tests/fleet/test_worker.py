@@ -23,6 +23,6 @@ def test_a_worker_beats_while_its_engine_starts(tmp_path):
                 wait_for(lambda: fleet.living(store)[0].beat_at > first.beat_at)
 
     wishes, config = Wishes(1, idle_exit=0.0), Config(fleet=FleetConfig(beat=0.05))
-    assert worker.work(site, config, wishes, "w", Slow(), print, os.environ) == 0
+    assert worker.work_until_done(site, config, wishes, "w", Slow(), print, os.environ) == 0
     with site.fleet() as store:
         assert fleet.living(store) == []

@@ -2,14 +2,14 @@
 
 from treadle.config.schema import FleetConfig
 from treadle.errors import StoreError
-from treadle.fleet import dbos
+from treadle.fleet import queue
 from treadle.fleet.site import Site
 
 
 def ask(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
     """Return project and id of each run that a job stands for; None if the queue says nothing."""
     try:
-        health = dbos.of(site, config).health()
+        health = queue.queue_of(site, config).health()
     except StoreError:
         return None
     return {(job.project, job.run_id) for job in (*health.waiting, *health.held)}

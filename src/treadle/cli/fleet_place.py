@@ -14,7 +14,7 @@ from treadle.project.root import find_root, here
 def find(env: Mapping[str, str]) -> tuple[Site, Loaded]:
     """Return the fleet and what is configured; a worker needs no project where a store is named."""
     layout = _project(env)
-    found = site.find(layout, env)
+    found = site.find_site(layout, env)
     if found is None:
         raise ProjectError(
             "there is no project here, and TREADLE_STORE names no database that workers share",

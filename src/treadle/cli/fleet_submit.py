@@ -14,7 +14,8 @@ from treadle.engine.find import find
 from treadle.engine.order import Order
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError
-from treadle.fleet import dbos, submit
+from treadle.fleet import queue as fleet_queue
+from treadle.fleet import submit
 from treadle.fleet.submit import Desk
 from treadle.missions import adopt
 from treadle.project.project import open_project, place_mail
@@ -35,7 +36,12 @@ def run(args: Namespace) -> int:
     site, found = fleet_place.find(project.env)
     with Store.open(project.layout) as store:
         desk = Desk(
-            project, loaded, site, store, dbos.of(site, found.config.fleet), args.priority or 0
+            project,
+            loaded,
+            site,
+            store,
+            fleet_queue.queue_of(site, found.config.fleet),
+            args.priority or 0,
         )
         rows = list(_submit(desk, args, budgets))
         results = [shape.run_result(row, store.kv(row.run_id)) for row in rows]
@@ -46,7 +52,9 @@ def submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     """Return what queues the runs of a pass over the inbox."""
     site, found = fleet_place.find(tools.env)
     submit.sealing(site, tools.env)  # without a key no message could be carried out
-    desk = Desk(tools.project, loaded, site, tools.store, dbos.of(site, found.config.fleet))
+    desk = Desk(
+        tools.project, loaded, site, tools.store, fleet_queue.queue_of(site, found.config.fleet)
+    )
     return lambda asked: submit.submit(desk, asked)
 
 

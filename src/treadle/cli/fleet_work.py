@@ -6,7 +6,7 @@ from argparse import Namespace
 from treadle.cli import fleet_place, output
 from treadle.cli.progress import watcher
 from treadle.errors import UsageError
-from treadle.fleet import dbos, submit, worker
+from treadle.fleet import queue, submit, worker
 from treadle.fleet.worker import Wishes
 from treadle.project import trust
 from treadle.project.project import open_project
@@ -24,11 +24,13 @@ def run(args: Namespace) -> int:
     config = loaded.config
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
-    dispatcher = dbos.of(site, config.fleet, name)
+    dispatcher = queue.queue_of(site, config.fleet, name)
     wishes = Wishes(args.slots or config.fleet.slots, args.once, args.idle_exit, args.until)
     if not args.json:
         output.line(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
-    driven = worker.work(site, config, wishes, name, dispatcher, watcher(args.json), os.environ)
+    driven = worker.work_until_done(
+        site, config, wishes, name, dispatcher, watcher(args.json), os.environ
+    )
     told = {"worker_id": name, "runs": driven}
     return output.say(args.json, told, f"worker {name} leaves after {driven} runs")
 

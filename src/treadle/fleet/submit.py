@@ -15,7 +15,7 @@ from treadle.engine.archive import Shelf
 from treadle.engine.order import Order
 from treadle.engine.queue import Ticket
 from treadle.errors import BlockedError, ConfigError, StoreError, TreadleError
-from treadle.fleet.dispatcher import Dispatcher, Job
+from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
 from treadle.git import remote, repo
 from treadle.ids import new_run_id, utc

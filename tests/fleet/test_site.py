@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.rows import RUN, event, run_row, step_row
 from treadle.errors import StoreError
-from treadle.fleet.patient import Patient
+from treadle.fleet.site import Patient
 from treadle.layout import Layout
 from treadle.store.rows.run import Cursor
 from treadle.store.run_changes import History
@@ -14,7 +14,7 @@ AWAY = StoreError("the database is away", code="store_unreachable")
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr("treadle.fleet.patient._PAUSE", 0.0)
+    monkeypatch.setattr("treadle.fleet.site._PAUSE", 0.0)
     with Patient.open(Layout(tmp_path)) as opened:
         opened.insert_run(run_row(), (), {})
         yield opened

@@ -2,14 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.engine import queue
 from treadle.errors import StoreError
-from treadle.fleet.dispatcher import Dispatcher, Job
-from treadle.fleet.drive import Driver
+from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
@@ -39,7 +38,7 @@ class Beat(threading.Thread):
         self,
         worker: str,
         dispatcher: Dispatcher,
-        driver: Driver,
+        active: Set[Job],
         site: Site,
         *,
         every: float,
@@ -52,7 +51,7 @@ class Beat(threading.Thread):
         self._site = site
         self.store = site.fleet()
         self._dispatcher = dispatcher
-        self._driver = driver
+        self._active = active
         self._every = every
         self._dead_after = dead_after
         self._on_death = on_death
@@ -94,7 +93,7 @@ class Beat(threading.Thread):
     def tick(self) -> None:
         """Beat once, and lead if nobody else does."""
         now = self.store.now()
-        busy = len(self._driver.active)
+        busy = len(self._active)
         status = fleet.beat(self.store, self._worker, busy, utc(now))
         if status is None:
             self._on_death()
@@ -155,7 +154,7 @@ class Beat(threading.Thread):
         """Send back what the queue believes to be ours and no thread of ours drives."""
         mine = {job for job, holder in held.items() if holder == self._worker}
         now = time.monotonic()
-        self._strange = {job: self._strange.get(job, now) for job in mine - self._driver.active}
+        self._strange = {job: self._strange.get(job, now) for job in mine - self._active}
         late = now - _PATIENCE * self._every
         if lost := [job for job, since in self._strange.items() if since <= late]:
             self._dispatcher.retry(*lost)

@@ -1,10 +1,10 @@
-"""Dispatch with DBOS Transact, on PostgreSQL or SQLite; the only module that knows it."""
+"""The queue of a fleet: what any queue must do, and DBOS Transact, which does it."""
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from threading import Event, Lock
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, error
@@ -12,8 +12,53 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from treadle.config.schema import FleetConfig
 from treadle.errors import StoreError
-from treadle.fleet.dispatcher import Health, Job, parse
 from treadle.fleet.site import Site
+
+
+class Job(NamedTuple):
+    """One delivery of a run; `attempt` is the epoch it waited under, so each wait is one job."""
+
+    project: str
+    run_id: str
+    attempt: int
+
+    @property
+    def id(self) -> str:
+        """Return the job's name: submitting it twice is submitting it once."""
+        return f"{self.project}/{self.run_id}/{self.attempt}"
+
+
+def parse_job(text: str) -> Job:
+    """Read a job's name."""
+    project, run_id, attempt = text.split("/")
+    return Job(project, run_id, int(attempt))
+
+
+class Health(NamedTuple):
+    """How the queue stands: the jobs that wait, and the holder of each other."""
+
+    waiting: Collection[Job]
+    held: Mapping[Job, str]
+
+
+class Dispatcher(Protocol):
+    """Queue runs, hand each to one worker at a time, and deliver again what was lost."""
+
+    def submit(self, job: Job, priority: int) -> None:
+        """Let a job wait; a smaller priority comes first."""
+
+    def retry(self, *jobs: Job) -> None:
+        """Deliver jobs again, because who had them is gone."""
+
+    def work(self, slots: int, drive: Callable[[Job], None]) -> None:
+        """Begin to take jobs, at most `slots` at a time, and return."""
+
+    def drain(self) -> None:
+        """Take no more jobs, and return when those at work are done."""
+
+    def health(self, *, waiting: bool = True) -> Health:
+        """Return who holds what and, if asked, what waits: that may be thousands."""
+
 
 NAME = "treadle"
 QUEUE = "runs"
@@ -78,7 +123,7 @@ class Dbos:
         }
         with _explained():
             self._engine = DBOS(config=config)
-            DBOS.workflow(name=WORKFLOW)(lambda name: self._deliver(parse(name), drive))
+            DBOS.workflow(name=WORKFLOW)(lambda name: self._deliver(parse_job(name), drive))
             DBOS.launch()
             DBOS.register_queue(
                 QUEUE,
@@ -105,7 +150,7 @@ class Dbos:
                 load_input=False,
                 load_output=False,
             )
-        jobs = [(parse(item.workflow_id), item) for item in found]
+        jobs = [(parse_job(item.workflow_id), item) for item in found]
         return Health(
             {job for job, item in jobs if item.status != "PENDING"},
             {job: item.executor_id or "" for job, item in jobs if item.status == "PENDING"},
@@ -157,7 +202,7 @@ class Dbos:
             return self._client
 
 
-def of(site: Site, config: FleetConfig, worker: str = "nobody") -> Dbos:
+def queue_of(site: Site, config: FleetConfig, worker: str = "nobody") -> Dbos:
     """Return the queue of a fleet, for a worker or for whoever only asks and submits."""
     return Dbos(site.queue, worker, float(config.polling), config.per_repository)
 

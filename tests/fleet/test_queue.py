@@ -6,8 +6,7 @@ import pytest
 
 from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
-from treadle.fleet.dbos import Dbos
-from treadle.fleet.dispatcher import Job, parse
+from treadle.fleet.queue import Dbos, Job, parse_job
 
 JOB = Job("p", "20260101-000000-000000", 1)
 
@@ -23,7 +22,7 @@ def dispatcher(request, tmp_path):
 
 
 def test_a_jobs_name_tells_which_run_it_is():
-    assert parse(JOB.id) == JOB
+    assert parse_job(JOB.id) == JOB
 
 
 def test_jobs_are_delivered_once_and_drained(dispatcher):
