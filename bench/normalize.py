@@ -7,7 +7,8 @@ from pathlib import Path
 from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
-from treadle.inbox import box, normalize
+from treadle.inbox import box
+from treadle.inbox import message as inbox_message
 from treadle.inbox.message import place_in_name
 from treadle.layout import Layout
 
@@ -68,8 +69,8 @@ def candidate(root: Path) -> None:
             path = f"{layout.inbox}/{name}"
             data = box.read(path)
             named = place_in_name(name, lambda _: False)
-            message = normalize.understand(data, named, lambda: "2026010100000000").message
-            new = normalize.complete(data, message, message.routine or "develop")
+            message = inbox_message.understand(data, named, lambda: "2026010100000000").message
+            new = inbox_message.complete(data, message, message.routine or "develop")
             box.replace(path, data, new)
 
 

@@ -19,7 +19,8 @@ from treadle.contract import response, strictjson, verdict
 from treadle.errors import TreadleError
 from treadle.frontmatter import parse, rewrite
 from treadle.git import patch, rules
-from treadle.inbox import cron, normalize
+from treadle.inbox import message as inbox_message
+from treadle.inbox import schedule
 from treadle.inbox.message import Place
 from treadle.layout import Layout, MissionLayout
 from treadle.mail import letter, name
@@ -102,21 +103,21 @@ def _mask(data: bytes) -> None:
 
 def _message(data: bytes) -> None:
     for place in (None, Place("2025022514320000", 3)):
-        found = normalize.understand(data, place, lambda: "2025022514320100").message
-        once = normalize.complete(data, found, "develop")
-        again = normalize.understand(once, None, lambda: "never").message
+        found = inbox_message.understand(data, place, lambda: "2025022514320100").message
+        once = inbox_message.complete(data, found, "develop")
+        again = inbox_message.understand(once, None, lambda: "never").message
         assert (again.place, again.type, again.body) == (found.place, found.type, found.body)
-        assert normalize.complete(once, again, "develop") == once
+        assert inbox_message.complete(once, again, "develop") == once
 
 
 def _cron(data: bytes) -> None:
     layout = Layout(_folder())
     layout.cron.mkdir(parents=True, exist_ok=True)
     (layout.cron / "job.md").write_bytes(data)
-    for job in cron.jobs(layout):
+    for job in schedule.jobs(layout):
         if isinstance(job, TreadleError):
             raise job
-        cron.is_due(job, _NOW, None)
+        schedule.is_due(job, _NOW, None)
 
 
 def _task_file(data: bytes) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from treadle.config.load import load
 from treadle.desk import answer, desk
-from treadle.inbox import plan
-from treadle.inbox.waiting import Waiting
+from treadle.inbox import decide as inbox_decide
+from treadle.inbox.schedule import Waiting
 from treadle.store.writer import Store
 
 CHAIN = "2025022514320000"
@@ -62,7 +62,7 @@ def test_a_command_in_an_agents_message_is_not_run(agents):
     assert f"{CHAIN}-1, sent by an agent, would run the command `touch" in second.reason
     assert agents.statuses() == [(f"{CHAIN}-1", "held")]  # and asks no second time
     with agents.reader() as store:
-        (planned,) = plan.plan(agents.layout, load(agents.layout, os.environ).config, store)
+        (planned,) = inbox_decide.plan(agents.layout, load(agents.layout, os.environ).config, store)
     assert (planned.would, planned.reason) == ("nothing", second.reason)
     (item,) = waits(agents)
     assert (item.kind, item.options) == ("approval", ("approve", "drop it"))

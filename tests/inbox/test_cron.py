@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from treadle.errors import FormatError
-from treadle.inbox import cron
+from treadle.inbox import schedule
 from treadle.layout import Layout
 
 
@@ -19,7 +19,7 @@ def layout(tmp_path):
 def job(layout, expression, tz="UTC"):
     text = f"---\ncron: '{expression}'\ntz: {tz}\nroutine: log\ncolor: red\n---\nDo it\n"
     (layout.cron / "a.md").write_text(text)
-    (found,) = cron.jobs(layout)
+    (found,) = schedule.jobs(layout)
     return found
 
 
@@ -28,7 +28,7 @@ def fires(found, start, minutes):
     last, fired = None, []
     for half in range(minutes * 2):
         now = start + timedelta(seconds=30 * half)
-        if cron.is_due(found, now, last):
+        if schedule.is_due(found, now, last):
             fired.append(now.strftime("%d %H:%M"))
             last = now
     return fired
@@ -90,7 +90,7 @@ def test_a_daily_job_fires_once_when_the_clock_changes(layout, start, expected):
 )
 def test_a_schedule_that_is_wrong_is_named(layout, fields, words):
     (layout.cron / "a.md").write_text(f"---\n{fields}\n---\n")
-    (found,) = cron.jobs(layout)
+    (found,) = schedule.jobs(layout)
     assert isinstance(found, FormatError)
     assert found.message.startswith(".treadle/cron/a.md: ")
     assert words in found.message

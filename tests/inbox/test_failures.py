@@ -5,7 +5,7 @@ import json
 import pytest
 
 from treadle.errors import TreadleError
-from treadle.inbox import dead
+from treadle.inbox import box
 from treadle.sandbox import probe
 from treadle.store.writer import Store
 
@@ -50,14 +50,14 @@ def test_a_retried_letter_has_all_its_attempts_again(inbox, now):
     bad(inbox, 'test -e "$HOME/ok"', tries=1)
     (found,) = inbox.process().outcomes
     store = Store.open(inbox.layout)
-    letter = dead.find(inbox.layout, "01-a.spec.md")
-    dead.retry(inbox.layout, store, letter, now)
+    letter = box.find_dead(inbox.layout, "01-a.spec.md")
+    box.retry_dead(inbox.layout, store, letter, now)
     assert [item.kind for item in store.questions()] == []
     store.close()
     inbox.routine("bad", "exit 0")
     (again,) = inbox.process().outcomes
     assert (again.status, again.message_id) == ("done", found.message_id)
-    assert dead.letters(inbox.layout) == []
+    assert box.dead_letters(inbox.layout) == []
 
 
 @pytest.mark.parametrize(

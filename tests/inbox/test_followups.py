@@ -1,6 +1,6 @@
 """What routines send: chains, numbers, depth, order."""
 
-from treadle.inbox import dead
+from treadle.inbox import box
 from treadle.store.writer import Store
 
 CHAIN = "2025022514320000"
@@ -89,7 +89,7 @@ def test_what_a_retried_message_sends_counts_its_own_attempts(inbox, now):
     inbox.drop(f"{CHAIN}-0.md", "x\n")
     inbox.process()
     with Store.open(inbox.layout) as store:
-        dead.retry(inbox.layout, store, dead.find(inbox.layout, f"{CHAIN}-0"), now)
+        box.retry_dead(inbox.layout, store, box.find_dead(inbox.layout, f"{CHAIN}-0"), now)
     inbox.routine("log", *SEND)
     assert [status for _, status in inbox.statuses()] == ["done"] * 3
     first, *rest = [run.run_id for run in inbox.runs()]

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from treadle.errors import FormatError
 from treadle.frontmatter import parse
-from treadle.inbox.message import FIELDS, Place, place_in_name
-from treadle.inbox.normalize import complete, understand
+from treadle.inbox.message import FIELDS, Place, complete, place_in_name, understand
 
 NEW = "2025022514320000"
 NAMED = Place("2025010203040506", 7)

@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from treadle.config.schema import Config
-from treadle.inbox import bounds, routines
-from treadle.inbox.bounds import Host
-from treadle.inbox.router import External, Fallback, choose
+from treadle.inbox import hooks, routine
+from treadle.inbox.hooks import Host
+from treadle.inbox.routine import External, Fallback, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import open_repository
@@ -20,7 +20,7 @@ def known(tmp_path):
     layout.routines.mkdir(parents=True)
     (layout.routines / "fix.sh").write_text("#!/bin/sh\n# Fix\n# when: crash|error|regression\n")
     (layout.routines / "docs.sh").write_text("# Write\n# when: manual, guide\nexit 0\n")
-    return routines.discover(layout, notebooks=False)
+    return routine.discover(layout, notebooks=False)
 
 
 def picked(known, text, *, spec=None, config="develop", external=None):
@@ -100,7 +100,7 @@ def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
 
 @pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
 def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path, repo):
-    held = bounds.around(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
+    held = hooks.bounds_for(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
     code = "import sys\nopen(sys.argv[1] + '/x', 'w').close(); print('fix')"
     with Keeper() as keeper:
         for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):

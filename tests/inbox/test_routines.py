@@ -5,8 +5,8 @@ import json
 import pytest
 
 from treadle.errors import NotFoundError
-from treadle.inbox import precheck, routines, variables
-from treadle.inbox.bounds import Host
+from treadle.inbox import routine as inbox_routine
+from treadle.inbox.hooks import Host
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 
@@ -32,14 +32,14 @@ def test_a_script_says_what_it_does_in_its_first_comments(layout):
     about = "#!/bin/bash\n\n# First line\n#\n#second\n# when: a|b\n"
     text = f'{about}\nset -e\nx=1\ny="${{y:-2}}"\nrun\nz=3\n'
     (layout.routines / "a.sh").write_text(text)
-    found = routines.find(layout, "a", notebooks=False)
+    found = inbox_routine.find(layout, "a", notebooks=False)
     assert found.description == "First line\n\nsecond\nwhen: a|b"
     assert (found.summary, found.when, found.parameters) == ("First line", "a|b", ("x", "y"))
 
 
 def test_a_notebook_says_it_in_its_first_markdown_cell(layout):
     notebook(layout, "n")
-    found = routines.find(layout, "n", notebooks=True)
+    found = inbox_routine.find(layout, "n", notebooks=True)
     assert (found.description, found.parameters) == ("# About\nmore", ("depth", "name"))
 
 
@@ -49,16 +49,16 @@ def test_each_name_is_listed_once_and_a_script_comes_first(layout):
     (layout.routines / "develop.sh").write_text("# Mine\n")
     (layout.routines / "link.sh").symlink_to("both.sh")
     (layout.routines / "bad name.sh").write_text("")
-    found = routines.discover(layout, notebooks=True)
+    found = inbox_routine.discover(layout, notebooks=True)
     assert {name: (item.kind, item.summary) for name, item in found.items()} == {
         "both": ("sh", "Script"),
         "develop": ("sh", "Mine"),
     }
-    assert routines.find(layout, "both.ipynb", notebooks=True).kind == "ipynb"
+    assert inbox_routine.find(layout, "both.ipynb", notebooks=True).kind == "ipynb"
 
 
 def test_the_built_in_routine_is_always_there(layout):
-    assert list(routines.discover(layout, notebooks=True)) == ["develop"]
+    assert list(inbox_routine.discover(layout, notebooks=True)) == ["develop"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_built_in_routine_is_always_there(layout):
 def test_a_routine_that_is_not_there_is_explained(layout, name, words):
     notebook(layout, "n")
     with pytest.raises(NotFoundError, match=words) as caught:
-        routines.find(layout, name, notebooks=False)
+        inbox_routine.find(layout, name, notebooks=False)
     assert caught.value.code == "routine_not_found"
 
 
@@ -75,9 +75,9 @@ def test_a_message_sets_only_what_is_declared_and_free(layout):
     names = ("color", "PATH", "HOME", "LD_PRELOAD", "GIT_DIR", "TREADLE_RUN", "chain", "http_proxy")
     text = "# X\n" + "".join(f"{name}=1\n" for name in names)
     (layout.routines / "a.sh").write_text(text)
-    found = routines.find(layout, "a", notebooks=False)
+    found = inbox_routine.find(layout, "a", notebooks=False)
     fields = dict.fromkeys((*names, "undeclared"), "evil")
-    assert variables.custom(found, fields) == {"color": "evil"}
+    assert inbox_routine.custom_variables(found, fields) == {"color": "evil"}
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_a_message_sets_only_what_is_declared_and_free(layout):
 )
 def test_a_check_says_what_is_wrong(layout, text, words):
     (layout.routines / "a.sh").write_text(text)
-    routine = routines.find(layout, "a", notebooks=False)
+    routine = inbox_routine.find(layout, "a", notebooks=False)
     with Keeper() as keeper:
         host = Host(layout.root, {"PATH": "/usr/bin:/bin"}, keeper)
-        found = list(precheck.problems(host, routine))
+        found = list(inbox_routine.problems(host, routine))
     assert found == [] if words is None else any(words in item for item in found)
 
 
 def test_a_broken_notebook_is_shown_as_such(layout):
     (layout.routines / "n.ipynb").write_text("{")
-    assert "is no notebook" in routines.find(layout, "n", notebooks=True).description
+    assert "is no notebook" in inbox_routine.find(layout, "n", notebooks=True).description
 
 
 def test_a_notebook_nested_without_end_says_that_it_is_none(layout):
     (layout.routines / "deep.ipynb").write_text("[" * 100_000)
-    assert "is no notebook" in routines.find(layout, "deep", notebooks=True).description
+    assert "is no notebook" in inbox_routine.find(layout, "deep", notebooks=True).description

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from treadle.engine.due import RESUME_AT
-from treadle.inbox.waiting import Waiting
+from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout
 from treadle.store.rows.run import RunRow
 from treadle.store.run_changes import History

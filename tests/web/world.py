@@ -10,7 +10,7 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.conftest import git
 from treadle.contract.criterion import Criterion
 from treadle.ids import utc
-from treadle.inbox import send as inbox
+from treadle.inbox import box as inbox
 from treadle.layout import Layout
 from treadle.mail import send as mail
 from treadle.mail.post import Draft

@@ -5,8 +5,8 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output
-from treadle.inbox import dead
-from treadle.inbox.dead import Letter
+from treadle.inbox import box
+from treadle.inbox.box import DeadLetter
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store.writer import Store
@@ -27,26 +27,26 @@ def run(args: Namespace) -> int:
     if args.action == "list":
         return _list(args, layout)
     if args.action == "show":
-        return _show(args, layout, dead.find(layout, args.letter))
+        return _show(args, layout, box.find_dead(layout, args.letter))
     refuse_inside_run(os.environ)
-    return _retry(args, layout, dead.find(layout, args.letter))
+    return _retry(args, layout, box.find_dead(layout, args.letter))
 
 
 def _list(args: Namespace, layout: Layout) -> int:
-    found = dead.letters(layout)
+    found = box.dead_letters(layout)
     lines = [
         f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}" for item in found
     ]
-    return output.say(args.json, dead.document(found), *lines or ["no dead letters"])
+    return output.say(args.json, box.dead_document(found), *lines or ["no dead letters"])
 
 
-def _show(args: Namespace, layout: Layout, letter: Letter) -> int:
-    text = dead.text_of(layout, letter)
+def _show(args: Namespace, layout: Layout, letter: DeadLetter) -> int:
+    text = box.text_of_dead(layout, letter)
     told = {"name": letter.name, **letter.reason, "text": text}
     return output.tell(args.json, told, _print, letter, text)
 
 
-def _print(letter: Letter, text: str) -> None:
+def _print(letter: DeadLetter, text: str) -> None:
     output.line(output.paint(letter.name, "bold"))
     output.line(f"because: {letter.reason.get('message')}")
     fix = letter.reason.get("fix")
@@ -56,8 +56,8 @@ def _print(letter: Letter, text: str) -> None:
     output.block(text)
 
 
-def _retry(args: Namespace, layout: Layout, letter: Letter) -> int:
+def _retry(args: Namespace, layout: Layout, letter: DeadLetter) -> int:
     with Store.open(layout) as store:
-        name = dead.retry(layout, store, letter, datetime.now(UTC))
+        name = box.retry_dead(layout, store, letter, datetime.now(UTC))
     lines = (f"{name} is back in the inbox", "  next: treadle process")
     return output.say(args.json, {"file": name}, *lines)

@@ -9,8 +9,8 @@ from treadle.cli.progress import watcher
 from treadle.config.load import load
 from treadle.engine import work
 from treadle.errors import ExitCode
-from treadle.inbox import plan, serve
-from treadle.inbox.serve import Server
+from treadle.inbox import decide, process
+from treadle.inbox.process import Server
 from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import here
@@ -20,9 +20,9 @@ def once(args: Namespace) -> int:
     """Carry out what there is, where that is allowed, and say what came of it."""
     project = open_project(here(), os.environ)
     loaded = load(project.layout, project.env)
-    trust.require(project, loaded, tuple(plan.commands(project.layout)))
+    trust.require(project, loaded, tuple(decide.commands(project.layout)))
     work.require_sandbox(loaded.config)
-    summary = serve.once(Server(project, watcher(args.json)))
+    summary = process.serve_once(Server(project, watcher(args.json)))
     if args.json and (summary.outcomes or summary.failed_hook):
         output.print_json(document(summary))
     elif summary.outcomes:

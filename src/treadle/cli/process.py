@@ -7,9 +7,8 @@ from treadle.cli import consent, main, output
 from treadle.cli.progress import watcher
 from treadle.config.load import Loaded, load
 from treadle.engine import orchestrator, work
-from treadle.inbox import plan, process
-from treadle.inbox.outcome import Outcome, Summary
-from treadle.inbox.plan import Planned
+from treadle.inbox import decide, process
+from treadle.inbox.decide import Outcome, Planned, Summary
 from treadle.project.project import Project, open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.reader import Reader
@@ -34,7 +33,7 @@ def run(args: Namespace) -> int:
     place_mail(project, loaded.config)
     if args.dry_run:
         return _dry_run(args, project, loaded)
-    consent.require(args, project, loaded, tuple(plan.commands(project.layout)))
+    consent.require(args, project, loaded, tuple(decide.commands(project.layout)))
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         submit = None
@@ -71,9 +70,9 @@ def _message(item: Outcome) -> dict[str, object]:
 
 def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
     with Reader.open(project.layout) as store:
-        found = plan.plan(project.layout, loaded.config, store)
+        found = decide.plan(project.layout, loaded.config, store)
     lines = [_line(item) for item in found] or ["nothing to do"]
-    return output.say(args.json, plan.document(found), *lines)
+    return output.say(args.json, decide.plan_document(found), *lines)
 
 
 def _line(item: Planned) -> str:

@@ -8,10 +8,9 @@ from treadle.cli import consent, output
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode, UsageError
-from treadle.inbox import bounds, router, routines
-from treadle.inbox.bounds import Host
-from treadle.inbox.router import Choice, External, Fallback
-from treadle.inbox.routines import Routine
+from treadle.inbox import hooks, routine
+from treadle.inbox.hooks import Host
+from treadle.inbox.routine import Choice, External, Fallback, Routine
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project, open_project
 from treadle.project.root import here, refuse_inside_run
@@ -34,20 +33,20 @@ def run(args: Namespace) -> int:
     project = open_project(here(), os.environ)
     loaded = load(project.layout, project.env)
     consent.require(args, project, loaded)
-    known = routines.discover(project.layout, loaded.config.notebook_support)
+    known = routine.discover(project.layout, loaded.config.notebook_support)
     with Keeper() as keeper:
         external = _external(project, loaded.config, keeper)
         fallback = Fallback(None, loaded.config.default_routine)
         if args.test:
             return _test(args, known, fallback, external)
-        choice = router.choose(args.text, known, fallback, external)
+        choice = routine.choose(args.text, known, fallback, external)
     return _render(args, choice, known)
 
 
 def _external(project: Project, config: Config, keeper: Keeper) -> External | None:
     if config.commands.router is None:
         return None
-    held = bounds.around(config, project)
+    held = hooks.bounds_for(config, project)
     return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
 
 
@@ -55,7 +54,7 @@ def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> int:
     told = {"routine": choice.routine, "source": choice.source, "reason": choice.reason}
     if not args.explain:
         return output.say(args.json, told, choice.routine)
-    prompt = router.prompt(args.text, known)
+    prompt = routine.router_prompt(args.text, known)
     words = (choice.transcript or prompt).splitlines()
     lines = [f"because: {choice.reason} ({choice.source})", *(f"  {line}" for line in words)]
     whole = told | {"prompt": prompt, "transcript": choice.transcript}
@@ -67,7 +66,7 @@ def _test(
 ) -> int:
     cases = _cases(Path(args.test))
     results = [
-        (text, wanted, router.choose(text, known, fallback, external).routine)
+        (text, wanted, routine.choose(text, known, fallback, external).routine)
         for text, wanted in cases
     ]
     wrong = [item for item in results if item[1] != item[2]]

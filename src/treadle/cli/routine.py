@@ -7,9 +7,9 @@ from treadle.cli import consent, output
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.errors import ExitCode
-from treadle.inbox import bounds, plan, precheck, routines
-from treadle.inbox.bounds import Host
-from treadle.inbox.routines import Routine
+from treadle.inbox import decide, hooks, routine
+from treadle.inbox.hooks import Host
+from treadle.inbox.routine import Routine
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project, open_project
 from treadle.project.root import here
@@ -33,17 +33,17 @@ def run(args: Namespace) -> int:
     if args.action == "list":
         return _list(args, project, notebooks)
     if args.action == "show":
-        return _show(args, project, routines.find(project.layout, args.name, notebooks))
-    consent.require(args, project, loaded, tuple(plan.commands(project.layout)))
+        return _show(args, project, routine.find(project.layout, args.name, notebooks))
+    consent.require(args, project, loaded, tuple(decide.commands(project.layout)))
     if args.name:
-        found = [routines.find(project.layout, args.name, notebooks)]
+        found = [routine.find(project.layout, args.name, notebooks)]
     else:
-        found = list(routines.discover(project.layout, notebooks).values())
+        found = list(routine.discover(project.layout, notebooks).values())
     return _check(args, project, loaded.config, found)
 
 
 def _list(args: Namespace, project: Project, notebooks: bool) -> int:
-    found = routines.discover(project.layout, notebooks).values()
+    found = routine.discover(project.layout, notebooks).values()
     told = {"routines": [_document(project, item) for item in found]}
     lines = [f"{item.name}  {item.summary}" for item in found]
     return output.say(args.json, told, *lines or ["no routines"])
@@ -57,10 +57,10 @@ def _show(args: Namespace, project: Project, found: Routine) -> int:
 
 
 def _check(args: Namespace, project: Project, config: Config, found: list[Routine]) -> int:
-    held = bounds.around(config, project)
+    held = hooks.bounds_for(config, project)
     with Keeper() as keeper:
         host = Host(project.layout.root, project.env, keeper, held)
-        results = {item.name: list(precheck.problems(host, item)) for item in found}
+        results = {item.name: list(routine.problems(host, item)) for item in found}
     rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
     lines = [f"{name}: {'; '.join(bad) or 'ok'}" for name, bad in results.items()]
     output.say(args.json, {"routines": rows}, *lines)

@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output
-from treadle.inbox import send
-from treadle.inbox.send import Sent
+from treadle.inbox import box
+from treadle.inbox.box import Sent
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store.writer import Store
@@ -25,17 +25,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Write the message and say where it is."""
-    fields = send.parse_fields(args.field)
+    fields = box.parse_fields(args.field)
     text = sys.stdin.read() if args.text == "-" else args.text
-    message = send.draft(text, args.routine, args.chain, fields)
+    message = box.draft(text, args.routine, args.chain, fields)
     found = _send(message)
     told = {"file": found.file, "message_id": found.message_id}
     return output.say(args.json, told, f"sent {found.message_id or found.file}")
 
 
-def _send(message: send.Draft) -> Sent:
+def _send(message: box.Draft) -> Sent:
     if os.environ.get("TREADLE_RUN"):
-        return send.send_from_run(os.environ, message)
+        return box.send_from_run(os.environ, message)
     layout = Layout(find_root(here(), os.environ))
     with Store.open(layout) as store:
-        return send.send(layout, store, message, datetime.now(UTC))
+        return box.send(layout, store, message, datetime.now(UTC))

@@ -16,7 +16,7 @@ from threading import Thread
 from treadle.cli import main, output
 from treadle.engine.signals import Interrupts
 from treadle.errors import ExitCode, UsageError
-from treadle.inbox.waiting import Waiting
+from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import own
 from treadle.proc.attend import attend

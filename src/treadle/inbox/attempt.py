@@ -1,42 +1,35 @@
-"""Try a message once: one run of its routine."""
+"""Try a message once: one run of its routine, and what that run sent."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
-from treadle.engine import loop, order, resume, routine, start
+from treadle.engine import letters, loop, order, resume, routine, start
 from treadle.engine.order import MessageOrder, Order, Script
 from treadle.engine.run import Run, Tools
+from treadle.engine.stage import OUTBOX
 from treadle.engine.start import Extras
+from treadle.errors import FormatError
 from treadle.files import walk
-from treadle.inbox import variables
-from treadle.inbox.register import Known
-from treadle.inbox.routines import Routine
-from treadle.inbox.select import Selected
-from treadle.inbox.specs import Spec, path_of
+from treadle.frontmatter import rewrite
+from treadle.inbox import box, message
+from treadle.inbox.decide import Job, new_row
+from treadle.inbox.message import FIELDS, place_in_name
+from treadle.inbox.routine import Routine, custom_variables
+from treadle.inbox.specs import path_of
 from treadle.proc import own
+from treadle.store.rows.message import MessageRow
 from treadle.store.rows.run import RunRow
 from treadle.tasks import markdown, questions
 
 CONTEXT = "failure-context.md"
 _TAIL = 4000
 _NOTEBOOK = "from treadle.inbox.notebook import run; run()"
-
-
-class Job(NamedTuple):
-    """A message that is ready to be carried out."""
-
-    known: Known
-    spec: Spec | None
-    selected: Selected
-
-    @property
-    def text(self) -> str:
-        """Return what is to be done, in words."""
-        return self.spec.text if self.spec else self.known.message.text
 
 
 def begin(tools: Tools, config: Config, job: Job, below: RunRow | None, context: str | None) -> Run:
@@ -94,7 +87,7 @@ def _script(job: Job) -> Script:
     return Script(
         argv=_argv(found),
         in_project=found.in_project,
-        env=variables.custom(found, job.known.message.fields),
+        env=custom_variables(found, job.known.message.fields),
     )
 
 
@@ -127,3 +120,77 @@ def _tails(tools: Tools, row: RunRow) -> list[str]:
             if text.strip():
                 found.append(f"{name} ends with:\n\n```\n{text.strip()}\n```")
     return found
+
+
+class FollowUp(NamedTuple):
+    """A file of the inbox that a message's run brought about."""
+
+    path: Path
+    parent: MessageRow | None
+
+
+def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]:
+    """Put what the run's steps left in their outboxes into the inbox; twice is as good as once."""
+    sent = list(_sent(tools, run))
+    if not sent:
+        return
+    known = [row for row in tools.store.chain_messages(parent.chain) if _is_child(row, parent)]
+    for path in sent:
+        try:
+            data = box.read(path)
+            found = message.understand(data, None, lambda: parent.chain)
+        except FormatError:
+            # What cannot be read goes its own way through the inbox and becomes a dead letter.
+            target = tools.layout.inbox / box.safe_name(path.name)
+            if not target.exists():
+                box.put(target, _raw(path))
+                yield FollowUp(target, parent)
+            continue
+        digest = hashlib.sha256(data).hexdigest()
+        row = next((row for row in known if row.digest == digest), None)
+        if row:
+            known.remove(row)
+        else:
+            # Whatever chain it names: what follows from a message is limited with it.
+            place = found.message.place._replace(chain=parent.chain)
+            new = new_row(place, digest, parent, tools.now())
+            row = tools.store.add_message(new)
+        target = tools.layout.inbox / f"{row.message_id}.md"
+        if row.status == "waiting":
+            if not target.exists():
+                fields = {"chain": row.chain, "seq": str(row.seq)}
+                box.put(target, rewrite.set_fields(data, fields, FIELDS))
+            yield FollowUp(target, parent)
+
+
+def dropped(tools: Tools, parent: MessageRow, before: set[str]) -> Iterator[FollowUp]:
+    """Return the files of the running chain that appeared in the inbox meanwhile, oldest first."""
+    new = [tools.layout.inbox / name for name in box.names(tools.layout) if name not in before]
+    for path in sorted(new, key=lambda path: (path.lstat().st_mtime_ns, path.name)):
+        if _carries(tools, path, parent.chain):
+            yield FollowUp(path, parent)
+
+
+def _is_child(row: MessageRow, parent: MessageRow) -> bool:
+    return row.parent == parent.message_id
+
+
+def _sent(tools: Tools, run: RunRow) -> Iterator[Path]:
+    for step in tools.store.steps(run.run_id):
+        folder = f"{tools.layout.root}/{step.step_dir}/{OUTBOX}"
+        paths = [Path(folder, name) for name in walk.names(folder) if box.is_candidate(name)]
+        paths = [path for path in paths if not letters.is_letter(path)]
+        yield from sorted(paths, key=lambda path: (path.lstat().st_mtime_ns, path.name))
+
+
+def _raw(path: Path) -> bytes:
+    return walk.read(path, max_bytes=walk.MAX_BYTES)
+
+
+def _carries(tools: Tools, path: Path, chain: str) -> bool:
+    named = place_in_name(path.name, tools.store.has_chain)
+    try:
+        found = message.understand(box.read(path), named, lambda: "")
+    except (FormatError, OSError):
+        return False
+    return found.message.place.chain == chain

@@ -1,13 +1,30 @@
-"""The inbox on disk: list it, read from it without being led astray, move files on."""
+"""The inbox on disk: list it, read from it without being led astray, send, move on, bury."""
 
+import hashlib
+import json
 import os
 import re
+import secrets
 import stat
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
-from treadle.errors import FormatError
+from treadle.contract import strictjson
+from treadle.engine.run import Tools
+from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, remove, sync, walk
+from treadle.frontmatter import rewrite
+from treadle.ids import nearest, utc
+from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
+from treadle.store.rows.message import MessageRow, waiting
+from treadle.store.writer import Store
+from treadle.tasks import questions
+from treadle.tasks.claim import TREADLE
+from treadle.tasks.questions import Question
 from treadle.text import line
 
 MAX_BYTES = 1 << 20
@@ -122,3 +139,188 @@ def show(name: str) -> str:
 
 def _numbered(name: str, number: int) -> str:
     return f"{name.removesuffix('.md')}~{number:03d}.md"
+
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+class Draft(NamedTuple):
+    """A message that has no place yet."""
+
+    body: bytes
+    routine: str | None = None
+    chain: str | None = None
+    fields: Mapping[str, str] = {}
+
+
+class Sent(NamedTuple):
+    """Where a message is now; one in an outbox gets its id when its run has ended."""
+
+    file: str
+    message_id: str | None
+
+
+def parse_fields(words: list[str]) -> dict[str, str]:
+    """Read `--field key=value` options."""
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not _KEY.fullmatch(key):
+            raise UsageError(f"--field {word!r}: write it as --field key=value")
+        if key in FIELDS:
+            raise UsageError(f"--field {key}: a message has its own {key}")
+        if key in found:
+            raise UsageError(f"--field {key} is given twice")
+        found[key] = value
+    return found
+
+
+def draft(text: str, routine: str | None, chain: str | None, fields: Mapping[str, str]) -> Draft:
+    """Return a message to be sent; UsageError if it makes no sense."""
+    if not text.strip():
+        raise UsageError("a message must say something")
+    if chain is not None and not is_chain(chain):
+        raise UsageError(f"--chain {chain!r}: use letters, digits and . _ -, at most 128 of them")
+    body = text if text.endswith("\n") else f"{text}\n"
+    return Draft(body.encode(errors="surrogateescape"), routine, chain, fields)
+
+
+def send(layout: Layout, store: Store, message: Draft, now: datetime) -> Sent:
+    """Put a message into the inbox: whole, or not there."""
+    row = store.add_message(
+        waiting(message.chain or "", 0, utc(now))._replace(
+            routine=message.routine, digest=hashlib.sha256(message.body).hexdigest()
+        )
+    )
+    place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)}
+    path = layout.inbox / f"{row.message_id}.md"
+    put(path, _file_of(message, place))
+    return Sent(str(path), row.message_id)
+
+
+def send_from_run(env: Mapping[str, str], message: Draft) -> Sent:
+    """Leave a message in the outbox of the step that sends it."""
+    outbox = env.get("TREADLE_OUTBOX")
+    if not outbox:
+        raise BlockedError(
+            f"run {env.get('TREADLE_RUN')} carries no message out, so nothing can follow from it",
+            code="no_outbox",
+        )
+    place = {"chain": message.chain} if message.chain else {}
+    name = f"{time.time_ns()}-{secrets.token_hex(3)}.md"
+    path = Path(outbox, name)
+    put(path, _file_of(message, place))
+    return Sent(str(path), None)
+
+
+def _file_of(message: Draft, place: Mapping[str, str]) -> bytes:
+    routine = {"routine": message.routine} if message.routine else {}
+    fields = {**place, **routine, **message.fields}
+    # A body that begins with a rule of its own must not be taken for fields.
+    return rewrite.set_fields(b"", fields) + message.body if fields else message.body
+
+
+REASON = ".reason.json"
+_MAX_REASON = 1 << 20
+
+
+class DeadLetter(NamedTuple):
+    """A dead letter's file name and what its reason file says."""
+
+    name: str
+    reason: dict[str, object]
+
+
+def bury(tools: Tools, path: Path, error: TreadleError, row: MessageRow | None) -> str:
+    """Move a message to the dead letters, say why beside it and on the desk; return its name."""
+    target = move(path, tools.layout.inbox_dead)
+    fix = [f"treadle dead show {target.name}", f"treadle dead retry {target.name}"]
+    reason = {
+        "code": error.code,
+        "message": error.message,
+        **error.details,
+        "fix": [*error.fix, *fix],
+        "at": utc(tools.now()),
+        "file": show(path.name),
+        "message_id": row.message_id if row else None,
+        "spec": row.spec if row else None,
+        "run_ids": list(row.run_ids) if row else [],
+    }
+    data = json.dumps(reason, indent=2, ensure_ascii=False).encode(errors="backslashreplace")
+    atomic.write(target.with_name(target.name + REASON), data + b"\n")
+    if row:
+        saved = row._replace(status="dead", reason=error.code, updated_at=utc(tools.now()))
+        tools.store.save_message(saved)
+    if error.code == "not_approved":  # a human has said so already
+        return target.name
+    question = Question(
+        kind="dead_letter",
+        summary=f"{target.name}: {error.message}",
+        options=("retry", "leave it"),
+        fix=tuple(fix),
+        run_id=row.run_ids[-1] if row and row.run_ids else None,
+    )
+    questions.ask(tools.store, question, tools.now())
+    return target.name
+
+
+def dead_letters(layout: Layout) -> list[DeadLetter]:
+    """Return every dead letter, by name."""
+    found = sorted(name for name in walk.names(layout.inbox_dead) if name.endswith(".md"))
+    return [DeadLetter(name, _read_reason(layout, name)) for name in found]
+
+
+def dead_document(found: Sequence[DeadLetter]) -> dict[str, object]:
+    """Return dead letters as programs get them."""
+    return {"letters": [{"name": item.name, **item.reason} for item in found]}
+
+
+def find_dead(layout: Layout, text: str) -> DeadLetter:
+    """Return a dead letter by its file name, its message id or its spec."""
+    found = dead_letters(layout)
+    for letter in found:
+        known = (letter.name, letter.reason.get("message_id"), letter.reason.get("spec"))
+        if text in known or f"{text}.md" == letter.name:
+            return letter
+    close = nearest(text, [letter.name for letter in found])
+    hint = f"; did you mean {close}?" if close else ""
+    raise NotFoundError(f"there is no dead letter {text!r}{hint}", fix=["treadle dead list"])
+
+
+def text_of_dead(layout: Layout, letter: DeadLetter) -> str:
+    """Return a dead letter's own words, if it is a plain text."""
+    try:
+        return read(layout.inbox_dead / letter.name).decode()
+    except FormatError as error:
+        return f"({error.message})"
+
+
+def retry_dead(layout: Layout, store: Store, letter: DeadLetter, now: datetime) -> str:
+    """Put a dead letter back into the inbox, its attempts forgotten; return its name there."""
+    path = layout.inbox_dead / letter.name
+    row = store.message(str(letter.reason.get("message_id")))
+    name = f"{row.message_id}.md" if row else letter.name
+    if row:
+        last = row.run_ids[-1] if row.run_ids else row.after_run
+        fresh = row._replace(status="waiting", run_ids=(), reason=None, after_run=last)
+        store.save_message(fresh._replace(updated_at=utc(now)))
+    try:
+        atomic.rename_new(path, layout.inbox / name)
+    except FileExistsError as error:
+        raise BlockedError(
+            f"{name} is already in the inbox", code="name_taken", fix=["treadle process"]
+        ) from error
+    path.with_name(path.name + REASON).unlink(missing_ok=True)
+    for item in store.questions():
+        if item.kind == "dead_letter" and item.summary.startswith(f"{letter.name}: "):
+            store.answer(item.question_id, "retry", TREADLE, now)
+    return name
+
+
+def _read_reason(layout: Layout, name: str) -> dict[str, object]:
+    path = layout.inbox_dead / f"{name}{REASON}"
+    try:
+        data = walk.read(path, max_bytes=_MAX_REASON)
+        return strictjson.load_object(data, source=path.name)
+    except FormatError as error:
+        return {"code": "unknown", "message": error.message}

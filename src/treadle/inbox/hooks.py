@@ -1,14 +1,92 @@
-"""Run the commands that a project wants around its messages."""
+"""Run the commands that a project wants around its messages: hooks, pre-checks, a router."""
 
-from collections.abc import Mapping
-from typing import Literal
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
 
-from treadle.config.schema import Config
+from treadle.config.agents import is_in_project
+from treadle.config.schema import Config, SandboxConfig
+from treadle.engine import surroundings
 from treadle.engine.run import Tools
 from treadle.errors import TreadleError
-from treadle.inbox import bounds
-from treadle.inbox.bounds import Host
-from treadle.proc.keeper import Ended, Limits
+from treadle.proc import environment
+from treadle.proc.command import Jail
+from treadle.proc.keeper import Command, Ended, Keeper, Limits
+from treadle.proc.watch import ShouldStop
+from treadle.project.project import Project
+from treadle.sandbox import denial, jail, probe
+from treadle.sandbox import policy as policies
+from treadle.sandbox.policy import READ_ONLY, Policy
+
+
+class Bounds(NamedTuple):
+    """What such a command may reach, and what enforces it."""
+
+    tier: str = "0"
+    policy: Policy = READ_ONLY
+    asked: SandboxConfig = SandboxConfig()
+
+    def widened(self, *folders: Path) -> "Bounds":
+        """Return these bounds with more folders to write in."""
+        return self._replace(policy=self.policy.widened(folders))
+
+    @property
+    def jail(self) -> Jail | None:
+        """Return what the starting process needs; None where nothing holds."""
+        return jail.build(self.tier, self.policy)
+
+    def denied(self, log: Path, env: Mapping[str, str]) -> str:
+        """Say which denial a log speaks of, to be added to a sentence; empty if none."""
+        told = denial.explain(log, self.policy, Path(env.get("HOME", "/")))
+        return f" ({told})" if told and self.tier != "0" else ""
+
+
+class Host(NamedTuple):
+    """Where such commands run: at the project's root, in their bounds, until they must stop."""
+
+    root: Path
+    env: Mapping[str, str]
+    keeper: Keeper
+    bounds: Bounds = Bounds()
+    should_stop: ShouldStop | None = None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        limits: Limits,
+        output: tuple[Path, Path],
+        stdin: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ended:
+        """Run a command to its end, with a folder for temporary files that goes with it."""
+        program = str(self.root / argv[0]) if is_in_project(argv[0]) else argv[0]
+        with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
+            command = Command(
+                argv=(program, *argv[1:]),
+                cwd=self.root,
+                env=environment.allowed(self.env) | {"TMPDIR": folder} | dict(env or {}),
+                stdin=stdin,
+                stdout=output[0],
+                stderr=output[1],
+                limits=surroundings.capped(limits, self.bounds.asked, (self.root,)),
+                jail=self.bounds.widened(Path(folder)).jail,
+            )
+            return self.keeper.run(command, should_stop=self.should_stop)
+
+
+def bounds_for(config: Config, project: Project) -> Bounds:
+    """Return the bounds of a check command without its workspace."""
+    asked = config.checks
+    found = surroundings.reading(project, config.sandbox)._replace(
+        writable=policies.expand(asked.writable, project.env),
+        network=(asked.network or config.network) == "full",
+        unix_sockets=asked.unix_sockets,
+    )
+    is_off = config.sandbox.mode == "off"
+    tier = "0" if is_off else probe.probe(config.sandbox.tier).tier
+    return Bounds(tier, found, config.sandbox)
+
 
 Hook = Literal["beforeAll", "afterAll", "beforeEach", "afterEach"]
 _OUTPUT = 16 << 20
@@ -22,7 +100,7 @@ def run(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -> Non
     log = tools.layout.hooks / f"{hook}.txt"
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    held = bounds.around(config, tools.project).widened(tools.layout.root, tools.repo.common_dir)
+    held = bounds_for(config, tools.project).widened(tools.layout.root, tools.repo.common_dir)
     host = Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
     limits = Limits(wall=config.checks.timeout, idle=None, output_bytes=_OUTPUT)
     ended = host.run(words, limits, (log, log), env={"TREADLE_HOOK": hook, **env})

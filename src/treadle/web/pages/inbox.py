@@ -7,8 +7,8 @@ from cronsim import CronSim
 
 from treadle.config.load import load
 from treadle.errors import FormatError
-from treadle.inbox import cron, dead, plan
-from treadle.inbox.cron import Job
+from treadle.inbox import box, decide, schedule
+from treadle.inbox.schedule import Scheduled
 from treadle.store.rows.message import MessageRow
 from treadle.web.site import Asked, Document, Site
 
@@ -27,8 +27,8 @@ def document(site: Site, asked: Asked) -> Document:
     layout = site.project.layout
     config = load(layout, site.project.env).config
     with site.store() as store:
-        planned = plan.document(plan.plan(layout, config, store))
-    return planned | dead.document(dead.letters(layout))
+        planned = decide.plan_document(decide.plan(layout, config, store))
+    return planned | box.dead_document(box.dead_letters(layout))
 
 
 def view(site: Site, asked: Asked, found: Document) -> Document:
@@ -39,11 +39,11 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
             (chain, status, grow(store.chain_messages(chain)))
             for chain, status in store.chains(_CHAINS)
         ]
-    words = {letter.name: dead.text_of(layout, letter) for letter in dead.letters(layout)}
+    words = {letter.name: box.text_of_dead(layout, letter) for letter in box.dead_letters(layout)}
     return {
         "chains": chains,
         "words": words,
-        "schedule": [_scheduled(job, site.now()) for job in cron.jobs(layout)],
+        "schedule": [_scheduled(job, site.now()) for job in schedule.jobs(layout)],
     }
 
 
@@ -72,7 +72,7 @@ def grow(rows: list[MessageRow]) -> list[Branch]:
     return roots
 
 
-def _scheduled(job: Job | FormatError, now: datetime) -> Document:
+def _scheduled(job: Scheduled | FormatError, now: datetime) -> Document:
     """Say in words when a message is sent, and when next."""
     if isinstance(job, FormatError):
         return {"name": "", "error": job.message}

@@ -1,19 +1,105 @@
-"""Wait, at little cost, until there may be something to carry out."""
+"""Scheduled messages, and waiting at little cost until there may be something to carry out."""
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import watchfiles
+from cronsim import CronSim, CronSimError
 
 from treadle.engine import due
+from treadle.errors import FormatError
+from treadle.files import walk
+from treadle.frontmatter import parse
+from treadle.frontmatter.block import Value
 from treadle.inbox import box
+from treadle.inbox.box import Draft
+from treadle.inbox.message import FIELDS, is_chain, read_text
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 from treadle.store.rows.message import MessageRow
 from treadle.tasks import questions
+
+_CRON_FIELDS = 5
+# Counted on from before any change of clocks, an hour that comes twice or not at all counts once.
+_LOOK_BACK = timedelta(hours=3)
+
+
+class Scheduled(NamedTuple):
+    """A scheduled message: the name of its file, when, and what is sent."""
+
+    name: str
+    expression: str
+    zone: ZoneInfo | None
+    draft: Draft
+
+
+def jobs(layout: Layout) -> Iterator[Scheduled | FormatError]:
+    """Yield every scheduled message; one that is wrong comes as its error."""
+    for name in sorted(filter(box.is_candidate, walk.names(layout.cron))):
+        try:
+            yield _read_scheduled(layout.cron / name)
+        except FormatError as error:
+            yield FormatError(
+                f".treadle/cron/{box.show(name)}: {error.message}", code="cron_invalid"
+            )
+
+
+def is_due(job: Scheduled, now: datetime, last: datetime | None) -> bool:
+    """Tell whether the job is to be sent in exactly this minute, and was not yet."""
+    minute = now.astimezone(UTC).replace(second=0, microsecond=0)
+    start = max(minute - _LOOK_BACK, last.astimezone(UTC) if last else minute - _LOOK_BACK)
+    for moment in CronSim(job.expression, start.astimezone(job.zone)):
+        if moment.timestamp() >= minute.timestamp():
+            return moment.timestamp() == minute.timestamp()
+    return False
+
+
+def _read_scheduled(path: Path) -> Scheduled:
+    document = parse.read(box.read(path))
+    fields = document.fields
+    expression = read_text(fields.get("cron"))
+    if expression is None:
+        raise FormatError("it has no `cron` field")
+    chain = read_text(fields.get("chain"))
+    if chain is not None and not is_chain(chain):
+        raise FormatError(f"chain: {chain!r} is no safe id")
+    return Scheduled(
+        name=path.name,
+        expression=_checked(expression),
+        zone=_zone(fields.get("tz")),
+        draft=Draft(document.body, read_text(fields.get("routine")), chain, _own(fields)),
+    )
+
+
+def _own(fields: Mapping[str, Value]) -> dict[str, str]:
+    known = (*FIELDS, "cron", "tz")
+    return {key: it for key, it in fields.items() if key not in known and isinstance(it, str)}
+
+
+def _checked(expression: str) -> str:
+    if len(expression.split()) != _CRON_FIELDS:
+        raise FormatError(f"cron: {expression[:80]!r} must have five fields")
+    try:
+        CronSim(expression, datetime(2026, 1, 1))
+    except (CronSimError, ValueError) as error:  # a number may have too many digits
+        raise FormatError(f"cron: {expression[:80]!r}: {error}") from error
+    return expression
+
+
+def _zone(value: Value | None) -> ZoneInfo | None:
+    name = read_text(value)
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise FormatError(f"tz: {name!r} is no known zone") from error
+
 
 _STILL = 0.2  # seconds that nothing may change before a file counts as written
 _WAKE = 1000  # milliseconds between looks at the clock

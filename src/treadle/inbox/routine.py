@@ -1,0 +1,453 @@
+"""Find routines, read what they say about themselves, choose one for a message, check it."""
+
+import json
+import re
+import shlex
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from treadle.config.schema import Config
+from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError
+from treadle.files import walk
+from treadle.frontmatter.block import Value
+from treadle.ids import nearest
+from treadle.inbox.hooks import Host
+from treadle.inbox.message import Message
+from treadle.inbox.specs import Spec
+from treadle.layout import Layout
+from treadle.proc import capture, environment
+from treadle.proc.keeper import Ended, Limits
+
+BUILT_IN = "develop"
+Kind = Literal["builtin", "sh", "ipynb"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MAX = 8 << 20
+_SHEBANG = 256
+_DIRECTIVE = re.compile(r"^\s*(when|workspace|pre-check)\s*:\s*(.+?)\s*$", re.MULTILINE)
+_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_PARAMETER = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+_ABOUT_DEVELOP = "Plan, do, check and act until every acceptance criterion holds"
+
+
+class Routine(NamedTuple):
+    """A way to carry a message out; the built-in one has no file."""
+
+    name: str
+    kind: Kind
+    path: Path | None
+    description: str
+    when: str | None = None
+    in_project: bool = False
+    parameters: tuple[str, ...] = ()
+    pre_check: str | None = None
+    interpreter: tuple[str, ...] = ("sh",)
+
+    @property
+    def summary(self) -> str:
+        """Return the first line of the description."""
+        return self.description.partition("\n")[0].strip()
+
+
+def discover(layout: Layout, notebooks: bool) -> dict[str, Routine]:
+    """Return every routine by name, each once: a script before a notebook before the built-in."""
+    found = {BUILT_IN: Routine(BUILT_IN, "builtin", None, _ABOUT_DEVELOP)}
+    kinds: tuple[Kind, ...] = ("ipynb", "sh") if notebooks else ("sh",)
+    for kind in kinds:
+        found |= {path.stem: _read(path, kind) for path in _files(layout, kind)}
+    return dict(sorted(found.items()))
+
+
+def find(layout: Layout, name: str, notebooks: bool) -> Routine:
+    """Return a routine by its name, or with its extension; NotFoundError names the nearest."""
+    stem, dot, extension = name.rpartition(".")
+    if dot and extension in ("sh", "ipynb"):
+        kind: Kind = "sh" if extension == "sh" else "ipynb"
+        if kind == "sh" or notebooks:
+            path = next((path for path in _files(layout, kind) if path.stem == stem), None)
+            if path:
+                return _read(path, kind)
+        raise _missing(layout, name, notebooks)
+    found = discover(layout, notebooks).get(name)
+    if found is None:
+        raise _missing(layout, name, notebooks)
+    return found
+
+
+def scripts(layout: Layout) -> Iterator[Path]:
+    """Yield every file that could run as a routine."""
+    yield from _files(layout, "sh")
+    yield from _files(layout, "ipynb")
+
+
+def _missing(layout: Layout, name: str, notebooks: bool) -> NotFoundError:
+    stem = name.removesuffix(".ipynb")
+    if not notebooks and any(path.stem == stem for path in _files(layout, "ipynb")):
+        hint = "; it is a notebook, and notebook_support is false"
+    else:
+        close = nearest(name, discover(layout, notebooks))
+        hint = f"; did you mean {close}?" if close else ""
+    return NotFoundError(
+        f"there is no routine {name[:80]!r}{hint}",
+        code="routine_not_found",
+        fix=["treadle routine list"],
+    )
+
+
+def _files(layout: Layout, kind: Kind) -> list[Path]:
+    suffix = f".{kind}"
+    paths = [layout.routines / name for name in walk.names(layout.routines)]
+    return sorted(
+        path
+        for path in paths
+        if path.suffix == suffix
+        and _NAME.fullmatch(path.stem)
+        and stat.S_ISREG(path.lstat().st_mode)
+    )
+
+
+def _read(path: Path, kind: Kind) -> Routine:
+    try:
+        text = walk.read(path, max_bytes=_MAX).decode(errors="replace")
+        description, parameters = _script(text) if kind == "sh" else _notebook(path, text)
+    except FormatError as error:
+        return Routine(path.stem, kind, path, f"({error.message})")
+    directives = {key: value for key, value in _DIRECTIVE.findall(description)}
+    return Routine(
+        name=path.stem,
+        kind=kind,
+        path=path,
+        description=description,
+        when=directives.get("when"),
+        in_project=directives.get("workspace") == "project",
+        parameters=parameters,
+        pre_check=directives.get("pre-check"),
+        interpreter=_interpreter(text),
+    )
+
+
+def _interpreter(text: str) -> tuple[str, ...]:
+    """Return what executes a script, whether or not its mode says that it can be."""
+    first = text[:_SHEBANG].partition("\n")[0].strip()
+    return tuple(first[2:].split(None, 1)) if first.startswith("#!") else ("sh",)
+
+
+def _script(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the first block of comments, and the variables that are set right behind it."""
+    lines = text.splitlines()
+    if lines and lines[0].startswith("#!"):
+        lines = lines[1:]
+    while lines and not lines[0].strip():
+        lines = lines[1:]
+    size = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    words = [line.removeprefix("#").removeprefix(" ").rstrip() for line in lines[:size]]
+    return "\n".join(words).strip("\n"), tuple(_assigned(lines[size:]))
+
+
+def _assigned(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        if not line.strip() or line.startswith("#") or line.startswith("set "):
+            continue
+        found = _ASSIGNED.match(line)
+        if not found:
+            return
+        yield found[1]
+
+
+def _notebook(path: Path, text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the first markdown cell, and what the cell tagged `parameters` sets."""
+    cells = list(_cells(path, text))
+    about = next((source for kind, _, source in cells if kind == "markdown"), "")
+    declared = (source for kind, tags, source in cells if kind == "code" and "parameters" in tags)
+    return about.strip(), tuple(_PARAMETER.findall(next(declared, "")))
+
+
+def _cells(path: Path, text: str) -> Iterator[tuple[str, list[str], str]]:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path.name} is no notebook: {error}") from error
+    cells = body.get("cells") if isinstance(body, Mapping) else None
+    for cell in cells if isinstance(cells, list) else []:
+        if isinstance(cell, Mapping):
+            source, data = cell.get("source", ""), cell.get("metadata", {})
+            tags = data.get("tags", []) if isinstance(data, Mapping) else []
+            joined = "".join(map(str, source)) if isinstance(source, list) else str(source)
+            yield str(cell.get("cell_type")), list(tags) if isinstance(tags, list) else [], joined
+
+
+_SYSTEM = re.compile(
+    r"(LD|DYLD|GIT|TREADLE|LC|XDG|SSH|BASH|PYTHON|PERL|RUBY|NODE|JUPYTER|IPYTHON)_?.*"
+    r"|PATH|HOME|SHELL|USER|LOGNAME|TERM|LANG|TZ|IFS|ENV|PS[0-9]|PWD|OLDPWD|TMPDIR|EDITOR|PAGER"
+    r"|[A-Za-z]+_PROXY|UID|EUID|PPID|SHELLOPTS|CDPATH|GLOBIGNORE|OPTARG|OPTIND|RANDOM|HISTFILE"
+    r"|spec_file|message_file|message_id|message_dir|chain|seq|input_file|id|type|routine",
+    re.IGNORECASE,
+)
+
+
+def custom_variables(routine: Routine, fields: Mapping[str, Value]) -> dict[str, str]:
+    """Return the message's own fields that the routine declares and that may be set."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, str) and name in routine.parameters and may_be_set(name)
+    }
+
+
+def may_be_set(name: str) -> bool:
+    """Tell whether a message may set this variable: none of the system's, none of treadle's."""
+    return _SYSTEM.fullmatch(name) is None
+
+
+Source = Literal["message", "router", "spec", "config", "built-in"]
+
+TIMEOUT = 30.0
+_ROUTER_OUTPUT = 64 << 10
+_ROUTER_SAID = 200
+_ROUTED_TEXT = 64 << 10
+_PLAIN_WORDS = re.compile(r"[\w\s,-]+")
+
+ROUTER_PROMPT = """Select the most appropriate routine for this task.
+
+## Available Routines
+{routines}
+
+## Task
+{task}
+
+Respond with ONLY the routine name, nothing else.
+"""
+
+
+class Choice(NamedTuple):
+    """The routine, what decided, and why; with a router of the user's own, what was said."""
+
+    routine: str
+    source: Source
+    reason: str
+    transcript: str | None = None
+
+
+class Answer(NamedTuple):
+    """What the router came to: a name, or None and why not."""
+
+    name: str | None
+    reason: str
+    transcript: str | None = None
+
+
+class Fallback(NamedTuple):
+    """What decides when nobody else does."""
+
+    spec: str | None
+    config: str
+
+
+class External(NamedTuple):
+    """A router of the user's own, where it runs, and how long it may think."""
+
+    command: Sequence[str] | str
+    host: Host
+    timeout: float = TIMEOUT
+
+
+def choose(
+    task: str, known: Mapping[str, Routine], fallback: Fallback, external: External | None
+) -> Choice:
+    """Return the routine for a message that names none."""
+    if len(known) == 1 or not task.strip():
+        why = "there is only one routine" if len(known) == 1 else "there is nothing to read"
+        return _fall_back(known, fallback, why, None)
+    answer = ask_router(external, task, known) if external else embedded(task, known)
+    if answer.name:
+        return Choice(answer.name, "router", answer.reason, answer.transcript)
+    return _fall_back(known, fallback, answer.reason, answer.transcript)
+
+
+def _fall_back(
+    known: Mapping[str, Routine], fallback: Fallback, why: str, transcript: str | None
+) -> Choice:
+    if fallback.spec and fallback.spec in known:
+        return Choice(fallback.spec, "spec", f"{why}; the spec names it", transcript)
+    if fallback.config in known:
+        return Choice(fallback.config, "config", f"{why}; default_routine names it", transcript)
+    return Choice(BUILT_IN, "built-in", f"{why}; it is always there", transcript)
+
+
+def router_prompt(task: str, known: Mapping[str, Routine]) -> str:
+    """Return the question for a router."""
+    lines = [f"- {routine.name}: {routine.summary}" for routine in known.values()]
+    return ROUTER_PROMPT.format(routines="\n".join(lines), task=task.strip("\n"))
+
+
+def embedded(task: str, known: Mapping[str, Routine]) -> Answer:
+    """Count how often each routine's `when:` pattern is found in the text; the best one wins."""
+    text = task[:_ROUTED_TEXT]
+    hits = {name: _hits(routine.when, text) for name, routine in known.items() if routine.when}
+    best = max((len(found) for found in hits.values()), default=0)
+    winners = [name for name, found in hits.items() if len(found) == best]
+    if not best:
+        return Answer(None, "no routine's `when:` line is found in the text")
+    if len(winners) > 1:
+        return Answer(None, f"{' and '.join(winners)} are equally close to the text")
+    words = ", ".join(sorted({word.lower() for word in hits[winners[0]]}))
+    return Answer(winners[0], f"its `when:` line is found {best} times in the text: {words}")
+
+
+def _hits(when: str, text: str) -> list[str]:
+    if _PLAIN_WORDS.fullmatch(when):
+        when = "|".join(map(re.escape, re.split(r"[\s,]+", when.strip(", "))))
+    try:
+        pattern = re.compile(rf"\b(?:{when})", re.IGNORECASE)
+    except re.error:
+        return []
+    return [found[0] for found in pattern.finditer(text) if found[0]]
+
+
+def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> Answer:
+    """Ask the configured program; whatever it does, this ends, and what was said is kept."""
+    question = router_prompt(task, known)
+    with tempfile.TemporaryDirectory(prefix="treadle-router-") as name:
+        folder = Path(name)
+        (folder / "prompt").write_text(question)
+        ended = _run_router(external, question, folder)
+        said = _read_log(folder / "stdout")
+        errors = _read_log(folder / "stderr")
+        denied = external.host.bounds.denied(folder / "stderr", external.host.env)
+    name_, reason = _judge_answer(ended, said, known)
+    reason += "" if name_ else denied
+    transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
+    return Answer(name_, reason, transcript)
+
+
+def _run_router(external: External, question: str, folder: Path) -> Ended:
+    command = external.command
+    words = shlex.split(command) if isinstance(command, str) else list(command)
+    is_argument = any("{prompt}" in word for word in words[1:])
+    argv = [words[0], *(word.replace("{prompt}", question) for word in words[1:])]
+    return external.host.run(
+        argv,
+        Limits(wall=external.timeout, idle=None, output_bytes=_ROUTER_OUTPUT),
+        (folder / "stdout", folder / "stderr"),
+        None if is_argument else folder / "prompt",
+    )
+
+
+def _judge_answer(ended: Ended, said: str, known: Mapping[str, Routine]) -> tuple[str | None, str]:
+    if ended.reason != "exit":
+        return None, f"the router did not answer ({ended.detail or ended.reason})"
+    if ended.exit_code:
+        return None, f"the router exited with {ended.exit_code}"
+    name = said.strip().strip("\"'`").removesuffix(".").strip("\"'`")
+    if name in known:
+        return name, f"the router answered {name!r}"
+    return None, f"the router answered {said.strip()[:_ROUTER_SAID]!r}, which is no routine"
+
+
+def _read_log(path: Path) -> str:
+    return path.read_bytes()[:_ROUTER_OUTPUT].decode(errors="replace") if path.exists() else ""
+
+
+class Selected(NamedTuple):
+    """A routine that exists, and how it was found."""
+
+    routine: Routine
+    choice: Choice
+
+
+def select(
+    layout: Layout, config: Config, message: Message, spec: Spec | None, external: External | None
+) -> Selected:
+    """Return the message's routine; NotFoundError if it names one that is not there."""
+    if message.routine:
+        found = find(layout, message.routine, config.notebook_support)
+        choice = Choice(message.routine, "message", "the message names it")
+        return Selected(found, choice)
+    known = discover(layout, config.notebook_support)
+    fallback = Fallback(spec.routine if spec else None, config.default_routine)
+    choice = choose(spec.text if spec else message.text, known, fallback, external)
+    return Selected(known[choice.routine], choice)
+
+
+_CHECK_TIMEOUT = 60.0
+_OUTPUT = 1 << 20
+_SHELLS = re.compile(r"#!.*\b(sh|bash|dash|ksh|zsh)\b")
+_SAID = 300
+
+
+def require_ready(host: Host, routine: Routine) -> None:
+    """Refuse a routine that says, or shows, that it cannot work here now."""
+    problem = next(blocking(host, routine), None)
+    if problem:
+        raise BlockedError(
+            f"routine {routine.name} cannot work here: {problem}",
+            code="pre_check_failed",
+            fix=[f"treadle routine check {routine.name}"],
+        )
+
+
+def problems(host: Host, routine: Routine) -> Iterator[str]:
+    """Yield everything that is wrong with a routine."""
+    yield from blocking(host, routine)
+    if routine.kind == "sh":
+        yield from _syntax(host.env, routine)
+    if routine.kind != "builtin" and not routine.summary:
+        yield "it has no description; a router knows nothing of it"
+    if routine.when and not _is_pattern(routine.when):
+        yield f"when: {routine.when!r} is no regular expression"
+    for name in routine.parameters:
+        if not may_be_set(name):
+            yield f"{name} cannot be set by a message: the system or treadle uses that name"
+
+
+def blocking(host: Host, routine: Routine) -> Iterator[str]:
+    """Yield why the routine cannot be run at all."""
+    if routine.kind == "ipynb" and find_spec("nbclient") is None:
+        yield "nothing is installed that executes notebooks: pip install 'treadle[notebooks]'"
+    if routine.pre_check:
+        yield from _pre_check(host, routine.pre_check)
+
+
+def _pre_check(host: Host, command: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="treadle-check-") as name:
+        log = Path(name) / "output"
+        limits = Limits(wall=_CHECK_TIMEOUT, idle=None, output_bytes=_OUTPUT)
+        ended = host.run(("sh", "-c", command), limits, (log, log))
+        said = log.read_bytes()[:_SAID].decode(errors="replace").strip()
+        denied = host.bounds.denied(log, host.env)
+    if ended.reason != "exit":
+        yield f"pre-check {command!r} did not end ({ended.detail or ended.reason})"
+    elif ended.exit_code:
+        told = f": {said}" if said else ""
+        yield f"pre-check {command!r} exited with {ended.exit_code}{told}{denied}"
+
+
+def _syntax(env: Mapping[str, str], routine: Routine) -> Iterator[str]:
+    path = str(routine.path)
+    with Path(path).open(errors="replace") as handle:
+        first = handle.readline()
+    found = _SHELLS.match(first)
+    if first.startswith("#!") and not found:
+        return
+    shell = found[1] if found else "sh"
+    try:
+        done = capture.run(
+            [shell, "-n", path], env=environment.allowed(env), timeout=_CHECK_TIMEOUT
+        )
+    except TreadleError as error:
+        yield error.message
+        return
+    if done.returncode:
+        yield done.stderr.decode(errors="replace").strip()[:_SAID]
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
