@@ -12,8 +12,8 @@ from tests.conftest import git
 from treadle.config.load import load
 from treadle.engine import orchestrator
 from treadle.inbox.process import process
-from treadle.project.init import init
 from treadle.project.project import open_project
+from treadle.project.setup import init
 from treadle.store.reader import Reader
 
 

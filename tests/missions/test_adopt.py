@@ -11,7 +11,7 @@ from treadle.ids import is_task_id
 from treadle.layout import Layout
 from treadle.missions import adopt
 from treadle.missions import mission as missions
-from treadle.project import init
+from treadle.project import setup
 from treadle.store.writer import Store
 from treadle.tasks import move, task
 from treadle.tasks.claim import Holder
@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def store(mission):
-    init.init(mission.root, os.environ)
+    setup.init(mission.root, os.environ)
     with Store.open(Layout(mission.root)) as store:
         yield store
 

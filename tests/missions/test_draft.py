@@ -11,7 +11,7 @@ from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
 from treadle.missions import adopt, draft, taskfile, template
 from treadle.missions.draft import Draft
-from treadle.project import init
+from treadle.project import setup
 from treadle.store.writer import Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,7 +33,7 @@ TASKS = """
 
 @pytest.fixture
 def store(mission):
-    init.init(mission.root, os.environ)
+    setup.init(mission.root, os.environ)
     with Store.open(Layout(mission.root)) as store:
         yield store
 

@@ -13,7 +13,7 @@ from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import prompt, state
 from treadle.missions.state import Asking, At
-from treadle.project import init
+from treadle.project import setup
 from treadle.store.rows.mission import MissionStepRow
 from treadle.store.writer import Store
 
@@ -41,7 +41,7 @@ STEPS = [
 
 @pytest.fixture
 def found(repo, mission):
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     mission.files.spec.write_text(REAL_SPEC)
     mission.files.plan.write_text(REAL_PLAN.replace("C11", "[e.g., C11]"))
     write_task(mission, "WP01-keep.md", HEAD, BODY)

@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from treadle.project import init
+from treadle.project import setup
 from treadle.project.project import open_repository
 
 
 @pytest.fixture
 def project(repo):
     """Return a project that is set up and trusted."""
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     return open_repository(repo, os.environ)

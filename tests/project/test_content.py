@@ -10,7 +10,7 @@ from tests.conftest import git
 from treadle.config.load import load
 from treadle.errors import BlockedError
 from treadle.layout import trust_file
-from treadle.project import covered, init, trust
+from treadle.project import covered, setup, trust
 from treadle.project.project import open_project, open_repository
 
 EVIL = '[workspace]\nsetup = ["sh", "scripts/setup.sh"]\n'
@@ -83,7 +83,7 @@ def clone(repo, tmp_path):
     """Return a clone of a project that others work on, too; the user trusts it."""
     for name in ("scripts/setup.sh", "bin/agent", "bin/router", "bin/hook"):
         write(repo / name, "#!/bin/sh\n# the first\n")
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     write(repo / ".treadle/config.toml", NAMING)
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "Set up")
@@ -252,24 +252,24 @@ def test_a_repository_of_your_own_is_not_asked_about(repo):
     write(repo / ".treadle/config.toml", EVIL)
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "Mine")
-    assert init.init(repo, os.environ).trusted
+    assert setup.init(repo, os.environ).trusted
     own = Clone(repo, repo)
     own.require()
 
 
 def test_init_does_not_trust_what_a_clone_brings(clone, tmp_path):
     git(tmp_path, "clone", "-q", str(clone.stranger), "fresh")
-    done = init.init(tmp_path / "fresh", os.environ)
+    done = setup.init(tmp_path / "fresh", os.environ)
     assert not done.trusted
     assert ".treadle/config.toml" in done.foreign
     assert trust.entry(open_repository(tmp_path / "fresh", os.environ)) is None
-    assert init.init(tmp_path / "fresh", os.environ, accept=True).trusted
+    assert setup.init(tmp_path / "fresh", os.environ, accept=True).trusted
     Clone(tmp_path / "fresh", clone.stranger).require()
 
 
 def test_init_trusts_a_clone_that_brings_nothing_of_the_kind(repo, tmp_path):
     git(tmp_path, "clone", "-q", str(repo), "fresh")
-    assert init.init(tmp_path / "fresh", os.environ).trusted
+    assert setup.init(tmp_path / "fresh", os.environ).trusted
 
 
 def test_a_second_look_asks_git_only_what_is_tracked(clone, monkeypatch):

@@ -8,8 +8,7 @@ from tests.conftest import git
 from tests.project.tree import snapshot
 from treadle.errors import BlockedError, ProjectError
 from treadle.frontmatter import parse
-from treadle.project import agents_md
-from treadle.project.init import Extras, init
+from treadle.project.setup import BLOCK, Extras, init
 from treadle.project.uninstall import uninstall
 
 BOTH = Extras(agents_md=True, skills=True)
@@ -47,7 +46,7 @@ def test_without_asking_nothing_of_it_is_written(repo):
 
 
 def test_the_block_has_at_most_twelve_lines():
-    assert len(agents_md.BLOCK.splitlines()) <= 12
+    assert len(BLOCK.text.splitlines()) <= 12
 
 
 def test_skills_are_skills_and_one_carries_the_contracts_sentence(repo):

@@ -10,7 +10,7 @@ from tests.project.tree import snapshot
 from treadle.config.load import load
 from treadle.errors import BlockedError, ConfigError, ProjectError
 from treadle.layout import Layout
-from treadle.project import init, template, trust
+from treadle.project import setup, trust
 from treadle.project.project import open_project
 
 WROTE = (
@@ -25,22 +25,22 @@ WROTE = (
 
 def test_init_writes_what_it_says_and_nothing_else(repo):
     before = set(snapshot(repo))
-    done = init.init(repo, os.environ)
+    done = setup.init(repo, os.environ)
     assert done.wrote == WROTE
     assert set(snapshot(repo)) - before == {name.rstrip("/") for name in WROTE} | {".treadle"}
 
 
 def test_second_init_changes_nothing(repo):
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     before = snapshot(repo)
-    done = init.init(repo, os.environ)
+    done = setup.init(repo, os.environ)
     assert (done.wrote, done.kept) == ((), WROTE)
     assert snapshot(repo) == before
 
 
 def test_dry_run_writes_nothing(repo, private_home):
     before = snapshot(repo)
-    assert init.init(repo, os.environ, dry_run=True).wrote == WROTE
+    assert setup.init(repo, os.environ, dry_run=True).wrote == WROTE
     assert snapshot(repo) == before
     assert not (private_home / "state").exists()
 
@@ -49,19 +49,19 @@ def test_files_that_are_there_are_kept(repo):
     (repo / ".treadle" / "routines").mkdir(parents=True)
     (repo / ".treadle" / "config.json").write_text("{}")
     (repo / ".gitignore").write_text("*.o")
-    done = init.init(repo, os.environ)
+    done = setup.init(repo, os.environ)
     assert done.wrote == (".treadle/.gitignore", "specs/", ".gitignore")
     assert (repo / ".gitignore").read_text().startswith("*.o\n**/.kittify/")
 
 
 def test_init_below_the_top_sets_the_top_up(repo):
     (repo / "src").mkdir()
-    assert init.init(repo / "src", os.environ).root == repo
+    assert setup.init(repo / "src", os.environ).root == repo
     assert not (repo / "src" / ".treadle").exists()
 
 
 def test_git_sees_what_people_write_and_not_what_runs_write(repo):
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     home = repo / ".treadle"
     for name in ("treadle.db", "locks/run.lock", "runs/r/run.json", "inbox/m.md", "prompts/p.md"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def test_written_config_is_valid_as_it_is(project):
 
 
 def test_every_example_in_the_config_is_valid(project):
-    text = re.sub(r'^#(?=[\[a-z"])', "", template.CONFIG, flags=re.MULTILINE)
+    text = re.sub(r'^#(?=[\[a-z"])', "", setup.configuration().decode(), flags=re.MULTILINE)
     project.layout.config_toml.write_text(text)
     config = load(project.layout, {}).config
     assert set(config.agents) == {"plan", "act", "fixer"}
@@ -100,7 +100,7 @@ def test_init_trusts_the_repository(project):
 def test_commit_takes_the_written_files_and_nothing_staged(repo):
     (repo / "mine.txt").write_text("staged")
     git(repo, "add", "mine.txt")
-    done = init.init(repo, os.environ, commit=True)
+    done = setup.init(repo, os.environ, commit=True)
     assert git(repo, "rev-parse", "HEAD").strip() == done.commit
     committed = git(repo, "show", "--name-only", "--format=%s", "HEAD").split("\n")
     assert committed[0] == "Set up treadle"
@@ -109,10 +109,10 @@ def test_commit_takes_the_written_files_and_nothing_staged(repo):
 
 
 def test_commit_after_an_earlier_init_takes_what_was_left(repo):
-    init.init(repo, os.environ)
-    assert init.init(repo, os.environ, commit=True).commit
+    setup.init(repo, os.environ)
+    assert setup.init(repo, os.environ, commit=True).commit
     assert git(repo, "status", "--porcelain") == ""
-    assert init.init(repo, os.environ, commit=True).commit is None
+    assert setup.init(repo, os.environ, commit=True).commit is None
 
 
 def test_commit_runs_no_hooks(repo):
@@ -121,13 +121,13 @@ def test_commit_runs_no_hooks(repo):
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\ntouch ran-{name}\nexit 1\n")
         hook.chmod(0o755)
-    assert init.init(repo, os.environ, commit=True).commit
+    assert setup.init(repo, os.environ, commit=True).commit
     assert not list(repo.glob("ran-*"))
 
 
 def test_commit_without_an_identity_is_treadles(repo, private_home):
     (private_home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
-    init.init(repo, os.environ, commit=True)
+    setup.init(repo, os.environ, commit=True)
     assert git(repo, "log", "-1", "--format=%an").strip() == "treadle"
 
 
@@ -135,20 +135,20 @@ def test_commit_refuses_to_take_edits_of_gitignore_along(repo):
     (repo / ".gitignore").write_text("mine\n")
     before = snapshot(repo)
     with pytest.raises(BlockedError, match=r"\.gitignore has changes of yours"):
-        init.init(repo, os.environ, commit=True)
+        setup.init(repo, os.environ, commit=True)
     assert snapshot(repo) == before
 
 
 def test_commit_during_a_merge_is_refused(repo):
     (repo / ".git" / "MERGE_HEAD").write_text(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(BlockedError, match="a merge is in progress"):
-        init.init(repo, os.environ, commit=True)
+        setup.init(repo, os.environ, commit=True)
 
 
 def test_failed_commit_leaves_the_index_as_it_was(repo):
     (repo / ".git" / "refs" / "heads" / "main.lock").touch()
     with pytest.raises(Exception, match=r"main\.lock"):
-        init.init(repo, os.environ, commit=True)
+        setup.init(repo, os.environ, commit=True)
     assert git(repo, "diff", "--cached", "--name-only") == ""
 
 
@@ -156,21 +156,21 @@ def test_link_in_the_way_is_refused(repo, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (repo / ".treadle").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BlockedError, match="is a link"):
-        init.init(repo, os.environ)
+        setup.init(repo, os.environ)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_file_in_the_way_is_refused(repo):
     (repo / "specs").write_text("not a folder")
     with pytest.raises(ProjectError, match="specs is in the way"):
-        init.init(repo, os.environ)
+        setup.init(repo, os.environ)
 
 
 def test_broken_config_is_told_before_anything_is_written(repo):
     (repo / ".treadle").mkdir()
     (repo / ".treadle" / "config.toml").write_text("nonsense = 1\n")
     with pytest.raises(ConfigError, match="nonsense is not a key"):
-        init.init(repo, os.environ)
+        setup.init(repo, os.environ)
     assert not Layout(repo).specs.exists()
 
 
@@ -179,5 +179,5 @@ def test_path_with_blanks_and_umlauts_works(tmp_path):
     root.mkdir()
     git(root, "init", "-q")
     git(root, "commit", "-q", "--allow-empty", "-m", "Begin")
-    assert init.init(root, os.environ, commit=True).commit
+    assert setup.init(root, os.environ, commit=True).commit
     assert open_project(root, os.environ).layout.root == root

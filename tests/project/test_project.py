@@ -8,7 +8,7 @@ from tests.conftest import git
 from treadle import layout
 from treadle.config.schema import Config, WorkspaceConfig
 from treadle.errors import ConfigError, ProjectError
-from treadle.project import init
+from treadle.project import setup
 from treadle.project.project import open_project, workspaces
 
 
@@ -19,7 +19,7 @@ def test_project_has_its_repository(project, repo):
 
 def test_repository_without_a_commit_is_told_what_helps(tmp_path):
     git(tmp_path, "init", "-q")
-    init.init(tmp_path, os.environ)
+    setup.init(tmp_path, os.environ)
     with pytest.raises(ProjectError, match="no commit yet") as caught:
         open_project(tmp_path, os.environ)
     assert caught.value.code == "no_commit"

@@ -13,7 +13,7 @@ from tests.conftest import git
 from treadle.config.load import load
 from treadle.errors import BlockedError, ProjectError
 from treadle.layout import trust_file, user_config
-from treadle.project import init, trust
+from treadle.project import setup, trust
 from treadle.project.project import open_repository
 
 BRINGS = """
@@ -115,7 +115,7 @@ def test_program_of_the_repository_named_by_the_user_needs_trust(repo):
 
 
 def test_another_clone_at_the_same_path_is_not_trusted(repo, tmp_path):
-    init.init(repo, os.environ, commit=True)
+    setup.init(repo, os.environ, commit=True)
     git(tmp_path, "clone", "-q", str(repo), "other")
     shutil.rmtree(repo)
     (tmp_path / "other").rename(repo)

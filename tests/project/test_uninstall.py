@@ -8,7 +8,7 @@ from tests.conftest import git
 from tests.project.tree import snapshot
 from treadle.errors import BlockedError
 from treadle.layout import trust_file, workspace_root
-from treadle.project import gitignore, init, trust
+from treadle.project import setup, trust
 from treadle.project.uninstall import uninstall
 
 
@@ -19,7 +19,7 @@ def test_round_trip_leaves_the_tree_as_it_was(repo, ignored):
     if ignored is not None:
         (repo / ".gitignore").write_bytes(ignored)
     before = snapshot(repo)
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     done = uninstall(repo, os.environ)
     assert snapshot(repo) == before
     assert done.kept == ()
@@ -30,16 +30,16 @@ def test_round_trip_leaves_folders_that_were_there(repo):
     (repo / "specs").mkdir()
     (repo / ".treadle" / "routines").mkdir(parents=True)
     before = snapshot(repo)
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     uninstall(repo, os.environ)
     assert (repo / "specs").is_dir()
     assert snapshot(repo) == before
 
 
 def test_line_that_was_there_before_stays(repo):
-    (repo / ".gitignore").write_bytes(b"a\n" + gitignore.LINE + b"\n")
+    (repo / ".gitignore").write_bytes(b"a\n" + setup.IGNORED.begin + b"\n")
     before = snapshot(repo)
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     uninstall(repo, os.environ)
     assert snapshot(repo) == before
 
@@ -69,7 +69,7 @@ def test_run_data_stays_without_purge_and_stays_ignored(project, repo):
 
 def test_purge_removes_run_data(repo):
     before = snapshot(repo)
-    init.init(repo, os.environ)
+    setup.init(repo, os.environ)
     (repo / ".treadle" / "runs" / "r").mkdir(parents=True)
     (repo / ".treadle" / "locks").mkdir()
     uninstall(repo, os.environ, purge=True)
@@ -93,7 +93,7 @@ def test_dry_run_removes_nothing(project, repo):
 
 
 def test_clone_of_a_set_up_repository_can_be_cleaned(repo, tmp_path):
-    init.init(repo, os.environ, commit=True)
+    setup.init(repo, os.environ, commit=True)
     git(tmp_path, "clone", "-q", str(repo), "clone")
     uninstall(tmp_path / "clone", os.environ)
     assert set(snapshot(tmp_path / "clone")) == {"README.md"}

@@ -4,9 +4,9 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from treadle.cli import output
-from treadle.project import init
-from treadle.project.init import Extras
+from treadle.project import setup
 from treadle.project.root import here
+from treadle.project.setup import Extras
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Write what is missing and name every file."""
     extras = Extras(agents_md=args.agents_md, skills=args.skills)
-    done = init.init(
+    done = setup.init(
         here(),
         os.environ,
         dry_run=args.dry_run,
@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
     return output.tell(args.json, told, _print, done, args.dry_run)
 
 
-def _print(done: init.Initialised, dry_run: bool) -> None:
+def _print(done: setup.Initialised, dry_run: bool) -> None:
     for name in done.wrote:
         output.line(f"{'would write' if dry_run else 'wrote'} {name}")
     for name in done.kept:

@@ -8,8 +8,8 @@ from treadle.cli import output
 from treadle.engine import lock
 from treadle.layout import Layout
 from treadle.project import uninstall
-from treadle.project.init import refuse_links
 from treadle.project.root import find_top, here, refuse_inside_run
+from treadle.project.setup import refuse_links
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from treadle.config.load import load
 from treadle.errors import ConfigError
 from treadle.files import atomic, remove
 from treadle.layout import Layout
-from treadle.project import init, trust
+from treadle.project import setup, trust
 from treadle.project.project import Project, open_repository, workspaces
 from treadle.project.root import refuse_inside_run
 
@@ -47,7 +47,7 @@ def uninstall(
     """Remove unchanged files, workspaces and the trust record; run data only with `purge`."""
     refuse_inside_run(env)
     project = open_repository(cwd, env)
-    init.refuse_links(project.layout)
+    setup.refuse_links(project.layout)
     plan = _plan(project, purge)
     removed = list(_names(project, plan))
     if not dry_run:
@@ -73,18 +73,18 @@ def _plan(project: Project, purge: bool) -> _Plan:
 
 def _plan_items(project: Project, plan: _Plan, *, keeps_data: bool) -> _Plan:
     layout, record = project.layout, trust.record(project)
-    for item in init.items(layout, init.Extras(agents_md=True, skills=True)):
+    for item in setup.items(layout, setup.Extras(agents_md=True, skills=True)):
         name = layout.relative(item.path)
         mark = record.wrote.get(name) if record and record.wrote else item.mark
         if mark is None or not item.path.exists():
             continue
         if item.content is None:
             plan.folders.append(item.path)
-        elif mark in (init.LINE, init.BLOCK):
+        elif mark in setup.ADDITIONS:
             plan.edits.extend([(item.path, mark)] if item.is_there else [])
         elif item.path == layout.home_gitignore and keeps_data:
             plan.kept.append(Kept(name, "keeps the data of runs out of git"))
-        elif init.digest(item.path.read_bytes()) in (mark, item.mark):
+        elif setup.digest(item.path.read_bytes()) in (mark, item.mark):
             plan.files.append(item.path)
         else:
             plan.kept.append(Kept(name, "changed since init wrote it"))
@@ -112,7 +112,7 @@ def _names(project: Project, plan: _Plan) -> Iterator[str]:
         inside = path.is_relative_to(project.layout.root)
         yield project.layout.relative(path) if inside else str(path)
     for path, mark in plan.edits:
-        what = "one line" if mark == init.LINE else "treadle's block"
+        what = "one line" if mark == "line" else "treadle's block"
         yield f"{project.layout.relative(path)} ({what})"
     if trust.record(project) is not None:
         yield f"{user_paths.trust_file(project.env)} (the record of this repository)"
@@ -135,7 +135,7 @@ def _carry_out(project: Project, plan: _Plan) -> Iterator[str]:
 
 
 def _take_out(path: Path, mark: str) -> None:
-    before = init.take_out(mark, path.read_bytes())
+    before = setup.ADDITIONS[mark].take_out(path.read_bytes())
     if before is None:
         path.unlink()
     else:

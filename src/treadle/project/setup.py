@@ -1,26 +1,71 @@
 """Set a repository up: a handful of files, each one named, none overwritten."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.config.backends import TOOLS
 from treadle.config.load import load
+from treadle.contract.role import ROLES
 from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git
 from treadle.layout import Layout
-from treadle.project import agents_md, found, gitignore, root, template, trust
+from treadle.project import root, trust
 from treadle.project.commit import commit_only, committed, require_ready
 from treadle.project.project import Project, open_repository, refuse_tracked
 from treadle.project.root import refuse_inside_run
-from treadle.project.skills import SKILLS
 
+DATA = resources.files("treadle.project") / "data"
+SKILLS = ("treadle-next", "treadle-run")
 FOLDER = "folder"
-LINE = "line"
-BLOCK = "block"
 
-_TAKE_OUT = {LINE: gitignore.remove, BLOCK: agents_md.remove}
+
+class Addition(NamedTuple):
+    """A text that goes to the end of a file of the user's and can be taken out without a trace."""
+
+    text: bytes
+    begin: bytes
+    end: bytes
+    gap: int = 0  # empty lines before it
+
+    def is_in(self, data: bytes | None) -> bool:
+        """Tell whether it is there already, also one that another treadle wrote."""
+        return self.begin in [line.strip() for line in (data or b"").splitlines()]
+
+    def add(self, data: bytes | None) -> bytes:
+        """Return the file with the text at its end; None stands for no file.
+
+        Each way a file can end gets its own way to add, so that `take_out` can tell them apart.
+        """
+        if data is None:
+            return self.text
+        newline = b"\r\n" if b"\r\n" in data else b"\n"
+        text = self.text.replace(b"\n", newline)
+        if data.endswith(b"\n"):
+            return data + newline * self.gap + text
+        return data + newline * (self.gap + 1 if data else 0) + text.removesuffix(newline)
+
+    def take_out(self, data: bytes) -> bytes | None:
+        """Return the file as it was before `add`; None means it was not there."""
+        begin, end = data.find(self.begin), data.find(self.end)
+        if begin < 0 or end < begin:
+            return data
+        for before in (None, *(data[: max(begin - length, 0)] for length in (0, 1, 2, 4))):
+            if self.add(before) == data:
+                return before
+        return data[:begin] + data[end + len(self.end) :].lstrip(b"\r\n")
+
+
+_DOSSIERS = b"**/.kittify/dossiers/*/snapshot-latest.json"
+IGNORED = Addition(_DOSSIERS + b"\n", _DOSSIERS, _DOSSIERS)
+_BLOCK = (DATA / "agents_block.md").read_bytes()
+BLOCK = Addition(_BLOCK, b"<!-- treadle:begin -->", b"<!-- treadle:end -->", gap=1)
+# How the record of what was written calls them.
+ADDITIONS = {"line": IGNORED, "block": BLOCK}
 
 
 class Item(NamedTuple):
@@ -35,9 +80,8 @@ class Item(NamedTuple):
         """Return what the record keeps, to know the item again when it is removed."""
         if self.content is None:
             return FOLDER
-        if gitignore.has_line(self.content):
-            return LINE
-        return BLOCK if agents_md.has_block(self.content) else digest(self.content)
+        found = (name for name, addition in ADDITIONS.items() if addition.is_in(self.content))
+        return next(found, digest(self.content))
 
 
 class Extras(NamedTuple):
@@ -66,36 +110,42 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def take_out(mark: str, data: bytes) -> bytes | None:
-    """Return a file without what init added to it; None if that was all of it."""
-    return _TAKE_OUT[mark](data)
-
-
 def items(layout: Layout, extras: Extras) -> Iterator[Item]:
     """Yield everything init wants to be there, with whether it already is."""
-    config = found.config(template.CONFIG, extras.tools)
-    yield _file(layout.config_toml, config, is_there=bool(layout.config_files()))
-    yield _file(layout.home_gitignore, template.HOME_GITIGNORE)
+    yield Item(layout.config_toml, configuration(extras.tools), bool(layout.config_files()))
+    yield _file(layout.home_gitignore, "home.gitignore")
     has_routines = layout.routines.is_dir()
-    yield Item(layout.routines, None, has_routines)
-    example = layout.routines / template.ROUTINE_NAME
-    yield _file(example, template.ROUTINE, is_there=has_routines)
-    yield Item(layout.specs, None, layout.specs.is_dir())
-    lines = _read(layout.root_gitignore)
-    yield Item(layout.root_gitignore, gitignore.add(lines), gitignore.has_line(lines))
+    yield _folder(layout.routines)
+    yield _file(layout.routines / "example.sh.sample")._replace(is_there=has_routines)
+    yield _folder(layout.specs)
+    yield _added(layout.root_gitignore, IGNORED)
     if extras.agents_md:
-        text = _read(layout.agents_md)
-        yield Item(layout.agents_md, agents_md.add(text), agents_md.has_block(text))
+        yield _added(layout.agents_md, BLOCK)
     if extras.skills:
-        yield from _skills(layout)
+        yield from map(_folder, (layout.skills.parent, layout.skills))
+        for name in SKILLS:
+            yield _folder(layout.skills / name)
+            yield _file(layout.skills / name / "SKILL.md", f"skills/{name}.md")
 
 
-def _skills(layout: Layout) -> Iterator[Item]:
-    folders = [layout.skills.parent, layout.skills, *(layout.skills / name for name in SKILLS)]
-    for folder in folders:
-        yield Item(folder, None, folder.is_dir())
-    for name, text in SKILLS.items():
-        yield _file(layout.skills / name / "SKILL.md", text)
+def configuration(found: Sequence[str] = ()) -> bytes:
+    """Return the sample configuration, with roles for the tools that were found."""
+    text = (DATA / "config.toml").read_text()
+    if not found:
+        return text.encode()
+    lines = [f"# Found on PATH: {', '.join(found)}. What they would run: treadle agent show NAME"]
+    for role, tool in _roles(found).items():
+        lines += [f"[agents.{role}]", f'use = "{tool}"', ""]
+    for tool in found:
+        lines += [f"[agents.{tool}]", f'type = "{tool}"', ""]
+    return (text.rstrip() + "\n\n" + "\n".join(lines).rstrip() + "\n").encode()
+
+
+def _roles(found: Sequence[str]) -> dict[str, str]:
+    """Return who plays which role; who checks is not who worked, if there are two."""
+    if not found:
+        return {}
+    return {role: found[1] if role == "check" and len(found) > 1 else found[0] for role in ROLES}
 
 
 def init(
@@ -117,10 +167,10 @@ def init(
     project = refuse_tracked(project)
     loaded = load(project.layout, env)
     foreign = () if accept else trust.look(project, loaded).foreign
-    extras = extras._replace(tools=found.tools(env))
-    wanted = list(items(project.layout, extras))
+    tools = tuple(tool for tool in TOOLS if shutil.which(tool, path=env.get("PATH", "")))
+    wanted = list(items(project.layout, extras._replace(tools=tools)))
     missing = [item for item in wanted if not item.is_there]
-    fresh = {item.path for item in missing}
+    is_new = not project.layout.config_files()
     if commit:
         require_ready(project)
         _refuse_mixing(project, missing)
@@ -137,7 +187,7 @@ def init(
         commands=trust.commands(loaded),
         trusted=not foreign,
         foreign=foreign,
-        roles={} if project.layout.config_toml not in fresh else found.roles(extras.tools),
+        roles=_roles(tools) if is_new else {},
     )
 
 
@@ -155,12 +205,17 @@ def refuse_links(layout: Layout, extras: Extras = Extras()) -> None:  # noqa: B0
             raise ProjectError(f"{path} is in the way: treadle needs a folder there")
 
 
-def _file(path: Path, text: str, *, is_there: bool | None = None) -> Item:
-    return Item(path, text.encode(), path.exists() if is_there is None else is_there)
+def _file(path: Path, data: str | None = None) -> Item:
+    return Item(path, (DATA / (data or path.name)).read_bytes(), path.exists())
 
 
-def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
+def _folder(path: Path) -> Item:
+    return Item(path, None, path.is_dir())
+
+
+def _added(path: Path, addition: Addition) -> Item:
+    data = path.read_bytes() if path.exists() else None
+    return Item(path, addition.add(data), addition.is_in(data))
 
 
 def _put(project: Project, missing: list[Item], *, is_trusted: bool) -> None:
@@ -182,7 +237,7 @@ def _names(project: Project, some: list[Item]) -> tuple[str, ...]:
 
 
 def _commit(project: Project, wanted: list[Item]) -> str | None:
-    """Commit init's files that git does not know yet, and the line if it is all that is new."""
+    """Commit init's files that git does not know yet, and an addition if it is all that is new."""
     files = [item for item in wanted if item.content is not None and item.path.exists()]
     known = set(git.tracked(project.repo, _names(project, files)))
     fresh = [item for item in files if _is_fresh(project, item, known)]
@@ -190,14 +245,14 @@ def _commit(project: Project, wanted: list[Item]) -> str | None:
 
 
 def _is_fresh(project: Project, item: Item, known: set[str]) -> bool:
-    if item.mark in _TAKE_OUT:
+    if item.mark in ADDITIONS:
         return _is_all_new(project, item)
     return project.layout.relative(item.path) not in known
 
 
 def _refuse_mixing(project: Project, missing: list[Item]) -> None:
     for item in missing:
-        if item.mark in _TAKE_OUT and not _is_all_new(project, item):
+        if item.mark in ADDITIONS and not _is_all_new(project, item):
             name = project.layout.relative(item.path)
             raise BlockedError(
                 f"{name} has changes of yours that --commit would take along; commit them first",
@@ -206,7 +261,7 @@ def _refuse_mixing(project: Project, missing: list[Item]) -> None:
 
 
 def _is_all_new(project: Project, item: Item) -> bool:
-    """Tell whether the line or block is the only difference to the last commit."""
+    """Tell whether the addition is the only difference to the last commit."""
     content = item.path.read_bytes() if item.is_there else item.content or b""
     before = committed(project, project.layout.relative(item.path))
-    return before != content and take_out(item.mark, content) == before
+    return before != content and ADDITIONS[item.mark].take_out(content) == before
