@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 from treadle.cli import completion
-from treadle.config import keys, load
+from treadle.config import load
+from treadle.config import schema as config_schema
 from treadle.contract import request, response
 from treadle.contract.event import EventType, StepError
 from treadle.errors import ExitCode
@@ -164,7 +165,9 @@ def test_commands_named_in_sentences_exist(page):
 def test_every_config_key_is_documented_with_type_default_and_variable():
     found = [row for row in rows((REFERENCE / "config.md").read_text()) if len(row) == 5]
     documented = {row[0].strip("`"): [cell.strip("`") for cell in row[1:4]] for row in found}
-    assert documented == {keys.dotted(key.path): _described(key) for key in keys.leaves()}
+    assert documented == {
+        config_schema.dotted(key.path): _described(key) for key in config_schema.leaves()
+    }
 
 
 def _described(key):
@@ -172,7 +175,11 @@ def _described(key):
     settable = key.is_scalar and key.path[0] != "verify"
     if key.path[-1] == "type":
         default = "required without `use"
-    return [keys.expectation(key.type), default, keys.variable(key.path) if settable else ""]
+    return [
+        config_schema.expectation(key.type),
+        default,
+        config_schema.variable(key.path) if settable else "",
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -182,12 +189,12 @@ def test_config_examples_and_keys_in_sentences_are_valid(page, tmp_path):
         if block.language == "toml":
             (tmp_path / ".treadle" / "config.toml").write_text(block.text)
             load.load(Layout(tmp_path), {})
-    known = [key.path for key in keys.leaves()]
+    known = [key.path for key in config_schema.leaves()]
     tables = {path[0] for path in known if len(path) > 1}
     for code in CODE.findall(prose(page.read_text())):
         path = tuple(code.split("."))
         if path[0] in tables and re.fullmatch(r"\w+(\.\w+)+(?<!\.py)", code):
-            path = (path[0], keys.ANY_NAME, *path[2:]) if path[0] == "agents" else path
+            path = (path[0], config_schema.ANY_NAME, *path[2:]) if path[0] == "agents" else path
             assert any(key[: len(path)] == path for key in known), f"{page.name}: {code}"
 
 

@@ -13,7 +13,7 @@ from treadle.agents import answer, lines, table, trouble
 from treadle.agents.conversation import Conversation
 from treadle.agents.heard import hear
 from treadle.agents.tool import Ask
-from treadle.config import check, read
+from treadle.config import complain, load
 from treadle.config.schema import AgentConfig
 from treadle.contract import response, strictjson, verdict
 from treadle.errors import TreadleError
@@ -85,7 +85,7 @@ def _config(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".toml", dir=_SCRATCH) as file:
         file.write(data)
         file.flush()
-        check.leaves(read.read(Path(file.name), name="config.toml"), "config.toml")
+        complain.leaves(load.read_file(Path(file.name), name="config.toml"), "config.toml")
 
 
 def _frontmatter(data: bytes) -> None:

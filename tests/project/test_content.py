@@ -10,7 +10,7 @@ from tests.conftest import git
 from treadle.config.load import load
 from treadle.errors import BlockedError
 from treadle.layout import trust_file
-from treadle.project import covered, setup, trust
+from treadle.project import setup, trust
 from treadle.project.project import open_project, open_repository
 
 EVIL = '[workspace]\nsetup = ["sh", "scripts/setup.sh"]\n'
@@ -218,7 +218,7 @@ def test_content_that_was_accepted_may_come_back(clone):
 
 
 def test_a_file_too_big_to_read_is_covered_too(clone, monkeypatch):
-    monkeypatch.setattr(covered, "_MAX_FILE", 1000)
+    monkeypatch.setattr(trust, "_MAX_FILE", 1000)
     clone.push(".treadle/routines/own.sh", "#" * 2000)
     clone.pull()
     clone.refused()

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import msgspec
 
 from treadle.cli import output
-from treadle.config import agents, keys
+from treadle.config import agents, schema
 from treadle.config.load import Loaded, load
 from treadle.contract.role import ROLES
 from treadle.ids import mask
@@ -61,7 +61,7 @@ def _shown(loaded: Loaded) -> dict[str, object]:
     }
 
 
-def _flat(value: object, path: keys.Path) -> list[tuple[str, object]]:
+def _flat(value: object, path: schema.KeyPath) -> list[tuple[str, object]]:
     if not isinstance(value, dict):
-        return [(keys.dotted(path), value)]
+        return [(schema.dotted(path), value)]
     return [item for key, inner in value.items() for item in _flat(inner, (*path, key))]

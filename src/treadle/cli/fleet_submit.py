@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from msgspec import structs
 
 from treadle.cli import consent, fleet_place, output, shape
-from treadle.config import agents, budget
-from treadle.config.load import Loaded, load
+from treadle.config import agents
+from treadle.config.load import Loaded, load, parse_budgets
 from treadle.engine import order, queue
 from treadle.engine.find import find
 from treadle.engine.order import Order
@@ -29,7 +29,7 @@ from treadle.tasks import change, criteria, task
 def run(args: Namespace) -> int:
     """Queue what was asked and say under which ids it waits."""
     project = open_project(here(), os.environ)
-    budgets = budget.parse(args.budget)
+    budgets = parse_budgets(args.budget)
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
     place_mail(project, loaded.config)
     consent.require(args, project, loaded)

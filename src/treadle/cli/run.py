@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from treadle.cli import consent, main, output, shape
 from treadle.cli.progress import watcher
-from treadle.config import agents, budget
-from treadle.config.load import Loaded, load
+from treadle.config import agents
+from treadle.config.load import Loaded, load, parse_budgets
 from treadle.engine import explain, orchestrator, work
 from treadle.engine.run import Tools
 from treadle.engine.work import Refused
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
         code: int = main.load("worker").load("submit").run(args)
         return code
     project = open_project(here(), os.environ)
-    budgets = budget.parse(args.budget)
+    budgets = parse_budgets(args.budget)
     loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
     place_mail(project, loaded.config)
     consent.require(args, project, loaded)

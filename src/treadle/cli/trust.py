@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from treadle.cli import output
 from treadle.config.load import load
 from treadle.project import trust
-from treadle.project.covered import Change
 from treadle.project.project import Project, open_project
 from treadle.project.root import here, refuse_inside_run
+from treadle.project.trust import Change
 
 
 def add_arguments(parser: ArgumentParser) -> None:

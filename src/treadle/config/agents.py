@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from treadle.config import keys, read
-from treadle.config.backends import BACKENDS, owners, takes
-from treadle.config.schema import AgentConfig, Config
+from treadle.config import complain, schema
+from treadle.config.schema import BACKENDS, AgentConfig, Config, owners, takes
 from treadle.contract.role import ROLES
 from treadle.errors import ConfigError, UsageError
 from treadle.ids import hint
@@ -58,7 +57,7 @@ def is_in_project(program: str) -> bool:
     return "/" in program and not program.startswith("/")
 
 
-def check(values: Mapping[keys.Path, tuple[object, str]]) -> None:
+def check(values: Mapping[schema.KeyPath, tuple[object, str]]) -> None:
     """Refuse agents whose keys do not fit together; values come with their source's name."""
     tables: dict[str, dict[str, object]] = {}
     sources: dict[str, str] = {}
@@ -68,13 +67,13 @@ def check(values: Mapping[keys.Path, tuple[object, str]]) -> None:
             sources[path[1]] = source
     for name, table in tables.items():
         if complaint := _complaint(name, table, tables):
-            raise read.wrong(sources[name], complaint, keys.dotted(("agents", name)))
+            raise complain.wrong(sources[name], complaint, schema.dotted(("agents", name)))
 
 
 def _complaint(
     name: str, table: Mapping[str, object], tables: Mapping[str, Mapping[str, object]]
 ) -> str | None:
-    key = keys.dotted(("agents", name))
+    key = schema.dotted(("agents", name))
     if "use" in table:
         return _use_complaint(key, table, tables)
     if "type" not in table:
@@ -85,7 +84,7 @@ def _complaint(
             return f"{key}.{extra} is only for {' and '.join(owners(extra))} agents, not {type_}"
     for need in BACKENDS[type_].needs:
         if need not in table:
-            what = keys.expectation(keys.field_types(AgentConfig)[need])
+            what = schema.expectation(schema.field_types(AgentConfig)[need])
             return f"{key}.{need} is missing; {type_} agents need {what}"
     if type_ == "acp" and ("cmd" in table) == ("preset" in table):
         return f"{key} needs cmd or preset, one of them"

@@ -1,16 +1,58 @@
 """Lay the sources of a configuration over each other and remember where each value came from."""
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from treadle import layout as user_paths
-from treadle.config import agents, check, keys, read
-from treadle.config.backends import takes
-from treadle.config.schema import AgentConfig, Config
-from treadle.errors import ConfigError
+from treadle.config import agents, complain, schema
+from treadle.config.complain import wrong
+from treadle.config.schema import AgentConfig, BudgetsConfig, Config, takes
+from treadle.contract import strictjson
+from treadle.errors import ConfigError, FormatError, UsageError
+from treadle.ids import hint
 from treadle.layout import Layout
+
+_MAX_BYTES = 1 << 20
+
+
+def read_file(path: Path, *, name: str) -> dict[str, object]:
+    """Return what the file says, or raise ConfigError that calls it `name`."""
+    data = _read_bytes(path, name)
+    return _parse_json(data, name) if path.suffix == ".json" else _parse_toml(data, name)
+
+
+def _read_bytes(path: Path, name: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise wrong(name, f"cannot be read: {error.strerror}") from error
+    if len(data) > _MAX_BYTES:
+        raise wrong(name, "larger than 1 MiB; a configuration is a small file")
+    return data
+
+
+def _parse_json(data: bytes, name: str) -> dict[str, object]:
+    try:
+        return strictjson.load_object(data, source=name)
+    except FormatError as error:
+        raise wrong(name, error.message.removeprefix(f"{name}: ")) from error
+
+
+def _parse_toml(data: bytes, name: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise wrong(name, f"not UTF-8 at byte {error.start}") from error
+    except ValueError as error:  # not only TOMLDecodeError: a number may have too many digits
+        raise wrong(name, f"not TOML: {error}") from error
+    except RecursionError as error:
+        raise wrong(name, "nested too deeply") from error
+
 
 OriginKind = Literal["default", "user", "project", "environment", "flag"]
 
@@ -34,7 +76,7 @@ class _Value(NamedTuple):
     origin: Origin
 
 
-_Merged = dict[keys.Path, _Value]
+_Merged = dict[schema.KeyPath, _Value]
 
 
 def load(
@@ -43,10 +85,10 @@ def load(
     """Return what is in force; `overrides` has the shape of a file and holds what flags said."""
     merged: _Merged = {}
     for origin, raw in _files(layout, env):
-        _lay_over(merged, check.leaves(raw, origin.source), origin)
+        _lay_over(merged, complain.leaves(raw, origin.source), origin)
     merged.update(_environment(merged, env))
     flags = Origin("flag", "command line")
-    merged.update(_with(check.leaves(overrides or {}, flags.source), flags))
+    merged.update(_with(complain.leaves(overrides or {}, flags.source), flags))
     agents.check({path: (item.value, item.origin.source) for path, item in merged.items()})
     config = msgspec.convert(_nested(merged), Config)
     return Loaded(config, _origins(merged, config))
@@ -55,7 +97,7 @@ def load(
 def _files(layout: Layout, env: Mapping[str, str]) -> Iterator[tuple[Origin, dict[str, object]]]:
     user = user_paths.user_config(env)
     if user.is_file():
-        yield Origin("user", str(user)), read.read(user, name=str(user))
+        yield Origin("user", str(user)), read_file(user, name=str(user))
     found = layout.config_files()
     if len(found) > 1:
         first, second = (layout.relative(path) for path in found)
@@ -64,10 +106,10 @@ def _files(layout: Layout, env: Mapping[str, str]) -> Iterator[tuple[Origin, dic
         )
     for path in found:
         name = layout.relative(path)
-        yield Origin("project", name), read.read(path, name=name)
+        yield Origin("project", name), read_file(path, name=name)
 
 
-def _lay_over(merged: _Merged, values: dict[keys.Path, object], origin: Origin) -> None:
+def _lay_over(merged: _Merged, values: dict[schema.KeyPath, object], origin: Origin) -> None:
     """Put a file's values on top; an agent it names replaces the one below as a whole."""
     named = {path[:2] for path in values if path[0] == "agents"}
     for path in [path for path in merged if path[:2] in named]:
@@ -75,27 +117,27 @@ def _lay_over(merged: _Merged, values: dict[keys.Path, object], origin: Origin) 
     merged.update(_with(values, origin))
 
 
-def _with(values: dict[keys.Path, object], origin: Origin) -> _Merged:
+def _with(values: dict[schema.KeyPath, object], origin: Origin) -> _Merged:
     return {path: _Value(value, origin) for path, value in values.items()}
 
 
 def _environment(merged: _Merged, env: Mapping[str, str]) -> _Merged:
     found: _Merged = {}
     for key in _settable(merged):
-        name = keys.variable(key.path)
+        name = schema.variable(key.path)
         if env.get(name):
-            value = check.leaf(env[name], key.type, key.path, name, text=True)
+            value = complain.leaf(env[name], key.type, key.path, name, text=True)
             found[key.path] = _Value(value, Origin("environment", name))
     return found
 
 
-def _settable(merged: _Merged) -> Iterator[keys.Key]:
+def _settable(merged: _Merged) -> Iterator[schema.Key]:
     """Yield the scalar keys with a fixed name, and those of every agent the files name."""
     names = {path[1] for path in merged if path[0] == "agents"}
-    for key in keys.leaves():
+    for key in schema.leaves():
         if not key.is_scalar:
             continue
-        if keys.ANY_NAME not in key.path:
+        if schema.ANY_NAME not in key.path:
             yield key
         elif key.path[0] == "agents":
             for name in names:
@@ -114,13 +156,47 @@ def _nested(merged: _Merged) -> dict[str, object]:
 
 def _origins(merged: _Merged, config: Config) -> dict[str, Origin]:
     default = Origin("default", "default")
-    paths = [key.path for key in keys.leaves() if keys.ANY_NAME not in key.path]
+    paths = [key.path for key in schema.leaves() if schema.ANY_NAME not in key.path]
     for name, agent in config.agents.items():
         paths.extend(("agents", name, key) for key in agent_keys(agent))
     paths.extend(path for path in merged if path[0] == "verify")
-    return {keys.dotted(path): merged[path].origin if path in merged else default for path in paths}
+    return {
+        schema.dotted(path): merged[path].origin if path in merged else default for path in paths
+    }
 
 
 def agent_keys(agent: AgentConfig) -> tuple[str, ...]:
     """Return the keys that mean something for this agent."""
     return ("use",) if agent.use else takes(agent.type)
+
+
+def parse_budgets(items: Sequence[str]) -> dict[str, int | float]:
+    """Return the limits by name, or raise UsageError with the nearest name."""
+    limits: dict[str, int | float] = {}
+    for item in items:
+        name, value = _split(item)
+        if name in limits:
+            raise UsageError(f"--budget {name} is given twice")
+        limits[name] = value
+    return limits
+
+
+def _split(item: str) -> tuple[str, int | float]:
+    known = schema.field_types(BudgetsConfig)
+    name, equals, text = (part.strip() for part in item.partition("="))
+    if name not in known:
+        raise UsageError(f"--budget {name}: no such budget{hint(name, known, or_all=True)}")
+    if not equals:
+        raise UsageError(f"--budget {item}: write it as --budget {name}=NUMBER")
+    return name, _number(name, text, known[name])
+
+
+def _number(name: str, text: str, type_: object) -> int | float:
+    complaint = f"--budget {name} must be {schema.expectation(type_)}, not {text!r}"
+    try:
+        value = complain.leaf(text, type_, ("budgets", name), "--budget", text=True)
+    except ConfigError as error:
+        raise UsageError(complaint) from error
+    if not isinstance(value, int | float):
+        raise UsageError(complaint)
+    return value

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import treadle
 from treadle.config import agents
-from treadle.config.backends import TOOLS
 from treadle.config.load import Loaded, load
-from treadle.config.schema import AgentConfig, Config
+from treadle.config.schema import TOOLS, AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
 from treadle.proc import own

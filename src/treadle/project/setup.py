@@ -7,8 +7,8 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.config.backends import TOOLS
 from treadle.config.load import load
+from treadle.config.schema import TOOLS
 from treadle.contract.role import ROLES
 from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic

@@ -2,14 +2,14 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 import msgspec
 
-from treadle.config import keys, read
-from treadle.config.backends import BACKENDS
-from treadle.config.schema import Config, SandboxConfig
+from treadle.config import schema
+from treadle.config.schema import BACKENDS, Config, SandboxConfig
 from treadle.errors import ConfigError
 from treadle.ids import STORES, hint, is_schema, mask
 
@@ -20,20 +20,31 @@ _UNFIT_FOR_BRANCH = re.compile(
 )
 
 
-def leaves(raw: Mapping[str, object], source: str) -> dict[keys.Path, object]:
+def wrong(source: str, complaint: str, key: str | None = None) -> ConfigError:
+    """Return the error for a file, variable or flag, with the command that mends it."""
+    if source.startswith("TREADLE_"):
+        fix = f"unset {source}"
+    else:
+        is_file = source.endswith((".toml", ".json"))
+        fix = f"${{EDITOR:-vi}} {shlex.quote(source)}" if is_file else "treadle run --help"
+    details: dict[str, object] = {"source": source, "key": key} if key else {}
+    return ConfigError(f"{source}: {complaint}", fix=[fix], details=details)
+
+
+def leaves(raw: Mapping[str, object], source: str) -> dict[schema.KeyPath, object]:
     """Return the source's values by key path, or raise ConfigError for the first bad one."""
     return dict(_table(raw, Config, (), source))
 
 
 def leaf(
-    value: object, type_: object, path: keys.Path, source: str, *, text: bool = False
+    value: object, type_: object, path: schema.KeyPath, source: str, *, text: bool = False
 ) -> object:
     """Return one value as its type wants it; `text` reads numbers and flags from strings."""
     try:
         found: object = msgspec.convert(value, type_, strict=not text)
     except msgspec.ValidationError as error:
         raise _wrong(
-            source, path, f"must be {keys.expectation(type_)}, not {_short(value)}"
+            source, path, f"must be {schema.expectation(type_)}, not {_short(value)}"
         ) from error
     if any("\0" in item for item in _strings(found)):
         raise _wrong(source, path, "must not contain a NUL character")
@@ -44,9 +55,9 @@ def leaf(
 
 
 def _table(
-    raw: object, struct: type[msgspec.Struct], path: keys.Path, source: str
-) -> Iterator[tuple[keys.Path, object]]:
-    known = keys.field_types(struct)
+    raw: object, struct: type[msgspec.Struct], path: schema.KeyPath, source: str
+) -> Iterator[tuple[schema.KeyPath, object]]:
+    known = schema.field_types(struct)
     # An agent's type decides what its other keys mean: complain about it first.
     for key, value in sorted(
         _mapping(raw, path, source).items(), key=lambda item: item[0] != "type"
@@ -58,9 +69,9 @@ def _table(
 
 
 def _value(
-    value: object, type_: object, path: keys.Path, source: str
-) -> Iterator[tuple[keys.Path, object]]:
-    inner = keys.table_of(type_)
+    value: object, type_: object, path: schema.KeyPath, source: str
+) -> Iterator[tuple[schema.KeyPath, object]]:
+    inner = schema.table_of(type_)
     if inner is not None:
         for name, item in _mapping(value, path, source).items():
             _check_name(name, path, source)
@@ -73,13 +84,13 @@ def _value(
         yield path, leaf(value, type_, path, source)
 
 
-def _mapping(value: object, path: keys.Path, source: str) -> dict[str, object]:
+def _mapping(value: object, path: schema.KeyPath, source: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise _wrong(source, path, f"must be a table, not {_short(value)}")
     return value
 
 
-def _check_name(name: str, path: keys.Path, source: str) -> None:
+def _check_name(name: str, path: schema.KeyPath, source: str) -> None:
     if path == ("agents",) and not (AGENT_NAME.fullmatch(name) and len(name) <= 64):
         raise _wrong(
             source,
@@ -90,7 +101,7 @@ def _check_name(name: str, path: keys.Path, source: str) -> None:
         raise _wrong(source, (*path, name), "needs a name that is not empty")
 
 
-def _check_meaning(value: object, path: keys.Path, source: str) -> None:
+def _check_meaning(value: object, path: schema.KeyPath, source: str) -> None:
     """Apply the rules that a type cannot say."""
     where = (path[0], path[-1]) if path[0] == "agents" else path
     for fits, words in _RULES.get(where, ()):
@@ -116,7 +127,7 @@ def _can_be_expected(value: str) -> bool:
 
 
 # What each key's text must be, and how that is said.
-_RULES: dict[keys.Path, list[tuple[Callable[[str], bool], str]]] = {
+_RULES: dict[schema.KeyPath, list[tuple[Callable[[str], bool], str]]] = {
     ("agents", "type"): [(lambda text: text in BACKENDS, f"be one of {', '.join(BACKENDS)}")],
     ("agents", "path"): [(_is_inside, "be a folder inside the repository")],
     ("checks", "expect"): [
@@ -141,13 +152,13 @@ def _strings(value: object) -> Iterator[str]:
         yield from (item for item in value if isinstance(item, str))
 
 
-def _unknown(source: str, path: keys.Path, known: Mapping[str, object]) -> ConfigError:
+def _unknown(source: str, path: schema.KeyPath, known: Mapping[str, object]) -> ConfigError:
     return _wrong(source, path, f"is not a key{hint(path[-1], known, or_all=True)}")
 
 
-def _wrong(source: str, path: keys.Path, complaint: str) -> ConfigError:
-    key = keys.dotted(path)
-    return read.wrong(source, f"{key} {complaint}", key)
+def _wrong(source: str, path: schema.KeyPath, complaint: str) -> ConfigError:
+    key = schema.dotted(path)
+    return wrong(source, f"{key} {complaint}", key)
 
 
 def _short(value: object) -> str:
