@@ -7,6 +7,7 @@ import pytest
 from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
 from tests.store.rows import run_row
+from treadle.config.schema import FleetConfig
 from treadle.engine import queue
 from treadle.engine.queue import Ticket
 from treadle.fleet.leader import Beat
@@ -16,6 +17,7 @@ from treadle.store import fleet
 from treadle.store.rows.worker import WorkerRow
 from treadle.store.writer import Store
 
+PACE = FleetConfig(beat=0.01, dead_after=0.2)
 LONG_AGO = "2026-01-01T00:00:00.000000Z"
 RUN = "20260123-145501-ab12cd"
 
@@ -40,7 +42,7 @@ def beat(store):
     """A worker that came just now, and another one that beats no more."""
     died = []
     site = Place(store)
-    made = Beat("me", Inline(), set(), site, every=0.01, dead_after=0.2, on_death=died.append)
+    made = Beat("me", Inline(), set(), site, PACE, died.append)
     made.died = died
     for name in ("me", "other"):
         fleet.register(store, WorkerRow(name, "h", 1, 1, 0, "alive", LONG_AGO, LONG_AGO), LONG_AGO)
@@ -126,3 +128,21 @@ def test_a_job_that_no_thread_drives_is_sent_back_after_three_beats(beat, store)
     time.sleep(3 * beat._every)
     beat.tick()
     assert sent == [job]
+
+
+def test_a_beat_that_fails_is_said_once_and_again_when_it_goes_through(beat):
+    said, fail = [], True
+
+    def tick():
+        if fail:
+            raise OSError("no room")
+        beat._over.set()
+
+    def watch(moment):
+        nonlocal fail
+        said.append(moment.message)
+        fail = False
+
+    beat.tick, beat._watch = tick, watch
+    beat.run()
+    assert said == ["worker me cannot beat: OSError: no room", "worker me beats again"]

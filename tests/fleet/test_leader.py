@@ -2,7 +2,6 @@
 
 import secrets
 import threading
-from typing import ClassVar
 
 import psycopg
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.fleet.inline import Inline
 from tests.fleet.lab import database, wait_for
 from tests.fleet.test_beat import queued, status
+from treadle.config.schema import FleetConfig
 from treadle.engine import queue
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
@@ -20,14 +20,9 @@ from treadle.store.rows.worker import WorkerRow
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
-EVERY, DEAD_AFTER = 0.1, 2.0
+DEAD_AFTER = 2.0
+PACE = FleetConfig(beat=0.1, dead_after=DEAD_AFTER)
 EARLY = "2026-01-01T00:00:00.000000Z"
-
-
-class Idle:
-    """A driver that drives nothing."""
-
-    active: ClassVar = set()
 
 
 @pytest.fixture
@@ -49,8 +44,7 @@ def keeper(site):
     made = []
 
     def come(name, age=0.0):
-        beat = Beat(name, Inline(), Idle(), site, every=EVERY, dead_after=DEAD_AFTER,
-                    on_death=lambda: beat._over.set())  # fmt: skip
+        beat = Beat(name, Inline(), set(), site, PACE, lambda: beat._over.set())
         now = utc(beat.store.now())
         fleet.register(beat.store, WorkerRow(name, "h", 1, 1, 0, "alive", now, now), now)
         beat._came_at -= age

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from treadle.config.schema import FleetConfig
 from treadle.engine import queue
+from treadle.engine.progress import Progress, Watch, nobody
 from treadle.errors import StoreError
 from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
@@ -40,10 +42,9 @@ class Beat(threading.Thread):
         dispatcher: Dispatcher,
         active: Set[Job],
         site: Site,
-        *,
-        every: float,
-        dead_after: float,
+        config: FleetConfig,
         on_death: Callable[[], None],
+        watch: Watch = nobody,
     ) -> None:
         super().__init__(name="beat", daemon=True)
         self.draining = threading.Event()
@@ -52,9 +53,11 @@ class Beat(threading.Thread):
         self.store = site.fleet()
         self._dispatcher = dispatcher
         self._active = active
-        self._every = every
-        self._dead_after = dead_after
+        self._every = config.beat
+        self._dead_after = config.dead_after
         self._on_death = on_death
+        self._watch = watch
+        self._trouble = ""
         self._stores: dict[str, Store] = {}
         self._over = threading.Event()
         self._came_at = time.monotonic()
@@ -70,14 +73,23 @@ class Beat(threading.Thread):
         return self.store.now()
 
     def run(self) -> None:
-        """Beat until stopped; whatever fails is tried again soon."""
+        """Beat until stopped; whatever fails is said once and tried again soon."""
         while not self._over.wait(self._pause):
             try:
                 self.tick()
-            except Exception:  # noqa: BLE001  # a worker that beats no more is lost, whatever it was
+                self._say("")
+            except Exception as error:  # noqa: BLE001  # a worker that beats no more is lost
                 # An outage of the database is nobody's death: begin to count anew.
                 self._connected_at = None
                 self._pause = min(_AGAIN, self._every)
+                self._say(f"worker {self._worker} cannot beat: {type(error).__name__}: {error}")
+
+    def _say(self, trouble: str) -> None:
+        """Tell the onlooker when beats begin to fail, and when they go through again."""
+        if trouble != self._trouble:
+            message = trouble or f"worker {self._worker} beats again"
+            self._watch(Progress(kind="note", run_id="", message=message))
+        self._trouble = trouble
 
     def end(self) -> None:
         """Stop beating."""

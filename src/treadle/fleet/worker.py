@@ -370,15 +370,7 @@ def work_until_done(
             open_store=lambda project: site.patient_store(project, float(config.fleet.patience)),
         )
         driver = Driver(machine)
-        beat = Beat(
-            worker,
-            dispatcher,
-            driver.active,
-            site,
-            every=config.fleet.beat,
-            dead_after=config.fleet.dead_after,
-            on_death=_die,
-        )
+        beat = Beat(worker, dispatcher, driver.active, site, config.fleet, _die, watch)
         store = beat.store
         _clean(machine.layout, store)
         _register(store, worker, wishes.slots)
