@@ -3,20 +3,14 @@
 import os
 import secrets
 import socket
-import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.builder import GIT_IDENTITY, Project, make_repository
 from tests.fleet.lab import postgres
 
-GIT_IDENTITY = """[user]
-\tname = Test
-\temail = test@example.invalid
-[init]
-\tdefaultBranch = main
-"""
 # A server to use instead of one that the tests start; read before the variables are taken away.
 PG = os.environ.get("TREADLE_TEST_PG")
 LOOPBACK = ("127.", "::1", "localhost")
@@ -78,18 +72,11 @@ def pg_store(pg_server, monkeypatch):
 @pytest.fixture
 def repo(tmp_path) -> Path:
     """Return a real git repository with one commit."""
-    root = tmp_path / "project"
-    root.mkdir()
-    git(root, "init", "-q")
-    (root / "README.md").write_text("# Project\n")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "Begin")
-    return root
+    return make_repository(tmp_path / "project")
 
 
-def git(root: Path, *args: str, check: bool = True) -> str:
-    """Run the real git in `root` and return what it printed."""
-    done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        raise AssertionError(f"git {' '.join(args)}: {done.stderr}")
-    return done.stdout
+@pytest.fixture
+def project(repo, tmp_path) -> Project:
+    """Return a project set up through the real command."""
+    (tmp_path / "agents").mkdir()
+    return Project(repo, tmp_path / "agents").set_up()

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import git
+from tests.builder import git
 
 RUN = "20260101-000000-aaaaaa"
 HOOKS = ("beforeAll", "afterAll", "beforeEach", "afterEach")

@@ -1,7 +1,7 @@
 """A project whose runs change files by one shell command, and land under supervision."""
 
 from tests.acceptance.untouched import lived_in, untouched
-from tests.conftest import git
+from tests.builder import git
 
 WORK = "mkdir -p src; echo done > done.txt; echo new > src/new.txt; echo run > shared.txt"
 

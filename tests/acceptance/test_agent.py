@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Project, wait_for
 from tests.agents import fake
-from tests.conftest import git
+from tests.builder import Project, git, wait_for
 
 GOOD = '{"version": 1, "status": "ok", "summary": "I am here"}'
 

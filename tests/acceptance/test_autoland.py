@@ -4,7 +4,7 @@ import pytest
 
 from tests.acceptance.site import Site
 from tests.acceptance.untouched import untouched
-from tests.conftest import git
+from tests.builder import git
 
 AUTO = '[land]\nrun = "auto"\n'
 # Each run writes a file with the task's id; the criterion looks for it.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.conftest import ADD_DONE
+from tests.builder import ADD_DONE
 
 # name: (role, what the agent does, code of the failure, words of the sentence)
 CASES = {

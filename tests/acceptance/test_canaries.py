@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.acceptance.conftest import ADD_DONE, wait_for
 from tests.acceptance.test_serve import enter, get
+from tests.builder import ADD_DONE, wait_for
 from tests.sandbox.canaries import ALL, FORMS, VALUES
 
 CODED = {f"{name} as {form}": FORMS[form](VALUES[name]) for name in VALUES for form in FORMS}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.clones import RUN, SHAPES, Trap
-from tests.conftest import git
+from tests.builder import git
 from treadle.cli import main
 
 # Each needs the user's word first.

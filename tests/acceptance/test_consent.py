@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from tests.acceptance.conftest import Project
-from tests.conftest import git
+from tests.builder import Project, git
 
 THEIRS = '[agents.do]\ntype = "builtin"\nrun = ["touch", "done.txt"]\n'
 GOAL = ("run", "--goal", "x", "--ac", "works", "--verify", "AC1=test -f done.txt")

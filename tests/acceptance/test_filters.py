@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
 from tests.acceptance.site import Site
-from tests.conftest import git
+from tests.builder import git, wait_for
 from treadle.sandbox import probe
 
 TIERS = [tier for tier in ("A", "B") if probe.probe(tier).tier == tier]

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.acceptance.site import Site
-from tests.conftest import git
+from tests.builder import git
 
 OPEN = {"mode": "off", "tier": "B", "hide": []}
 

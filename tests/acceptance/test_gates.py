@@ -7,7 +7,7 @@ import pytest
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC, SCAFFOLD_SPEC
 from tests.acceptance.untouched import untouched
-from tests.conftest import git
+from tests.builder import git
 
 SPEC_SENTENCE = (
     "spec.md must be committed and substantive before the plan phase can begin. "

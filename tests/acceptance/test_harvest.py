@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
 from tests.acceptance.untouched import untouched
+from tests.builder import wait_for
 
 IGNORED = "*.o\n__pycache__/\ndeps/\n"
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
 from tests.acceptance.messages import done, drop, log, routine, spec
+from tests.builder import wait_for
 
 HERE = "#!/bin/sh\n# Here\n# workspace: project\n"
 

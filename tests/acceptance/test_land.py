@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.site import Site
 from tests.acceptance.untouched import lived_in, untouched
-from tests.conftest import git
+from tests.builder import git
 
 
 @pytest.fixture

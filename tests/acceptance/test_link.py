@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
 from tests.acceptance.test_serve import enter, get
+from tests.builder import wait_for
 from treadle.sandbox import probe
 
 TIERS = [tier for tier in "AB" if probe.probe(tier).tier == tier]

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from tests.acceptance.mission import Mission
-from tests.conftest import git
+from tests.builder import git
 
 SNAPSHOT = ".kittify/dossiers/auth/snapshot-latest.json"
 

@@ -14,7 +14,7 @@ from tests.acceptance import (
     test_run,
     test_task,
 )
-from tests.acceptance.conftest import wait_for
+from tests.builder import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("pg_store")]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.conftest import ADD_DONE
+from tests.builder import ADD_DONE
 from tests.git.support import calls, count_calls
 
 LIMIT = 6

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.acceptance.conftest import ADD_DONE, PRELUDE, SIGNALS, alive, wait_for
+from tests.builder import ADD_DONE, PRELUDE, SIGNALS, alive, wait_for
 from treadle.layout import Layout
 from treadle.store.reader import Reader
 

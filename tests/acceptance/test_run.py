@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from tests.acceptance.conftest import ADD_DONE
+from tests.builder import ADD_DONE
 
 EIGHT = ["001-plan", "002-do", "003-check", "004-act", "005-plan", "006-do", "007-check"]
 

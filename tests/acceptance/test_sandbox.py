@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
+from tests.builder import wait_for
 from treadle.sandbox import probe
 
 TIERS = [tier for tier in ("A", "B") if probe.probe(tier).tier == tier]

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
+from tests.builder import wait_for
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from tests.acceptance import messages
-from tests.acceptance.conftest import wait_for
 from tests.acceptance.test_inbox_work import write_notebook
 from tests.acceptance.test_serve import enter, get
+from tests.builder import wait_for
 from tests.web.world import RUN
 from treadle.proc import own
 from treadle.project.project import open_project

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.acceptance.site import Site
-from tests.conftest import git
+from tests.builder import git
 
 LINES = "".join(f"{n}\n" for n in range(30))
 

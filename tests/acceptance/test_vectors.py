@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.site import Site
 from tests.acceptance.untouched import untouched
-from tests.conftest import git
+from tests.builder import git
 
 LINES = "".join(f"{n}\n" for n in range(40))
 # Settings of git that run a program, by what they are for; `{evil}` is the program's path.

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from tests.conftest import git
+from tests.builder import git
 
 OWN = {".git", ".treadle"}
 _MINE = ("my-staged.txt", "my-notes.txt", "my-ignored.txt")

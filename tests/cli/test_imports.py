@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import Project, make_home
 
 # Third-party packages and slow parts of the standard library that no hot command may load.
 HEAVY = {
@@ -71,15 +71,9 @@ def mission(tmp_path_factory):
         "## Technical Context\n- Language/Version: C11\n- Storage: files\n"
     )
     (folder / "tasks" / "WP01-a.md").write_text("---\ndependencies: []\n---\n# A\n")
-    git(root, "init", "-q")
-    env = {**os.environ, "HOME": str(root), "XDG_STATE_HOME": str(root / ".treadle")}
-    subprocess.run([sys.executable, "-m", "treadle", "init"], cwd=root, check=True, env=env)
-    who = ("-c", "user.name=T", "-c", "user.email=t@example.invalid")
-    git(root, "add", ".")
-    git(root, *who, "commit", "-q", "-m", "Begin")
-    subprocess.run(
-        [sys.executable, "-m", "treadle", "task", "add", "g"], cwd=root, check=True, env=env
-    )
+    env = make_home(tmp_path_factory.mktemp("home")) | {"XDG_STATE_HOME": str(root / ".treadle")}
+    project = Project.make(root, tmp_path_factory.mktemp("agents"), env=env)
+    assert project.treadle("task", "add", "g").code == 0
     return root
 
 

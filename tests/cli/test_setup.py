@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.engine import lock
 from treadle.layout import Layout
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.acceptance.conftest import Project, alive, wait_for
 from tests.acceptance.site import Site
 from tests.acceptance.untouched import belongings
-from tests.conftest import GIT_IDENTITY, git
+from tests.builder import Project, alive, git, make_home, wait_for
 from tests.crash.experiments import Report
 
 _LONGEST = {"run": 0.4, "land": 0.6, "undo": 0.6}
@@ -40,17 +39,9 @@ def kills(number: int, jobs: int | None = None, seed: int = 1) -> Report:
 
 def make(folder: Path) -> Site:
     """Make a project with 300 files, two of the user's, and an agent that changes them all."""
-    root, agents = folder / "project", folder / "agents"
-    for path in (root / "shared", agents):
-        path.mkdir(parents=True)
-    git(root, "init", "-q")
-    for n in range(1, 301):
-        (root / "shared" / f"{n}.txt").write_text(f"{n}\n")
-    (root / "mine.txt").write_text("mine\n")
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "Many files")
-    project = Project(root, agents)
-    assert project.treadle("init", "--commit").code == 0
+    files = {f"shared/{n}.txt": f"{n}\n" for n in range(1, 301)} | {"mine.txt": "mine\n"}
+    project = Project.make(folder / "project", folder / "agents", files)
+    root = project.root
     work = _WORK.format(mark=folder / "mark")
     project.settings(
         f'sandbox = "off"\n[agents.do]\ntype = "builtin"\nrun = ["sh", "-c", "{work}"]\n'
@@ -169,10 +160,7 @@ def _signal(pid: int, number: int) -> None:
 def _at_home(folder: Path) -> Iterator[None]:
     """Give treadle and git a private home for a while."""
     before = dict(os.environ)
-    os.environ.update({"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"})
-    for name in ("CACHE", "STATE", "CONFIG"):
-        os.environ[f"XDG_{name}_HOME"] = str(folder / name)
-    (folder / ".gitconfig").write_text(GIT_IDENTITY)
+    os.environ.update(make_home(folder))
     try:
         yield
     finally:

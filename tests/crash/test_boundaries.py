@@ -5,7 +5,6 @@ import sqlite3
 
 import pytest
 
-from tests.acceptance.conftest import project  # noqa: F401  # the fixture
 from treadle.engine.boundary import BOUNDARIES
 
 # How often a run of seven steps with one patch gets there.
@@ -20,12 +19,12 @@ QUICK = [
 SLOW = [f"{name}:{n}" for name in OFTEN for n in (1, 3, 4, 5, 6)]
 
 
-def _rows(project):  # noqa: F811
+def _rows(project):
     with sqlite3.connect(project.root / ".treadle" / "treadle.db") as store:
         return store.execute("SELECT * FROM steps ORDER BY run_id, step_index").fetchall()
 
 
-def _folders(project):  # noqa: F811
+def _folders(project):
     found = (project.root / ".treadle" / "runs").glob("*/steps/*")
     return sorted(path for path in found if ".tmp-" not in path.name)
 
@@ -37,7 +36,7 @@ def test_there_are_enough_kills():
 @pytest.mark.parametrize(
     "point", [*QUICK, *(pytest.param(point, marks=pytest.mark.real) for point in SLOW)]
 )
-def test_kill_and_recover(project, point):  # noqa: F811
+def test_kill_and_recover(project, point):
     project.good_agents()
     killed = project.run(env={"TREADLE_DIE_AT": point})
     assert killed.code == -9, killed.err
@@ -75,7 +74,7 @@ def test_kill_and_recover(project, point):  # noqa: F811
 
 
 @pytest.mark.parametrize("second", ["before_run_file", "after_run_file"])
-def test_a_second_kill_during_recovery(project, second):  # noqa: F811
+def test_a_second_kill_during_recovery(project, second):
     project.good_agents()
     assert project.run(env={"TREADLE_DIE_AT": "after_rename:4"}).code == -9
     run_id = project.only_run()["run_id"]

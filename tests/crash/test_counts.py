@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from tests.acceptance.conftest import project  # noqa: F401  # the fixture
 from tests.crash import counts
 
 pytestmark = [
@@ -18,7 +17,7 @@ pytestmark = [
 RUN = ("run", "--goal", "Make done.txt", "--ac", "done.txt is there")
 
 
-def counted(project, log, tries, enough=0):  # noqa: F811  # the fixture, handed on
+def counted(project, log, tries, enough=0):  # the fixture, handed on
     """Return the fewest waits of some runs: a busy machine only ever adds to them."""
     found = []
     while len(found) < tries and (not found or found[-1].barriers > enough):
@@ -26,13 +25,13 @@ def counted(project, log, tries, enough=0):  # noqa: F811  # the fixture, handed
     return min(found, key=lambda it: it.barriers)
 
 
-def once(project, log, *words):  # noqa: F811  # the fixture, handed on
+def once(project, log, *words):  # the fixture, handed on
     argv = counts.argv([sys.executable, "-m", "treadle", *words], log)
     subprocess.run(argv, cwd=project.root, check=False, capture_output=True)
     return counts.read(log)
 
 
-def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_path):  # noqa: F811
+def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_path):
     project.good_agents()
     good = project.config["plan"]
     project.agent("do", "sys.exit(1)")
@@ -47,7 +46,7 @@ def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_
     assert two.syncs - one.syncs <= 10
 
 
-def test_an_act_step_with_a_patch_costs_six_git_processes(project, tmp_path):  # noqa: F811
+def test_an_act_step_with_a_patch_costs_six_git_processes(project, tmp_path):
     project.good_agents()
     project.treadle("trust")  # written down once, not by the first of the two runs
     whole = once(project, tmp_path / "whole", *RUN)

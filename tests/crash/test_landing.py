@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.acceptance.conftest import project  # noqa: F401  # the fixture
 from tests.acceptance.site import Site
 from tests.acceptance.untouched import belongings
-from tests.conftest import git
+from tests.builder import git
 from tests.crash import landing
 from tests.crash.landing import landings
 from treadle.engine.boundary import MOVES
@@ -16,7 +15,7 @@ POINTS += MOVES
 
 
 @pytest.fixture
-def site(project):  # noqa: F811
+def site(project):
     found = Site(project)
     found.commit("mine.txt", "mine\n")
     return found

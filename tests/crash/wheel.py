@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.builder import Project, make_home
 from tests.crash import settle
 from tests.crash.scenario import Outcome
 from tests.crash.supervise import Command
@@ -34,23 +35,15 @@ class Wheel:
 
         The agents stand in the user's configuration: a copied repository is not trusted.
         """
-        root, settings = world / "project", world / "home" / "config" / "treadle"
-        root.mkdir()
+        settings = world / "home" / "config" / "treadle"
         settings.mkdir(parents=True)
         shutil.copy(_HERE / "agent.sh", world / "agent.sh")
-        identity = "[user]\n\tname = Test\n\temail = test@example.invalid\n"
-        (world / "home" / ".gitconfig").write_text(identity)
         cmd = json.dumps(["sh", str(world / "agent.sh")])
         roles = [f'[agents.{role}]\ntype = "exec"\ncmd = {cmd}\n' for role in set(_STEPS)]
         # The instruments follow processes by number, and tier A numbers them anew.
         tier = '[sandbox]\ntier = "B"\n'
         (settings / "config.toml").write_text("\n".join([tier, *sorted(roles)]))
-        (root / "README.md").write_text("# Project\n")
-        self._git(world, "init", "-q", "-b", "main")
-        self._git(world, "add", ".")
-        self._git(world, "commit", "-q", "-m", "Begin")
-        init = self._treadle(world, "init", "--commit")
-        subprocess.run(init.argv, cwd=init.cwd, env=init.env, check=True, capture_output=True)
+        Project.make(world / "project", world, env=self._env(world))
 
     def command(self, world: Path) -> Command:
         """Run a goal that passes in its second iteration."""
@@ -147,14 +140,9 @@ class Wheel:
         )
 
     def _env(self, world: Path) -> dict[str, str]:
-        home = str(world / "home")
         return {
+            **make_home(world / "home"),
             "PATH": os.environ["PATH"],
-            "HOME": home,
-            "XDG_CACHE_HOME": f"{home}/cache",
-            "XDG_STATE_HOME": f"{home}/state",
-            "XDG_CONFIG_HOME": f"{home}/config",
-            "GIT_CONFIG_NOSYSTEM": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }

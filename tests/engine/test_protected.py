@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.engine import protected
 from treadle.git import repo as repos
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import psycopg
 
-from tests.conftest import GIT_IDENTITY
+from tests.builder import GIT_IDENTITY
 from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
 from treadle.contract.criterion import Criterion

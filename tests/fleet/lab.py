@@ -15,6 +15,8 @@ from pathlib import Path
 import psycopg
 from psycopg import conninfo
 
+from tests.builder import README, make_repository
+
 QUICK = {
     "TREADLE_FLEET_POLLING": "0.1",
     "TREADLE_FLEET_BEAT": "0.5",
@@ -52,10 +54,7 @@ class Lab:
         self.make_agent(steps)
         self.treadle("fleet", "key", cwd=self.folder)
         self._git("init", "-q", "--bare", "-b", "main", str(self.folder / "origin.git"))
-        self._git("init", "-q", "-b", "main", str(self.root))
-        (self.root / "README.md").write_text("# Project\n")
-        self._git("-C", str(self.root), "add", ".")
-        self._git("-C", str(self.root), "commit", "-q", "-m", "Begin")
+        make_repository(self.root, README, "-b", "main", env=self.env)
         self._git("-C", str(self.root), "remote", "add", "origin", "../origin.git")
         self.treadle("init", "--commit")
         self.configure(sandbox=sandbox)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git, make_repository
 from treadle.git import branch, build, commit, judge, repo, workspace
 from treadle.git.build import Built
 from treadle.git.judge import Judged, Limits
@@ -21,20 +21,7 @@ NO_LIMITS = Limits(max_risky_files=None)
 
 def make(root: Path, files: dict[str, str | bytes], *options: str) -> Repo:
     """Make a repository with one commit of these files."""
-    root.mkdir(parents=True)
-    git(root, "init", "-q", *options)
-    write(root, files)
-    git(root, "add", "-f", ".")
-    git(root, "commit", "-q", "-m", "base")
-    return repo.find(root)
-
-
-def write(root: Path, files: dict[str, str | bytes]) -> None:
-    """Write files and the folders above them."""
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return repo.find(make_repository(root, files, *options))
 
 
 def head(place: Repo) -> str:

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git, write_files
 from tests.git.corpus import APP_EDIT, BASE, DOS_EDIT, README_EDIT, TWO_FILES, new
-from tests.git.support import harvest, head, make, open_workspace, snapshot, write
+from tests.git.support import harvest, head, make, open_workspace, snapshot
 from tests.git.test_commit import WHEN
 from treadle.errors import GitError
 from treadle.git import build, checkout, commit, diff, scratch, workspace
@@ -29,7 +29,7 @@ def show(built: Built, path: str) -> bytes:
 
 
 def test_patch_is_applied_to_the_commit_not_to_files(place, tmp_path):
-    write(place.root, {"src/app.py": "the user is typing\n"})
+    write_files(place.root, {"src/app.py": "the user is typing\n"})
     git(place.root, "add", ".")
     before = (snapshot(place.root), (place.git_dir / "index").read_bytes())
     built = build.from_patch(place, head(place), APP_EDIT, tmp_path / "s")
@@ -105,12 +105,12 @@ def test_patch_of_a_subfolder_may_be_relative_to_it(place, tmp_path, name):
 
 
 def test_earlier_scratch_is_swept_away(place, tmp_path):
-    write(tmp_path, {"s/index.lock": "", "s/objects/aa/junk": ""})
+    write_files(tmp_path, {"s/index.lock": "", "s/objects/aa/junk": ""})
     assert isinstance(build.from_patch(place, head(place), APP_EDIT, tmp_path / "s"), Built)
 
 
 def test_edits_become_a_tree(ws, tmp_path):
-    write(ws.path, {"src/app.py": "new\n", "n/x.txt": "n\n"})
+    write_files(ws.path, {"src/app.py": "new\n", "n/x.txt": "n\n"})
     (ws.path / "Makefile").unlink()
     built, judged = harvest(ws, tmp_path / "s")
     assert [change.path for change in judged.files] == ["Makefile", "n/x.txt", "src/app.py"]
@@ -118,7 +118,7 @@ def test_edits_become_a_tree(ws, tmp_path):
 
 
 def test_edits_equal_what_the_agents_own_git_would_commit(ws, tmp_path):
-    write(ws.path, {"src/app.py": "new\n", "n/ü.bin": bytes(999), "e": ""})
+    write_files(ws.path, {"src/app.py": "new\n", "n/ü.bin": bytes(999), "e": ""})
     (ws.path / "src" / "app.py").chmod(0o755)
     built, _ = harvest(ws, tmp_path / "s")
     git(ws.path, "add", "-A")
@@ -126,7 +126,7 @@ def test_edits_equal_what_the_agents_own_git_would_commit(ws, tmp_path):
 
 
 def test_commits_of_the_agent_are_harvested_as_contents(ws, tmp_path):
-    write(ws.path, {"src/app.py": "new\n", "n": "n\n"})
+    write_files(ws.path, {"src/app.py": "new\n", "n": "n\n"})
     git(ws.path, "add", "-A")
     git(ws.path, "commit", "-q", "-m", "agent")
     git(ws.path, "switch", "-q", "-c", "other")
@@ -136,11 +136,11 @@ def test_commits_of_the_agent_are_harvested_as_contents(ws, tmp_path):
 
 def test_file_and_folder_swap_places(ws, tmp_path):
     (ws.path / "Makefile").unlink()
-    write(ws.path, {"Makefile/x": "x\n"})
+    write_files(ws.path, {"Makefile/x": "x\n"})
     for name in ("src/lib/util.py", "src/lib/names with space.py"):
         (ws.path / name).unlink()
     (ws.path / "src" / "lib").rmdir()
-    write(ws.path, {"src/lib": "file\n"})
+    write_files(ws.path, {"src/lib": "file\n"})
     built, _ = harvest(ws, tmp_path / "s")
     git(ws.path, "add", "-A")
     assert built.tree == git(ws.path, "write-tree").strip()
@@ -154,7 +154,7 @@ def test_file_replaced_by_an_empty_folder_is_deleted(ws, tmp_path):
 
 
 def test_folder_replaced_by_a_link_is_refused(ws, tmp_path):
-    write(tmp_path, {"outside/app.py": "secret\n"})
+    write_files(tmp_path, {"outside/app.py": "secret\n"})
     for name in ("util.py", "names with space.py"):
         (ws.path / "src" / "lib" / name).unlink()
     (ws.path / "src" / "lib").rmdir()
@@ -165,13 +165,13 @@ def test_folder_replaced_by_a_link_is_refused(ws, tmp_path):
 
 
 def test_ignored_link_above_tracked_files_leads_nowhere(ws, tmp_path):
-    write(tmp_path, {"outside/util.py": "secret\n"})
+    write_files(tmp_path, {"outside/util.py": "secret\n"})
     (tmp_path / "outside" / "util.py").chmod(0o200)
     for name in ("util.py", "names with space.py"):
         (ws.path / "src" / "lib" / name).unlink()
     (ws.path / "src" / "lib").rmdir()
     (ws.path / "src" / "lib").symlink_to(tmp_path / "outside")
-    write(ws.path, {".gitignore": "lib\n"})
+    write_files(ws.path, {".gitignore": "lib\n"})
     _, judged = harvest(ws, tmp_path / "s")
     assert {change.path for change in judged.files if not change.is_deleted} == {".gitignore"}
     assert (tmp_path / "outside" / "util.py").stat().st_mode & 0o777 == 0o200
@@ -179,7 +179,7 @@ def test_ignored_link_above_tracked_files_leads_nowhere(ws, tmp_path):
 
 def test_repository_made_by_an_agent_is_taken_as_files(ws, tmp_path):
     git(ws.path, "init", "-q", "app")
-    write(ws.path, {"app/main.py": "m\n", "app/.gitignore": "out/\n", "app/out/x": "x\n"})
+    write_files(ws.path, {"app/main.py": "m\n", "app/.gitignore": "out/\n", "app/out/x": "x\n"})
     built, judged = harvest(ws, tmp_path / "s")
     assert [change.path for change in judged.files] == ["app/.gitignore", "app/main.py"]
     assert built.notes == ("app/ was a repository of its own; only its files were taken",)
@@ -188,13 +188,13 @@ def test_repository_made_by_an_agent_is_taken_as_files(ws, tmp_path):
 def test_repositories_inside_repositories(ws, tmp_path):
     git(ws.path, "init", "-q", "app")
     git(ws.path / "app", "init", "-q", "lib")
-    write(ws.path, {"app/main.py": "m\n", "app/lib/l.py": "l\n"})
+    write_files(ws.path, {"app/main.py": "m\n", "app/lib/l.py": "l\n"})
     _, judged = harvest(ws, tmp_path / "s")
     assert [change.path for change in judged.files] == ["app/lib/l.py", "app/main.py"]
 
 
 def test_unreadable_and_special_files(ws, tmp_path):
-    write(ws.path, {"src/app.py": "new\n"})
+    write_files(ws.path, {"src/app.py": "new\n"})
     (ws.path / "src" / "app.py").chmod(0)
     (ws.path / "Makefile").unlink()
     os.mkfifo(ws.path / "Makefile")
@@ -204,7 +204,7 @@ def test_unreadable_and_special_files(ws, tmp_path):
 
 
 def test_hostile_names_reach_the_judge(ws, tmp_path):
-    write(ws.path, {"-rf": "", "a\nb": "", "README.MD": ""})
+    write_files(ws.path, {"-rf": "", "a\nb": "", "README.MD": ""})
     (ws.path / os.fsdecode(b"\xff")).write_text("")
     _, judged = harvest(ws, tmp_path / "s")
     rules = {refusal.rule for refusal in judged.refusals}
@@ -216,7 +216,7 @@ def test_line_ends_are_stored_as_the_project_wants(tmp_path):
     git(place.root, "config", "core.autocrlf", "true")
     git(place.root, "config", "core.safecrlf", "true")
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {"a": "1\r\n2\r\n", "new": "n\r\nmixed\n"})
+    write_files(ws.path, {"a": "1\r\n2\r\n", "new": "n\r\nmixed\n"})
     built, _ = harvest(ws, tmp_path / "s")
     assert (show(built, "a"), show(built, "new")) == (b"1\n2\n", b"n\nmixed\n")
 
@@ -225,7 +225,7 @@ def test_edits_outside_a_sparse_checkout(place, tmp_path):
     git(place.root, "sparse-checkout", "set", "--cone", "src")
     ws = open_workspace(place, tmp_path)
     assert not (ws.path / ".github").exists()
-    write(
+    write_files(
         ws.path, {".github/workflows/ci.yml": "on: never\n", "src/app.py": "x\n", "docs/n": "n\n"}
     )
     _, judged = harvest(ws, tmp_path / "s")
@@ -250,14 +250,14 @@ def test_patch_outside_a_sparse_checkout(place, tmp_path):
 
 def test_refused_edits_leave_no_objects_behind(place, ws, tmp_path):
     before = sorted(path for path in place.objects.rglob("*") if path.is_file())
-    write(ws.path, {"secret": "s\n"})
+    write_files(ws.path, {"secret": "s\n"})
     harvest(ws, tmp_path / "s")
     diff.write(ws, head(place), tmp_path / "x.diff")
     assert sorted(path for path in place.objects.rglob("*") if path.is_file()) == before
 
 
 def test_adopted_edits_are_clean_for_treadle_and_agent(place, ws, tmp_path):
-    write(ws.path, {"src/app.py": "new\n", "n": "n\n"})
+    write_files(ws.path, {"src/app.py": "new\n", "n": "n\n"})
     built, _ = harvest(ws, tmp_path / "s")
     new_commit = commit.commit(built, head(place), "do 1", WHEN, FALLBACK)
     workspace.adopt(ws, built.scratch, new_commit)
@@ -267,7 +267,7 @@ def test_adopted_edits_are_clean_for_treadle_and_agent(place, ws, tmp_path):
 
 
 def test_diff_can_be_applied_again(place, ws, tmp_path):
-    write(
+    write_files(
         ws.path, {"logo.bin": bytes(range(255, -1, -1)) * 8, "dos.txt": "x\r\n", "n/ü n": "no end"}
     )
     (ws.path / "README.md").unlink()
@@ -285,7 +285,7 @@ def test_diff_only_names_what_is_too_big_or_a_repository(place, ws, tmp_path):
     git(ws.path, "init", "-q", "inner")
     with (ws.path / "huge").open("wb") as handle:
         handle.truncate(diff.MAX_FILE_BYTES + 1)
-    write(ws.path, {"small": "s\n"})
+    write_files(ws.path, {"small": "s\n"})
     diff.write(ws, head(place), tmp_path / "x.diff")
     text = (tmp_path / "x.diff").read_text()
     assert "+s\n" in text
@@ -303,7 +303,7 @@ def test_edits_beyond_measure_are_not_read(ws, tmp_path):
 
 def test_diff_of_very_many_files_names_some(place, ws, tmp_path, monkeypatch):
     monkeypatch.setattr(diff, "MAX_FILES", 3)
-    write(ws.path, {f"n{n:03}": "n\n" for n in range(300)})
+    write_files(ws.path, {f"n{n:03}": "n\n" for n in range(300)})
     diff.write(ws, head(place), tmp_path / "x.diff")
     text = (tmp_path / "x.diff").read_text()
     assert (text.count("+n\n"), text.count("# not shown: 'n")) == (3, 200)

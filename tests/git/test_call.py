@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.git.support import make
 from treadle.errors import GitError, TreadleError
 from treadle.git import call, guards, light

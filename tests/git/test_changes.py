@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import head, make, open_workspace, write
+from tests.builder import git, write_files
+from tests.git.support import head, make, open_workspace
 from treadle.git import changes, workspace
 
 FILES = {"a.txt": "a\n", "d/f.txt": "f\n", "d/g.txt": "g\n", ".gitignore": "*.log\nbuild/\n"}
@@ -27,7 +27,7 @@ def listed(ws) -> set[tuple[str, str]]:
 
 
 def test_every_kind_of_change(ws):
-    write(ws.path, {"a.txt": "b\n", "new/x y.txt": "n\n", "d/ü\n.txt": "u\n", "t.log": "l\n"})
+    write_files(ws.path, {"a.txt": "b\n", "new/x y.txt": "n\n", "d/ü\n.txt": "u\n", "t.log": "l\n"})
     (ws.path / "d" / "f.txt").unlink()
     (ws.path / "d" / "g.txt").unlink()
     (ws.path / "d" / "g.txt").symlink_to("f.txt")
@@ -53,7 +53,7 @@ def test_mode_counts(ws):
 def test_edit_of_the_same_size_in_the_same_instant(place, tmp_path):
     for number in range(10):
         ws = open_workspace(place, tmp_path / str(number))
-        write(ws.path, {"a.txt": "b\n"})
+        write_files(ws.path, {"a.txt": "b\n"})
         assert listed(ws) == {("a.txt", "modified")}
 
 
@@ -62,7 +62,7 @@ def test_edit_with_the_old_time_put_back(ws):
     time.sleep(1.1)
     assert listed(ws) == set()
     state = (ws.path / "a.txt").stat()
-    write(ws.path, {"a.txt": "b\n"})
+    write_files(ws.path, {"a.txt": "b\n"})
     os.utime(ws.path / "a.txt", ns=(state.st_atime_ns, state.st_mtime_ns))
     assert listed(ws) == {("a.txt", "modified")}
 
@@ -75,49 +75,49 @@ def test_touched_files_are_not_changes(ws):
 def test_users_head_does_not_matter(place, ws):
     git(place.root, "rm", "-q", "-r", "d")
     git(place.root, "commit", "-q", "-m", "the user went on")
-    write(ws.path, {"d/f.txt": "agent\n"})
+    write_files(ws.path, {"d/f.txt": "agent\n"})
     assert listed(ws) == {("d/f.txt", "modified")}
 
 
 def test_users_state_does_not_matter(place, ws):
-    write(place.root, {"a.txt": "dirty\n", "staged": "s\n"})
+    write_files(place.root, {"a.txt": "dirty\n", "staged": "s\n"})
     git(place.root, "add", "staged")
     (place.git_dir / "MERGE_HEAD").write_text("0" * 40)
     git(place.root, "config", "status.showUntrackedFiles", "no")
     git(place.root, "config", "status.showStash", "true")
-    write(ws.path, {"n": "n\n"})
+    write_files(ws.path, {"n": "n\n"})
     assert listed(ws) == {("n", "added")}
 
 
 def test_agents_git_does_not_matter(ws):
-    write(ws.path, {"n": "n\n", ".git/info/exclude": "n\n"})
+    write_files(ws.path, {"n": "n\n", ".git/info/exclude": "n\n"})
     git(ws.path, "add", "-f", "n")
     git(ws.path, "update-index", "--assume-unchanged", "a.txt")
     git(ws.path, "commit", "-q", "-m", "x")
-    write(ws.path, {"a.txt": "b\n"})
+    write_files(ws.path, {"a.txt": "b\n"})
     assert listed(ws) == {("n", "added"), ("a.txt", "modified")}
 
 
 def test_nested_repository_is_one_change(ws):
     git(ws.path, "init", "-q", "inner")
-    write(ws.path, {"inner/x": "1\n"})
+    write_files(ws.path, {"inner/x": "1\n"})
     assert listed(ws) == {("inner/", "repository")}
 
 
 def test_git_folder_below_a_tracked_one_hides_nothing(ws):
     git(ws.path, "init", "-q", "d")
-    write(ws.path, {"d/f.txt": "changed\n", "d/new": "n\n"})
+    write_files(ws.path, {"d/f.txt": "changed\n", "d/new": "n\n"})
     assert listed(ws) == {("d/f.txt", "modified"), ("d/new", "added")}
 
 
 @pytest.mark.parametrize("content", ["gitdir: /nowhere", "not a pointer", ""])
 def test_bogus_git_files_hide_nothing(ws, content):
-    write(ws.path, {"inner/.git": content, "inner/x": "1\n"})
+    write_files(ws.path, {"inner/.git": content, "inner/x": "1\n"})
     assert listed(ws) == {("inner/x", "added")}
 
 
 def test_folder_replaced_by_a_link_is_not_followed(ws, tmp_path):
-    write(tmp_path, {"outside/f.txt": "f\n", "outside/g.txt": "g\n"})
+    write_files(tmp_path, {"outside/f.txt": "f\n", "outside/g.txt": "g\n"})
     for name in ("f.txt", "g.txt"):
         (ws.path / "d" / name).unlink()
     (ws.path / "d").rmdir()
@@ -148,7 +148,7 @@ def test_folder_too_deep_for_git_is_one_change(ws):
 
 
 def test_ignored_files_are_listed_by_folder(ws):
-    write(ws.path, {"build/a": "", "build/deep/b": "", "x.log": "", "d/y.log": "", "n": ""})
+    write_files(ws.path, {"build/a": "", "build/deep/b": "", "x.log": "", "d/y.log": "", "n": ""})
     found = workspace.survey(ws)
     assert set(found.ignored) == {"build/", "x.log", "d/y.log"}
     assert found.changes == (("n", "added"),)

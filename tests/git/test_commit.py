@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.git.corpus import APP_EDIT, BASE
 from tests.git.support import head, make
 from treadle.git import build, commit, config

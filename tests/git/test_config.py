@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import make, write
+from tests.builder import git, write_files
+from tests.git.support import make
 from treadle.errors import GitError
 from treadle.git import call, config
 
@@ -62,16 +62,16 @@ def test_filter_that_changes_later_is_off(place, private_home):
 
 def test_filter_from_an_included_file_is_seen(place, tmp_path):
     git(place.root, "config", "include.path", str(tmp_path / "more"))
-    write(tmp_path, {"more": "[core]\n\tx = 1\n"})
+    write_files(tmp_path, {"more": "[core]\n\tx = 1\n"})
     trusted = config.read(place)
-    write(tmp_path, {"more": "[filter.x]\n\tclean = evil\n"})
+    write_files(tmp_path, {"more": "[filter.x]\n\tclean = evil\n"})
     assert config.disabled_filters(place, trusted) == ("x",)
 
 
 def test_switches_turn_a_filter_off(place):
     git(place.root, "config", "filter.x.y.clean", "false")
     git(place.root, "config", "filter.x.y.required", "true")
-    write(place.root, {".gitattributes": "a filter=x.y\n"})
+    write_files(place.root, {".gitattributes": "a filter=x.y\n"})
     args = ["hash-object", "--path=a", str(place.root / "a")]
     assert call.run(args, place.place, cwd=place.root).returncode
     off = config.switches(("x.y",))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git, write_files
 from tests.git import corpus, spellings
-from tests.git.support import head, write
+from tests.git.support import head
 from treadle.git import build, judge, repo
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Judged, Limits
@@ -16,8 +16,8 @@ def base(tmp_path_factory):
     root = tmp_path_factory.mktemp("corpus") / "project"
     root.mkdir()
     git(root, "init", "-q")
-    write(root, corpus.BASE)
-    write(root, {corpus.EXECUTABLE: "#!/bin/sh\ntrue\n"})
+    write_files(root, corpus.BASE)
+    write_files(root, {corpus.EXECUTABLE: "#!/bin/sh\ntrue\n"})
     (root / corpus.EXECUTABLE).chmod(0o755)
     (root / corpus.LINK).symlink_to(corpus.LINK_TARGET)
     git(root, "add", "-f", ".")

@@ -1,6 +1,7 @@
 """Moving a branch of the user, wherever git keeps its own folder."""
 
-from tests.conftest import git
+from tests import builder
+from tests.builder import git
 from tests.git import support
 from treadle.git import forward
 
@@ -8,7 +9,7 @@ from treadle.git import forward
 def test_a_checkout_whose_git_folder_lies_elsewhere_is_the_users_own(tmp_path):
     repo = support.make(tmp_path / "work", {"a": "1"}, f"--separate-git-dir={tmp_path}/elsewhere")
     assert forward.is_checked_out(repo, "main")
-    support.write(repo.root, {"a": "2"})
+    builder.write_files(repo.root, {"a": "2"})
     git(repo.root, "commit", "-qam", "More")
     new = support.head(repo)
     git(repo.root, "reset", "-q", "--hard", "HEAD~")

@@ -1,7 +1,7 @@
 """Ignored files that a project names come into a workspace, and only there."""
 
-from tests.conftest import git
-from tests.git.support import make, open_workspace, write
+from tests.builder import git, write_files
+from tests.git.support import make, open_workspace
 from treadle.git import include
 
 FILES = {".gitignore": "*.env\n", ".worktreeinclude": "*.env\n", "file": "x\n", "d/f": "y\n"}
@@ -16,7 +16,9 @@ def test_named_ignored_files_are_copied_where_folders_are_folders(tmp_path):
     git(place.root, "commit", "-q", "-m", "link")
     for name in ("file", "link"):
         (place.root / name).unlink()
-    write(place.root, {"file/a.env": "1", "link/b.env": "2", "d/c.env": "3", "new/d.env": "4"})
+    write_files(
+        place.root, {"file/a.env": "1", "link/b.env": "2", "d/c.env": "3", "new/d.env": "4"}
+    )
     ws = open_workspace(place, tmp_path)
     assert include.copy(place, ws.path) == ("d/c.env", "new/d.env")
     assert list(outside.iterdir()) == []

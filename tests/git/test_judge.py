@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git, write_files
 from tests.git.corpus import APP_EDIT, BASE, BINARY, TWO_FILES, new, rename
-from tests.git.support import head, make, write
+from tests.git.support import head, make
 from treadle.git import build, judge, repo
 from treadle.git.judge import Excess, Limits
 
@@ -42,7 +42,7 @@ def test_rename_counts_as_two_paths_and_few_bytes(place, tmp_path):
 
 def test_same_change_in_every_style_counts_the_same(place, tmp_path):
     git(place.root, "mv", "logo.bin", "moved.bin")
-    write(place.root, {"src/app.py": "def main():\n    return 2\n", "big": "x\n" * 3000})
+    write_files(place.root, {"src/app.py": "def main():\n    return 2\n", "big": "x\n" * 3000})
     git(place.root, "add", "-A")
     counts = set()
     for style in ("-M", "--no-renames", "-U20", "--no-prefix", "--patience", "-D --full-index"):
@@ -54,7 +54,7 @@ def test_same_change_in_every_style_counts_the_same(place, tmp_path):
 
 
 def test_lock_files_cost_nothing(place, tmp_path):
-    write(place.root, {"package-lock.json": "x\n" * 50_000, "web/yarn.lock": "x\n" * 50_000})
+    write_files(place.root, {"package-lock.json": "x\n" * 50_000, "web/yarn.lock": "x\n" * 50_000})
     git(place.root, "add", "-A")
     patch = git(place.root, "diff", "--cached").encode()
     found = judged(place, tmp_path / "s", patch, Limits(max_patch_kb=0))
@@ -62,7 +62,7 @@ def test_lock_files_cost_nothing(place, tmp_path):
 
 
 def test_binary_content_counts(place, tmp_path):
-    write(place.root, {"noise.bin": bytes(i * i * 7 % 251 for i in range(90_000)) + b"\0"})
+    write_files(place.root, {"noise.bin": bytes(i * i * 7 % 251 for i in range(90_000)) + b"\0"})
     git(place.root, "add", "-A")
     patch = git(place.root, "diff", "--cached", "--binary").encode()
     assert judged(place, tmp_path / "s", patch).patch_kb > 0
@@ -145,11 +145,11 @@ def test_diff_is_complete_and_independent_of_settings(place, tmp_path):
 
 
 def test_packed_trees_are_read_too(place, tmp_path):
-    write(place.root, {"a/b/Name": "1\n"})
+    write_files(place.root, {"a/b/Name": "1\n"})
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "first")
     base = repo.tree_of(place, head(place))
-    write(place.root, {"a/b/name": "2\n", "c/d": "3\n"})
+    write_files(place.root, {"a/b/name": "2\n", "c/d": "3\n"})
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "second")
     git(place.root, "gc", "-q")

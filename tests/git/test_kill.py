@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.git.support import make, open_workspace, snapshot
 from treadle.git import branch, workspace
 
@@ -20,7 +20,7 @@ WORK = """
 import itertools, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from tests.git.support import write
+from tests.builder import write_files
 from tests.git.test_kill import NAME
 from treadle.git import branch, build, commit, repo, workspace
 place = repo.find(Path(sys.argv[1]))
@@ -29,7 +29,7 @@ ws = workspace.create(place, Path(sys.argv[2]), Path(sys.argv[3]), head, "main")
 print("ready", flush=True)
 for turn in itertools.count():
     stamp = f"{head[:8]} {turn}"
-    write(ws.path, {"d0/f0.txt": stamp, f"new/{stamp}": stamp, "x/y": stamp})
+    write_files(ws.path, {"d0/f0.txt": stamp, f"new/{stamp}": stamp, "x/y": stamp})
     built = build.from_edits(ws, head, Path(sys.argv[3]).parent / "scratch")
     new = commit.commit(built, head, stamp, datetime.now(UTC), commit.FALLBACK)
     assert branch.move(place, NAME, new, head)

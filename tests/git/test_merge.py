@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import head, make, write
+from tests.builder import git, write_files
+from tests.git.support import head, make
 from treadle.errors import GitError
 from treadle.git import merge, repo, scratch
 from treadle.git.merge import Conflict, Merged
@@ -24,7 +24,7 @@ def desk(place, tmp_path):
 def tree(place, files, *removed, base=None):
     """Return the tree of a commit with these files; the branch stands where it was."""
     start = head(place)
-    write(place.root, files)
+    write_files(place.root, files)
     for name in removed:
         (place.root / name).unlink()
     git(place.root, "add", "-A")
@@ -96,7 +96,7 @@ def test_commits_are_merged_from_where_they_part(place, desk):
     sides = []
     for name in ("ours", "theirs"):
         git(place.root, "switch", "-q", "-C", name, start)
-        write(place.root, {f"{name}.txt": name, "b.txt": f"{name}\n"})
+        write_files(place.root, {f"{name}.txt": name, "b.txt": f"{name}\n"})
         git(place.root, "add", "-A")
         git(place.root, "commit", "-q", "-m", name)
         sides.append(head(place))

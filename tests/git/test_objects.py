@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.git.support import head, make, traced
 from treadle.errors import GitError
 from treadle.git import objects, scratch

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import head, make, write
+from tests.builder import git, write_files
+from tests.git.support import head, make
 from treadle.errors import BlockedError
 from treadle.git import obstacles
 from treadle.git.obstacles import Obstacles
@@ -17,7 +17,7 @@ def place(tmp_path):
     place = make(tmp_path / "p", {"a": "a\n", "b": "b\n", "c": "c\n", "d/f": "f\n"})
     git(place.root, "switch", "-q", "-c", "next")
     git(place.root, "rm", "-q", "b", "d/f")
-    write(place.root, {"a": "next\n", "n/new": "new\n", "d": "file\n"})
+    write_files(place.root, {"a": "next\n", "n/new": "new\n", "d": "file\n"})
     git(place.root, "add", ".")
     git(place.root, "commit", "-q", "-m", "next")
     git(place.root, "switch", "-q", "main")
@@ -59,27 +59,27 @@ def test_a_clean_checkout_has_none(place):
     ids=["elsewhere", "changed", "removed", "added", "beside", "for-folder", "for-file", "inside"],
 )
 def test_only_what_would_be_overwritten_counts(place, files, expected):
-    write(place.root, files)
+    write_files(place.root, files)
     assert find(place) == expected
 
 
 def test_ignored_files_count(place):
     (place.root / ".git" / "info" / "exclude").write_text("n\n")
-    write(place.root, {"n/new": "secret\n"})
+    write_files(place.root, {"n/new": "secret\n"})
     assert find(place) == Obstacles(unknown=("n/new",))
 
 
 def test_staged_work_counts_unless_it_is_the_same(place):
-    write(place.root, {"a": "mine\n"})
+    write_files(place.root, {"a": "mine\n"})
     git(place.root, "add", "a")
     assert find(place) == Obstacles(staged=("a",))
-    write(place.root, {"a": "next\n"})
+    write_files(place.root, {"a": "next\n"})
     git(place.root, "add", "a")
     assert find(place) == Obstacles()
 
 
 def test_looking_changes_nothing(place):
     index = (place.root / ".git" / "index").read_bytes()
-    write(place.root, {"a": "mine\n"})
+    write_files(place.root, {"a": "mine\n"})
     find(place)
     assert (place.root / ".git" / "index").read_bytes() == index

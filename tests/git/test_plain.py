@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import head, make, open_workspace, write
+from tests.builder import git, write_files
+from tests.git.support import head, make, open_workspace
 from treadle.git import build, plain, scratch, trees, workspace
 from treadle.git.trees import Entry
 
@@ -12,11 +12,11 @@ FILES = {"a": "a\n", "a.b": "x\n", "a0/z": "z\n", "d/e/f": "f\n", "d/g": "g\n", 
 
 def edit(root):
     """Change, add and delete in every way that can move a name in a tree."""
-    write(root, {"d/g": "new\n", "d.x": "beside a folder\n", "n/ew/file": "n\n", "leer": ""})
+    write_files(root, {"d/g": "new\n", "d.x": "beside a folder\n", "n/ew/file": "n\n", "leer": ""})
     (root / "d" / "e" / "f").unlink()
     (root / "run").chmod(0o755)
     (root / "link").symlink_to("d/g")
-    write(root, {"bär/ü": "ü\n", " lead": "l\n", "a0/-x": "y\n"})
+    write_files(root, {"bär/ü": "ü\n", " lead": "l\n", "a0/-x": "y\n"})
 
 
 def harvested(ws, folder):
@@ -75,7 +75,7 @@ def test_index_that_does_not_hold_the_base_is_made_anew(tmp_path):
 )
 def test_what_depends_on_the_index_goes_through_it(tmp_path, files):
     ws = open_workspace(make(tmp_path / "p", FILES), tmp_path)
-    write(ws.path, files)
+    write_files(ws.path, files)
     assert not harvested(ws, tmp_path / "s").scratch.listing.exists()
 
 

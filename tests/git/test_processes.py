@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git, write_files
 from tests.git.corpus import BASE, TWO_FILES
-from tests.git.support import calls, count_calls, head, make, open_workspace, write
+from tests.git.support import calls, count_calls, head, make, open_workspace
 from treadle.git import branch, build, commit, judge, repo, workspace
 from treadle.git.judge import Limits
 
@@ -43,7 +43,7 @@ def test_creating_a_workspace(place, log, tmp_path):
 @pytest.mark.parametrize("look", [workspace.changes, workspace.survey])
 def test_looking_at_a_workspace(place, log, tmp_path, look):
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {"new": "n\n", "src/app.py": "x\n"})
+    write_files(ws.path, {"new": "n\n", "src/app.py": "x\n"})
     calls(log)
     look(ws)
     assert calls(log) == ["status"]
@@ -78,7 +78,7 @@ def test_do_step_with_edits(place, log, tmp_path, is_packed):
     ws = open_workspace(place, tmp_path)
     base, tree = head(place), repo.tree_of(place, head(place))
     branch.create(place, NAME, base)
-    write(ws.path, {"new/file": "n\n", "src/app.py": "x\n"})
+    write_files(ws.path, {"new/file": "n\n", "src/app.py": "x\n"})
     calls(log)
     found = workspace.survey(ws)
     built = build.from_edits(ws, base, tmp_path / "s", found.changes)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import GIT_IDENTITY
+from tests.builder import make_home, make_repository, write_files
 from tests.git import corpus
 from tests.git.support import head, snapshot
 from treadle.errors import GitError
@@ -73,14 +73,9 @@ class Site:
     """A repository, and a copy of its files in which patches are made by git itself."""
 
     def __init__(self, folder: Path):
-        self.root, self.folder = folder / "project", folder
-        self.root.mkdir()
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-        (folder / ".gitconfig").write_text(GIT_IDENTITY)
-        self.git("init", "-q")
-        _write(self.root, FILES)
-        self.git("add", ".")
-        self.git("commit", "-q", "-m", "base")
+        self.folder = folder
+        self.env = {"PATH": os.environ["PATH"], **make_home(folder)}
+        self.root = make_repository(folder / "project", FILES, env=self.env)
         self.repo = repo.find(self.root)
         self.commit = head(self.repo)
         self.tree = repo.tree_of(self.repo, self.commit)
@@ -104,7 +99,9 @@ class Site:
             "GIT_OBJECT_DIRECTORY": str(store),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.root / ".git" / "objects"),
         }
-        _write(work, FILES | {name: data for name, data in changes.items() if data is not None})
+        write_files(
+            work, FILES | {name: data for name, data in changes.items() if data is not None}
+        )
         for name in [name for name, data in changes.items() if data is None]:
             (work / name).unlink(missing_ok=True)
         try:
@@ -128,12 +125,6 @@ class Site:
         finally:
             remove.remove_tree(scratch)
             assert _state(self.folder) == self.outside
-
-
-def _write(root: Path, files: dict[str, bytes]) -> None:
-    for name, data in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
 
 
 def _state(folder: Path) -> dict[str, bytes | str]:

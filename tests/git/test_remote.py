@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.errors import GitError
 from treadle.git import remote
 from treadle.git.repo import find

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import make, write
+from tests.builder import git, write_files
+from tests.git.support import make
 from treadle.errors import ProjectError
 from treadle.git import repo
 
@@ -122,7 +122,7 @@ def test_head_before_the_first_commit(tmp_path):
 
 def test_dirty_files_are_named_one_by_one(tmp_path):
     found = make(tmp_path / "p", {"a": "1\n", "b": "1\n", ".gitignore": "*.log\n"})
-    write(found.root, {"a": "2\n", "new dir/ü\n.txt": "", "x.log": ""})
+    write_files(found.root, {"a": "2\n", "new dir/ü\n.txt": "", "x.log": ""})
     git(found.root, "mv", "b", "c")
     assert sorted(repo.dirty_files(found)) == ["a", "b", "c", "new dir/ü\n.txt"]
 
@@ -147,10 +147,10 @@ def test_operation_in_progress(tmp_path, operation):
     assert repo.operation_in_progress(found) is None
     git(found.root, "switch", "-q", "-c", "side")
     git(found.root, "commit", "-q", "-am", "2", "--allow-empty")
-    write(found.root, {"a": "side\n"})
+    write_files(found.root, {"a": "side\n"})
     git(found.root, "commit", "-q", "-am", "3")
     git(found.root, "switch", "-q", "main")
-    write(found.root, {"a": "main\n"})
+    write_files(found.root, {"a": "main\n"})
     git(found.root, "commit", "-q", "-am", "4")
     argument = {"revert": "side", "bisect": "start"}.get(operation, "side")
     git(found.root, operation, argument, check=False)

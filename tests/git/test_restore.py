@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import head, make, open_workspace, snapshot, write
+from tests.builder import git, write_files
+from tests.git.support import head, make, open_workspace, snapshot
 from treadle.git import workspace
 
 FILES = {
@@ -34,12 +34,12 @@ def place(tmp_path):
 @pytest.fixture
 def outside(tmp_path):
     folder = tmp_path / "outside"
-    write(folder, {"f.txt": "mine\n", "e/g.txt": "mine\n", "secret": "s\n"})
+    write_files(folder, {"f.txt": "mine\n", "e/g.txt": "mine\n", "secret": "s\n"})
     return folder
 
 
 def edit(root, outside):
-    write(root, {"a.txt": "changed\n", "new/x": "n\n"})
+    write_files(root, {"a.txt": "changed\n", "new/x": "n\n"})
 
 
 def delete(root, outside):
@@ -75,7 +75,7 @@ def inner_link_for_folder(root, outside):
 def ignored_link_for_folder(root, outside):
     shutil.rmtree(root / "d")
     (root / "d").symlink_to(outside)
-    write(root, {".gitignore": "d\n"})
+    write_files(root, {".gitignore": "d\n"})
 
 
 def link_among_new_files(root, outside):
@@ -85,12 +85,12 @@ def link_among_new_files(root, outside):
 
 def file_for_folder(root, outside):
     shutil.rmtree(root / "d")
-    write(root, {"d": "file\n"})
+    write_files(root, {"d": "file\n"})
 
 
 def folder_for_file(root, outside):
     (root / "a.txt").unlink()
-    write(root, {"a.txt/deep/x": "x\n"})
+    write_files(root, {"a.txt/deep/x": "x\n"})
 
 
 def hard_link(root, outside):
@@ -109,7 +109,7 @@ def special_files(root, outside):
 def nested_repositories(root, outside):
     for name in ("n", "d/inner", "build/cache"):
         git(root, "init", "-q", name)
-    write(root, {"n/x": "1\n", "d/inner/y": "1\n", "n/.git/hooks/x": "", "build/cache/z": ""})
+    write_files(root, {"n/x": "1\n", "d/inner/y": "1\n", "n/.git/hooks/x": "", "build/cache/z": ""})
 
 
 def repository_as_file(root, outside):
@@ -118,11 +118,13 @@ def repository_as_file(root, outside):
 
 
 def hidden_by_new_ignore_rules(root, outside):
-    write(root, {".gitignore": "*\n", "hidden/evil": "x\n", "d/.gitignore": "evil\n", "d/evil": ""})
+    write_files(
+        root, {".gitignore": "*\n", "hidden/evil": "x\n", "d/.gitignore": "evil\n", "d/evil": ""}
+    )
 
 
 def names_from_hell(root, outside):
-    write(root, {"-rf": "", "a\nb": "", " space ": "", "'; rm -rf *": "", "*": ""})
+    write_files(root, {"-rf": "", "a\nb": "", " space ": "", "'; rm -rf *": "", "*": ""})
     (root / os.fsdecode(b"\xff\xfe")).write_text("")
 
 
@@ -132,7 +134,7 @@ def own_git_gone(root, outside):
 
 
 def immutable_looking(root, outside):
-    write(root, {"d/new": "n\n", "d/f.txt": "changed\n"})
+    write_files(root, {"d/new": "n\n", "d/f.txt": "changed\n"})
     for path in (root / "d" / "e", root / "d", root / "a.txt"):
         path.chmod(0)
 
@@ -176,14 +178,14 @@ def test_files_come_back(place, tmp_path, outside, trick, monkeypatch):
 
 def test_restore_says_what_differed(place, tmp_path):
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {"a.txt": "b\n", "n": ""})
+    write_files(ws.path, {"a.txt": "b\n", "n": ""})
     assert set(workspace.restore(ws, head(place))) == {("a.txt", "modified"), ("n", "added")}
     assert workspace.restore(ws, head(place)) == ()
 
 
 def test_ignored_files_stay(place, tmp_path):
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {"build/out.bin": "b\n", "d/x.log": "l\n", "a.txt": "b\n"})
+    write_files(ws.path, {"build/out.bin": "b\n", "d/x.log": "l\n", "a.txt": "b\n"})
     workspace.restore(ws, head(place))
     assert (ws.path / "build" / "out.bin").exists()
     assert (ws.path / "d" / "x.log").exists()
@@ -192,17 +194,19 @@ def test_ignored_files_stay(place, tmp_path):
 def test_restore_to_another_commit(place, tmp_path):
     ws = open_workspace(place, tmp_path)
     git(place.root, "rm", "-q", "-r", "d")
-    write(place.root, {"later": "l\n"})
+    write_files(place.root, {"later": "l\n"})
     git(place.root, "add", ".")
     git(place.root, "commit", "-q", "-m", "later")
-    write(ws.path, {"later": "agent\n", "d/f.txt": "agent\n"})
+    write_files(ws.path, {"later": "agent\n", "d/f.txt": "agent\n"})
     workspace.restore(ws, head(place))
     assert snapshot(ws.path) == snapshot(place.root)
 
 
 def test_planted_hooks_and_settings_of_the_agents_git_go(place, tmp_path):
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {".git/hooks/pre-commit": "x", ".git/info/attributes": "* filter=x\n", "n": ""})
+    write_files(
+        ws.path, {".git/hooks/pre-commit": "x", ".git/info/attributes": "* filter=x\n", "n": ""}
+    )
     git(ws.path, "config", "core.pager", "evil")
     workspace.restore(ws, head(place))
     assert not (ws.path / ".git" / "hooks").exists()
@@ -218,12 +222,13 @@ if len(sys.argv) == 2:  # root would ignore the missing rights: give that up, th
     os.execv(sys.executable, [sys.executable, "-c", os.environ["CODE"], sys.argv[1], "again"])
 from pathlib import Path
 from tests.git import test_restore
-from tests.git.support import harvest, head, make, open_workspace, snapshot, write
+from tests.builder import write_files
+from tests.git.support import harvest, head, make, open_workspace, snapshot
 from treadle.git import workspace
 root = Path(sys.argv[1])
 place = make(root / "p", test_restore.FILES)
 ws = open_workspace(place, root)
-write(ws.path, {"d/new": "n", "d/e/g.txt": "changed", "u/v/w": "x", "a.txt": "b"})
+write_files(ws.path, {"d/new": "n", "d/e/g.txt": "changed", "u/v/w": "x", "a.txt": "b"})
 for name in ("d/e", "d", "u/v", "u", "a.txt", "run.sh"):
     (ws.path / name).chmod(0)
 print(sorted(change.path for change in workspace.changes(ws)))
@@ -231,7 +236,7 @@ print(sorted(change.path for change in workspace.changes(ws)))
 (ws.path / "u").chmod(0o500)
 workspace.restore(ws, head(place))
 assert snapshot(ws.path) == snapshot(place.root), snapshot(ws.path)
-write(ws.path, {"q/r": "x", "a.txt": "c"})
+write_files(ws.path, {"q/r": "x", "a.txt": "c"})
 (ws.path / "q/r").chmod(0)
 (ws.path / "q").chmod(0o600)
 _, judged = harvest(ws, root / "scratch")

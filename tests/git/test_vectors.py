@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git, write_files
 from tests.git.corpus import new
-from tests.git.support import head, make, open_workspace, write
+from tests.git.support import head, make, open_workspace
 from treadle.git import branch, build, commit, diff, judge, repo, workspace
 from treadle.git.judge import Limits
 
@@ -42,7 +42,7 @@ def evil(tmp_path):
 def exercise(ws, tmp_path) -> None:
     """Do everything treadle does with a workspace."""
     base, tree = head(ws.repo), repo.tree_of(ws.repo, head(ws.repo))
-    write(ws.path, {"a.txt": "agent\n", "new.txt": "n\n"})
+    write_files(ws.path, {"a.txt": "agent\n", "new.txt": "n\n"})
     (ws.path / "d" / "f.txt").unlink()
     workspace.survey(ws)
     diff.write(ws, base, tmp_path / "x.diff")
@@ -56,7 +56,7 @@ def exercise(ws, tmp_path) -> None:
     judge.judge(patched.scratch, built.tree, patched.tree, Limits())
     after = commit.commit(patched, edited, "act", datetime.now(UTC), commit.FALLBACK)
     workspace.follow(ws, edited, after)
-    write(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
+    write_files(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
     workspace.restore(ws, after)
     workspace.create(ws.repo, ws.path, ws.index, base, "main")
     branch.delete(ws.repo, NAME, edited)
@@ -110,7 +110,7 @@ def plant_hooks(folder, evil) -> None:
 def test_settings_of_the_agents_git(ws, evil, tmp_path, vector):
     plant(ws.path / ".git", evil, SETTINGS[vector])
     plant_hooks(tmp_path / "hooks", evil)
-    write(ws.path, {".gitattributes": ATTRIBUTES})
+    write_files(ws.path, {".gitattributes": ATTRIBUTES})
     exercise(ws, tmp_path)
     assert not (tmp_path / "ran").exists()
 
@@ -126,7 +126,7 @@ def test_settings_that_appear_in_the_repository(place, ws, evil, tmp_path, vecto
     """An agent outside a sandbox may write the project's own settings."""
     plant(place.git_dir, evil, SETTINGS[vector])
     plant_hooks(tmp_path / "hooks", evil)
-    write(ws.path, {".gitattributes": ATTRIBUTES})
+    write_files(ws.path, {".gitattributes": ATTRIBUTES})
     exercise_without_create(ws, tmp_path)
     assert not (tmp_path / "ran").exists()
 
@@ -134,7 +134,7 @@ def test_settings_that_appear_in_the_repository(place, ws, evil, tmp_path, vecto
 def exercise_without_create(ws, tmp_path) -> None:
     """Leave out what reads the settings anew and so takes them for the user's."""
     base = head(ws.repo)
-    write(ws.path, {"a.txt": "agent\n", "new.txt": "n\n"})
+    write_files(ws.path, {"a.txt": "agent\n", "new.txt": "n\n"})
     workspace.survey(ws)
     diff.write(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
@@ -159,8 +159,8 @@ def test_git_folders_below_the_root(ws, evil, tmp_path):
             ws.path / name / ".git", evil, {"core.fsmonitor": "{evil}", **SETTINGS["filter-clean"]}
         )
         plant_hooks(ws.path / name / ".git" / "hooks", evil)
-        write(ws.path, {f"{name}/x.txt": "x\n", f"{name}/.gitattributes": ATTRIBUTES})
-    write(ws.path, {".gitmodules": '[submodule "mod"]\n\tpath = mod\n\tignore = none\n'})
+        write_files(ws.path, {f"{name}/x.txt": "x\n", f"{name}/.gitattributes": ATTRIBUTES})
+    write_files(ws.path, {".gitmodules": '[submodule "mod"]\n\tpath = mod\n\tignore = none\n'})
     exercise(ws, tmp_path)
     assert not (tmp_path / "ran").exists()
 
@@ -169,7 +169,7 @@ def test_agents_git_replaced_by_a_pointer(ws, evil, tmp_path):
     git(tmp_path, "init", "-q", "trap")
     plant(tmp_path / "trap" / ".git", evil, {"core.fsmonitor": "{evil}"})
     shutil.rmtree(ws.path / ".git")
-    write(ws.path, {".git": f"gitdir: {tmp_path}/trap/.git\n"})
+    write_files(ws.path, {".git": f"gitdir: {tmp_path}/trap/.git\n"})
     exercise(ws, tmp_path)
     assert not (tmp_path / "ran").exists()
     assert (tmp_path / "trap" / ".git" / "HEAD").exists()
@@ -179,7 +179,7 @@ def test_filter_program_of_the_project_that_the_agent_rewrote(place, evil, tmp_p
     git(place.root, "config", "filter.own.clean", "sh ./tools/filter.sh")
     git(place.root, "config", "filter.own.smudge", "sh tools/filter.sh")
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {".gitattributes": "* filter=own\n"})
+    write_files(ws.path, {".gitattributes": "* filter=own\n"})
     shutil.copy(evil, ws.path / "tools" / "filter.sh")
     exercise(ws, tmp_path)
     assert not (tmp_path / "ran").exists()

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.conftest import git
-from tests.git.support import head, make, open_workspace, snapshot, write
+from tests.builder import git, write_files
+from tests.git.support import head, make, open_workspace, snapshot
 from treadle.errors import GitError
 from treadle.git import call, checkout, repo, workspace
 from treadle.proc import sweep
@@ -40,9 +40,9 @@ def test_files_are_those_of_the_commit(place, ws):
 def test_any_path_will_do(tmp_path, name):
     place = make(tmp_path / name / "p", FILES)
     ws = open_workspace(place, tmp_path / name)
-    write(ws.path, {"a.txt": "b\n"})
+    write_files(ws.path, {"a.txt": "b\n"})
     assert workspace.changes(ws) == (("a.txt", "modified"),)
-    assert git(ws.path, "log", "--format=%s").strip() == "base"
+    assert git(ws.path, "log", "--format=%s").strip() == "Begin"
     assert git(ws.path, "status", "--porcelain") == " M a.txt\n"
 
 
@@ -71,7 +71,7 @@ def test_agents_git_works_when_detached(place, tmp_path):
 
 def test_agent_can_commit_and_the_project_never_knows(place, ws):
     before = (git(place.root, "for-each-ref"), git(place.root, "count-objects"))
-    write(ws.path, {"a.txt": "mine\n"})
+    write_files(ws.path, {"a.txt": "mine\n"})
     git(ws.path, "commit", "-q", "-am", "by the agent")
     assert (git(place.root, "for-each-ref"), git(place.root, "count-objects")) == before
     assert workspace.changes(ws) == (("a.txt", "modified"),)
@@ -113,7 +113,7 @@ def test_project_that_borrows_objects(place, tmp_path):
     alternates = tmp_path / "two" / ".git" / "objects" / "info" / "alternates"
     alternates.write_text("../../../one/.git/objects\n")
     ws = open_workspace(repo.find(tmp_path / "two"), tmp_path)
-    assert git(ws.path, "log", "--format=%s").strip() == "base"
+    assert git(ws.path, "log", "--format=%s").strip() == "Begin"
 
 
 def test_linked_worktree_as_project(place, tmp_path):
@@ -132,7 +132,7 @@ def test_submodule_is_an_empty_folder_and_stays_out_of_it(place, tmp_path):
     ws = open_workspace(place, tmp_path)
     assert list((ws.path / "sub").iterdir()) == []
     git(ws.path, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
-    write(ws.path, {"sub/s": "2\n", "sub/new": "n\n"})
+    write_files(ws.path, {"sub/s": "2\n", "sub/new": "n\n"})
     git(ws.path / "sub", "commit", "-q", "-am", "inside")
     assert workspace.changes(ws) == ()
     shutil.rmtree(ws.path / "sub")
@@ -154,7 +154,7 @@ def test_content_filter_of_the_project_runs(tmp_path):
     place = make(tmp_path / "p", {".gitattributes": "*.big filter=up\n"})
     git(place.root, "config", "filter.up.clean", "tr A-Z a-z")
     git(place.root, "config", "filter.up.smudge", "tr a-z A-Z")
-    write(place.root, {"x.big": "ABC\n"})
+    write_files(place.root, {"x.big": "ABC\n"})
     git(place.root, "add", ".")
     git(place.root, "commit", "-q", "-m", "big")
     ws = open_workspace(place, tmp_path)
@@ -170,7 +170,7 @@ def test_sparse_checkout_stays_sparse(place, tmp_path):
     assert not (ws.path / "x").exists()
     assert workspace.changes(ws) == ()
     assert git(ws.path, "status", "--porcelain") == ""
-    write(ws.path, {"x/y.txt": "other\n"})
+    write_files(ws.path, {"x/y.txt": "other\n"})
     assert workspace.changes(ws) == (("x/y.txt", "modified"),)
     workspace.restore(ws, head(place))
     assert workspace.changes(ws) == ()
@@ -180,14 +180,14 @@ def test_settings_that_reshape_an_index_do_no_harm(place, tmp_path):
     for key in ("core.splitIndex", "core.untrackedCache", "feature.manyFiles", "index.sparse"):
         git(place.root, "config", key, "true")
     ws = open_workspace(place, tmp_path)
-    write(ws.path, {"a.txt": "b\n"})
+    write_files(ws.path, {"a.txt": "b\n"})
     assert workspace.changes(ws) == (("a.txt", "modified"),)
     assert git(ws.path, "status", "--porcelain") == " M a.txt\n"
     assert not list(place.git_dir.glob("sharedindex*"))
 
 
 def test_create_leaves_the_users_checkout_alone(place, tmp_path):
-    write(place.root, {"a.txt": "dirty\n", "staged": "s\n", "x.log": "l\n"})
+    write_files(place.root, {"a.txt": "dirty\n", "staged": "s\n", "x.log": "l\n"})
     git(place.root, "add", "staged")
     before = (snapshot(place.root), (place.git_dir / "index").read_bytes())
     open_workspace(place, tmp_path)
@@ -223,7 +223,7 @@ def test_create_replaces_a_torn_index_and_a_link(place, ws, tmp_path):
 
 def test_torn_index_is_made_anew(place, ws):
     ws.index.write_bytes(ws.index.read_bytes()[:100])
-    write(ws.path, {"a.txt": "agent\n"})
+    write_files(ws.path, {"a.txt": "agent\n"})
     workspace.restore(ws, head(place))
     assert snapshot(ws.path) == snapshot(place.root)
 
@@ -237,7 +237,7 @@ def test_index_from_before_a_power_loss_is_not_trusted(place, ws):
 
 
 def test_create_undoes_stray_files_but_keeps_ignored_ones(place, ws, tmp_path):
-    write(ws.path, {"a.txt": "changed\n", "stray": "s\n", "build/out": "o\n", "x.log": "l\n"})
+    write_files(ws.path, {"a.txt": "changed\n", "stray": "s\n", "build/out": "o\n", "x.log": "l\n"})
     again = open_workspace(place, tmp_path)
     expected = snapshot(place.root) | {"build/out": b"o\n", "x.log": b"l\n"}
     assert snapshot(again.path) == expected
@@ -255,29 +255,29 @@ def test_create_while_an_orphaned_git_still_writes(place, ws, tmp_path):
 
 def test_follow_brings_files_to_the_next_commit(place, ws):
     old = head(place)
-    write(place.root, {"a.txt": "new\n", "n/m.txt": "n\n"})
+    write_files(place.root, {"a.txt": "new\n", "n/m.txt": "n\n"})
     (place.root / "x" / "y.txt").unlink()
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "next")
-    write(ws.path, {"x.log": "kept\n"})
+    write_files(ws.path, {"x.log": "kept\n"})
     workspace.follow(ws, old, head(place))
     assert snapshot(ws.path) == snapshot(place.root) | {"x.log": b"kept\n"}
     assert checkout.commit_of(ws) == head(place)
     assert git(ws.path, "status", "--porcelain") == ""
-    assert git(ws.path, "log", "--format=%s").split() == ["next", "base"]
+    assert git(ws.path, "log", "--format=%s").split() == ["next", "Begin"]
 
 
 @pytest.mark.parametrize("trouble", ["edited", "stranger", "link", "no marker", "touched"])
 def test_follow_arrives_whatever_is_in_the_way(place, ws, tmp_path, trouble):
     old = head(place)
-    write(place.root, {"a.txt": "new\n", "n/m.txt": "n\n"})
+    write_files(place.root, {"a.txt": "new\n", "n/m.txt": "n\n"})
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "next")
     (tmp_path / "outside").mkdir()
     if trouble == "edited":
-        write(ws.path, {"a.txt": "agent\n"})
+        write_files(ws.path, {"a.txt": "agent\n"})
     elif trouble == "stranger":
-        write(ws.path, {"n/m.txt": "agent\n"})
+        write_files(ws.path, {"n/m.txt": "agent\n"})
     elif trouble == "link":
         (ws.path / "n").symlink_to(tmp_path / "outside")
     elif trouble == "no marker":

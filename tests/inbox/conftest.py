@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.config.load import load
 from treadle.engine import orchestrator
 from treadle.inbox.process import process

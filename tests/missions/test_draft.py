@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
-from tests.conftest import git
+from tests.builder import git
 from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
 from treadle.missions import adopt, draft, taskfile, template

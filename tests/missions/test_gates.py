@@ -3,7 +3,7 @@
 import pytest
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC, SCAFFOLD_SPEC
-from tests.conftest import git
+from tests.builder import git
 from treadle.missions import gates
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
-from tests.conftest import git
+from tests.builder import git
 from tests.missions.conftest import write_task
 from treadle.layout import Layout
 from treadle.missions import mission as missions

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.config.load import load
 from treadle.errors import BlockedError
 from treadle.layout import trust_file

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.project import doctor
 from treadle.project.project import open_repository
 from treadle.sandbox import probe

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.project.tree import snapshot
 from treadle.errors import BlockedError, ProjectError
 from treadle.frontmatter import parse

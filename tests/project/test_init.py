@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.project.tree import snapshot
 from treadle.config.load import load
 from treadle.errors import BlockedError, ConfigError, ProjectError

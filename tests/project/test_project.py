@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle import layout
 from treadle.config.schema import Config, WorkspaceConfig
 from treadle.errors import ConfigError, ProjectError

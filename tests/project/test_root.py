@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.errors import BlockedError, ProjectError
 from treadle.project.root import find_root, find_top, refuse_inside_run
 

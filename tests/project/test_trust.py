@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from treadle.config.load import load
 from treadle.errors import BlockedError, ProjectError
 from treadle.layout import trust_file, user_config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Project
+from tests.builder import Project
 from tests.real.model import Model, Say, Shell, Turn, answer
 from tests.real.tools import BINARIES, PATIENCE, environment, settings
 
@@ -86,12 +86,3 @@ def bench(project):
     yield make
     for model in models:
         model.__exit__()
-
-
-@pytest.fixture
-def project(repo, tmp_path) -> Project:
-    folder = tmp_path / "agents"
-    folder.mkdir()
-    found = Project(repo, folder)
-    assert found.treadle("init", "--commit").code == 0
-    return found

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
+from tests.builder import wait_for
 from tests.real.cases import TOOLS
 from tests.real.model import Fail, Hang, Shell
 from tests.real.tools import EVERY, PATIENCE

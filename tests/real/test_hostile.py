@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Project
-from tests.conftest import git
+from tests.builder import Project, git, make_home
 from tests.real.cases import marks
 from tests.real.conftest import Bench, good, require
 from tests.real.model import Model, Say, Shell, answer
@@ -104,24 +103,19 @@ class Seen:
 def seen(request, tmp_path_factory):
     require(request.param)
     folder = tmp_path_factory.mktemp("hostile")
-    for name in ("home", "agents", "project"):
-        (folder / name).mkdir()
     with pytest.MonkeyPatch.context() as patch, Model(odd(folder / "outside")) as model:
-        patch.setenv("HOME", str(folder / "home"))
-        for name in ("CACHE", "STATE", "CONFIG"):
-            patch.setenv(f"XDG_{name}_HOME", str(folder / "home" / name.lower()))
-        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        for name, value in make_home(folder / "home").items():
+            patch.setenv(name, value)
         yield _run(folder, request.param, model)
 
 
 def _run(folder: Path, tool: str, model: Model) -> Seen:
-    identity = "[user]\n\tname = T\n\temail = t@example.invalid\n"
-    (folder / "home" / ".gitconfig").write_text(identity)
+    (folder / "agents").mkdir()
     root = folder / "project"
-    git(root, "init", "-q", "-b", "main")
+    root.mkdir()
+    git(root, "init", "-q")
     set_traps(root, folder / "canary")
-    project = Project(root, folder / "agents")
-    assert project.treadle("init", "--commit").code == 0
+    project = Project(root, folder / "agents").set_up()
     bench = Bench(project, tool, model)
     bench.configure(prices=[1.0, 0.5, 10.0])
     trace = folder / "trace"

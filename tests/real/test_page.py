@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import wait_for
+from tests.builder import wait_for
 from tests.real import browser
 from tests.real.browser import PATIENCE, Screen, chrome
 from tests.web import world

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import project  # noqa: F401  # the fixture
 from tests.crash import survivors
 from treadle.proc.keeper import Command, Keeper, Limits
 from treadle.sandbox import jail
@@ -113,7 +112,7 @@ def test_a_hog_is_stopped_two_seconds_after_its_limit(tmp_path, tier, reason):
 
 
 @pytest.mark.real
-def test_a_run_whose_agent_never_stops_writing_stays_small(project):  # noqa: F811
+def test_a_run_whose_agent_never_stops_writing_stays_small(project):
     project.command("plan", ["sh", "-c", "yes | head -c 100G"])
     for role in ("do", "check", "act"):
         project.command(role, ["true"])

@@ -6,8 +6,7 @@ import os
 import httpx
 import pytest
 
-from tests.acceptance.conftest import Project
-from tests.conftest import GIT_IDENTITY
+from tests.builder import Project, make_home
 from treadle.project.project import open_project
 from treadle.web import app, gate
 from treadle.web.keys import Keys
@@ -86,20 +85,10 @@ class Worked:
 def worked(tmp_path_factory):
     """Return a project in which the real command has worked."""
     root = tmp_path_factory.mktemp("worked")
-    folders = {name: root / name for name in ("home", "agents", "project")}
-    for folder in folders.values():
-        folder.mkdir()
-    (folders["home"] / ".gitconfig").write_text(GIT_IDENTITY)
-    env = {"HOME": str(folders["home"]), "GIT_CONFIG_NOSYSTEM": "1"}
-    env |= {f"XDG_{name}_HOME": str(root / name) for name in ("CACHE", "STATE", "CONFIG")}
+    env = make_home(root / "home")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in env.items():
-            patch.setenv(name, value)
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        project = Project(folders["project"], folders["agents"])
-        project.git("init", "-q")
-        project.git("commit", "-q", "--allow-empty", "-m", "Begin")
-        assert project.treadle("init", "--commit").code == 0
+        project = Project.make(root / "project", root / "agents", {}, env)
         project.good_agents()
         run = project.run_json("--verify", "AC1=test -f done.txt")["run_id"]
     return Worked(project, run, env)

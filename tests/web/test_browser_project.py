@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.acceptance.conftest import project, wait_for
+from tests.builder import wait_for
 from tests.real.browser import PATIENCE, Screen, chrome, free_port, served, shown
 from tests.web import world
 from treadle.layout import Layout
@@ -14,7 +14,7 @@ from treadle.tasks.task import NewTask
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
-__all__ = ["chrome", "project"]
+__all__ = ["chrome"]
 
 PAGES = ("/desk", "/board", "/missions", "/missions/auth", "/mail", "/inbox", "/cost")
 # A browser that nobody looks at never hides a tab: the page is told so, and its streams are kept.

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.conftest import git
+from tests.builder import git
 from tests.web import world
 from treadle.store.reader import Reader
 from treadle.web import report

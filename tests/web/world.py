@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
-from tests.conftest import git
+from tests.builder import git, make_home, make_repository
 from treadle.contract.criterion import Criterion
 from treadle.ids import utc
 from treadle.inbox import box as inbox
@@ -35,16 +35,10 @@ _ROLES = ("plan", "do", "check", "act")
 
 def site(folder: Path, texts: Sequence[str] = ("Add a login",), now: datetime = NOW) -> Site:
     """Return a filled project, as its pages see it; the clock stands."""
-    root = folder / "project"
-    (root / ".treadle").mkdir(parents=True)
-    (root / ".treadle" / "config.toml").write_text("")
-    (root / ".gitignore").write_text(".treadle/\n")
-    git(root, "init", "-q", "-b", "main")
-    for key, value in (("user.name", "Test"), ("user.email", "test@example.invalid")):
-        git(root, "config", key, value)
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "Begin")
-    project = open_project(root, {"PATH": os.environ["PATH"], "HOME": str(folder)})
+    env = {"PATH": os.environ["PATH"], **make_home(folder)}
+    files = {".treadle/config.toml": "", ".gitignore": ".treadle/*\n"}
+    root = make_repository(folder / "project", files, env=env)
+    project = open_project(root, env)
     fill(project.layout, now, texts)
     return Site(project, Keys(), PORT, now=lambda: now)
 
