@@ -24,7 +24,7 @@ from treadle.inbox import schedule
 from treadle.inbox.message import Place
 from treadle.layout import Layout, MissionLayout
 from treadle.mail import letter, name
-from treadle.missions import substance, taskfile
+from treadle.missions import gates, taskfile
 from treadle.missions.mission import Mission
 from treadle.sandbox.mask import Mask
 from treadle.tasks import markdown
@@ -132,8 +132,8 @@ def _markdown(data: bytes) -> None:
     markdown.title(text)
     found = [item.id for item in markdown.criteria(text)]
     assert len(found) == len(set(found))
-    substance.missing(text, "spec")
-    substance.missing(text, "plan")
+    gates.missing(text, "spec")
+    gates.missing(text, "plan")
 
 
 def _name(data: bytes) -> None:

@@ -9,8 +9,8 @@ from tests.missions.conftest import write_task
 from treadle.errors import FormatError, NotFoundError
 from treadle.ids import is_task_id
 from treadle.layout import Layout
-from treadle.missions import adopt
 from treadle.missions import mission as missions
+from treadle.missions import taskfile
 from treadle.project import setup
 from treadle.store.writer import Store
 from treadle.tasks import move, task
@@ -32,7 +32,7 @@ def test_a_task_comes_with_all_it_needs_and_no_more(store, mission):
     write_task(mission, "WP02.md", "dependencies: [WP01]\n")
     write_task(mission, "WP03.md", "dependencies: [WP02]\n")
     write_task(mission, "WP04.md", "lane: nonsense\n")
-    assert adopt.resolve(Layout(mission.root), store, "wp02", None, NOW) == "auth.WP02"
+    assert taskfile.resolve(Layout(mission.root), store, "wp02", None, NOW) == "auth.WP02"
     assert [(row.task_id, row.lane) for row in store.mission_lanes("auth")] == [
         ("auth.WP01", "done"),
         ("auth.WP02", "planned"),
@@ -43,13 +43,13 @@ def test_a_task_comes_with_all_it_needs_and_no_more(store, mission):
 def test_an_edited_file_changes_the_task_but_not_its_lane(store, mission):
     write_task(mission, "WP01.md", "title: Old\n")
     write_task(mission, "WP02.md", "dependencies: [WP01]\n")
-    adopt.adopt(store, mission, ["WP02"], NOW)
+    taskfile.adopt(store, mission, ["WP02"], NOW)
     other = task.add(store, NewTask(goal="plain", criteria=()), NOW).task_id
     task.link(store, "auth.WP02", [other])
     move.move(store, "auth.WP01", "claimed", Holder("ann"), NOW)
     write_task(mission, "WP01.md", "title: New\nlane: done\n")
     write_task(mission, "WP02.md", "dependencies: []\n")
-    adopt.adopt(store, mission, ["WP01", "WP02"], NOW)
+    taskfile.adopt(store, mission, ["WP01", "WP02"], NOW)
     row = store.task("auth.WP01")
     assert (row.goal, row.lane, row.owner, row.source) == (
         "New",
@@ -61,9 +61,9 @@ def test_an_edited_file_changes_the_task_but_not_its_lane(store, mission):
 
 
 def test_plain_ids_are_left_alone(store, mission):
-    assert adopt.resolve(Layout(mission.root), store, "T-1", None, NOW) == "T-1"
+    assert taskfile.resolve(Layout(mission.root), store, "T-1", None, NOW) == "T-1"
     with pytest.raises(NotFoundError, match=r"there is no task auth\.WP09"):
-        adopt.resolve(Layout(mission.root), store, "auth.WP09", None, NOW)
+        taskfile.resolve(Layout(mission.root), store, "auth.WP09", None, NOW)
 
 
 def test_ids_may_begin_with_a_missions_number():
@@ -82,4 +82,4 @@ def test_meta_that_is_no_file_is_told(mission, make):
 def test_a_file_where_tasks_should_be_is_told(store, mission):
     mission.files.tasks.write_text("not a folder")
     with pytest.raises(FormatError, match="must be a folder"):
-        adopt.resolve(Layout(mission.root), store, "WP01", "auth", NOW)
+        taskfile.resolve(Layout(mission.root), store, "WP01", "auth", NOW)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError
-from treadle.missions.decision import Halt, Step, Where, document
+from treadle.missions.state import Halt, Step, Where, document
 
 WHERE = Where("auth", "implement", "auth.WP01")
 

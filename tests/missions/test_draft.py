@@ -9,8 +9,8 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git
 from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
-from treadle.missions import adopt, draft, taskfile, template
-from treadle.missions.draft import Draft
+from treadle.missions import prompt, scaffold, taskfile
+from treadle.missions.scaffold import PlannedTask
 from treadle.project import setup
 from treadle.store.writer import Store
 
@@ -46,56 +46,56 @@ def write_plan(mission, text):
 
 
 def test_the_list_is_read_with_ids_files_and_criteria():
-    assert draft.read(TASKS) == [
-        Draft(
+    assert scaffold.read_tasks(TASKS) == [
+        PlannedTask(
             "WP01",
             "Keep tokens",
             (),
             ("src/auth.py", "tests/"),
             ("Tests pass: `$ pytest -q`", "It's documented"),
         ),
-        Draft("WP02", "Reject old: tokens", ("WP01",), ("src/x.py",)),
-        Draft("WP07", "Show a page"),
+        PlannedTask("WP02", "Reject old: tokens", ("WP01",), ("src/x.py",)),
+        PlannedTask("WP07", "Show a page"),
     ]
 
 
 def test_our_own_scaffold_lists_nothing():
-    assert draft.read(template.PLAN) == []
+    assert scaffold.read_tasks(prompt.scaffold("plan")) == []
 
 
 def test_written_files_read_back_and_hand_written_ones_stay(store, mission):
     write_plan(mission, REAL_PLAN + TASKS)
     mission.files.tasks.mkdir()
     (mission.files.tasks / "WP07-mine.md").write_text("# Mine\n")
-    done = draft.write(store, mission, NOW)
+    done = scaffold.write_tasks(store, mission, NOW)
     assert done.wrote == (
         "missions/auth/tasks/WP01-keep-tokens.md",
         "missions/auth/tasks/WP02-reject-old-tokens.md",
     )
     assert done.kept == ("missions/auth/tasks/WP07-mine.md",)
-    found = adopt.closure(mission, taskfile.names(mission))
+    found = taskfile.closure(mission, taskfile.names(mission))
     assert found["WP02"].title == "Reject old: tokens"
     assert (found["WP02"].dependencies, found["WP02"].owned_files) == (("WP01",), ("src/x.py",))
     assert [item.verify for item in found["WP01"].criteria] == ["pytest -q", None]
     assert found["WP07"].title == "Mine"
     assert [row.task_id for row in store.tasks()] == ["auth.WP01", "auth.WP02", "auth.WP07"]
-    assert draft.write(store, mission, NOW).wrote == ()
+    assert scaffold.write_tasks(store, mission, NOW).wrote == ()
 
 
 def test_without_a_list_or_a_plan_nothing_is_written(store, mission):
     write_plan(mission, REAL_PLAN)
     with pytest.raises(BlockedError) as caught:
-        draft.write(store, mission, NOW)
+        scaffold.write_tasks(store, mission, NOW)
     assert caught.value.code == "no_tasks"
     write_plan(mission, "# Nothing\n")
     with pytest.raises(BlockedError, match=r"plan.md content is not substantive yet") as caught:
-        draft.write(store, mission, NOW)
+        scaffold.write_tasks(store, mission, NOW)
     assert caught.value.code == "gate_shut"
 
 
 def test_a_task_without_an_id_takes_none_that_another_has():
     plan = "## Tasks\n- WP02: second\n- first come\n- WP04: fourth\n"
-    assert [item.id for item in draft.read(plan)] == ["WP02", "WP03", "WP04"]
+    assert [item.id for item in scaffold.read_tasks(plan)] == ["WP02", "WP03", "WP04"]
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_a_task_without_an_id_takes_none_that_another_has():
 def test_a_list_that_cannot_be_writes_nothing(store, mission, tasks, why):
     write_plan(mission, f"{REAL_PLAN}\n## Tasks\n{tasks}")
     with pytest.raises(FormatError, match=why):
-        draft.write(store, mission, NOW)
+        scaffold.write_tasks(store, mission, NOW)
     assert not mission.files.tasks.exists()

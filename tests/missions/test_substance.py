@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.missions import substance, template
+from treadle.missions import gates, prompt
 
 FR = "## Functional Requirements\n\n| ID | Requirement |\n|---|---|\n"
 CONTEXT = "## Technical Context\n\n"
@@ -29,7 +29,7 @@ GOOD_SPECS = {
     "priority after it": FR + "| FR-001 | Log in | High |\n",
 }
 BAD_SPECS = {
-    "our scaffold": template.SPEC,
+    "our scaffold": prompt.scaffold("spec"),
     "empty": "",
     "empty table": FR,
     "empty description": FR + "| FR-001 | |\n",
@@ -60,7 +60,7 @@ GOOD_PLANS = {
     "plain": "### Technical Context\nLanguage/Version: C11\nConstraints: no malloc\n",
 }
 BAD_PLANS = {
-    "our scaffold": template.PLAN,
+    "our scaffold": prompt.scaffold("plan"),
     "no section": "# Plan\n\nLanguage/Version: C11\nStorage: files\n",
     "only a language": CONTEXT
     + "- **Language/Version**: Python 3.11\n- **Storage**: [e.g., files]\n",
@@ -74,32 +74,32 @@ BAD_PLANS = {
 
 @pytest.mark.parametrize("name", GOOD_SPECS)
 def test_spec_with_a_requirement_is_substantive(name):
-    assert substance.missing(GOOD_SPECS[name], "spec") == ()
+    assert gates.missing(GOOD_SPECS[name], "spec") == ()
 
 
 @pytest.mark.parametrize("name", BAD_SPECS)
 def test_spec_without_one_is_not(name):
-    assert substance.missing(BAD_SPECS[name], "spec")
+    assert gates.missing(BAD_SPECS[name], "spec")
 
 
 @pytest.mark.parametrize("name", GOOD_PLANS)
 def test_plan_with_a_context_is_substantive(name):
-    assert substance.missing(GOOD_PLANS[name], "plan") == ()
+    assert gates.missing(GOOD_PLANS[name], "plan") == ()
 
 
 @pytest.mark.parametrize("name", BAD_PLANS)
 def test_plan_without_one_is_not(name):
-    assert substance.missing(BAD_PLANS[name], "plan")
+    assert gates.missing(BAD_PLANS[name], "plan")
 
 
 def test_missing_names_the_lines():
-    assert substance.missing(FR + "| FR-001 | TODO |\n", "spec") == (
+    assert gates.missing(FR + "| FR-001 | TODO |\n", "spec") == (
         "spec.md:5: this requirement has no description yet",
     )
     plan = "# P\n" + CONTEXT + "- **Language/Version**: [e.g., C]\n- **Storage**: files\n"
-    assert substance.missing(plan, "plan") == ("plan.md:4: give Language/Version a real value",)
+    assert gates.missing(plan, "plan") == ("plan.md:4: give Language/Version a real value",)
 
 
 def test_a_megabyte_is_read_to_the_end():
     text = FR + "| FR-001 | TODO |\n" * 60_000 + "| FR-002 | Users can log in |\n"
-    assert substance.missing(text, "spec") == ()
+    assert gates.missing(text, "spec") == ()

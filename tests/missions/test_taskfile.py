@@ -6,7 +6,7 @@ from tests.missions.conftest import write_task
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError
 from treadle.frontmatter import parse
-from treadle.missions import adopt, fields, taskfile
+from treadle.missions import taskfile
 
 HEAD = """work_package_id: WP01
 title: "Log in: first part"
@@ -73,9 +73,9 @@ def test_the_quick_reader_agrees_with_the_parser(text):
         found = result(reader)
         if isinstance(found, str):
             return found
-        return {k: v or "" for k, v in found[0].items() if k in fields.KNOWN}, found[1]
+        return {k: v or "" for k, v in found[0].items() if k in taskfile.KNOWN}, found[1]
 
-    assert known(fields.read) == known(lambda data: parse.read(data)[:2])
+    assert known(taskfile.read_fields) == known(lambda data: parse.read(data)[:2])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_circle_is_told_as_a_way(mission):
     for number, needed in ((1, 3), (2, 1), (3, 2), (4, 1)):
         write_task(mission, f"WP0{number}.md", f"dependencies: [WP0{needed}]\n")
     with pytest.raises(FormatError, match="WP01 → WP03 → WP02 → WP01 is a circle") as caught:
-        adopt.closure(mission, taskfile.names(mission))
+        taskfile.closure(mission, taskfile.names(mission))
     assert caught.value.code == "task_cycle"
 
 
@@ -119,7 +119,7 @@ def test_an_unknown_dependency_is_told_with_the_nearest(mission):
     write_task(mission, "WP01.md")
     write_task(mission, "WP02.md", "dependencies: [WP10]\n")
     with pytest.raises(FormatError, match=r"WP02.md: it depends on WP10.*did you mean WP01"):
-        adopt.closure(mission, taskfile.names(mission))
+        taskfile.closure(mission, taskfile.names(mission))
 
 
 def test_a_ladder_of_dependencies_is_no_circle():

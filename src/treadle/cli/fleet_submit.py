@@ -17,7 +17,7 @@ from treadle.errors import BlockedError
 from treadle.fleet import queue as fleet_queue
 from treadle.fleet import submit
 from treadle.fleet.submit import Desk
-from treadle.missions import adopt
+from treadle.missions import taskfile
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here
 from treadle.store.rows.run import RunRow
@@ -84,7 +84,7 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
     if not args.tasks:
         return list(task.ready(store, now))
     words = [
-        adopt.resolve(desk.project.layout, store, word, args.mission, now) for word in args.tasks
+        taskfile.resolve(desk.project.layout, store, word, args.mission, now) for word in args.tasks
     ]
     return [change.find(store, word) for word in words]
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from treadle.cli import output, place
 from treadle.errors import ExitCode
-from treadle.missions import create, dossier, draft, plan
+from treadle.missions import dossier, scaffold
 from treadle.missions import mission as missions
-from treadle.missions.decision import SCHEMA_VERSION
 from treadle.missions.mission import Mission
+from treadle.missions.state import SCHEMA_VERSION
 from treadle.project.project import Project, open_repository
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.writer import Store
@@ -28,7 +28,7 @@ def run(args: Namespace) -> int:
 
 
 def _create(project: Project, args: Namespace) -> int:
-    done = create.create(project, args.slug, args.title, datetime.now(UTC))
+    done = scaffold.create(project, args.slug, args.title, datetime.now(UTC))
     files = done.mission.files
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -45,7 +45,7 @@ def _create(project: Project, args: Namespace) -> int:
 
 
 def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
-    done = plan.set_up(project, mission)
+    done = scaffold.set_up_plan(project, mission)
     document = {
         "schema_version": SCHEMA_VERSION,
         "mission_slug": mission.slug,
@@ -64,7 +64,7 @@ def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
 
 def _tasks(project: Project, mission: Mission, args: Namespace) -> int:
     with Store.open(project.layout) as store:
-        done = draft.write(store, mission, datetime.now(UTC))
+        done = scaffold.write_tasks(store, mission, datetime.now(UTC))
     head = {"schema_version": SCHEMA_VERSION, "mission_slug": mission.slug}
     lines = [*(f"wrote {name}" for name in done.wrote), *(f"kept {name}" for name in done.kept)]
     after = f"next: treadle next --mission {mission.slug}"

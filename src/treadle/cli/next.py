@@ -6,10 +6,9 @@ from argparse import ArgumentParser, Namespace
 from treadle.cli import main, output, place
 from treadle.cli.place import Place
 from treadle.errors import UsageError
-from treadle.missions import decision, next
 from treadle.missions import mission as missions
-from treadle.missions.decision import Decision, Step
-from treadle.missions.state import Asking
+from treadle.missions import next, state
+from treadle.missions.state import Asking, Decision, Step
 from treadle.project.root import here
 from treadle.store.task_reader import TaskReader
 from treadle.tasks.owner import HUMAN, owner_id
@@ -20,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--mission", metavar="SLUG", help="Which mission, if there are several")
     default = os.environ.get("TREADLE_AGENT") or HUMAN
     parser.add_argument("--agent", default=default, metavar="NAME", help="Who asks")
-    parser.add_argument("--result", choices=decision.RESULTS, help="Report how a step went")
+    parser.add_argument("--result", choices=state.RESULTS, help="Report how a step went")
     parser.add_argument("--note", metavar="TEXT", help="What went wrong or is in the way")
     parser.add_argument(
         "--step", metavar="STEP", help="The step that is reported; by default the last one given"
@@ -33,7 +32,7 @@ def run(args: Namespace) -> int:
     """Answer with one decision; every decision is a success."""
     _check(args)
     found = _decide(args, place.find(os.environ))
-    return output.tell(args.json, decision.document(found), _print, found)
+    return output.tell(args.json, state.document(found), _print, found)
 
 
 def _check(args: Namespace) -> None:

@@ -4,12 +4,10 @@ import os
 from argparse import Namespace
 
 from treadle.cli.place import Place
-from treadle.missions import lend, report
-from treadle.missions.decision import Decision
+from treadle.missions import next
 from treadle.missions.mission import Mission
-from treadle.missions.next import is_lent
-from treadle.missions.report import Report
-from treadle.missions.state import Asking
+from treadle.missions.next import Report, is_lent
+from treadle.missions.state import Asking, Decision
 from treadle.project.root import refuse_inside_run
 from treadle.store.task_store import TaskStore
 
@@ -21,10 +19,10 @@ def answer(args: Namespace, found: Place, mission: Mission, agent: str) -> Decis
         asking = Asking(found.layout, mission, agent, store.now())
         decided = None
         if args.retry:
-            decided = report.retry(asking, store)
+            decided = next.retry(asking, store)
         elif args.result:
             word = Report(args.result, args.note, args.step)
-            decided = report.report(asking, store, word)
+            decided = next.report(asking, store, word)
         if decided and is_lent(asking, store, decided, found.lease):
             return decided
-        return lend.lend(asking, store, found.lease)
+        return next.lend(asking, store, found.lease)

@@ -12,7 +12,7 @@ from treadle.engine import explain, orchestrator, work
 from treadle.engine.run import Tools
 from treadle.engine.work import Refused
 from treadle.errors import ExitCode, UsageError
-from treadle.missions import adopt
+from treadle.missions import taskfile
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.rows.run import RunRow
@@ -111,7 +111,7 @@ def _work(
         asked = criteria.from_flags(args.goal, args.ac, args.verify)
         return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     ids = [
-        adopt.resolve(tools.layout, tools.store, word, args.mission, tools.now())
+        taskfile.resolve(tools.layout, tools.store, word, args.mission, tools.now())
         for word in args.tasks
     ]
     return work.run_tasks(tools, loaded.config, ids, swaps, args.parallel)

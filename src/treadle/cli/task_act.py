@@ -8,7 +8,7 @@ from treadle.cli import output
 from treadle.cli.place import Place
 from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
-from treadle.missions import adopt, change
+from treadle.missions import change, taskfile
 from treadle.project.root import refuse_inside_run
 from treadle.store.reader import Reader
 from treadle.store.writer import Store
@@ -22,7 +22,7 @@ def run(args: Namespace, found: Place) -> int:
     layout, args.lease = found.layout, found.lease
     is_look = args.action == "show"
     # The file of a mission's task may have to be read first.
-    if is_look and not adopt.is_mission_task(args.task, args.mission):
+    if is_look and not taskfile.is_mission_task(args.task, args.mission):
         with Reader.open(layout) as reader:
             _show(reader, args)
         return ExitCode.DONE
@@ -92,7 +92,7 @@ def _link(store: Store, args: Namespace, now: datetime) -> None:
 
 def _claim(store: Store, args: Namespace, now: datetime) -> None:
     # A mission's task is claimed because `next` said so, and lent as `next` lends it.
-    is_mission = adopt.is_mission_task(args.task, None)
+    is_mission = taskfile.is_mission_task(args.task, None)
     row = claim.claim(store, args.task, args.who, now, args.lease if is_mission else claim.LEASE)
     told = document.brief(row) | {"claim_id": row.claim_id}
     output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")

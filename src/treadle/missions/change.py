@@ -4,7 +4,7 @@ from datetime import datetime
 
 from treadle.layout import Layout
 from treadle.mail import handle, sync
-from treadle.missions import adopt
+from treadle.missions import taskfile
 from treadle.store.task_store import TaskStore
 from treadle.tasks import takeover, worktree
 from treadle.tasks.change import Changed
@@ -15,7 +15,7 @@ def find(
 ) -> tuple[str, list[str]]:
     """Return the id of the task that is meant, and what was wrong with files on the way."""
     said = takeover.take_over(store, layout.mail, task, now)
-    return adopt.resolve(layout, store, task, mission, now), said
+    return taskfile.resolve(layout, store, task, mission, now), said
 
 
 def require_clean(layout: Layout, store: TaskStore, task_id: str) -> None:

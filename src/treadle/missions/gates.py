@@ -1,14 +1,176 @@
 """The gates of a mission: its spec and its plan must be committed and substantive."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from treadle.git import light
 from treadle.git.light import Committed
-from treadle.missions import substance
 from treadle.missions.mission import Mission
-from treadle.missions.substance import Kind
+from treadle.tasks import markdown
+
+Kind = Literal["spec", "plan"]
+
+LANGUAGE = "Language/Version"
+PEERS = (
+    "Primary Dependencies",
+    "Storage",
+    "Testing",
+    "Target Platform",
+    "Project Type",
+    "Performance Goals",
+    "Constraints",
+    "Scale/Scope",
+)
+
+# No pattern is compiled beforehand: `next` reads these files each time and is in a hurry.
+# What stands in brackets is to be replaced, in our templates and in others'; a link is not.
+_SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\](?!\()"
+# What is left of a template's sentence when its placeholders are taken out says nothing.
+_HOLLOW = (
+    r"(?i)\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or|as|an?|i|want|so|that)\b"
+)
+_OPEN = ("todo", "tbd", "needs clarification")
+_LATER = ("TODO", "TBD", "NEEDS CLARIFICATION")
+_SIGNS = " \t*_`~:.,;()-–—"
+# A priority or a state is no description.
+_LABELS = frozenset(
+    {
+        *("", "high", "medium", "low", "must", "should", "could", "open", "new", "draft"),
+        *("proposed", "approved", "done", "yes", "no", "n/a", "p0", "p1", "p2", "p3", "p4"),
+    }
+)
+
+# A line that counts: its number in the file, what is seen of it, and its level as a heading.
+Line = tuple[int, str, int]
+
+
+def missing(text: str, kind: Kind) -> tuple[str, ...]:
+    """Return what keeps a spec or plan from being substantive; nothing if it is."""
+    lines = list(_visible(text))
+    found = _missing_spec(lines) if kind == "spec" else _missing_plan(lines)
+    return tuple(f"{kind}.md:{number}: {what}" for number, what in found)
+
+
+def _missing_spec(lines: list[Line]) -> list[tuple[int, str]]:
+    head, body = _section(lines, "functional requirements")
+    hollow = []
+    for number, described in _requirements(body if head else lines):
+        if is_real(described):
+            return []
+        hollow.append((number, "this requirement has no description yet"))
+    if hollow:
+        return hollow
+    where = head[0] if head else 1
+    return [
+        (where, "add a row such as `| FR-001 | what must be true |` to Functional Requirements")
+    ]
+
+
+def _missing_plan(lines: list[Line]) -> list[tuple[int, str]]:
+    head, body = _section(lines, "technical context")
+    if head is None:
+        return [(1, "add a section `## Technical Context`")]
+    fields = {name: (number, is_real(value)) for number, name, value in _fields(body)}
+    found = []
+    number, is_good = fields.get(LANGUAGE, (head[0], False))
+    if not is_good:
+        found.append((number, f"give {LANGUAGE} a real value"))
+    if not any(fields.get(name, (0, False))[1] for name in PEERS):
+        peers = [fields[name][0] for name in PEERS if name in fields]
+        where = peers[0] if peers else head[0]
+        found.append((where, f"give at least one more field a real value: {', '.join(PEERS)}"))
+    return found
+
+
+def is_real(text: str) -> bool:
+    """Tell whether something is left of a text when placeholders are taken out."""
+    rest = re.sub(_SPAN, "", text) if "[" in text else text
+    words = rest.strip(_SIGNS)
+    if words.startswith(_LATER) or words.startswith("???") or words.lower() in _OPEN:
+        return False
+    if rest != text:
+        rest = re.sub(_HOLLOW, "", rest)
+    return any(char.isalnum() for char in rest)
+
+
+def _visible(text: str) -> Iterator[Line]:
+    """Yield the lines outside code fences and HTML comments."""
+    for number, line in enumerate(markdown.lines(text.removeprefix("\ufeff")), 1):
+        if not line.is_code and line.text.strip():
+            yield number, line.text, line.level
+
+
+def _section(lines: list[Line], title: str) -> tuple[Line | None, list[Line]]:
+    """Return the heading and what stands below it, deeper headings included."""
+    start, depth = None, 0
+    for index, (_, text, level) in enumerate(lines):
+        if level and start is not None and level <= depth:
+            return lines[start], lines[start + 1 : index]
+        if level and start is None and _title(text).startswith(title):
+            start, depth = index, level
+    return (None, []) if start is None else (lines[start], lines[start + 1 :])
+
+
+def _title(text: str) -> str:
+    """Return a heading's words without numbers before them or emphasis."""
+    return text.lstrip("#*_` \t0123456789.)").lower()
+
+
+def _requirements(lines: list[Line]) -> Iterator[tuple[int, str]]:
+    """Yield each requirement's line number and description."""
+    for index, (number, text, _) in enumerate(lines):
+        if text.lstrip().startswith("|"):
+            yield from _table_row(number, text)
+        elif (described := _requirement(_item(text) or "")) is not None:
+            yield number, " ".join([described, *_continued(lines, index)])
+
+
+def _requirement(text: str) -> str | None:
+    """Return what follows `FR-001` at the beginning of a text; None if that is not there."""
+    before, _, rest = text.partition("FR-")
+    after = rest.lstrip("0123456789")
+    is_alone = not any(sign.isalnum() or sign == "_" for sign in before + after[:1])
+    return after.lstrip(_SIGNS) if is_alone and len(rest) - len(after) >= 3 else None
+
+
+def _item(text: str) -> str | None:
+    """Return what a list item says; None for a line that is none."""
+    mark, _, words = text.strip().partition(" ")
+    is_item = mark in ("-", "*", "+") or (mark[:-1].isdigit() and mark[-1] in ".)")
+    return words if is_item else None
+
+
+def _table_row(number: int, text: str) -> Iterator[tuple[int, str]]:
+    cells = text.replace("\\|", " ").strip().strip("|").split("|")
+    for index, cell in enumerate(cells):
+        if (first := _requirement(cell)) is not None:
+            described = [first, *cells[index + 1 :]]
+            kept = [item for item in described if item.strip(_SIGNS).lower() not in _LABELS]
+            yield number, " ".join(kept)
+            return
+
+
+def _continued(lines: list[Line], index: int) -> Iterator[str]:
+    last = lines[index][0]
+    for number, text, _ in lines[index + 1 :]:
+        last += 1
+        if number != last or not text[0].isspace() or _item(text) is not None:
+            return
+        yield text.strip()
+
+
+def _fields(lines: list[Line]) -> Iterator[tuple[int, str, str]]:
+    """Yield the known fields: `**Name**: value`, `- Name: value` or `| Name | value |`."""
+    for number, text, _ in lines:
+        item = _item(text)
+        words = (text if item is None else item).strip().strip("|")
+        plain = words.replace("*", "").replace("`", "").replace("_", "").strip()
+        for name in (LANGUAGE, *PEERS):
+            if plain.lower().startswith(name.lower()):
+                yield number, name, plain[len(name) :].lstrip(" :|")
+
 
 SENTENCES: dict[Kind, str] = {
     "spec": (
@@ -39,7 +201,7 @@ class Gate(NamedTuple):
 def is_substantive(file_path: Path, kind: Kind) -> bool:
     """Tell whether a file has content of its own and is no scaffold."""
     text, _ = _read(file_path)
-    return text is not None and not substance.missing(text, kind)
+    return text is not None and not missing(text, kind)
 
 
 def is_committed(file_path: Path, repo_root: Path) -> bool:
@@ -61,7 +223,7 @@ def judge(mission: Mission, head: Head, kind: Kind) -> Gate:
     text, problem = _read(path)
     if text is None:
         return Gate(kind, (f"{path.name}: {problem}",))
-    return Gate(kind, substance.missing(text, kind) or _uncommitted(mission, path, head, kind))
+    return Gate(kind, missing(text, kind) or _uncommitted(mission, path, head, kind))
 
 
 def _uncommitted(mission: Mission, path: Path, head: Head, kind: Kind) -> tuple[str, ...]:
@@ -69,7 +231,7 @@ def _uncommitted(mission: Mission, path: Path, head: Head, kind: Kind) -> tuple[
     if not _is_committed(committed):
         return (f"{path.name} is not committed",)
     text = (committed.content or b"").decode(errors="replace")
-    if found := substance.missing(text, kind):
+    if found := missing(text, kind):
         return (f"{path.name} is written but not committed; the last commit has:", *found)
     return ()
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from treadle.contract.criterion import Criterion
 from treadle.files import quick
 from treadle.missions import mission as missions
-from treadle.missions import template
-from treadle.missions.decision import PHASES, TASK_PHASES
-from treadle.missions.gates import Gate
-from treadle.missions.state import At, State
+from treadle.missions.state import GATED, PHASES, TASK_PHASES, At, State
+from treadle.missions.taskfile import TaskFile
 from treadle.tasks.owner import HUMAN
 from treadle.text import block, line, quoted
 
+_DATA = Path(__file__).parent
 _MAX_NOTE = 4 << 10
 
 
@@ -37,151 +36,78 @@ def parse(step: str) -> At | None:
 
 
 def text(state: State, at: At) -> str:
-    """Return a step's prompt."""
-    parts = [*_BODIES[at.phase](state, at), _last_attempt(state, at)]
-    place = f"Work in the repository `{state.mission.root}`; all paths are relative to it."
-    own = [f"# {line(parts[0])}", place, *parts[1:], _report(state, at)]
-    if at.id:
-        file = state.board.file(at.id)
-        own.append(f"## The task (`{state.mission.name(file.path)}`)\n\n{file.text}")
-    return block("\n\n".join(part for part in own if part)) + "\n"
+    """Return a step's prompt: its template, without the paragraphs that have nothing to say."""
+    template = (_DATA / "prompts" / f"{at.phase}.md").read_text("utf-8")
+    values = _common(state, at)
+    if at.phase in GATED:
+        values |= _gate_values(state, at)
+    elif at.phase == "accept":
+        values["approved"] = _approved(state)
+    file = state.board.file(at.id) if at.id else None
+    if file:
+        values |= _task_values(state, file)
+    parts = (part.strip("\n").format_map(values) for part in template.split("\n\n"))
+    own = [part for part in parts if part.strip()]
+    return block("\n\n".join([*own, file.text] if file else own)) + "\n"
 
 
-def _specify(state: State, at: At) -> list[str]:
-    mission = state.mission
-    name = mission.name(mission.files.spec)
-    return [
-        f"Specify {mission.slug}: {missions.title(mission)}",
-        f"Write `{name}`: what should be true when this mission is over, not how it is made."
-        " Give every requirement an id (`FR-001`, `FR-002`, …) under *Functional Requirements*"
-        " and say under *Acceptance Criteria* how anyone can tell. Ask the user where you would"
-        " have to guess.",
-        _missing(state.gate("specify")),
-        f"Then commit it:\n\n    git add {name}\n"
-        f'    git commit -m "Specify {mission.slug}" -- {name}',
-        template.COMMIT_BOUNDARY["spec"].strip(),
-    ]
+def scaffold(name: str) -> str:
+    """Return the scaffold of a mission's file; what stands in brackets is to be replaced."""
+    return (_DATA / "scaffolds" / f"{name}.md").read_text("utf-8")
 
 
-def _plan(state: State, at: At) -> list[str]:
-    mission = state.mission
-    name = mission.name(mission.files.plan)
-    command = f"treadle mission setup-plan --mission {mission.slug}"
-    return [
-        f"Plan {mission.slug}: {missions.title(mission)}",
-        f"Read `{mission.name(mission.files.spec)}`. Run `{command}`, which writes the scaffold"
-        f" of `{name}` if it is not there. Fill it in: the *Technical Context* as this repository"
-        " has it, the approach, and under *Tasks* one item for each piece of work that can be"
-        " reviewed by itself, in the order in which they can be done.",
-        _missing(state.gate("plan")),
-        f"Then run it again; it commits the plan once it is one:\n\n    {command}",
-        template.COMMIT_BOUNDARY["plan"].strip(),
-    ]
-
-
-def _tasks(state: State, at: At) -> list[str]:
+def _common(state: State, at: At) -> dict[str, str]:
     mission, files = state.mission, state.mission.files
-    return [
-        f"Make the tasks of {mission.slug}: {missions.title(mission)}",
-        f"Read `{mission.name(files.spec)}` and `{mission.name(files.plan)}`. Write one file for"
-        f" each task, `{mission.name(files.tasks)}/WP01-short-name.md` and so on:",
-        _indented(
-            template.TASK.format(
-                id="WP01",
-                title="What is true when it is done",
-                dependencies="",
-                files="src/, tests/",
-                heading="What is true when it is done",
-                criteria="- The tests pass: `$ pytest -q`",
-            )
-        ),
-        f"`treadle mission tasks --mission {mission.slug}` writes them from the list under *Tasks*"
-        " in the plan; complete them then. `dependencies` are tasks that must be done before,"
-        " `owned_files` the paths a task may change. Every requirement of the spec belongs to a"
-        " task.",
-        f"Then commit them:\n\n    git add {mission.name(files.tasks)}\n"
-        f'    git commit -m "Add tasks of {mission.slug}" -- {mission.name(files.tasks)}',
-    ]
+    who = "" if state.agent == HUMAN else f" --agent {state.agent}"
+    return {
+        "slug": mission.slug,
+        "title": line(missions.title(mission)),
+        "root": str(mission.root),
+        "spec": mission.name(files.spec),
+        "plan": mission.name(files.plan),
+        "tasks": mission.name(files.tasks),
+        "last_attempt": _last_attempt(state, at),
+        "report": f"treadle next --json --mission {mission.slug}{who} --step {at.name}",
+    }
 
 
-def _implement(state: State, at: At) -> list[str]:
-    file, board = state.board.file(at.id or ""), state.board
+def _gate_values(state: State, at: At) -> dict[str, str]:
+    text = scaffold(GATED[at.phase])
+    return {
+        "missing": _listed(state.gate(at.phase).missing),
+        "boundary": text[text.index("## Commit Boundary") :].strip(),
+    }
+
+
+def _task_values(state: State, file: TaskFile) -> dict[str, str]:
     task = state.mission.task_id(file.id)
     who = "" if state.agent == HUMAN else f" --as {state.agent}"
     claim = f"Take it first, so that nobody else does:\n\n    treadle task claim {task}{who}"
-    return [
-        f"Implement {task}: {file.title}",
-        f"Goal: {file.title}",
-        f"This is one task of mission {state.mission.slug} ({missions.title(state.mission)})."
-        " Its text is at the end. Do this task and nothing else.",
-        "" if board.held_by(state.agent) == file.id else claim,
-        _criteria(file.criteria),
-        _paths(file.owned_files),
-        f"Done before it, and yours to build on: {', '.join(file.dependencies)}."
-        if file.dependencies
-        else "",
-        "Run the commands of the criteria yourself. Commit your work before you report; a report is"
-        " refused while files are uncommitted.",
-    ]
+    needed = f"Done before it, and yours to build on: {', '.join(file.dependencies)}."
+    nothing = "The task names none: change what it needs and nothing else."
+    return {
+        "task": task,
+        "task_title": line(file.title),
+        "file": state.mission.name(file.path),
+        "claim": "" if state.board.held_by(state.agent) == file.id else claim,
+        "criteria": _listed(f"{item.id}: {item.text}{_check(item)}" for item in file.criteria),
+        "paths": _listed(f"`{path}`" for path in file.owned_files) or nothing,
+        "dependencies": needed if file.dependencies else "",
+    }
 
 
-def _review(state: State, at: At) -> list[str]:
-    file = state.board.file(at.id or "")
-    task = state.mission.task_id(file.id)
-    return [
-        f"Review {task}: {file.title}",
-        f"Somebody says that this task of mission {state.mission.slug} is done. Its text is at the"
-        " end. Look at what was changed (`git log`, `git diff`) and hold it against the criteria;"
-        " run their commands yourself. Change nothing.",
-        f"How it came here, and which runs worked on it:\n\n    treadle task show {task}",
-        _criteria(file.criteria),
-        _paths(file.owned_files),
-        "Report success only if every criterion holds; it approves the task. Otherwise report"
-        " failed and say in the note what has to change: the task is planned again.",
-    ]
-
-
-def _accept(state: State, at: At) -> list[str]:
+def _approved(state: State) -> str:
     board, mission = state.board, state.mission
-    tasks = "\n".join(
-        f"- {mission.task_id(id_)}: {board.file(id_).title}" for id_ in board.in_lane("approved")
-    )
-    return [
-        f"Accept work of {mission.slug}: {missions.title(mission)}",
-        f"These tasks are implemented and approved:\n\n{tasks}",
-        f"Read `{mission.name(mission.files.spec)}` and see that what these tasks were to bring is"
-        " there, in the branch you are on, and that the whole still works: run all tests.",
-        "Reporting success makes these tasks done; tasks that wait for them can begin then.",
-    ]
+    found = board.in_lane("approved")
+    return _listed(f"{mission.task_id(id_)}: {board.file(id_).title}" for id_ in found)
 
 
-_BODIES = {
-    "specify": _specify,
-    "plan": _plan,
-    "tasks": _tasks,
-    "implement": _implement,
-    "review": _review,
-    "accept": _accept,
-}
-
-
-def _missing(gate: Gate) -> str:
-    return "What is missing now:\n\n" + "\n".join(f"- {item}" for item in gate.missing)
-
-
-def _criteria(criteria: Iterable[Criterion]) -> str:
-    lines = [line(f"- {item.id}: {item.text}{_check(item)}") for item in criteria]
-    return "## Criteria\n\n" + "\n".join(lines)
+def _listed(items: Iterable[str]) -> str:
+    return "\n".join(f"- {line(item)}" for item in items)
 
 
 def _check(item: Criterion) -> str:
     return f" (checked by `$ {item.verify}`)" if item.verify else ""
-
-
-def _paths(paths: tuple[str, ...]) -> str:
-    if not paths:
-        return "## Allowed paths\n\nThe task names none: change what it needs and nothing else."
-    return "## Allowed paths\n\n" + "\n".join(f"- `{path}`" for path in paths)
 
 
 def _last_attempt(state: State, at: At) -> str:
@@ -191,19 +117,3 @@ def _last_attempt(state: State, at: At) -> str:
     note = f":\n\n{quoted(row.note, _MAX_NOTE)}" if row.note else ", without a word why"
     times = "once" if row.failures == 1 else f"{row.failures} times"
     return f"## The last attempt\n\nThis failed {times}. {row.who} reported at last{note}"
-
-
-def _report(state: State, at: At) -> str:
-    results = (
-        "--result success",
-        '--result failed --note "what went wrong"',
-        '--result blocked --note "what is in the way"',
-    )
-    who = "" if state.agent == HUMAN else f" --agent {state.agent}"
-    command = f"treadle next --json --mission {state.mission.slug}{who} --step {at.name}"
-    lines = "\n".join(f"    {command} {rest}" for rest in results)
-    return f"## Report back\n\nWith one of these; the answer says what comes next:\n\n{lines}"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {row}" if row else "" for row in text.splitlines())

@@ -1,20 +1,197 @@
-"""Where a mission stands: its gates, its tasks, and what was reported of them."""
+"""Where a mission stands: its gates, its tasks, what was reported of them, what is decided."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
 
+from treadle.errors import FormatError
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.missions import gates
-from treadle.missions.board import Board
-from treadle.missions.decision import Phase
-from treadle.missions.gates import Gate, Head
+from treadle.missions import gates, taskfile
+from treadle.missions.gates import Gate, Head, Kind
 from treadle.missions.mission import Mission
-from treadle.missions.substance import Kind
+from treadle.missions.taskfile import TaskFile
 from treadle.store.rows.mission import MissionStepRow
 from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes
+
+SCHEMA_VERSION = 1
+NOT_RESOLVABLE = "prompt_file_not_resolvable"
+
+Phase = Literal["specify", "plan", "tasks", "implement", "review", "accept"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+TASK_PHASES: tuple[Phase, ...] = ("implement", "review")
+Result = Literal["success", "failed", "blocked"]
+RESULTS: tuple[Result, ...] = get_args(Result)
+HaltKind = Literal["blocked", "complete", "decision_required", "query"]
+
+
+class Where(NamedTuple):
+    """The mission, its phase, and the task if the phase is about one."""
+
+    mission_slug: str
+    phase: Phase
+    task_id: str | None = None
+
+
+class _Frozen:
+    """A record that is checked when it is made and never changes."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} is fixed once a decision is made")
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+class Step(_Frozen):
+    """Work to do now.
+
+    C1: `prompt_file` is never null or empty. C2: it names a file that exists when the decision is
+    made. C3: where there is no such file there is no Step, but a Halt with a reason.
+    """
+
+    __slots__ = ("prompt_file", "where")
+    kind: Literal["step"] = "step"
+    where: Where
+    prompt_file: Path
+
+    def __init__(self, where: Where, prompt_file: Path) -> None:
+        if not prompt_file.is_absolute() or not prompt_file.is_file():
+            raise FormatError(f"there is no prompt at {prompt_file}", code=NOT_RESOLVABLE)
+        self._set(where=where, prompt_file=prompt_file)
+
+
+class Halt(_Frozen):
+    """No work to do now: why, and the literal commands that help."""
+
+    __slots__ = ("kind", "reason", "reason_code", "unblock", "where")
+    kind: HaltKind
+    where: Where
+    reason: str
+    reason_code: str
+    unblock: tuple[str, ...]
+
+    def __init__(
+        self,
+        kind: HaltKind,
+        where: Where,
+        reason: str,
+        reason_code: str,
+        unblock: tuple[str, ...] = (),
+    ) -> None:
+        if not reason or not reason_code or (not unblock and kind != "complete"):
+            raise FormatError(f"a decision that is {kind} must say why and what helps")
+        self._set(kind=kind, where=where, reason=reason, reason_code=reason_code, unblock=unblock)
+
+
+Decision = Step | Halt
+
+
+def document(decision: Decision) -> dict[str, object]:
+    """Return a decision as the JSON that host agents read."""
+    answer: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": decision.kind,
+        "prompt_file": None,
+        "reason": None,
+        "reason_code": None,
+        "unblock": [],
+        **decision.where._asdict(),
+    }
+    if isinstance(decision, Step):
+        return answer | {"prompt_file": str(decision.prompt_file)}
+    return answer | {
+        "reason": decision.reason,
+        "reason_code": decision.reason_code,
+        "unblock": list(decision.unblock),
+    }
+
+
+class Board:
+    """The tasks of one mission; files are opened only when somebody asks for them."""
+
+    def __init__(self, store: TaskReader, mission: Mission, now: str) -> None:
+        self.mission = mission
+        self.now = now
+        rows = store.mission_lanes(mission.slug)
+        self._rows = {row.task_id.rpartition(".")[2]: row for row in rows}
+        self._files: dict[str, TaskFile] = {}
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Return the files of the tasks by id, in order."""
+        return taskfile.names(self.mission)
+
+    def file(self, id_: str) -> TaskFile:
+        """Read one task's file."""
+        if id_ not in self._files:
+            self._files[id_] = taskfile.read(self.mission, self.names[id_])
+        return self._files[id_]
+
+    def lane(self, id_: str) -> str:
+        """Return where a task stands."""
+        row = self._rows.get(id_)
+        return row.lane if row else self.file(id_).lane
+
+    def counts(self) -> dict[str, int]:
+        """Return how many tasks are in each lane that has any."""
+        found = [self.lane(id_) for id_ in self.names]
+        return {lane: found.count(lane) for lane in lanes.LANES if lane in found}
+
+    def in_lane(self, *wanted: str) -> list[str]:
+        """Return the tasks in these lanes, in order."""
+        return [id_ for id_ in self.names if self.lane(id_) in wanted]
+
+    def held_by(self, agent: str) -> str | None:
+        """Return the task this agent is working on."""
+        for id_ in self.names:
+            row = self._rows.get(id_)
+            if row and row.lane in lanes.HELD and row.owner == agent:
+                return id_
+        return None
+
+    def first_free(self, skip: Sequence[str]) -> str | None:
+        """Return the first task that can be begun now; files behind it stay unread."""
+        for id_ in self.names:
+            if id_ not in skip and self._is_free(id_) and not self.needs(id_):
+                return id_
+        return None
+
+    def needs(self, id_: str) -> tuple[str, ...]:
+        """Return the unfinished tasks that one depends on."""
+        file = self.file(id_)
+        for needed in file.dependencies:
+            taskfile.require_known(self.mission, file, needed, self.names)
+        return tuple(needed for needed in file.dependencies if self.lane(needed) != "done")
+
+    def waiting(self) -> dict[str, tuple[str, ...]]:
+        """Return the planned tasks that wait for others, each with these."""
+        planned = {id_: self.needs(id_) for id_ in self.in_lane("planned")}
+        return {id_: needs for id_, needs in planned.items() if needs}
+
+    def circle(self) -> FormatError | None:
+        """Say which tasks wait for each other, if any do."""
+        needs = {id_: self.file(id_).dependencies for id_ in self.names}
+        found = taskfile.find_circle(needs)
+        return taskfile.cycle(self.mission, found) if found else None
+
+    def holder(self, id_: str) -> str | None:
+        """Return who holds a task."""
+        row = self._rows.get(id_)
+        return row.owner if row else None
+
+    def _is_free(self, id_: str) -> bool:
+        """Tell whether nobody works on a task: planned, or left by someone whose lease is over."""
+        row = self._rows.get(id_)
+        is_held = row is not None and (row.lease_until or "") > self.now
+        return self.lane(id_) == "planned" or (self.lane(id_) in lanes.HELD and not is_held)
+
 
 MAX_FAILURES = 3
 GATED: dict[Phase, Kind] = {"specify": "spec", "plan": "plan"}

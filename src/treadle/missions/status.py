@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.layout import Layout
-from treadle.missions import gates, halt, state
+from treadle.missions import gates, next, state
 from treadle.missions import mission as missions
-from treadle.missions.decision import SCHEMA_VERSION, Phase
 from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
-from treadle.missions.state import GATED, Asking, State
+from treadle.missions.state import GATED, SCHEMA_VERSION, Asking, Phase, State
 from treadle.store.task_reader import TaskReader
 from treadle.tasks import lanes
 from treadle.tasks.owner import HUMAN
@@ -91,7 +90,7 @@ def _reason(found: State, phase: Phase) -> tuple[str | None, tuple[str, ...]]:
         gate = found.gate(phase)
         return gate.reason, gate.missing
     if phase == "tasks":
-        return halt.no_tasks(found), ()
+        return next.no_tasks(found), ()
     if state.is_complete(found):
         return None, ()
     counts = found.board.counts()

@@ -1,18 +1,106 @@
-"""Read a mission's tasks: one markdown file each, `tasks/WP01-name.md`."""
+"""Read a mission's tasks, one markdown file each, and bring them into the store."""
 
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
-from treadle.errors import FormatError, argument
-from treadle.frontmatter.block import Value
-from treadle.ids import hint
-from treadle.missions import fields
+from treadle.errors import FormatError, UsageError, argument
+from treadle.frontmatter import parse
+from treadle.frontmatter.block import Value, find
+from treadle.ids import hint, utc
+from treadle.layout import Layout
+from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
-from treadle.tasks import lanes, markdown
+from treadle.store.rows.task import TaskRow
+from treadle.store.task_store import TaskStore
+from treadle.tasks import lanes, markdown, refusal, task
 from treadle.tasks.lanes import Lane
+from treadle.tasks.task import NewTask
+
+# Starts and signs that mean something else in YAML than what they look like.
+_PLAIN = r"""[\w./(*~+$](?:[^#:'"\[\]{}]|:(?=\S)|(?<!\s)#)*$"""
+_USUAL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./ -")
+KNOWN = frozenset({"work_package_id", "title", "dependencies", "owned_files", "lane"})
+_MARKS = ("*", "&", "!", "|", ">", "%", "@", "`", "?", "-")
+
+
+def read_fields(data: bytes) -> tuple[dict[str, Value], bytes]:
+    """Return the fields at the top of a file, and what follows them."""
+    block = find(data)
+    if block is not None:
+        try:
+            found = _plain_fields(data[block.start : block.end].decode("utf-8").splitlines())
+        except UnicodeDecodeError:
+            found = None
+        if found is not None:
+            return found, data[block.body :]
+    document = parse.read(data)
+    return dict(document.fields), document.body
+
+
+def _plain_fields(lines: list[str]) -> dict[str, Value] | None:
+    """Return the fields that matter here, or None if it takes a parser to know them."""
+    fields: dict[str, Value] = {}
+    key, items = "", list[str | None]()
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0] in " \t-":
+            mark, _, words = line.strip().partition(" ")
+            items.append(_plain_scalar(words.strip()) if mark == "-" else None)
+            continue
+        if not _close(fields, key, items):
+            return None
+        key, colon, words = line.partition(":")
+        if not colon or key in fields or words[:1].strip() or not _is_name(key):
+            return None
+        items = []
+        value = _plain_value(words.strip()) if key in KNOWN else ""
+        if value is None:
+            return None
+        fields[key] = value
+    if not _close(fields, key, items):
+        return None
+    return {key: value for key, value in fields.items() if key in KNOWN}
+
+
+def _close(fields: dict[str, Value], key: str, items: list[str | None]) -> bool:
+    """Give a field the list that stood below it; False if that is no plain list."""
+    if not items or (key and key not in KNOWN):
+        return True
+    if None in items or fields.get(key) != "":
+        return False
+    fields[key] = [item for item in items if item is not None]
+    return True
+
+
+def _is_name(key: str) -> bool:
+    return key.replace("-", "_").isidentifier() and key.isascii() and key[0] != "_"
+
+
+def _plain_value(text: str) -> Value | None:
+    if not (text.startswith("[") and text.endswith("]")):
+        return _plain_scalar(text) if text else ""
+    items = [_plain_scalar(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    return None if None in items else [item for item in items if item is not None]
+
+
+def _plain_scalar(text: str) -> str | None:
+    inner = text[1:-1]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return None if text[0] in inner or "\\" in inner else inner
+    if (
+        text.startswith(_MARKS)
+        or not text
+        or not (_USUAL.issuperset(text) or re.match(_PLAIN, text))
+    ):
+        return None
+    return text
+
 
 _MAX_BYTES = 1 << 20
 
@@ -129,7 +217,7 @@ def _parse(mission: Mission, path: Path) -> tuple[Mapping[str, Value], str]:
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         raise _wrong(mission, path, "it must be a file of at most 1 MiB")
     try:
-        known, body = fields.read(path.read_bytes())
+        known, body = read_fields(path.read_bytes())
         return known, body.decode("utf-8").strip()
     except FormatError as error:
         raise _wrong(mission, path, error.message) from error
@@ -171,3 +259,84 @@ def _wrong(mission: Mission, path: Path, what: str) -> FormatError:
     return FormatError(
         f"{name}: {what}", code="task_file_invalid", fix=[f"git log -- {argument(name)}"]
     )
+
+
+_SHORT = r"(?i)WP\d{2,}"
+_LONG = r"(.+)\.(WP\d{2,})"
+
+
+def is_mission_task(word: str, slug: str | None) -> bool:
+    """Tell whether a word on the command line means a mission's task."""
+    return slug is not None or bool(re.fullmatch(_SHORT, word) or re.fullmatch(_LONG, word))
+
+
+def resolve(layout: Layout, store: TaskStore, word: str, slug: str | None, now: datetime) -> str:
+    """Return the id of the task that is meant; a mission's is brought up to date first."""
+    if not is_mission_task(word, slug) or (slug is None and store.task(word) and "." not in word):
+        return word
+    mission, id_ = _find_task(layout, word, slug)
+    adopt(store, mission, [id_], now)
+    return mission.task_id(id_)
+
+
+def adopt(
+    store: TaskStore, mission: Mission, ids: Iterable[str], now: datetime
+) -> dict[str, TaskFile]:
+    """Bring these tasks and all they depend on into the store as their files describe them."""
+    files = closure(mission, ids)
+    rows = [_task_row(mission, file, utc(now)) for file in files.values()]
+    links = [
+        (mission.task_id(file.id), mission.task_id(needed))
+        for file in files.values()
+        for needed in file.dependencies
+    ]
+    store.adopt_tasks(rows, links)
+    return files
+
+
+def closure(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:
+    """Read the files of these tasks and of all they depend on; circles are errors."""
+    known = names(mission)
+    found: dict[str, TaskFile] = {}
+    pending = list(ids)
+    while pending:
+        id_ = pending.pop()
+        if id_ not in found:
+            found[id_] = file = read(mission, known[id_])
+            for needed in file.dependencies:
+                require_known(mission, file, needed, known)
+            pending += file.dependencies
+    circle = find_circle({id_: file.dependencies for id_, file in found.items()})
+    if circle:
+        raise cycle(mission, circle)
+    return {id_: found[id_] for id_ in sorted(found, key=order)}
+
+
+def _find_task(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
+    long = re.fullmatch(_LONG, word)
+    if long and slug is None:
+        slug = long[1]
+    id_ = (long[2] if long else word).upper()
+    if slug is not None:
+        mission = missions.find(layout, slug)
+        known = names(mission)
+        if id_ not in known:
+            raise refusal.unknown(f"{slug}.{id_}", [mission.task_id(name) for name in known])
+        return mission, id_
+    found = [m for m in missions.find_all(layout) if id_ in names(m)]
+    if len(found) == 1:
+        return found[0], id_
+    if not found:
+        raise refusal.unknown(id_, [n for m in missions.find_all(layout) for n in names(m)])
+    slugs = ", ".join(mission.slug for mission in found)
+    raise UsageError(
+        f"{id_} is a task of several missions ({slugs}); say which with --mission",
+        code="mission_ambiguous",
+        fix=[f"treadle task show {mission.task_id(id_)}" for mission in found],
+    )
+
+
+def _task_row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
+    id_, source = mission.task_id(file.id), mission.name(file.path)
+    new = NewTask(file.title, file.criteria, id_, file.text, mission.slug, source)
+    return task.row(new, now)._replace(lane=file.lane)

@@ -6,9 +6,8 @@ from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.missions import dossier, state, status
 from treadle.missions import mission as missions
-from treadle.missions.board import Board
 from treadle.missions.mission import Mission
-from treadle.missions.state import GATED, Asking
+from treadle.missions.state import GATED, Asking, Board
 from treadle.tasks.owner import HUMAN
 from treadle.web.site import Asked, Document, Site
 

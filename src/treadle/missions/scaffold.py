@@ -1,0 +1,257 @@
+"""Write a mission's files: its folder and spec, its plan, its tasks from the plan."""
+
+import json
+import re
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.errors import BlockedError, FormatError, ProjectError, TreadleError, UsageError
+from treadle.files import atomic, remove
+from treadle.git import repo as git
+from treadle.ids import utc
+from treadle.layout import MissionLayout
+from treadle.missions import gates, prompt, taskfile
+from treadle.missions import mission as missions
+from treadle.missions.gates import SENTENCES, is_real
+from treadle.missions.mission import Mission
+from treadle.project.commit import commit_only, require_ready
+from treadle.project.project import Project
+from treadle.store.task_store import TaskStore
+from treadle.tasks import markdown
+
+# A task's id is `<slug>.WP01`, and ids have at most 64 characters.
+MAX_SLUG = 56
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class Created(NamedTuple):
+    """A new mission, and the commit that holds its meta.json."""
+
+    mission: Mission
+    commit: str | None
+
+
+def create(project: Project, slug: str, title: str | None, now: datetime) -> Created:
+    """Make a mission; exactly one commit, and spec.md is not in it."""
+    _check_slug(project, slug)
+    require_ready(project)
+    mission = Mission(slug, project.layout.root, MissionLayout(_home(project) / slug))
+    title = " ".join((title or slug.replace("-", " ").capitalize()).split())
+    is_first = not mission.files.folder.parent.exists()
+    try:
+        _write_files(project, mission, title, now)
+        message = f"Add meta and scaffolding for feature {slug}"
+        return Created(mission, commit_only(project, [mission.name(mission.files.meta)], message))
+    except (TreadleError, OSError):
+        folder = mission.files.folder
+        remove.remove_tree(folder.parent if is_first else folder)
+        raise
+
+
+def _write_files(project: Project, mission: Mission, title: str, now: datetime) -> None:
+    mission.files.folder.mkdir(parents=True)
+    meta = {
+        "mission_slug": mission.slug,
+        "title": title,
+        "target_branch": git.head(project.repo).branch,
+        "created_at": utc(now),
+    }
+    atomic.write(mission.files.meta, (json.dumps(meta, indent=2) + "\n").encode())
+    atomic.write(
+        mission.files.spec, prompt.scaffold("spec").format(title=title).encode(errors="replace")
+    )
+
+
+def _home(project: Project) -> Path:
+    ours, kitty = project.layout.mission_homes()
+    return kitty if kitty.is_dir() and not ours.exists() else ours
+
+
+def _check_slug(project: Project, slug: str) -> None:
+    if _SLUG.fullmatch(slug) is None or len(slug) > MAX_SLUG:
+        better = re.sub(r"[^a-z0-9]+", "-", slug.lower())[:MAX_SLUG].strip("-")
+        raise UsageError(
+            f"{slug!r} cannot name a mission; use small letters and digits joined by single"
+            f" hyphens, at most {MAX_SLUG}",
+            code="slug_invalid",
+            fix=[f"treadle mission create {better or 'my-mission'}"],
+        )
+    for home in project.layout.mission_homes():
+        if home.exists() and not home.is_dir():
+            raise ProjectError(f"{home} is in the way: missions need a folder there")
+        if (home / slug).exists():
+            raise UsageError(
+                f"there already is {project.layout.relative(home / slug)}; choose another name",
+                code="mission_exists",
+                fix=[f"treadle mission status --mission {slug}"],
+            )
+
+
+class PlanState(NamedTuple):
+    """How far the plan is; without a reason it is substantive and committed."""
+
+    blocked_reason: str | None
+    missing: tuple[str, ...] = ()
+    commit: str | None = None
+
+
+def set_up_plan(project: Project, mission: Mission) -> PlanState:
+    """Write the plan's scaffold if there is none, commit a plan that is one."""
+    head = gates.read_head([mission])
+    entry = gates.judge(mission, head, "spec")
+    if entry.missing:
+        return PlanState(entry.reason, entry.missing)
+    plan = mission.files.plan
+    if not plan.exists():
+        text = prompt.scaffold("plan").format(title=missions.title(mission))
+        atomic.write(plan, text.encode(errors="replace"))
+    if not gates.is_substantive(plan, "plan"):
+        return PlanState(SENTENCES["plan"], gates.judge(mission, head, "plan").missing)
+    require_ready(project)
+    message = f"Add plan for feature {mission.slug}"
+    return PlanState(None, commit=commit_only(project, [mission.name(plan)], message))
+
+
+HEADINGS = ("Tasks", "Task List", "Work Packages")
+_ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?(?P<text>.+)")
+_ID = re.compile(r"\**(WP\d{2,})\**\s*[:.–—-]?\**\s*", re.IGNORECASE)
+_EXTRA = re.compile(r"\s*\((?P<extra>(?:depends on|files)\b[^()]*)\)\s*$", re.IGNORECASE)
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+
+
+class PlannedTask(NamedTuple):
+    """One task of the plan's list."""
+
+    id: str
+    title: str
+    dependencies: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+
+
+class Written(NamedTuple):
+    """Which files were written, which were there, and the ids of all tasks."""
+
+    wrote: tuple[str, ...]
+    kept: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+def write_tasks(store: TaskStore, mission: Mission, now: datetime) -> Written:
+    """Write the files that are missing, then bring all tasks into the store."""
+    _require_plan(mission)
+    kept = taskfile.names(mission)
+    drafts = [
+        draft for draft in read_tasks(mission.files.plan.read_text("utf-8")) if draft.id not in kept
+    ]
+    _check_tasks(mission, drafts, {*kept, *(draft.id for draft in drafts)})
+    if not drafts and not kept:
+        name = mission.name(mission.files.plan)
+        raise BlockedError(
+            f"{name} has no list of tasks under `## Tasks`; write one, or tasks/WP01-name.md",
+            code="no_tasks",
+            fix=[f"treadle mission status --mission {mission.slug}"],
+        )
+    mission.files.tasks.mkdir(exist_ok=True)
+    for draft in drafts:
+        path = mission.files.tasks / f"{draft.id}-{_slug(draft.title)}.md"
+        atomic.write(path, _task_text(draft).encode(errors="replace"))
+    found = taskfile.adopt(store, mission, taskfile.names(mission), now)
+    return Written(
+        wrote=tuple(mission.name(found[draft.id].path) for draft in drafts),
+        kept=tuple(mission.name(mission.files.tasks / name) for name in kept.values()),
+        tasks=tuple(mission.task_id(id_) for id_ in found),
+    )
+
+
+def read_tasks(plan: str) -> list[PlannedTask]:
+    """Return the tasks that a plan lists; what lies below a task is its criteria."""
+    text = next((found for name in HEADINGS if (found := markdown.section(plan, name))), "")
+    drafts: list[PlannedTask] = []
+    for item in filter(None, map(_ITEM.match, text.splitlines())):
+        words = item["text"].strip()
+        if len(item["indent"].expandtabs(4)) < 2:
+            if is_real(words):
+                drafts.append(_draft(words))
+        elif drafts and is_real(words):
+            drafts[-1] = drafts[-1]._replace(criteria=(*drafts[-1].criteria, words))
+    return _numbered(drafts)
+
+
+def _numbered(drafts: list[PlannedTask]) -> list[PlannedTask]:
+    """Give tasks without an id the number of their place, or the next that nobody has."""
+    taken = {draft.id for draft in drafts}
+    found = []
+    for place, draft in enumerate(drafts, 1):
+        free = (id_ for n in count(place) if (id_ := f"WP{n:02d}") not in taken)
+        found.append(draft if draft.id else draft._replace(id=next(free)))
+        taken.add(found[-1].id)
+    return found
+
+
+def _check_tasks(mission: Mission, drafts: list[PlannedTask], known: set[str]) -> None:
+    """Refuse a list that cannot become files, before there is one."""
+    ids = [draft.id for draft in drafts]
+    wrong = [f"{id_} is there twice" for id_ in ids if ids.count(id_) > 1]
+    for draft in drafts:
+        unknown = [needed for needed in draft.dependencies if needed not in known]
+        wrong += [f"{draft.id} depends on {needed}, which is not there" for needed in unknown]
+    if circle := taskfile.find_circle({draft.id: draft.dependencies for draft in drafts}):
+        wrong.append(f"{' → '.join(circle)} is a circle")
+    if wrong:
+        name = mission.name(mission.files.plan)
+        text = f"{name}: {wrong[0]}; correct the list under `## Tasks`"
+        raise FormatError(text, code="task_list_invalid", fix=[f"grep -n WP {name}"])
+
+
+def _draft(text: str) -> PlannedTask:
+    extra = _EXTRA.search(text)
+    text = text[: extra.start()] if extra else text
+    named = _ID.match(text)
+    id_ = named[1].upper() if named else ""
+    title = (text[named.end() :] if named else text).strip(" *") or id_
+    parts = extra["extra"].split(";") if extra else []
+    return PlannedTask(id_, title, _part(parts, "depends on"), _part(parts, "files"))
+
+
+def _part(parts: list[str], key: str) -> tuple[str, ...]:
+    for part in parts:
+        if part.strip().lower().startswith(key):
+            words = part.strip()[len(key) :].lstrip(" :").split(",")
+            return tuple(word.strip(" `") for word in words if word.strip(" `"))
+    return ()
+
+
+def _task_text(draft: PlannedTask) -> str:
+    criteria = draft.criteria or (draft.title,)
+    return prompt.scaffold("task").format(
+        id=draft.id,
+        title=_quoted(draft.title),
+        dependencies=", ".join(draft.dependencies),
+        files=", ".join(_quoted(path) for path in draft.files),
+        heading=draft.title,
+        criteria="\n".join(f"- {item}" for item in criteria),
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _slug(title: str) -> str:
+    return _UNSAFE.sub("-", title.lower())[:40].strip("-") or "task"
+
+
+def _require_plan(mission: Mission) -> None:
+    head = gates.read_head([mission])
+    for kind in gates.SENTENCES:
+        gate = gates.judge(mission, head, kind)
+        if gate.reason:
+            raise BlockedError(
+                gate.reason,
+                code="gate_shut",
+                fix=[f"treadle mission setup-plan --mission {mission.slug}"],
+                details={"missing": list(gate.missing)},
+            )
