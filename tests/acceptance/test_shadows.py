@@ -13,7 +13,7 @@ from tests.acceptance.test_inbox_work import write_notebook
 from tests.acceptance.test_serve import enter, get
 from tests.builder import wait_for
 from tests.web.world import RUN
-from treadle.proc import own
+from treadle.proc import environment
 from treadle.project.project import open_project
 from treadle.web import act
 from treadle.web.keys import Keys
@@ -118,7 +118,7 @@ def test_a_button_of_the_page_imports_nothing_of_the_repository(clone, monkeypat
 
 
 def test_the_users_variables_do_not_reach_the_interpreter(clone, variables):
-    argv, cwd, env = own.command(["runs", "list", "--json"], clone.root, os.environ)
+    argv, cwd, env = environment.treadle_command(["runs", "list", "--json"], clone.root, os.environ)
     found = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, timeout=120)
     assert json.loads(found.stdout) == {"runs": [], "weather": []}, found
 
@@ -127,7 +127,9 @@ def test_a_variable_of_the_interpreter_is_still_the_agents_if_it_may_have_it(pro
     project.settings('[agents.do]\ntype = "builtin"\nenv_allow = ["PYTHON*"]\n')
     project.settings(project.extra + "run = ['sh', '-c', 'echo $PYTHONPATH > seen.txt']\n")
     words = ("run", "--goal", "See", "--ac", "x", "--verify", "AC1=test -f seen.txt", "--json")
-    argv, cwd, env = own.command(words, project.root, {**os.environ, "PYTHONPATH": "/nowhere"})
+    argv, cwd, env = environment.treadle_command(
+        words, project.root, {**os.environ, "PYTHONPATH": "/nowhere"}
+    )
     assert not [name for name in env if name.startswith("PYTHON")]
     found = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, timeout=120)
     run = json.loads(found.stdout)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.crash.experiments import Report
 from treadle.proc import sweep
 from treadle.proc.keeper import Command, Keeper
-from treadle.sandbox import jail, probe
+from treadle.sandbox import probe
 from treadle.sandbox.policy import Policy
 
 _PATIENCE = 60.0  # a busy machine kills slowly; how long it took is told
@@ -85,7 +85,7 @@ def _own(folder: Path, tier: str, mark: str) -> None:
     out = folder / "out"
     command = Command(
         (sys.executable, "-S", "-c", _CHILD, str(folder)), folder, env, None, out, out,
-        jail=jail.build(tier, Policy((folder,))),
+        jail=probe.jail_for(tier, Policy((folder,))),
     )  # fmt: skip
     with contextlib.suppress(KeyboardInterrupt), Keeper() as keeper:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -9,7 +9,7 @@ from tests.builder import git
 from tests.git.support import make
 from treadle.errors import GitError, TreadleError
 from treadle.git import call, guards, light
-from treadle.proc import halt, sweep
+from treadle.proc import helper, sweep
 
 
 @pytest.fixture
@@ -117,13 +117,13 @@ def test_git_that_hangs_is_ended_with_all_it_started(place, tmp_path, monkeypatc
 
 def test_git_that_goes_on_after_a_signal_is_ended(place, tmp_path, monkeypatch):
     hanging_git(tmp_path, monkeypatch)
-    monkeypatch.setattr(halt, "GRACE", 0.2)
-    halt.note()
+    monkeypatch.setattr(helper, "GRACE", 0.2)
+    helper.note_stop()
     try:
         with pytest.raises(TreadleError, match="after treadle was asked to stop"):
             call.run(["status"], place.place)
     finally:
-        halt.forget()
+        helper.forget_stop()
     assert sleeping() == []
 
 

@@ -21,7 +21,7 @@ exit $2
 LOADED = """
 import sys
 sys.path.append(sys.argv[1])
-import treadle.proc.keeper_main
+import treadle.proc.shim
 print(*sys.modules)
 """
 
@@ -261,5 +261,7 @@ def test_keeper_loads_few_modules():
 
 def test_python_of_the_keeper_is_ours(keeper):
     keeper.start()
-    assert eventually(lambda: b"keeper_main" in Path(f"/proc/{keeper.pid}/cmdline").read_bytes())
+    assert eventually(
+        lambda: b"treadle.proc.shim" in Path(f"/proc/{keeper.pid}/cmdline").read_bytes()
+    )
     assert Path(f"/proc/{keeper.pid}/cmdline").read_bytes().startswith(os.fsencode(sys.executable))

@@ -44,8 +44,8 @@ while True:
 
 PORTABLE = (
     "sys.platform = 'darwin'; "
-    "from treadle.proc import processes; processes.rows = processes.rows_of_ps; "
-    "from treadle.proc.keeper_main import main; main(int(sys.argv[1]))"
+    "from treadle.proc import sweep; sweep.rows = sweep.rows_of_ps; "
+    "from treadle.proc.shim import main; main(int(sys.argv[1]))"
 )
 
 

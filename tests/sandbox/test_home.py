@@ -12,7 +12,7 @@ from tests.sandbox import homes
 from tests.sandbox.test_hostile import as_nobody, place  # noqa: F401  # the fixture
 from treadle.proc.command import Command
 from treadle.proc.keeper import Keeper
-from treadle.sandbox import home, jail, probe
+from treadle.sandbox import home, probe
 from treadle.sandbox.policy import Policy, layers
 
 
@@ -121,7 +121,7 @@ def test_a_home_among_others_opens_only_its_own_parts(tmp_path, tier, monkeypatc
     script = f"cd; for name in {' '.join(names)}; do cat $name; echo; done 2>/dev/null; echo x > x"
     out, log = tmp_path / "out", tmp_path / "log"
     with Keeper() as keeper:
-        held = jail.build(tier, home.closed(env))
+        held = probe.jail_for(tier, home.closed(env))
         keeper.run(Command(("sh", "-c", script), tmp_path, env, None, out, log, jail=held))
     assert out.read_text() == "ada/.cargo/bin/x\n\n\n\n"
     assert not (tmp_path / "homes/ada/x").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.proc.command import Command, Jail
 from treadle.proc.keeper import Keeper
-from treadle.sandbox import bubblewrap, jail, landlock, probe, seatbelt, seccomp
+from treadle.sandbox import bubblewrap, landlock, probe, seatbelt, seccomp
 from treadle.sandbox.policy import Policy, expand, settled
 
 
@@ -28,7 +28,7 @@ def policy(place, **more):
 
 
 def test_without_a_sandbox_there_is_no_jail():
-    assert jail.build("0", Policy()) is None
+    assert probe.jail_for("0", Policy()) is None
 
 
 def test_bubblewrap_hides_then_opens(place):
@@ -218,7 +218,7 @@ def test_below_the_home_only_what_is_named_can_be_read(closed, tmp_path, tier):
     script = f"cd {home}; cat {' '.join(read)}; cat {' '.join(secret)}; (cd .aws && cat *);"
     script += " echo x > cache/work/made; echo x > new; echo x > .tool/new; exit 0"
     with Keeper() as keeper:
-        env, held = {"PATH": "/usr/bin:/bin"}, jail.build(tier, closed)
+        env, held = {"PATH": "/usr/bin:/bin"}, probe.jail_for(tier, closed)
         ended = keeper.run(Command(("sh", "-c", script), home, env, None, out, out, jail=held))
     assert ended.exit_code == 0, out.read_text()
     assert out.read_text().startswith("toolcodedotsdotswork"), out.read_text()

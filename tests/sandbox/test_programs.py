@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import jail, landlock, probe
+from treadle.sandbox import landlock, probe
 from treadle.sandbox.policy import Policy
 
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # toolchains lie in the real one
@@ -38,7 +38,14 @@ def run(keeper, tier, place, *argv, env=None, **more):
     path = f"{Path(sys.executable).parent}:{HOME}/.cargo/bin:/usr/local/bin:/usr/bin:/bin"
     told = {"PATH": path, "HOME": str(HOME), "TMPDIR": str(place), "LANG": "C.UTF-8"}
     command = Command(
-        argv, place, told | (env or {}), None, out, out, Limits(wall=120), jail.build(tier, policy)
+        argv,
+        place,
+        told | (env or {}),
+        None,
+        out,
+        out,
+        Limits(wall=120),
+        probe.jail_for(tier, policy),
     )
     ended = keeper.run(command)
     return ended.exit_code, out.read_text(errors="replace") or ended.detail

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import jail, probe
+from treadle.sandbox import probe
 from treadle.sandbox.policy import Policy
 
 ATTACK = """
@@ -54,7 +54,7 @@ print(json.dumps(done))
 def test_shim_and_keeper_cannot_be_ended_by_an_agent(tmp_path):
     """In tier A an agent sees no process but its own."""
     out = tmp_path / "out"
-    held = jail.build("B", Policy((tmp_path,)))
+    held = probe.jail_for("B", Policy((tmp_path,)))
     bystander = subprocess.Popen(["sleep", "600"])
     try:
         with Keeper() as keeper:

@@ -5,7 +5,7 @@ from pathlib import Path
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract.event import StepError
 from treadle.proc.keeper import Command, Ended
-from treadle.sandbox import jail
+from treadle.sandbox import probe
 
 _ERRORS = {
     "missing": StepError.AGENT_MISSING,
@@ -32,7 +32,7 @@ def run(spec: AgentSpec, argv: tuple[str, ...], stdin: Path | None) -> tuple[End
         stdout=spec.stdout,
         stderr=spec.stderr,
         limits=spec.limits,
-        jail=jail.build(spec.tier, spec.policy.widened(spec.writable)),
+        jail=probe.jail_for(spec.tier, spec.policy.widened(spec.writable)),
     )
     ended = spec.keeper.run(command, should_stop=spec.should_stop, on_tick=spec.on_tick)
     return ended, _result(spec, argv, ended)

@@ -16,7 +16,7 @@ from treadle.files import atomic, walk
 from treadle.git import apply
 from treadle.git.confined import Confined
 from treadle.proc import environment
-from treadle.sandbox import jail
+from treadle.sandbox import probe
 
 # What treadle itself writes into a step folder is made anew, not replayed.
 _OWN = ("input.json", "output.json", "step.json", "logs", "attempts")
@@ -87,7 +87,7 @@ def _hands(spec: AgentSpec) -> Confined:
     return Confined(
         spec.keeper,
         spec.stdout.parent / "git",
-        lambda writable: jail.build(spec.tier, reach.widened(writable)),
+        lambda writable: probe.jail_for(spec.tier, reach.widened(writable)),
         lambda env: {**spec.environment, **environment.allowed(env, ("GIT_*", "PYTHONSAFEPATH"))},
     )
 

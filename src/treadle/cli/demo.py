@@ -11,7 +11,7 @@ from pathlib import Path
 from treadle.cli import output
 from treadle.errors import ExitCode, TreadleError
 from treadle.files import remove
-from treadle.proc import capture, own
+from treadle.proc import capture, environment
 
 _RECORDING = Path(__file__).parent / "demo_recording"
 _FILES = {
@@ -149,7 +149,7 @@ class _Stage:
             self._say(done.stdout.decode(errors="replace").rstrip())
 
     def _call(self, words: Sequence[str], env: dict[str, str]) -> capture.Captured:
-        argv, cwd, variables = own.command(words, self._project, env)
+        argv, cwd, variables = environment.treadle_command(words, self._project, env)
         return capture.run(argv, cwd=cwd, env=variables)
 
     def _say(self, text: str, colour: output.Colour | None = None) -> None:
@@ -162,7 +162,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """Keep the demo's traces in its own folder, and its Python first on the path."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TREADLE_")}
     return kept | {
-        "PATH": f"{Path(own.PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": f"{Path(environment.PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "XDG_CACHE_HOME": str(folder / "cache"),
         "XDG_STATE_HOME": str(folder / "state"),
         "XDG_CONFIG_HOME": str(folder / "config"),

@@ -18,7 +18,7 @@ from treadle.engine.signals import Interrupts
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
-from treadle.proc import own
+from treadle.proc import environment
 from treadle.proc.attend import attend
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.web import link, listen
@@ -71,7 +71,7 @@ def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None
     A round is a process of its own: what it loads and keeps goes with it, and waiting costs little.
     """
     words = ["serve", "--once", *(["--json"] if args.json else [])]
-    round_ = own.command(words, layout.root, os.environ)
+    round_ = environment.treadle_command(words, layout.root, os.environ)
     waiting = Waiting(layout, interrupts.reason, lambda: datetime.now(UTC))
     for _ in waiting.reasons(output.warn):
         code = attend(*round_, lambda: _signal(interrupts))

@@ -9,14 +9,14 @@ from treadle.engine.run import Run
 from treadle.git.confined import Confined
 from treadle.proc import environment
 from treadle.proc.command import Jail
-from treadle.sandbox import jail, probe
+from treadle.sandbox import probe
 
 
 def confine(run: Run) -> Run:
     """Give the run's workspace hands that are bound as those of the run's agents are."""
 
     def build(writable: tuple[Path, ...]) -> Jail | None:
-        return jail.build(_tier(run), surroundings.for_git(run, writable))
+        return probe.jail_for(_tier(run), surroundings.for_git(run, writable))
 
     def known(env: Mapping[str, str]) -> dict[str, str]:
         """Return what an agent may know, and what points git at its work."""

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-from treadle.proc import halt
+from treadle.proc import helper
 
 _NAMES = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGTERM"}
 
@@ -29,9 +29,9 @@ class Interrupts:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            halt.forget()
+            helper.forget_stop()
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self.name = _NAMES[signal.Signals(number)]
-        halt.note()
+        helper.note_stop()
         signal.signal(number, signal.SIG_DFL)

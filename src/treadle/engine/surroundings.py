@@ -17,7 +17,7 @@ from treadle.git import objects
 from treadle.proc import environment, sweep
 from treadle.proc.keeper import Command, Ended, Limits
 from treadle.project.project import Project
-from treadle.sandbox import denial, home, jail, policy, probe
+from treadle.sandbox import home, outside, policy, probe
 from treadle.sandbox.policy import Policy
 from treadle.store.run_changes import STOP_REQUESTED
 
@@ -112,7 +112,7 @@ def execute(
         stdout=stdout,
         stderr=stderr,
         limits=capped(limits, run.order.sandbox, (place or run.workspace.path,)),
-        jail=jail.build(tier(run), for_command(run, place)),
+        jail=probe.jail_for(tier(run), for_command(run, place)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
     if not ended.vouched:  # what is seen now need not stay so
@@ -144,7 +144,7 @@ def denied(run: Run, logs: Iterable[Path], found: Policy, owner: str = "checks")
     if tier(run) == "0":
         return None
     above = Path(run.tools.env.get("HOME") or "/")
-    told = (denial.explain(log, found, above, owner) for log in logs if log.is_file())
+    told = (outside.explain_denial(log, found, above, owner) for log in logs if log.is_file())
     return next(filter(None, told), None)
 
 

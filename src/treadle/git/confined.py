@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from treadle.errors import ExitCode, GitError, InterruptedRun, NotFoundError, TreadleError
 from treadle.git.call import Job
-from treadle.proc import halt
-from treadle.proc.captured import Captured
+from treadle.proc import helper
 from treadle.proc.command import Command, Ended, Jail, Limits
+from treadle.proc.helper import Captured
 from treadle.proc.keeper import Keeper
 
 _OUTPUT = 1 << 30
@@ -54,7 +54,7 @@ class Confined(NamedTuple):
 
     def _stopper(self) -> Callable[[], str | None]:
         begun = time.monotonic()
-        return lambda: self.interrupted() if halt.is_over(begun) else None
+        return lambda: self.interrupted() if helper.is_stop_over(begun) else None
 
 
 def _code(ended: Ended) -> int:

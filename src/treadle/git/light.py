@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from treadle.errors import GitError, NotFoundError, TreadleError
 from treadle.git import guards
-from treadle.proc import spawn
+from treadle.proc import helper
 
 _PATIENCE = 120.0  # seconds
 
@@ -55,7 +55,7 @@ def _ask(root: Path, args: Sequence[str], stdin: bytes = b"") -> bytes:
     argv = guards.command(["-C", str(root), *args])
     try:
         env = guards.environment({"GIT_WORK_TREE": str(root)})
-        done = spawn.run(argv, env, stdin, _PATIENCE)
+        done = helper.run(argv, env, stdin, _PATIENCE)
     except NotFoundError as error:
         raise guards.missing() from error
     except TreadleError as error:

@@ -22,7 +22,7 @@ from treadle.inbox.decide import Job, new_row
 from treadle.inbox.message import FIELDS, place_in_name
 from treadle.inbox.routine import Routine, custom_variables
 from treadle.inbox.specs import path_of
-from treadle.proc import own
+from treadle.proc import environment
 from treadle.store.rows.message import MessageRow
 from treadle.store.rows.run import RunRow
 from treadle.tasks import markdown, questions
@@ -94,7 +94,7 @@ def _script(job: Job) -> Script:
 def _argv(found: Routine) -> tuple[str, ...]:
     """Return how to execute a routine's file."""
     if found.kind == "ipynb":
-        return own.python(_NOTEBOOK, str(found.path))
+        return environment.python(_NOTEBOOK, str(found.path))
     return (*found.interpreter, str(found.path))
 
 

@@ -15,7 +15,7 @@ from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.proc.watch import ShouldStop
 from treadle.project.project import Project
-from treadle.sandbox import denial, jail, probe
+from treadle.sandbox import outside, probe
 from treadle.sandbox import policy as policies
 from treadle.sandbox.policy import READ_ONLY, Policy
 
@@ -34,11 +34,11 @@ class Bounds(NamedTuple):
     @property
     def jail(self) -> Jail | None:
         """Return what the starting process needs; None where nothing holds."""
-        return jail.build(self.tier, self.policy)
+        return probe.jail_for(self.tier, self.policy)
 
     def denied(self, log: Path, env: Mapping[str, str]) -> str:
         """Say which denial a log speaks of, to be added to a sentence; empty if none."""
-        told = denial.explain(log, self.policy, Path(env.get("HOME", "/")))
+        told = outside.explain_denial(log, self.policy, Path(env.get("HOME", "/")))
         return f" ({told})" if told and self.tier != "0" else ""
 
 

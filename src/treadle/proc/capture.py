@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle.errors import NotFoundError, TreadleError
-from treadle.proc import spawn
-from treadle.proc.captured import Captured as Captured
+from treadle.proc import helper
+from treadle.proc.helper import Captured as Captured
 
 
 def run(
@@ -30,12 +30,12 @@ def run(
     with process:
         try:
             deadline = time.monotonic() + timeout if timeout else math.inf
-            stdout, stderr = spawn.talk(_ends(process), stdin or b"", deadline)
+            stdout, stderr = helper.talk(_ends(process), stdin or b"", deadline)
             process.wait(None if timeout is None else max(deadline - time.monotonic(), 0))
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            raise spawn.explain(error, argv, timeout) from error
+            raise helper.explain(error, argv, timeout) from error
     return Captured(process.returncode, stdout, stderr)
 
 

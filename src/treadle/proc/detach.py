@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 
-from treadle.proc.captured import Captured
+from treadle.proc.helper import Captured
 
 
 def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], patience: float) -> Captured | None:

@@ -15,16 +15,15 @@ import threading
 import time
 
 from treadle.errors import TreadleError
-from treadle.proc import own, program, sweep
-from treadle.proc.channel import Channel, frame_of
+from treadle.proc import environment, program, sweep
+from treadle.proc.channel import Channel, Files, frame_of
 from treadle.proc.command import Cause, Command, Ended, Limits, Reason
-from treadle.proc.output import Files
 from treadle.proc.watch import OnTick, ShouldStop, Watch
 
 __all__ = ["Command", "Ended", "Keeper", "Limits", "Reason"]
 
 # An imported module has its bytecode cached, a script has not.
-_CODE = "from treadle.proc.keeper_main import main; main(int(sys.argv[1]))"
+_CODE = "from treadle.proc.shim import main; main(int(sys.argv[1]))"
 _ADOPTS = sys.platform == "linux"  # elsewhere orphans fall to the system's first process
 _GREETING = 10.0  # seconds a keeper has to bring a shim up
 _DYING = 0.05  # seconds until a killed process counts as dead
@@ -153,8 +152,8 @@ class Keeper:
 
 def _start(requests: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        own.python(_CODE, str(requests), bare=True),
-        env=own.environment(os.environ),
+        environment.python(_CODE, str(requests), bare=True),
+        env=environment.without_python(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -11,12 +11,14 @@ import _socket
 import _thread
 import ctypes
 import errno
+import gc
 import os
+import resource
 import select
 import sys
 import time
 
-from treadle.proc import confine, processes
+from treadle.proc import confine, sweep
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
 _UNKILLABLE = 10.0  # seconds after which a process that does not die is reported, not awaited
@@ -164,7 +166,7 @@ class Shim:
                 if order == b"T":
                     # The program around a command would take it along without a word.
                     spare = {self._main} if self._is_wrapped else set()
-                    processes.terminate(self._me, self._main, _signal.SIGTERM, spare)
+                    sweep.terminate(self._me, self._main, _signal.SIGTERM, spare)
                 else:
                     return bool(order)
 
@@ -198,8 +200,8 @@ class Shim:
         deadline = time.monotonic() + _UNKILLABLE
         waiter = select.poll()
         waiter.register(self._wake, select.POLLIN)
-        while (has_children := self._reap()) or processes.group_exists(self._main):
-            found = processes.kill(self._me, self._main, set())
+        while (has_children := self._reap()) or sweep.send_group(self._main, 0):
+            found = sweep.kill(self._me, self._main, set())
             alive = {row[0] for row in found if row[3]}
             killed |= alive - {self._main}
             if time.monotonic() > deadline:
@@ -305,3 +307,128 @@ def _spawn(order: _Order, fds: list[int]) -> int:
         return os.posix_spawn(
             path, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
         )
+
+
+_TICK = 1000  # milliseconds between two looks at the orchestrator's life
+_HUNT = 10  # milliseconds between two rounds against orphans
+_PROCESSES = 16_384  # of one user, threads included
+_PATIENCE = 30.0  # seconds after which processes that cannot be killed are left to the system
+
+
+class KeeperLoop:
+    """The keeper's loop and what it knows of its shims."""
+
+    def __init__(self, requests: _socket.socket) -> None:
+        self._requests = requests
+        self._parent = os.getppid()
+        self._wake = watch_children()
+        self._lines: dict[int, int] = {}  # shim to its line's descriptor
+        self._lost: list[int] = []  # lines of killed shims whose orphans are being ended
+        self._hunting = False
+        self._poll = select.poll()
+        self._poll.register(self._wake, select.POLLIN)
+        self._poll.register(requests.fileno(), select.POLLIN)
+
+    def serve(self) -> None:
+        """Start shims and clean up after them until the orchestrator is gone."""
+        while os.getppid() == self._parent:
+            ready = dict(self._poll.poll(_HUNT if self._hunting else _TICK))
+            if self._wake in ready:
+                drain(self._wake)
+                self._reap()
+            if self._hunting:
+                self._hunt()
+            if self._requests.fileno() in ready and not self._accept():
+                break
+        self._end_all()
+
+    def _accept(self) -> bool:
+        try:
+            data, fds = receive(self._requests, 1, 1)
+        except OSError:
+            return False
+        for line in fds:
+            self._start(line)
+        return bool(data)
+
+    def _start(self, line: int) -> None:
+        try:
+            pid = os.fork()
+        except OSError:  # the end of the line tells the orchestrator
+            os.close(line)
+            return
+        if not pid:
+            self._become_shim(line)
+        self._lines[pid] = line
+
+    def _become_shim(self, line: int) -> None:
+        status = 1
+        try:
+            os.setsid()
+            adopt_orphans()
+            for other in (self._requests.detach(), self._wake, *self._lines.values(), *self._lost):
+                os.close(other)
+            status = Shim(_socket.socket(fileno=line)).serve()
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> bool:
+        """Collect the dead; tell whether any child is left."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return True
+                line = self._lines.pop(pid, None)
+                if line is not None and status:
+                    self._lost.append(line)
+                    self._hunting = True
+                elif line is not None:
+                    os.close(line)
+        except ChildProcessError:
+            return False
+
+    def _hunt(self) -> None:
+        """Kill orphans; once none is left, tell those who wait that all is clean."""
+        self._reap()
+        if sweep.kill(os.getpid(), 0, set(self._lines)):
+            return
+        for line in self._lost:
+            _tell_lost(line)
+        self._lost.clear()
+        self._hunting = False
+
+    def _end_all(self) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        waiter = select.poll()
+        waiter.register(self._wake, select.POLLIN)
+        while self._reap() and time.monotonic() < deadline:
+            sweep.kill(os.getpid(), 0, set())
+            waiter.poll(_HUNT)
+            drain(self._wake)
+
+
+def _tell_lost(line: int) -> None:
+    try:
+        os.write(line, b"lost\n")
+    except OSError:
+        return  # the orchestrator has hung up already
+    finally:
+        os.close(line)
+
+
+def _limit_processes() -> None:
+    """Let no storm of processes take the last ids from the user's own programs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    limit = _PROCESSES if hard == resource.RLIM_INFINITY else min(hard, _PROCESSES)
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+
+def main(requests: int) -> None:
+    """Run the keeper on an inherited socket."""
+    gc.disable()  # collecting would copy the pages that shims share with their parent
+    os.set_inheritable(requests, False)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit_processes()
+    adopt_orphans()
+    KeeperLoop(_socket.socket(fileno=requests)).serve()

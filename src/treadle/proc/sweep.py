@@ -1,45 +1,33 @@
-"""Find and kill processes by the mark that treadle leaves in their environment."""
+"""Find processes and end them: those below a process, and those that carry treadle's mark.
+
+The keeper loads this module, so it imports nothing that takes time to start.
+"""
 
 import os
-import signal
-import subprocess
+import select
 import time
-from collections.abc import Iterable
-from pathlib import Path
 
 MARKER = "TREADLE_STEP"
 
-_PROC = Path("/proc")
-_PATIENCE = 5.0
+Row = tuple[int, int, int, bool]  # process, parent, process group, is it more than a zombie
+
+_KILL = 9
+_PATIENCE = 5.0  # seconds for killed processes to die
+_PS_PLACES = ("/bin/ps", "/usr/bin/ps")
+_PS_TIME = 10_000  # milliseconds without a word after which ps is not waited for
 
 
-def mark(folder: Path) -> str:
+def mark(folder: "os.PathLike[str]") -> str:
     """Return the mark of what works for a folder.
 
     A copied project has the same names, so the folder's own number is part of it.
     """
+    name = os.path.basename(folder)  # noqa: PTH119  # pathlib is what takes time
     try:
-        found = folder.stat()
+        found = os.stat(folder)  # noqa: PTH116
     except OSError:
-        return folder.name
-    return f"{folder.name}:{found.st_dev:x}:{found.st_ino:x}"
-
-
-def stragglers(marker: str) -> list[int]:
-    """Return the processes whose environment says they belong to a step."""
-    mark = os.fsencode(f"{MARKER}={marker}")
-    found = _in_proc(mark) if (_PROC / "self" / "environ").exists() else in_ps(mark)
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def kill_all(pids: Iterable[int]) -> list[int]:
-    """Kill processes and wait for their death; return the ones that do not die."""
-    alive = [pid for pid in pids if _signal(pid, signal.SIGKILL)]
-    deadline = time.monotonic() + _PATIENCE
-    while alive and time.monotonic() < deadline:
-        time.sleep(0.005)
-        alive = [pid for pid in alive if _is_running(pid)]
-    return alive
+        return name
+    return f"{name}:{found.st_dev:x}:{found.st_ino:x}"
 
 
 def end(marker: str) -> int:
@@ -51,27 +39,14 @@ def end(marker: str) -> int:
     return len(killed)
 
 
-def _in_proc(mark: bytes) -> list[int]:
-    return [
-        int(entry.name)
-        for entry in _PROC.iterdir()
-        if entry.name.isdigit() and mark in _environ(entry).split(b"\0")
-    ]
-
-
-def _environ(entry: Path) -> bytes:
-    try:
-        return (entry / "environ").read_bytes()
-    except OSError:  # it has just ended, or belongs to somebody else
-        return b""
-
-
-def in_ps(mark: bytes) -> list[int]:
-    """Ask `ps`, which shows the environment behind the command on systems without /proc."""
-    listing = subprocess.run(
-        ["ps", "axEww", "-o", "pid=,command="], capture_output=True, check=False
-    )
-    return of_ps(listing.stdout, mark)
+def stragglers(marker: str) -> list[int]:
+    """Return the processes whose environment says they belong to a step."""
+    mark = os.fsencode(f"{MARKER}={marker}")
+    if os.access("/proc/self/environ", os.R_OK):
+        found = [pid for pid in _pids() if mark in _read(pid, "environ").split(b"\0")]
+    else:  # where ps shows the environment behind the command
+        found = of_ps(_ask_ps("axEww", "-o", "pid=,command=")[0], mark)
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def of_ps(listing: bytes, mark: bytes) -> list[int]:
@@ -80,19 +55,132 @@ def of_ps(listing: bytes, mark: bytes) -> list[int]:
     return [int(words[0]) for words in lines if mark in words[1:]]
 
 
-def _signal(pid: int, number: int) -> bool:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def kill_all(pids: list[int]) -> list[int]:
+    """Kill processes and wait for their death; return the ones that do not die."""
+    alive = [pid for pid in pids if send(pid, _KILL)]
+    deadline = time.monotonic() + _PATIENCE
+    while alive and time.monotonic() < deadline:
+        time.sleep(0.005)
+        alive = [pid for pid in alive if _is_running(pid)]
+    return alive
 
 
 def _is_running(pid: int) -> bool:
+    row = _row_of_proc(pid)
+    return row[3] if row else not os.access("/proc/self/stat", os.R_OK) and send(pid, 0)
+
+
+def terminate(root: int, group: int, number: int, spare: set[int]) -> None:
+    """Send a polite signal once to everything below `root` but the `spare` ones."""
+    table = doomed(rows(), root, group, set())
+    if not spare and any(row[2] == group for row in table):
+        send_group(group, number)
+    for row in table:
+        if row[0] not in spare and (spare or row[2] != group):
+            send(row[0], number)
+
+
+def kill(root: int, group: int, spare: set[int]) -> list[Row]:
+    """Kill once what is below `root` or in `group`; return what was found there.
+
+    The group goes first because a signal to a group cannot be outrun by forking. Then the
+    youngest children, because a process that forks and exits all the time has changed its
+    id by the time a slower look at everything is done.
+    """
+    table = rows()
+    if group and any(row[2] == group for row in table):
+        send_group(group, _KILL)
+    for pid, parent, _, _ in table:
+        if parent == root and pid not in spare:
+            send(pid, _KILL)
+    found = doomed(table, root, group, spare)
+    for row in found:
+        if row[1] != root and row[3]:
+            send(row[0], _KILL)
+    return found
+
+
+def doomed(table: list[Row], root: int, group: int, spare: set[int]) -> list[Row]:
+    """Return what is below `root` or in `group`, without the `spare` ones and their families."""
+    children: dict[int, list[Row]] = {}
+    for row in table:
+        children.setdefault(row[1], []).append(row)
+    found = {row[0]: row for row in table if group and row[2] == group and row[0] != root}
+    waiting = [root, *found]
+    while waiting:
+        for row in children.get(waiting.pop(), ()):
+            if row[0] not in found and row[0] not in spare:
+                found[row[0]] = row
+                waiting.append(row[0])
+    return list(found.values())
+
+
+def send(pid: int, number: int) -> bool:
+    """Send a signal; tell whether there is such a process."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        os.kill(pid, number)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def send_group(group: int, number: int) -> bool:
+    """Send a signal to a process group; tell whether it has members."""
+    return send(-group, number)
+
+
+def rows() -> list[Row]:
+    """Return every process, the youngest first where process ids tell."""
+    if not os.access("/proc/self/stat", os.R_OK):
+        return rows_of_ps()
+    return [row for pid in _pids() if (row := _row_of_proc(pid))]
+
+
+def _pids() -> list[int]:
+    with os.scandir("/proc") as entries:
+        return sorted((int(entry.name) for entry in entries if entry.name.isdigit()), reverse=True)
+
+
+def _row_of_proc(pid: int) -> Row | None:
+    # The name in parentheses may hold anything, a closing parenthesis too.
+    fields = _read(pid, "stat").rpartition(b")")[2].split(None, 3)
+    return (pid, int(fields[1]), int(fields[2]), fields[0] not in b"ZX") if fields else None
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Read what the kernel tells of a process; nothing if it has ended or is somebody else's."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as handle:  # noqa: PTH123
+            return handle.read()
     except OSError:
-        return _signal(pid, 0)
-    return stat.rpartition(b")")[2].split()[0] not in b"ZX"
+        return b""
+
+
+def rows_of_ps() -> list[Row]:
+    """Ask `ps`, for systems without /proc."""
+    text, ps = _ask_ps("-axo", "pid=,ppid=,pgid=,stat=")
+    fields = [line.split() for line in text.splitlines()]
+    table = [
+        (int(pid), int(parent), int(group), not state.startswith(b"Z"))
+        for pid, parent, group, state in (line for line in fields if len(line) == 4)
+    ]
+    return sorted((row for row in table if row[0] != ps), reverse=True)
+
+
+def _ask_ps(*options: str) -> tuple[bytes, int]:
+    """Return what ps says, and its own process id."""
+    out, into = os.pipe()
+    path = next((place for place in _PS_PLACES if os.access(place, os.X_OK)), _PS_PLACES[0])
+    actions = [(os.POSIX_SPAWN_DUP2, into, 1)]
+    pid = os.posix_spawn(path, ("ps", *options), {}, file_actions=actions)
+    os.close(into)
+    chunks, poll = [], select.poll()
+    poll.register(out, select.POLLIN)
+    while poll.poll(_PS_TIME) and (chunk := os.read(out, 65536)):
+        chunks.append(chunk)
+    os.close(out)
+    send(pid, _KILL)
+    os.waitpid(pid, 0)
+    return b"".join(chunks), pid

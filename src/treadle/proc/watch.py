@@ -4,11 +4,9 @@ import time
 from collections.abc import Callable
 
 from treadle.proc import program
-from treadle.proc.channel import Channel
+from treadle.proc.channel import Channel, Files
 from treadle.proc.command import Cause, Command, Ended, Limits
-from treadle.proc.disk import Disk
-from treadle.proc.load import Load
-from treadle.proc.output import Files
+from treadle.proc.limits import Disk, Load
 
 # Every moment makes it worse.
 _AT_ONCE = ("output_limit", "disk_limit", "memory_limit", "process_limit")

@@ -17,7 +17,7 @@ from treadle.config.load import Loaded, load
 from treadle.config.schema import TOOLS, AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
-from treadle.proc import own
+from treadle.proc import environment
 from treadle.project import key, trust
 from treadle.project.project import (
     Project,
@@ -124,7 +124,7 @@ def _ask(name: str, look: Callable[[], str]) -> Check:
 
 
 def _python() -> str:
-    return f"{platform.python_version()} at {own.PYTHON}"
+    return f"{platform.python_version()} at {environment.PYTHON}"
 
 
 def _bytecode() -> str:
@@ -137,7 +137,7 @@ def _bytecode() -> str:
         return "compiled when first used"
     raise ProjectError(
         "treadle is not compiled and cannot be, so commands start slowly",
-        fix=[shlex.join([own.PYTHON, "-I", "-m", "compileall", "-q", str(module.parent)])],
+        fix=[shlex.join([environment.PYTHON, "-I", "-m", "compileall", "-q", str(module.parent)])],
     )
 
 

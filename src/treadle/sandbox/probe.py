@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 from treadle.errors import TreadleError
 from treadle.proc import capture
+from treadle.proc.command import Jail
 from treadle.sandbox import bubblewrap, landlock, seatbelt, seccomp
+from treadle.sandbox.policy import Policy
 
 Tier = Literal["A", "B", "0"]
 
@@ -79,3 +81,12 @@ def _seatbelt() -> Sandbox:
     if Path(seatbelt.PROGRAM).exists():
         return Sandbox("B", f"{seatbelt.PROGRAM} with a profile of treadle's")
     return Sandbox("0", f"{seatbelt.PROGRAM} is missing: {_BARE}")
+
+
+def jail_for(tier: str, policy: Policy) -> Jail | None:
+    """Return the jail of this tier; None where there is none."""
+    if tier == "0":
+        return None
+    if sys.platform == "darwin":
+        return seatbelt.jail(policy)
+    return bubblewrap.jail(policy) if tier == "A" else landlock.jail(policy)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from treadle.errors import BlockedError, ExitCode
-from treadle.proc import detach, own
+from treadle.proc import detach, environment
 from treadle.web.site import Action, Asked, Site
 
 _PATIENCE = 60.0  # seconds for what should end at once
@@ -40,7 +40,9 @@ def act(site: Site, action: Action, asked: Asked) -> Said:
         )
     patience = _START if action.is_long else _PATIENCE
     project = site.project
-    ended = detach.run(*own.command(["--json", *words], project.layout.root, project.env), patience)
+    ended = detach.run(
+        *environment.treadle_command(["--json", *words], project.layout.root, project.env), patience
+    )
     if ended is None:
         return Said(line(words), True, "started" if action.is_long else "still working")
     return _said(words, ended.returncode, ended.stdout)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.proc.output import shares
+from treadle.proc.channel import shares
 
 
 @pytest.mark.parametrize(

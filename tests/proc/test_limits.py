@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from treadle.proc import disk
+from treadle.proc import limits as proc_limits
 from treadle.proc.keeper import Command, Keeper, Limits
 
 
@@ -26,7 +26,7 @@ def test_a_hog_is_stopped(tmp_path):
 
 
 def test_many_small_files_are_stopped_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "_MAX_ENTRIES", 300)
+    monkeypatch.setattr(proc_limits, "_MAX_ENTRIES", 300)
     script = "n=0; while :; do n=$((n+1)); : > $n; done"
     ended = run(tmp_path, script, disk_bytes=1 << 40)
     assert ended.reason == "disk_limit"
@@ -39,4 +39,4 @@ def test_a_hole_takes_no_space(tmp_path):
 
 
 def test_what_vanishes_does_not_count(tmp_path):
-    assert disk.usage(Path(tmp_path / "missing")) == (0, 0)
+    assert proc_limits.usage(Path(tmp_path / "missing")) == (0, 0)

@@ -1,14 +1,45 @@
-"""Run a short helper from a command that must start at once, without the subprocess module."""
+"""Run short helper programs, such as git, without the subprocess module, which loads slowly."""
 
 import os
 import select
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
-from treadle.proc import halt
-from treadle.proc.captured import Captured
+
+
+class Captured(NamedTuple):
+    """What a helper said; a negative return code is the signal that ended it."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+GRACE = 10.0  # seconds
+
+_asked: list[float] = []  # signals belong to the process as a whole, and so does this
+
+
+def note_stop() -> None:
+    """Take down that the process was asked to stop."""
+    _asked.append(time.monotonic())
+
+
+def forget_stop() -> None:
+    """Begin anew, with nobody having asked."""
+    _asked.clear()
+
+
+def is_stop_over(begun: float) -> bool:
+    """Tell whether a helper begun at this time had its grace after somebody asked to stop.
+
+    What is asked of helpers at the end, such as keeping an agent's edits, takes a moment.
+    """
+    return bool(_asked) and time.monotonic() - max(_asked[0], begun) > GRACE
+
 
 _CHUNK = 1 << 16
 _TICK = 0.5  # seconds between two looks whether somebody wants this process to stop
@@ -102,7 +133,7 @@ def talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[byte
 def _over(begun: float, deadline: float) -> OSError | None:
     if time.monotonic() >= deadline:
         return TimeoutError()
-    return InterruptedError() if halt.is_over(begun) else None
+    return InterruptedError() if is_stop_over(begun) else None
 
 
 def _feed(into: int, view: memoryview) -> memoryview:
