@@ -9,9 +9,8 @@ from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
 from treadle.layout import Layout
-from treadle.store.rows.run import Cursor, Event, StepRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.runs import Cursor, Event, History, StepRow
+from treadle.store.store import Store
 
 THREADS = 64
 _NOW = "2026-01-01T00:00:00.000000Z"

@@ -24,9 +24,8 @@ from treadle.engine.manifest import Manifest, Snapshot
 from treadle.fleet.queue import Dbos, Job
 from treadle.project.key import Key
 from treadle.store import address
-from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.runs import Cursor, Event, History, RunRow, StepRow
+from treadle.store.store import Store
 
 RUN = "20260101-000000-000000"
 REPOSITORIES = 50

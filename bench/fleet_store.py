@@ -17,13 +17,12 @@ import psycopg
 from bench.harness import Bench, Claim, Command, Maker, Sample
 from bench.lab import REPOSITORY, Lab
 from bench.told import measured
-from treadle.store import address, mail_changes
-from treadle.store.backend import Database
-from treadle.store.mail import Place
-from treadle.store.mail_changes import TaskTaken, Wanted
-from treadle.store.rows.letter import LetterRow
-from treadle.store.rows.run import Cursor, Event, RunRow
-from treadle.store.writer import Store
+from treadle.store import address
+from treadle.store import letters as index
+from treadle.store.database.interface import Database
+from treadle.store.letters import LetterRow, Place, TaskTaken, Wanted
+from treadle.store.runs import Cursor, Event, RunRow
+from treadle.store.store import Store
 
 PROCESSES = 8
 # Claims a second, and milliseconds from a commit to whoever listens.
@@ -98,7 +97,7 @@ def _events(lab: Lab, server: str) -> Bench:
 def _claim_all(url: str, schema: str, letters: int) -> None:
     database = address.at(url, schema)
     with Store.at(database) as store:
-        mail_changes.insert(store, [_letter(number) for number in range(letters)])
+        index.insert(store, [_letter(number) for number in range(letters)])
     _race(lambda: _claimant(database), letters)
 
 
@@ -112,7 +111,7 @@ def _claimant(database: Database) -> Callable[[], str | None]:
     wanted = Wanted("b", _INBOX, _NOW)
 
     def claim() -> str | None:
-        found = mail_changes.claim(
+        found = index.claim(
             store, wanted, lambda name: iter((name,)), lambda row, task: TaskTaken()
         )
         return found.before.name if found else None

@@ -18,8 +18,7 @@ from treadle.layout import Layout
 from treadle.mail import folders, look, send, sync
 from treadle.mail.claim import claim_next
 from treadle.mail.send import Draft
-from treadle.store.reader import Reader
-from treadle.store.writer import Store
+from treadle.store.store import Reader, Store
 
 PROCESSES = 8
 # A rate of nine tenths is a time of ten ninths; two fifths of a fair share is a share of 0.4.

@@ -17,8 +17,8 @@ from bench.harness import Bench, Claim, Command, Sample, run
 from bench.lab import Lab
 from treadle.layout import Layout
 from treadle.project.project import open_project
-from treadle.store.queries import SQL
-from treadle.store.reader import Reader
+from treadle.store.codec import SQL
+from treadle.store.store import Reader
 from treadle.web import gate, listen, serve
 from treadle.web.keys import Keys
 from treadle.web.site import Site

@@ -15,7 +15,7 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.engine import start, step
 from treadle.engine.run import Run
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 STEPS = 4
 _NAP = "sleep 0.05; exec cat {response}"

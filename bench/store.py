@@ -7,7 +7,7 @@ from pathlib import Path
 from bench import wheel
 from bench.lab import Lab
 from treadle.layout import Layout
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 ROLES = ("plan", "do", "check", "act")
 _NOW = "2026-01-01T00:00:00.000000Z"

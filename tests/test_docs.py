@@ -22,7 +22,7 @@ from treadle.contract import request, response
 from treadle.contract.event import EventType, StepError
 from treadle.errors import ExitCode
 from treadle.layout import Layout
-from treadle.store import migrate
+from treadle.store.database import migrate
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "treadle"

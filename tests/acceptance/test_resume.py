@@ -8,7 +8,7 @@ import pytest
 
 from tests.builder import ADD_DONE, PRELUDE, SIGNALS, alive, wait_for
 from treadle.layout import Layout
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 SLEEPY = (
     "if os.fork() == 0:\n"

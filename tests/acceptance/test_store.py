@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 
 from treadle.layout import Layout
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 # What a rebuild may change: the epoch that keeps a lost owner out, and its own event.
 VOLATILE = ("claim_epoch", "owner")

@@ -10,7 +10,7 @@ from treadle.errors import NotFoundError, UsageError
 from treadle.layout import Layout
 from treadle.mail import look, send
 from treadle.mail.post import Draft
-from treadle.store.writer import Store
+from treadle.store.store import Store
 from treadle.tasks import checks, questions
 from treadle.tasks.questions import Question
 

@@ -12,7 +12,7 @@ from treadle.engine import archive, manifest
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.errors import TreadleError
 from treadle.files import tar
-from treadle.store.rows.run import Cursor, StepRow
+from treadle.store.runs import Cursor, StepRow
 
 ROW = StepRow("20260101-000000-000000", 1, "do", 1, "ok", "x", "2026")
 LOG = {"logs/out.txt": b"words"}

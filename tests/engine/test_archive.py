@@ -11,7 +11,7 @@ from treadle.engine.archive import Shelf
 from treadle.engine.manifest import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
 from treadle.project.key import Key
-from treadle.store.rows.run import Cursor, StepRow
+from treadle.store.runs import Cursor, StepRow
 
 KEY = Key(Path("key"), (b"k" * 64,))
 NAME = archive.name_of(archive.of_step("20260101-000000-000000", 1, "do"), 2)

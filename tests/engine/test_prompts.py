@@ -12,7 +12,7 @@ from treadle.contract.role import ROLES
 from treadle.engine import prompts
 from treadle.errors import ConfigError
 from treadle.layout import Layout
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 
 GOLDEN = Path(__file__).parent / "golden"
 T = "2026-01-23T14:55:01Z"

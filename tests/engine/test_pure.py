@@ -11,7 +11,7 @@ from treadle.engine import budget, loop, order
 from treadle.engine.budget import Spent
 from treadle.engine.timeline import Timeline
 from treadle.sandbox.mask import Mask
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 
 NOW = datetime(2026, 1, 23, 14, 55, 1, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 from treadle.engine import review
 from treadle.layout import Layout
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 
 
 def test_a_verdict_nested_without_end_claims_nothing(tmp_path):

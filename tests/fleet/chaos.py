@@ -22,7 +22,7 @@ from treadle.fleet import site as sites
 from treadle.fleet import submit
 from treadle.fleet.submit import Desk
 from treadle.project.project import open_project
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 DEAD_AFTER = 5.0
 # How long after a worker counts as dead its runs may wait for another one.

@@ -14,8 +14,8 @@ from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.layout import Layout
 from treadle.store import fleet
-from treadle.store.rows.worker import WorkerRow
-from treadle.store.writer import Store
+from treadle.store.fleet import WorkerRow
+from treadle.store.store import Store
 
 PACE = FleetConfig(beat=0.01, dead_after=0.2)
 LONG_AGO = "2026-01-01T00:00:00.000000Z"

@@ -16,7 +16,7 @@ from treadle.fleet.queue import Job
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.rows.worker import WorkerRow
+from treadle.store.fleet import WorkerRow
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 

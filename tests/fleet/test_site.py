@@ -6,8 +6,7 @@ from tests.store.rows import RUN, event, run_row, step_row
 from treadle.errors import StoreError
 from treadle.fleet.site import Patient
 from treadle.layout import Layout
-from treadle.store.rows.run import Cursor
-from treadle.store.run_changes import History
+from treadle.store.runs import Cursor, History
 
 AWAY = StoreError("the database is away", code="store_unreachable")
 

@@ -10,8 +10,8 @@ from treadle.fleet.site import LOCAL, Site
 from treadle.fleet.status import status
 from treadle.layout import Layout
 from treadle.store import fleet
-from treadle.store.rows.worker import WorkerRow
-from treadle.store.writer import Store
+from treadle.store.fleet import WorkerRow
+from treadle.store.store import Store
 
 
 @pytest.fixture

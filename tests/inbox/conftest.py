@@ -14,7 +14,7 @@ from treadle.engine import orchestrator
 from treadle.inbox.process import process
 from treadle.project.project import open_project
 from treadle.project.setup import init
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 
 class Inbox:

@@ -10,7 +10,7 @@ from treadle.config.load import load
 from treadle.desk import answer, desk
 from treadle.inbox import decide as inbox_decide
 from treadle.inbox.schedule import Waiting
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 CHAIN = "2025022514320000"
 CHECKED = "# More\n\n## Acceptance Criteria\n\n- it works: `$ {command}`\n"

@@ -7,7 +7,7 @@ import pytest
 from treadle.errors import TreadleError
 from treadle.inbox import box
 from treadle.sandbox import probe
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def bad(inbox, *lines, tries=3):

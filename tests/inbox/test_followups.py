@@ -1,7 +1,7 @@
 """What routines send: chains, numbers, depth, order."""
 
 from treadle.inbox import box
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 CHAIN = "2025022514320000"
 SEND = (

@@ -8,9 +8,8 @@ import pytest
 from treadle.engine.due import RESUME_AT
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout
-from treadle.store.rows.run import RunRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.runs import History, RunRow
+from treadle.store.store import Store
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUN = RunRow("20260101-000000-000000", "2026-01-01T00:00:00Z", "g", "stopped", 1, 0, None, "r")

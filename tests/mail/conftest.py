@@ -7,7 +7,7 @@ import pytest
 from treadle.layout import Layout
 from treadle.mail import claim, send, sync
 from treadle.mail.send import Draft
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def claim_next(store, mail, agent, now):

@@ -12,7 +12,7 @@ from treadle.errors import TreadleError
 from treadle.layout import Layout
 from treadle.mail import send, sync
 from treadle.mail.send import Draft
-from treadle.store.writer import Store
+from treadle.store.store import Store
 from treadle.tasks import claim
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from treadle.errors import BlockedError
 from treadle.mail import send, sync
 from treadle.mail.letter import parse
 from treadle.mail.send import Draft
-from treadle.store import mail as index
+from treadle.store import letters as index
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.criteria import from_flags

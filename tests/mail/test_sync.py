@@ -8,8 +8,7 @@ import pytest
 
 from tests.mail.conftest import claim_next
 from treadle.mail import folders, look, sync
-from treadle.store import mail as index
-from treadle.store import mail_changes as changes
+from treadle.store import letters as index
 
 NAME = "20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md"
 HELLO = (
@@ -127,7 +126,7 @@ def test_nothing_is_read_again_while_no_folder_changed(drop, store, mail, now):
 
 def test_the_index_can_be_rebuilt_from_nothing(post, store, mail, now):
     names = {post("a", "b", "inform", str(number)) for number in range(5)}
-    changes.forget(store, index.in_box(store, "new", 10))
+    index.forget(store, index.in_box(store, "new", 10))
     sync.rebuild(store, mail, now)
     assert {row.name for row in look.letters(store, look.Asked())} == names
 

@@ -12,7 +12,7 @@ from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import taskfile
 from treadle.project import setup
-from treadle.store.writer import Store
+from treadle.store.store import Store
 from treadle.tasks import move, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.task import NewTask

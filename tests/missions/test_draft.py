@@ -12,7 +12,7 @@ from treadle.layout import Layout
 from treadle.missions import prompt, scaffold, taskfile
 from treadle.missions.scaffold import PlannedTask
 from treadle.project import setup
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TASKS = """

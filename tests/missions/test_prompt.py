@@ -14,8 +14,8 @@ from treadle.missions import mission as missions
 from treadle.missions import prompt, state
 from treadle.missions.state import Asking, At
 from treadle.project import setup
-from treadle.store.rows.mission import MissionStepRow
-from treadle.store.writer import Store
+from treadle.store.store import Store
+from treadle.store.tasks import MissionStepRow
 
 GOLDEN = Path(__file__).with_name("prompts")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from tests.builder import git
 from treadle.project import doctor
 from treadle.project.project import open_repository
 from treadle.sandbox import probe
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def checks(folder, env=os.environ) -> dict[str, doctor.Check]:

@@ -7,9 +7,7 @@ import textwrap
 from pathlib import Path
 
 from treadle.contract.event import EventType
-from treadle.store.rows.check import CheckRow
-from treadle.store.rows.run import Cursor, Event, RunRow, StepRow
-from treadle.store.run_changes import History
+from treadle.store.runs import CheckRow, Cursor, Event, History, RunRow, StepRow
 
 T = "2026-01-23T14:55:01.000000Z"
 RUN = "20260123-145501-ab12cd"

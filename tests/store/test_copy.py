@@ -7,11 +7,10 @@ import pytest
 from tests.store.rows import RUN, check_row, commit, event, only_sqlite, run_row, step_row
 from tests.store.test_task_changes import MOVE, TASK
 from treadle.errors import StoreError
-from treadle.store import address, copy
-from treadle.store.reader import Reader
-from treadle.store.rows.run import UsageRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store import address
+from treadle.store.database import copy
+from treadle.store.runs import History, UsageRow
+from treadle.store.store import Reader, Store
 
 USAGE = UsageRow(RUN, 1, "night", "gpt", 100, 50, 20, 0.1, 3.5)
 

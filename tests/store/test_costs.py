@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 from tests.store.rows import RUN, cursor, run_row, step_row
 from treadle.engine import costs as documents
-from treadle.store import costs
-from treadle.store.rows.run import UsageRow
-from treadle.store.run_changes import History
+from treadle.store import runs
+from treadle.store.runs import History, UsageRow
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
 STEP = step_row(
@@ -24,14 +23,14 @@ def commit(store, used=USED):
 
 def test_a_step_counts_for_its_day_agent_and_model(store):
     commit(store)
-    expected = costs.CostRow("2026-01-02", "codex", "m1", 1, 100, 40, 7, 0.5, 90.0)
-    assert costs.since(store, "2026-01-02") == [expected]
-    assert costs.since(store, "2026-01-03") == []
+    expected = runs.CostRow("2026-01-02", "codex", "m1", 1, 100, 40, 7, 0.5, 90.0)
+    assert store.costs("2026-01-02") == [expected]
+    assert store.costs("2026-01-03") == []
 
 
 def test_a_step_whose_tool_tells_nothing_counts_with_its_time(store):
     commit(store, used=None)
-    (row,) = costs.since(store, "")
+    (row,) = store.costs("")
     assert (row.model, row.steps, row.input_tokens, row.seconds) == ("", 1, 0, 90.0)
 
 
@@ -39,14 +38,14 @@ def test_restoring_a_run_counts_it_once(store):
     commit(store)
     store.restore(run_row(), History(steps=(STEP,), usage=(USED,)))
     store.restore(run_row(), History(steps=(STEP,), usage=(USED._replace(output_tokens=9),)))
-    (row,) = costs.since(store, "")
+    (row,) = store.costs("")
     assert (row.steps, row.output_tokens) == (1, 9)
 
 
 def test_what_was_spent_stays_spent_when_a_run_is_removed(store):
     commit(store)
     store.delete_run(RUN)
-    assert costs.since(store, "")[0].cost_usd == 0.5
+    assert store.costs("")[0].cost_usd == 0.5
 
 
 def test_the_document_sums_up_by_agent_model_and_day(store):

@@ -2,7 +2,7 @@
 
 from tests.store.rows import RUN, run_row
 from treadle.store import fleet
-from treadle.store.rows.worker import WorkerRow
+from treadle.store.fleet import WorkerRow
 
 EARLY, LATE = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:01:00.000000Z"
 

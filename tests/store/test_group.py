@@ -46,7 +46,7 @@ def blocked(store, release):
         entered.set()
         assert release.wait(120)
 
-    thread = threading.Thread(target=lambda: store._write(hold))
+    thread = threading.Thread(target=lambda: store.write(hold))
     thread.start()
     assert entered.wait(120)
     return thread
@@ -136,13 +136,13 @@ def test_a_commit_that_fails_later_takes_nothing_back(store):
     outcomes = {}
 
     def orphan(tx):
-        tx.execute("PRAGMA defer_foreign_keys=ON")
-        tx.execute("INSERT INTO kv_run VALUES ('nobody', 'key', '1')")
+        tx.connection.execute("PRAGMA defer_foreign_keys=ON")
+        tx.connection.execute("INSERT INTO kv_run VALUES ('nobody', 'key', '1')")
 
     works = [
         lambda: commit(store, 1, run_id(1)),
         lambda: commit(store, 1, run_id(2)),
-        lambda: store._write(orphan),
+        lambda: store.write(orphan),
     ]
 
     def work(number):
@@ -179,11 +179,11 @@ def test_readers_see_only_what_is_committed(store):
     release, entered = threading.Event(), threading.Event()
 
     def change(tx):
-        tx.execute("UPDATE runs SET goal = 'half done'")
+        tx.connection.execute("UPDATE runs SET goal = 'half done'")
         entered.set()
         assert release.wait(120)
 
-    thread = threading.Thread(target=lambda: store._write(change))
+    thread = threading.Thread(target=lambda: store.write(change))
     thread.start()
     assert entered.wait(120)
     assert store.run(RUN).goal == "goal"
@@ -194,7 +194,7 @@ def test_readers_see_only_what_is_committed(store):
 
 def test_a_bug_in_one_change_leaves_the_queue_working(store):
     with pytest.raises(ZeroDivisionError):
-        store._write(lambda tx: 1 // 0)
+        store.write(lambda tx: 1 // 0)
     store.insert_run(run_row(), (), {})
     assert store.run(RUN)
 

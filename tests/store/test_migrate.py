@@ -6,9 +6,9 @@ import pytest
 
 from tests.store.rows import child, output, run_row
 from treadle.errors import StoreError
-from treadle.store import address, migrate
-from treadle.store.reader import Reader
-from treadle.store.writer import Store
+from treadle.store import address
+from treadle.store.database import migrate
+from treadle.store.store import Reader, Store
 
 NUMBERS = sorted(int(path.name[:4]) for path in migrate.FOLDER.iterdir())
 NEXT = NUMBERS[-1] + 1
@@ -17,7 +17,7 @@ OPEN = """
     import sys
     from pathlib import Path
     from treadle.layout import Layout
-    from treadle.store.writer import Store
+    from treadle.store.store import Store
     Store.open(Layout(Path(sys.argv[1]))).close()
 """
 
@@ -89,8 +89,10 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(layout, newer_trea
 @pytest.mark.parametrize("kind", [Reader, Store])
 def test_a_database_of_a_newer_treadle_is_refused(layout, kind):
     with Store.open(layout) as store:
-        store._write(
-            lambda tx: tx.execute("INSERT INTO schema_migrations VALUES (?, 'later')", (NEXT,))
+        store.write(
+            lambda tx: tx.connection.execute(
+                "INSERT INTO schema_migrations VALUES (?, 'later')", (NEXT,)
+            )
         )
     with pytest.raises(StoreError, match=f"schema {NEXT} of a newer treadle") as caught:
         kind.open(layout)

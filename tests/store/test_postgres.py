@@ -10,14 +10,12 @@ import pytest
 from tests.store.rows import RUN, T, commit, cursor, event, run_row
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store import address, fleet, mail_changes, postgres, wake
-from treadle.store.mail import Place
-from treadle.store.mail_changes import TaskTaken, Wanted
-from treadle.store.postgres import Postgres
-from treadle.store.reader import Reader
-from treadle.store.rows.letter import LetterRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store import address, fleet, letters
+from treadle.store.database import postgres
+from treadle.store.database.postgres import Postgres
+from treadle.store.letters import LetterRow, Place, TaskTaken, Wanted
+from treadle.store.runs import History
+from treadle.store.store import Reader, Store
 
 pytestmark = pytest.mark.real
 
@@ -62,12 +60,12 @@ def test_a_store_goes_on_after_the_server_came_back(shared, pg_server):
 
 def test_a_line_cut_within_a_transaction_saves_nothing(shared, pg_server):
     def change(tx):
-        tx.execute("UPDATE runs SET goal = 'half done'")
+        tx.connection.execute("UPDATE runs SET goal = 'half done'")
         cut_all_lines(pg_server)
-        tx.execute("UPDATE runs SET goal = 'done'")
+        tx.connection.execute("UPDATE runs SET goal = 'done'")
 
     with pytest.raises(StoreError, match="cannot be reached") as caught:
-        shared._write(change)
+        shared.write(change)
     assert caught.value.code == "store_unreachable"
     assert shared.run(RUN).goal == "goal"
 
@@ -102,11 +100,11 @@ def test_what_a_worker_has_open_is_ended_with_its_locks(database, shared, monkey
 
 def test_a_line_cut_while_saving_says_that_nobody_knows(shared, pg_server):
     def change(tx):
-        tx.execute("UPDATE runs SET goal = 'done'")
+        tx.connection.execute("UPDATE runs SET goal = 'done'")
         cut_all_lines(pg_server)
 
     with pytest.raises(StoreError, match="lost while a change was being saved"):
-        shared._write(change)
+        shared.write(change)
     commit(shared)
 
 
@@ -201,7 +199,7 @@ def test_text_is_in_the_order_of_its_bytes(shared):
 
 
 def test_a_commit_wakes_whoever_listens(shared, pg_store):
-    with closing(wake.open_waker(Layout(shared.mail.root))) as waker:
+    with closing(address.open_waker(Layout(shared.mail.root))) as waker:
         assert waker.wait(60)
         assert not waker.wait(0)
         later = threading.Timer(0.2, commit, (shared,))
@@ -211,7 +209,7 @@ def test_a_commit_wakes_whoever_listens(shared, pg_store):
 
 
 def test_a_listener_whose_line_was_cut_takes_it_that_it_missed_something(shared, pg_server):
-    with closing(wake.open_waker(Layout(shared.mail.root))) as waker:
+    with closing(address.open_waker(Layout(shared.mail.root))) as waker:
         assert waker.wait(60)
         cut_all_lines(pg_server)
         commit(shared)
@@ -226,12 +224,12 @@ def test_other_projects_do_not_wake(shared, pg_server, pg_store):
 
 
 def test_many_claim_at_once_and_no_letter_is_claimed_twice(shared, database):
-    mail_changes.insert(shared, [letter(number) for number in range(60)])
+    letters.insert(shared, [letter(number) for number in range(60)])
     taken = []
 
     def claim_all():
         with Store.at(database) as store:
-            while found := mail_changes.claim(
+            while found := letters.claim(
                 store, WANTED, lambda name: iter((name,)), lambda row, task: TaskTaken()
             ):
                 taken.append(found.before.name)
@@ -245,17 +243,17 @@ def test_many_claim_at_once_and_no_letter_is_claimed_twice(shared, database):
 
 
 def test_a_letter_that_another_process_holds_is_passed_over(shared, database):
-    mail_changes.insert(shared, [letter(1), letter(2)])
+    letters.insert(shared, [letter(1), letter(2)])
     with closing(psycopg.connect(database._url)) as other:
         other.execute(f"SELECT 1 FROM {database.schema}.mail_index WHERE name = '01.md' FOR UPDATE")
-        found = mail_changes.claim(
+        found = letters.claim(
             shared, WANTED, lambda name: iter((name,)), lambda row, task: TaskTaken()
         )
     assert found.before.name == "02.md"
 
 
 def test_two_that_wait_for_each_other_both_get_through(shared, database):
-    shared._write(lambda tx: tx.execute("INSERT INTO counters VALUES ('a', 0), ('b', 0)"))
+    shared.write(lambda tx: tx.connection.execute("INSERT INTO counters VALUES ('a', 0), ('b', 0)"))
     both = threading.Barrier(2)
 
     def count(first, second):
@@ -263,14 +261,14 @@ def test_two_that_wait_for_each_other_both_get_through(shared, database):
 
         def change(tx):
             for name in (first, second):
-                tx.execute(
+                tx.connection.execute(
                     "UPDATE counters SET value = value + 1 WHERE name = :name", {"name": name}
                 )
                 if not met:
                     met.append(both.wait(120))
 
         with Store.at(database) as store:
-            store._write(change, alone=False)
+            store.write(change, alone=False)
 
     threads = [threading.Thread(target=count, args=pair) for pair in (("a", "b"), ("b", "a"))]
     for thread in threads:

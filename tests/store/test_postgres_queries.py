@@ -5,10 +5,11 @@ import re
 import psycopg
 import pytest
 
-from treadle.store import mail_words, postgres_line
-from treadle.store.postgres import Postgres
-from treadle.store.queries import SQL
-from treadle.store.writer import Store
+from treadle.store import letters
+from treadle.store.codec import SQL
+from treadle.store.database import postgres
+from treadle.store.database.postgres import Postgres
+from treadle.store.store import Store
 
 pytestmark = pytest.mark.real
 
@@ -26,12 +27,12 @@ def plans(pg_server):
     """Return a function that tells how the server would carry a query out with any values."""
     Store.at(Postgres(pg_server, "plans")).close()
     with Store.at(Postgres(pg_server, "plans")) as store:
-        mail_words.catch_up(store, lambda row: "")
+        letters.take_in_words(store, lambda row: "")
     with psycopg.connect(pg_server, autocommit=True) as line:
         line.execute("SET search_path TO plans")
         line.execute("SET enable_seqscan = off")
         line.execute("SET plan_cache_mode = force_generic_plan")
-        yield lambda name: _plan(line, postgres_line._translated(SQL[name]).decode())
+        yield lambda name: _plan(line, postgres._translated(SQL[name]).decode())
         line.execute("DROP SCHEMA plans CASCADE")
 
 

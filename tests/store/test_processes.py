@@ -3,8 +3,7 @@
 import signal
 
 from tests.store.rows import RUN, child, output, run_row
-from treadle.store.reader import Reader
-from treadle.store.writer import Store
+from treadle.store.store import Reader, Store
 
 PROCESSES = 8
 SHARE = 40
@@ -15,7 +14,7 @@ COMMIT_UNTIL_ALL_HAVE = """
     from pathlib import Path
     from tests.store.rows import commit, run_row
     from treadle.layout import Layout
-    from treadle.store.writer import Store
+    from treadle.store.store import Store
     run_id = f"20260123-145501-{int(sys.argv[2]):06x}"
     with Store.open(Layout(Path(sys.argv[1]))) as store:
         store.insert_run(run_row(run_id), (), {})
@@ -33,7 +32,7 @@ COMMIT_UNTIL_KILLED = """
     from pathlib import Path
     from tests.store.rows import commit
     from treadle.layout import Layout
-    from treadle.store.writer import Store
+    from treadle.store.store import Store
     store = Store.open(Layout(Path(sys.argv[1])))
     for index in range(1, 10**6):
         commit(store, index)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from treadle.store import migrate, sqlite
-from treadle.store.queries import SQL
+from treadle.store.codec import SQL
+from treadle.store.database import migrate, sqlite
 
 WHOLE_TABLE_IS_THE_ANSWER = {
     "step_names": "recovery compares every step with its folder",

@@ -21,10 +21,9 @@ from tests.store.rows import (
 )
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store import sqlite
-from treadle.store.reader import Reader
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.database import sqlite
+from treadle.store.runs import History
+from treadle.store.store import Reader, Store
 
 ON_A_READ_ONLY_DISK = (
     "unshare",
@@ -39,8 +38,8 @@ COUNT_RUNS = """
     from pathlib import Path
     from treadle.errors import StoreError
     from treadle.layout import Layout
-    from treadle.store.reader import Reader
-    from treadle.store.writer import Store
+    from treadle.store.store import Reader
+    from treadle.store.store import Store
     kind = {"read": Reader, "write": Store}[sys.argv[2]]
     try:
         print(len(kind.open(Layout(Path(sys.argv[1]))).runs(limit=9)))
@@ -58,7 +57,7 @@ KILL_HALFWAY = """
 """
 LOADED = """
     import sys
-    import treadle.store.reader
+    import treadle.store.store
     print(*sorted(sys.modules))
 """
 NOT_FOR_READING = {

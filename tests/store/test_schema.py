@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.store.rows import RUN, check_row, only_sqlite, run_row
-from treadle.store import codec, migrate, sqlite
+from treadle.store import codec
 from treadle.store.codec import FIELDS
-from treadle.store.rows.run import UsageRow
-from treadle.store.run_changes import History
+from treadle.store.database import migrate, sqlite
+from treadle.store.runs import History, UsageRow
 
 CONTRACT = {
     "schema_migrations": ["version INTEGER pk", "applied_at TEXT NOT NULL"],

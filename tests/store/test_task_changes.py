@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.rows import T
 from treadle.contract.criterion import Criterion
-from treadle.store.rows.task import MoveRow, TaskRow
+from treadle.store.tasks import MoveRow, TaskRow
 
 TASK = TaskRow(
     task_id="T-9",

@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from treadle.layout import Layout
-from treadle.store.rows.run import RunRow
-from treadle.store.run_changes import History
-from treadle.store.wake import open_waker
-from treadle.store.writer import Store
+from treadle.store.address import open_waker
+from treadle.store.runs import History, RunRow
+from treadle.store.store import Store
 
 RUN = RunRow("20260101-000000-000000", "2026-01-01T00:00:00Z", "g", "stopped", 1, 0, None, "r")
 

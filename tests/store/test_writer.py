@@ -16,9 +16,8 @@ from tests.store.rows import (
     step_row,
 )
 from treadle.errors import FencedError, NotFoundError, StoreError
-from treadle.store.reader import Reader
-from treadle.store.rows.run import UsageRow
-from treadle.store.run_changes import History
+from treadle.store.runs import History, UsageRow
+from treadle.store.store import Reader
 
 NOW = datetime(2026, 1, 23, 15, tzinfo=UTC)
 USAGE = UsageRow(RUN, 1, "night", "gpt", 100, 50, 20, 0.25, 3.5)

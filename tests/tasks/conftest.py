@@ -6,9 +6,8 @@ import pytest
 
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.store import task_notes
-from treadle.store.rows.note import TaskClaimRow
-from treadle.store.writer import Store
+from treadle.store.store import Store
+from treadle.store.tasks import TaskClaimRow
 from treadle.tasks import task
 from treadle.tasks.change import Note, change
 from treadle.tasks.criteria import from_flags
@@ -43,7 +42,7 @@ def add(store, now):
         added = task.add(store, new, now)
         task.link(store, added.task_id, depends_on)
         said = TaskClaimRow(added.task_id, "tests_passed", True, "qa", utc(now))
-        task_notes.claim(store, said)
+        store.claim_check(said)
         if lane != "planned":
             note = Note("test")
             change(store, added.task_id, lambda row: row._replace(lane=lane), note, now)

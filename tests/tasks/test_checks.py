@@ -7,7 +7,7 @@ import pytest
 from tests.store.rows import RUN, check_row, cursor, run_row, step_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import BlockedError
-from treadle.store.run_changes import History
+from treadle.store.runs import History
 from treadle.tasks import checks, move, task
 from treadle.tasks.change import HUMAN
 from treadle.tasks.claim import Holder

@@ -16,7 +16,7 @@ CLAIM = """
     from pathlib import Path
     from treadle.errors import BlockedError
     from treadle.layout import Layout
-    from treadle.store.writer import Store
+    from treadle.store.store import Store
     from treadle.tasks.claim import claim
     with Store.open(Layout(Path(sys.argv[1]))) as store:
         print("ready", flush=True)

@@ -8,7 +8,7 @@ from tests.builder import wait_for
 from tests.real.browser import PATIENCE, Screen, chrome, free_port, served, shown
 from tests.web import world
 from treadle.layout import Layout
-from treadle.store.writer import Store
+from treadle.store.store import Store
 from treadle.tasks import task
 from treadle.tasks.task import NewTask
 

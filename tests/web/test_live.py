@@ -6,9 +6,8 @@ from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 import pytest
 
 from treadle.layout import Layout
-from treadle.store.rows.run import RunRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.runs import History, RunRow
+from treadle.store.store import Store
 from treadle.web import live
 from treadle.web.live import Feed
 

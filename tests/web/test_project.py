@@ -9,7 +9,7 @@ from tests.web import world
 from tests.web.conftest import URL, Client
 from treadle.cli import main
 from treadle.desk import desk
-from treadle.store.writer import Store
+from treadle.store.store import Store
 from treadle.web import app
 from treadle.web.site import Asked
 from treadle.web.table import ACTIONS

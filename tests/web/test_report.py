@@ -6,7 +6,7 @@ import pytest
 
 from tests.builder import git
 from tests.web import world
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 from treadle.web import report
 
 

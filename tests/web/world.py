@@ -15,10 +15,9 @@ from treadle.layout import Layout
 from treadle.mail import send as mail
 from treadle.mail.post import Draft
 from treadle.project.project import open_project
-from treadle.store.rows.message import MessageRow
-from treadle.store.rows.run import Cursor, Event, RunRow, StepRow, UsageRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.messages import MessageRow
+from treadle.store.runs import Cursor, Event, History, RunRow, StepRow, UsageRow
+from treadle.store.store import Store
 from treadle.tasks import claim, move, questions, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.questions import Question

@@ -18,7 +18,7 @@ from treadle.agents.login import Refreshed
 from treadle.agents.tool import Tool
 from treadle.errors import NotFoundError
 from treadle.files import atomic, beneath, remove, walk
-from treadle.store.lock import WriteLock
+from treadle.store.database.sqlite import WriteLock
 
 _MAX_LOGIN = 1 << 20
 _IN_USE = ".in-use"

@@ -8,7 +8,7 @@ from treadle.cli import output, place
 from treadle.desk.answer import Answered, answer, document
 from treadle.mail import sync
 from treadle.project.root import refuse_inside_run
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from treadle.errors import UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def add_arguments(parser: ArgumentParser) -> None:

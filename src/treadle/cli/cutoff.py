@@ -2,7 +2,7 @@
 
 from treadle.engine.lock import is_abandoned
 from treadle.errors import BlockedError
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 def refusal(row: RunRow) -> BlockedError | None:

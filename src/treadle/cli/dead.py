@@ -9,7 +9,7 @@ from treadle.inbox import box
 from treadle.inbox.box import DeadLetter
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def add_arguments(parser: ArgumentParser) -> None:

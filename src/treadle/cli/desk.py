@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from treadle.cli import opened, output, place
 from treadle.desk import desk
-from treadle.store.rows.question import QuestionRow
+from treadle.store.questions import QuestionRow
 
 
 def add_arguments(parser: ArgumentParser) -> None:

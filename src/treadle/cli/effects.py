@@ -4,11 +4,11 @@ from treadle.layout import Layout
 from treadle.mail.send import deliver as deliver
 from treadle.mail.sync import refresh as refresh
 from treadle.mail.sync import settle as settle
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
 from treadle.tasks import claim
 
 
 def renew(layout: Layout, agent: str) -> None:
     """Prolong an owner's leases."""
-    with TaskStore.open(layout) as store:
+    with Store.open(layout) as store:
         claim.renew_all(store, agent, store.now())

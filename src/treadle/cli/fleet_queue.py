@@ -4,9 +4,8 @@ from treadle.cli import output
 from treadle.engine import queue, restore
 from treadle.errors import TreadleError
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
-from treadle.store.writer import Store
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader, Store
 
 
 def call_off(store: Store, row: RunRow, reason: str) -> None:

@@ -20,9 +20,9 @@ from treadle.fleet.submit import Desk
 from treadle.missions import taskfile
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here
-from treadle.store.rows.run import RunRow
-from treadle.store.rows.task import TaskRow
-from treadle.store.writer import Store
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import change, criteria, task
 
 

@@ -5,7 +5,7 @@ from argparse import Namespace
 from treadle.cli import output
 from treadle.cli.place import Place
 from treadle.mail import document
-from treadle.store.rows.letter import LetterRow
+from treadle.store.letters import LetterRow
 
 
 def show_rows(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) -> int:

@@ -11,10 +11,10 @@ from treadle.engine.find import find
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
-from treadle.store.backend import Waker
-from treadle.store.reader import Reader
-from treadle.store.rows.run import Event
-from treadle.store.wake import open_waker
+from treadle.store.address import open_waker
+from treadle.store.database.interface import Waker
+from treadle.store.runs import Event
+from treadle.store.store import Reader
 
 _PAUSE = 0.3
 

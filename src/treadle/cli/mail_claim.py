@@ -11,7 +11,7 @@ from treadle.layout import MailLayout
 from treadle.mail import claim as claims
 from treadle.mail import document, folders, handle, look
 from treadle.mail import place as places
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
 from treadle.tasks import claim as tasks
 
 _CENTURY = 36_500.0
@@ -21,7 +21,7 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
     """Take a letter, and its task with it."""
     agent = acting.required(found, args)
     mail = found.layout.mail
-    with TaskStore.open(found.layout) as store:
+    with Store.open(found.layout) as store:
         now = store.now()
         if args.file:
             _refresh(store, mail, now)
@@ -41,7 +41,7 @@ def claim(found: Place, args: Namespace, now: datetime) -> int:
 def ack(found: Place, args: Namespace, now: datetime) -> int:
     """Say that a letter is taken care of."""
     agent = acting.required(found, args)
-    with TaskStore.open(found.layout) as store:
+    with Store.open(found.layout) as store:
         _refresh(store, found.layout.mail, now)
         row = look.find(store, args.file, agent)
         row = handle.acknowledge(store, found.layout.mail, row, agent)
@@ -55,7 +55,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
     if sum(value is not None for value in (args.file, args.task, args.older_than)) != 1:
         raise UsageError("say which: a FILE, --task TASK or --older-than DAYS")
     mail = found.layout.mail
-    with TaskStore.open(found.layout) as store:
+    with Store.open(found.layout) as store:
         _refresh(store, mail, now)
         if args.task:
             rows = handle.archive_task(store, mail, args.task)
@@ -67,7 +67,7 @@ def archive(found: Place, args: Namespace, now: datetime) -> int:
     return letters.show_rows(found, args, rows, "nothing to archive")
 
 
-def _refresh(store: TaskStore, mail: MailLayout, now: datetime) -> None:
+def _refresh(store: Store, mail: MailLayout, now: datetime) -> None:
     """Take in what others wrote, if there is anything, and tell what is no letter."""
     if folders.is_stale(store, mail):
         output.warn(*main.load("refresh").refresh(store, mail, now))

@@ -10,9 +10,8 @@ from treadle.errors import ExitCode
 from treadle.mail import search as words
 from treadle.mail import sync, take_in
 from treadle.mail import watch as waits
-from treadle.store import mail_words
-from treadle.store.task_reader import TaskReader
-from treadle.store.writer import Store
+from treadle.store import letters as index
+from treadle.store.store import Reader, Store
 
 
 def watch(found: Place, args: Namespace, now: datetime) -> int:
@@ -34,14 +33,14 @@ def reindex(found: Place, args: Namespace, now: datetime) -> int:
     """Read every letter again."""
     with Store.open(found.layout) as store:
         said = sync.rebuild(store, found.layout.mail, now)
-        mail_words.forget(store)
+        index.forget_words(store)
         count = sum(1 for _ in take_in.letters(found.layout.mail))
     output.warn(*said)
     document = {"letters": count, "set_aside": said}
     return output.say(args.json, document, f"{count} letters read")
 
 
-def _opened(found: Place, now: datetime) -> TaskReader:
+def _opened(found: Place, now: datetime) -> Reader:
     """Open the store to search in; inside a run nothing is written, and files are read instead."""
     if os.environ.get("TREADLE_RUN"):
         return opened.fresh(found, now)

@@ -10,7 +10,7 @@ from treadle.missions import mission as missions
 from treadle.missions import status
 from treadle.missions.status import Listed, Status
 from treadle.project.root import here
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from treadle.missions.mission import Mission
 from treadle.missions.state import SCHEMA_VERSION
 from treadle.project.project import Project, open_repository
 from treadle.project.root import here, refuse_inside_run
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def run(args: Namespace) -> int:

@@ -10,7 +10,7 @@ from treadle.missions import mission as missions
 from treadle.missions import next, state
 from treadle.missions.state import Asking, Decision, Step
 from treadle.project.root import here
-from treadle.store.task_reader import TaskReader
+from treadle.store.store import Reader
 from treadle.tasks.owner import HUMAN, owner_id
 
 
@@ -46,7 +46,7 @@ def _decide(args: Namespace, found: Place) -> Decision:
     mission = missions.choose(found.layout, args.mission, here())
     agent = owner_id(args.agent)
     if args.result is None and not args.retry:
-        with TaskReader.open(found.layout) as store:
+        with Reader.open(found.layout) as store:
             asking = Asking(found.layout, mission, agent, store.now())
             if args.query:
                 return next.query(asking, store)

@@ -9,13 +9,13 @@ from treadle.missions.mission import Mission
 from treadle.missions.next import Report, is_lent
 from treadle.missions.state import Asking, Decision
 from treadle.project.root import refuse_inside_run
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
 
 
 def answer(args: Namespace, found: Place, mission: Mission, agent: str) -> Decision:
     """Take a report, or let everything be tried again; the task of the next step is lent."""
     refuse_inside_run(os.environ)
-    with TaskStore.open(found.layout) as store:
+    with Store.open(found.layout) as store:
         asking = Asking(found.layout, mission, agent, store.now())
         decided = None
         if args.retry:

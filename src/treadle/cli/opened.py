@@ -6,14 +6,14 @@ from datetime import datetime
 from treadle.cli import main, output
 from treadle.cli.place import Place
 from treadle.mail import folders
-from treadle.store import mail as index
-from treadle.store.task_reader import TaskReader
+from treadle.store import letters as index
+from treadle.store.store import Reader
 from treadle.tasks import leases
 
 
-def fresh(found: Place, now: datetime) -> TaskReader:
+def fresh(found: Place, now: datetime) -> Reader:
     """Open the store with every letter in it; inside a run, as it is."""
-    reader = TaskReader.open(found.layout)
+    reader = Reader.open(found.layout)
     mail = found.layout.mail
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
@@ -22,13 +22,13 @@ def fresh(found: Place, now: datetime) -> TaskReader:
     if not folders.is_stale(reader, mail):
         return reader
     reader.close()
-    store: TaskReader
+    store: Reader
     store, said = main.load("refresh").fresh(found.layout, now)
     output.warn(*said)
     return store
 
 
-def renew(found: Place, store: TaskReader, agent: str | None) -> None:
+def renew(found: Place, store: Reader, agent: str | None) -> None:
     """Any command by a task's owner keeps its lease alive."""
     if agent and not os.environ.get("TREADLE_RUN") and leases.due(store, agent, store.now()):
         main.load("effects").renew(found.layout, agent)

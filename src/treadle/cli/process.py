@@ -11,7 +11,7 @@ from treadle.inbox import decide, process
 from treadle.inbox.decide import Outcome, Planned, Summary
 from treadle.project.project import Project, open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 _FINE = ("done", "duplicate", "queued")
 _COLOURS: dict[str, output.Colour] = {"done": "green", "duplicate": "dim", "dead": "red"}

@@ -6,17 +6,17 @@ from treadle.cli import main
 from treadle.layout import Layout, MailLayout
 from treadle.mail import folders
 from treadle.mail.take_in import take_in
-from treadle.store import mail as index
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.store import Store
 
 
-def fresh(layout: Layout, now: datetime) -> tuple[TaskStore, list[str]]:
+def fresh(layout: Layout, now: datetime) -> tuple[Store, list[str]]:
     """Open the store with every letter in it, and say what was wrong with some."""
-    store = TaskStore.open(layout)
+    store = Store.open(layout)
     return store, refresh(store, layout.mail, now)
 
 
-def refresh(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
+def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Take in what changed; what letters bring about takes far more of treadle than letters do."""
     stale, marks = folders.stale(store, mail)
     if folders.TASKS in stale:

@@ -15,7 +15,7 @@ from treadle.git import repo
 from treadle.layout import Layout
 from treadle.project.project import open_project
 from treadle.project.root import find_root, here, refuse_inside_run
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 
 def add_arguments(parser: ArgumentParser) -> None:

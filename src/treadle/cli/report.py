@@ -8,7 +8,7 @@ from treadle.engine import report
 from treadle.engine.find import find
 from treadle.project.project import open_project
 from treadle.project.root import here
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 
 def add_arguments(parser: ArgumentParser) -> None:

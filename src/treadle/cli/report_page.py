@@ -11,7 +11,7 @@ from treadle.errors import UsageError
 from treadle.files import atomic
 from treadle.project.project import open_project
 from treadle.project.root import here
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 from treadle.web import report
 
 

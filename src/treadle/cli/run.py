@@ -15,7 +15,7 @@ from treadle.errors import ExitCode, UsageError
 from treadle.missions import taskfile
 from treadle.project.project import open_project, place_mail
 from treadle.project.root import here, refuse_inside_run
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 from treadle.tasks import criteria
 
 _CODES = {

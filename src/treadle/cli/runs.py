@@ -10,8 +10,8 @@ from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
 from treadle.store import address
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
+from treadle.store.store import Reader
 
 # What is asked for seldom is loaded only then.
 _MODULES = {"prune": "prune", "cost": "runs_cost", "stop": "stop"}

@@ -9,7 +9,7 @@ from treadle.engine import costs
 from treadle.errors import UsageError
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 _HEADS = ["steps", "tokens in", "cached", "tokens out", "USD", "minutes"]
 

@@ -10,7 +10,7 @@ from treadle.inbox import box
 from treadle.inbox.box import Sent
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from treadle.engine import whereabouts
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 def results(

@@ -8,7 +8,7 @@ from treadle.engine.find import find
 from treadle.errors import BlockedError
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -10,7 +10,8 @@ from treadle.errors import StoreError
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
-from treadle.store import address, copy
+from treadle.store import address
+from treadle.store.database import copy
 
 
 def add_arguments(parser: ArgumentParser) -> None:

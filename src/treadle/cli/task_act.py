@@ -10,8 +10,7 @@ from treadle.errors import ExitCode, UsageError
 from treadle.layout import Layout
 from treadle.missions import change, taskfile
 from treadle.project.root import refuse_inside_run
-from treadle.store.reader import Reader
-from treadle.store.writer import Store
+from treadle.store.store import Reader, Store
 from treadle.tasks import claim, criteria, document, lanes, move, reserve, show, takeover, task
 from treadle.tasks.change import Changed, find
 from treadle.tasks.claim import Holder

@@ -5,13 +5,13 @@ from argparse import Namespace
 from treadle.cli import output
 from treadle.cli.place import Place
 from treadle.ids import utc
-from treadle.store.task_reader import TaskReader
+from treadle.store.store import Reader
 from treadle.tasks import document, lanes
 
 
 def run(args: Namespace, found: Place) -> int:
     """List tasks in order."""
-    with TaskReader.open(found.layout) as store:
+    with Reader.open(found.layout) as store:
         if args.ready:
             rows = store.ready_tasks(utc(store.now()))
         else:

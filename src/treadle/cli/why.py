@@ -8,7 +8,7 @@ from treadle.engine.explain import Explanation, explain
 from treadle.engine.find import find
 from treadle.layout import Layout
 from treadle.project.root import find_root, here
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 
 def add_arguments(parser: ArgumentParser) -> None:

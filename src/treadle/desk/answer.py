@@ -7,11 +7,11 @@ from treadle.errors import UsageError
 from treadle.mail import address, entry, handle, post, sync
 from treadle.mail.letter import Letter
 from treadle.mail.post import Draft
-from treadle.store import mail as index
-from treadle.store.rows.letter import LetterRow
-from treadle.store.rows.question import QuestionRow
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.questions import QuestionRow
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import questions
 
 
@@ -24,7 +24,7 @@ class Answered(NamedTuple):
 
 
 def answer(
-    store: TaskStore, item_id: str, text: str | None, option: int | None, now: datetime
+    store: Store, item_id: str, text: str | None, option: int | None, now: datetime
 ) -> Answered:
     """Answer an item once; what only a person should start is named, never started.
 
@@ -54,9 +54,7 @@ def document(given: Answered) -> dict[str, object]:
     }
 
 
-def _tell(
-    store: TaskStore, asked: LetterRow, words: str, now: datetime
-) -> tuple[str, TaskRow | None]:
+def _tell(store: Store, asked: LetterRow, words: str, now: datetime) -> tuple[str, TaskRow | None]:
     """Send the answer to who asked; return its name, and their task if it goes on."""
     before = store.task(asked.task_id or "")
     letter = _letter(asked, words, now)
@@ -96,7 +94,7 @@ def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     return post.compose(draft, now)
 
 
-def _put_away(store: TaskStore, asked: LetterRow) -> None:
+def _put_away(store: Store, asked: LetterRow) -> None:
     """Archive what was asked, and the human's copy of it."""
     rows = (*index.named(store, asked.name), *index.copies(store, asked.name))
     for row in {row.letter_id: row for row in rows}.values():

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from treadle.store.rows.question import QuestionRow
-from treadle.store.task_reader import TaskReader
+from treadle.store.questions import QuestionRow
+from treadle.store.store import Reader
 
 _TOLD = ("kind", "summary", "created_at", "run_id", "task_id", "options", "fix")
 
 
-def items(store: TaskReader) -> list[QuestionRow]:
+def items(store: Reader) -> list[QuestionRow]:
     """Return what is open, oldest first, each with the commands that answer it."""
     return [row._replace(fix=(*row.fix, *_answers(row))) for row in store.questions()]
 

@@ -18,7 +18,7 @@ from treadle.files import tar, walk
 from treadle.ids import mask
 from treadle.layout import Layout, step_name
 from treadle.project.key import Key
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 
 COMMIT = "commit.pack"
 SUFFIX = ".tar"

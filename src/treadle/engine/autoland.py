@@ -4,7 +4,7 @@ from treadle.config.schema import Config
 from treadle.engine import land, whereabouts
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 from treadle.tasks import questions
 from treadle.tasks.questions import Question
 

@@ -16,7 +16,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, walk
 from treadle.proc.keeper import Ended, Limits
-from treadle.store.rows.check import CheckRow, Phase
+from treadle.store.runs import CheckRow, Phase
 
 _MAX_LOG = 16 << 20
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from treadle.errors import BlockedError, NotFoundError
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
-from treadle.store.writer import Store
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader, Store
 from treadle.text import line, quoted
 
 _KEY = "comment."

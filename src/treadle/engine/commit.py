@@ -13,7 +13,7 @@ from treadle.files import atomic, sync
 from treadle.files.walk import Entry
 from treadle.git import branch, workspace
 from treadle.git.scratch import Scratch
-from treadle.store.run_changes import History
+from treadle.store.runs import History
 
 
 def commit(

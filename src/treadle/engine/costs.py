@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from treadle.ids import utc
-from treadle.store import costs
-from treadle.store.costs import CostRow
-from treadle.store.reader import Reader
+from treadle.store.runs import CostRow
+from treadle.store.store import Reader
 
 MAX_DAYS = 3650
 
@@ -15,7 +14,7 @@ MAX_DAYS = 3650
 def document(store: Reader, days: int, now: datetime) -> dict[str, object]:
     """Return the sums of the last days, today with them."""
     first = utc(now - timedelta(days=days - 1))[:10]
-    rows = costs.since(store, first)
+    rows = store.costs(first)
     return {
         "days": days,
         "total": _sum(rows),

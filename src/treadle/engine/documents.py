@@ -2,8 +2,8 @@
 
 from treadle.engine import protection, review, spending, weather, whereabouts
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 Document = dict[str, object]
 

@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from treadle.ids import utc
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 RESUME_AT = "resume_at"
 

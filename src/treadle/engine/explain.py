@@ -6,8 +6,8 @@ from typing import NamedTuple
 from treadle.engine import protection, review, spending, weather, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
+from treadle.store.store import Reader
 
 # The events a reader would ask about; the rest of the timeline is in `treadle log`.
 _TELLING = """

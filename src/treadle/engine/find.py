@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from treadle.errors import NotFoundError
 from treadle.ids import is_run_id, nearest
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 _PAGE = 500
 

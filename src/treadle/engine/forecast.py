@@ -8,8 +8,8 @@ from treadle.errors import GitError
 from treadle.git import merge, scratch
 from treadle.git.merge import Conflict
 from treadle.git.scratch import Scratch
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 _RUNS = 50
 _FILES = 20

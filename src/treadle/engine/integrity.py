@@ -4,7 +4,7 @@ from treadle.contract.event import EventType
 from treadle.engine import load, manifest
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, FormatError
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
 
 
 def mismatches(tools: Tools, row: RunRow) -> dict[str, str]:

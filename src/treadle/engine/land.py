@@ -14,7 +14,7 @@ from treadle.git.branch import OWN_PREFIX
 from treadle.git.merge import Conflict
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 class Landed(NamedTuple):

@@ -15,13 +15,11 @@ from treadle.mail import address, agents, handle, kind, place, post, sync
 from treadle.mail.letter import FIRST_LINE, Letter, parse, time
 from treadle.mail.name import split
 from treadle.mail.read import read, text
-from treadle.store import mail as index
-from treadle.store import task_notes
-from treadle.store.rows.letter import LetterRow
-from treadle.store.rows.note import TaskClaimRow
-from treadle.store.rows.run import RunRow
-from treadle.store.writer import Store
-from treadle.store.writing import NO_MAIL
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.runs import RunRow
+from treadle.store.store import NO_MAIL, Store
+from treadle.store.tasks import TaskClaimRow
 from treadle.tasks import checks, views
 from treadle.tasks.change import TREADLE
 from treadle.text import line, quoted
@@ -203,7 +201,7 @@ def _claim_tested(run: Run, task_id: str) -> None:
     passed = run.row.verdict == "PASS"
     now = time(run.tools.now())
     said = TaskClaimRow(task_id, checks.TESTS_PASSED, passed, _agent(run, "check"), now)
-    task_notes.claim(store, said)
+    store.claim_check(said)
     views.write(store, store.mail, task_id)
 
 

@@ -7,7 +7,7 @@ from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import Timeline
 from treadle.git import repo
 from treadle.proc import identity
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 def take_over(tools: Tools, row: RunRow) -> Run:

@@ -13,7 +13,7 @@ from treadle.errors import FormatError, LockedError
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.proc.identity import Identity, current, decode, is_dead
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 WORKER = "worker:"  # how the owner of a run that the fleet drives begins
 MAIL = "mail"  # the owner of a run that ended elsewhere, until its letters are sent from here

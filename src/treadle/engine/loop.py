@@ -4,7 +4,7 @@ from treadle.contract.event import EventType
 from treadle.contract.role import Role, follows
 from treadle.engine import aftermath, budget, forecast, outcome, queue, step, surroundings
 from treadle.engine.run import Run
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
 
 
 def drive_run(run: Run) -> RunRow:

@@ -10,8 +10,7 @@ import msgspec
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.store.rows.check import CheckRow
-from treadle.store.rows.run import Cursor, Event, StepRow, UsageRow
+from treadle.store.runs import CheckRow, Cursor, Event, StepRow, UsageRow
 
 NAME = "step.json"
 MAX = 64 << 20

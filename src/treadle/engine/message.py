@@ -1,7 +1,7 @@
 """Word the commits that treadle makes on the user's branches."""
 
 from treadle.engine.order import Order
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 from treadle.text import line
 
 _SUBJECT = 72

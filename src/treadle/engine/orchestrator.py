@@ -15,7 +15,7 @@ from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
 from treadle.store import address
-from treadle.store.writer import Store
+from treadle.store.store import Store
 
 
 @contextlib.contextmanager

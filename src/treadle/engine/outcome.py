@@ -15,8 +15,7 @@ from treadle.engine.rules import Finding
 from treadle.engine.run import ENDS, Run
 from treadle.engine.stage import Stage
 from treadle.ids import utc
-from treadle.store.rows.check import CheckRow
-from treadle.store.rows.run import StepRow, UsageRow
+from treadle.store.runs import CheckRow, StepRow, UsageRow
 
 
 @dataclass(frozen=True, kw_only=True)

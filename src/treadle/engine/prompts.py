@@ -13,7 +13,7 @@ from treadle.contract.verdict import Verdict
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.layout import Layout
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 from treadle.text import block, line, quoted
 
 _GUIDANCE = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")

@@ -14,7 +14,7 @@ from treadle.git import branch, remote
 from treadle.ids import utc
 from treadle.layout import scratch_of, workspace_root
 from treadle.project import key
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 class Pruned(NamedTuple):

@@ -16,8 +16,8 @@ from treadle.errors import FormatError
 from treadle.ids import utc
 from treadle.project.key import Key
 from treadle.store import fleet
-from treadle.store.rows.run import Event, RunRow
-from treadle.store.writer import Store
+from treadle.store.runs import Event, RunRow
+from treadle.store.store import Store
 
 T = TypeVar("T")
 

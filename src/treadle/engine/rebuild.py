@@ -16,10 +16,9 @@ from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import is_run_id, utc
 from treadle.layout import Layout, RunLayout
-from treadle.store.rows.message import MessageRow
-from treadle.store.rows.run import Event, RunRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.messages import MessageRow
+from treadle.store.runs import Event, History, RunRow
+from treadle.store.store import Store
 from treadle.tasks import task, work
 from treadle.tasks.task import NewTask
 

@@ -6,7 +6,7 @@ from treadle.engine.run import Run
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
 from treadle.files import remove
 from treadle.git import workspace
-from treadle.store.run_changes import STOP_REQUESTED
+from treadle.store.runs import STOP_REQUESTED
 
 
 def require(run: Run, commit: str) -> None:

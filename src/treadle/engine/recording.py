@@ -23,8 +23,8 @@ from treadle.engine.order import NamedAgent, Order
 from treadle.errors import BlockedError, FormatError, NotFoundError
 from treadle.files import atomic, remove, sync, tar, walk
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 _HEAD, _GZIP = "recording.json", b"\x1f\x8b"
 _FIX = ("treadle runs list", "treadle replay --help")

@@ -30,7 +30,7 @@ from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.proc import identity, sweep
 from treadle.store import fleet
-from treadle.store.rows.run import Event, RunRow, StepRow
+from treadle.store.runs import Event, RunRow, StepRow
 from treadle.tasks import work
 
 # The contract's own sentence.

@@ -4,8 +4,7 @@ from treadle.contract.event import EventType
 from treadle.engine import find, integrity, load, manifest
 from treadle.engine.run import Tools
 from treadle.errors import FormatError
-from treadle.store.rows.run import RunRow, StepRow
-from treadle.store.run_changes import History
+from treadle.store.runs import History, RunRow, StepRow
 
 
 def repair(tools: Tools) -> list[str]:

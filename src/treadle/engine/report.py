@@ -10,8 +10,8 @@ from treadle.errors import GitError
 from treadle.git import stat
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow, StepRow, UsageRow
+from treadle.store.runs import RunRow, StepRow, UsageRow
+from treadle.store.store import Reader
 from treadle.text import block
 
 _TAIL = 20

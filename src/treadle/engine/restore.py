@@ -17,8 +17,8 @@ from treadle.git.repo import Repo
 from treadle.layout import Layout
 from treadle.project import key as keys
 from treadle.project.key import Key
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
+from treadle.store.store import Reader
 
 
 def look(layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str] = os.environ) -> None:

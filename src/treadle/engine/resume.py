@@ -14,7 +14,7 @@ from treadle.engine.order import NamedAgent, named
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import branch, diff, workspace
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 def resume(

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.rows.check import CheckRow
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import CheckRow, RunRow, StepRow
+from treadle.store.store import Reader
 
 
 class CriterionView(NamedTuple):

@@ -30,8 +30,8 @@ from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
-from treadle.store.rows.run import Cursor, Event, RunRow
-from treadle.store.writer import Store
+from treadle.store.runs import Cursor, Event, RunRow
+from treadle.store.store import Store
 
 
 class Archive(NamedTuple):

@@ -10,7 +10,7 @@ from treadle.contract import strictjson
 from treadle.engine.order import Order
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.store.rows.run import Event, RunRow
+from treadle.store.runs import Event, RunRow
 
 _MAX = 64 << 20
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.store.rows.run import UsageRow
+from treadle.store.runs import UsageRow
 
 
 def total(rows: Sequence[UsageRow]) -> dict[str, object]:

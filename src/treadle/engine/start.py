@@ -22,7 +22,7 @@ from treadle.git import repo
 from treadle.ids import new_run_id, utc
 from treadle.proc import identity
 from treadle.sandbox import probe
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 from treadle.tasks import work
 
 

@@ -19,7 +19,7 @@ from treadle.proc.keeper import Command, Ended, Limits
 from treadle.project.project import Project
 from treadle.sandbox import home, outside, policy, probe
 from treadle.sandbox.policy import Policy
-from treadle.store.run_changes import STOP_REQUESTED
+from treadle.store.runs import STOP_REQUESTED
 
 _ASK_EVERY = 0.5
 TEMPORARY = ("TMPDIR", "TMP", "TEMP")

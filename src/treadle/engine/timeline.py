@@ -6,7 +6,7 @@ from datetime import datetime
 from treadle.contract.event import EventType
 from treadle.ids import utc
 from treadle.sandbox.mask import Mask
-from treadle.store.rows.run import Event
+from treadle.store.runs import Event
 
 
 class Timeline:

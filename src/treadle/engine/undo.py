@@ -9,7 +9,7 @@ from treadle.engine.land import combine, commit_on
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import ancestry, branch, forward, repo, scratch
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
 
 
 class Undone(NamedTuple):

@@ -10,8 +10,8 @@ from treadle.engine import autoland, find, loop, order, resume, start
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.sandbox import probe
-from treadle.store.rows.run import RunRow
-from treadle.store.rows.task import TaskRow
+from treadle.store.runs import RunRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import change, questions, task
 from treadle.tasks import work as claims
 

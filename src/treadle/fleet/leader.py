@@ -14,8 +14,8 @@ from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.rows.run import RunRow
-from treadle.store.writer import Store
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
 
 # A job that is ours by the queue's word, but that no thread of ours has: for so many beats.
 _PATIENCE = 3

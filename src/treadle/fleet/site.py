@@ -4,17 +4,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store import address, run_changes
-from treadle.store.backend import Connection
+from treadle.store import address
 from treadle.store.codec import Row
-from treadle.store.queries import SQL
-from treadle.store.rows.run import Cursor, RunRow
-from treadle.store.run_changes import History
-from treadle.store.writer import Store
+from treadle.store.runs import Cursor, History
+from treadle.store.store import Store, Transaction
 
 T = TypeVar("T")
 
@@ -27,29 +24,29 @@ class Patient(Store):
 
     patience = 60.0
 
-    def _all(self, name: str, **values: object) -> list[Row]:
-        return self._patiently(lambda: super(Patient, self)._all(name, **values))
+    def all(self, name: str, **values: object) -> list[Row]:
+        """Return rows, as soon as the database can be reached."""
+        return self._patiently(lambda: super(Patient, self).all(name, **values))
 
-    def _write(
-        self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
-    ) -> T:
-        write = super()._write
+    def write(self, apply: Callable[[Any], T], *, alone: bool = True, lasting: bool = True) -> T:
+        """Commit a change, as soon as the database can be reached."""
+        write = super().write
         return self._patiently(lambda: write(apply, alone=alone, lasting=lasting))
 
-    def _advance(
+    def advance(
         self, run_id: str, history: History, cursor: Cursor, epoch: int, releases: bool = False
     ) -> None:
         """Commit once: a connection that broke during a commit leaves open whether it was made."""
-        rows, tried = run_changes.rows(run_id, history), False
+        tried = False
 
-        def apply(tx: Connection) -> None:
+        def apply(tx: Transaction) -> None:
             nonlocal tried
             if tried and _is_there(tx, run_id, history, epoch):
                 return
             tried = True
-            run_changes.advance(tx, run_id, cursor, epoch, rows, releases)
+            tx.advance(run_id, history, cursor, epoch, releases)
 
-        self._write(apply, alone=False)
+        self.write(apply, alone=False)
 
     def _patiently(self, do: Callable[[], T]) -> T:
         deadline = time.monotonic() + self.patience
@@ -62,13 +59,12 @@ class Patient(Store):
             time.sleep(_PAUSE)
 
 
-def _is_there(tx: Connection, run_id: str, history: History, epoch: int) -> bool:
+def _is_there(tx: Transaction, run_id: str, history: History, epoch: int) -> bool:
     """Tell whether these events are in the timeline, by this owner's hand."""
-    row = tx.execute(SQL["run"], {"run_id": run_id}).fetchone()
-    if row is None or RunRow._make(row).claim_epoch != epoch or not history.events:
+    row = tx.run(run_id)
+    if row is None or row.claim_epoch != epoch or not history.events:
         return False
-    last = tx.execute(SQL["last_seq"], {"run_id": run_id}).fetchone()[0]
-    return int(last or 0) >= history.events[-1].seq
+    return tx.last_seq(run_id) >= history.events[-1].seq
 
 
 S = TypeVar("S", bound=Store)

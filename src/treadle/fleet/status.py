@@ -8,9 +8,9 @@ from treadle.engine import queue
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
-from treadle.store.rows.worker import WorkerRow
+from treadle.store.fleet import WorkerRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 # Project and id of the runs that a job stands for; None when the queue cannot be asked.
 Jobs = Callable[[], Collection[tuple[str, str]] | None]

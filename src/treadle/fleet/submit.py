@@ -25,8 +25,8 @@ from treadle.project import trust
 from treadle.project.key import Key
 from treadle.project.project import Project
 from treadle.store import fleet
-from treadle.store.rows.run import RunRow
-from treadle.store.writer import Store
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
 from treadle.tasks import work
 
 

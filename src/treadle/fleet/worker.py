@@ -40,10 +40,10 @@ from treadle.project import key as keys
 from treadle.project.key import Key
 from treadle.project.project import Project
 from treadle.store import fleet
-from treadle.store.lock import WriteLock
-from treadle.store.rows.run import RunRow
-from treadle.store.rows.worker import WorkerRow
-from treadle.store.writer import Store
+from treadle.store.database.sqlite import WriteLock
+from treadle.store.fleet import WorkerRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
 from treadle.tasks import questions, work
 from treadle.tasks.questions import Question
 

@@ -23,8 +23,8 @@ from treadle.inbox.message import FIELDS, place_in_name
 from treadle.inbox.routine import Routine, custom_variables
 from treadle.inbox.specs import path_of
 from treadle.proc import environment
-from treadle.store.rows.message import MessageRow
-from treadle.store.rows.run import RunRow
+from treadle.store.messages import MessageRow
+from treadle.store.runs import RunRow
 from treadle.tasks import markdown, questions
 
 CONTEXT = "failure-context.md"

@@ -20,8 +20,8 @@ from treadle.frontmatter import rewrite
 from treadle.ids import nearest, utc
 from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
-from treadle.store.rows.message import MessageRow, waiting
-from treadle.store.writer import Store
+from treadle.store.messages import MessageRow, waiting
+from treadle.store.store import Store
 from treadle.tasks import questions
 from treadle.tasks.claim import TREADLE
 from treadle.tasks.questions import Question

@@ -20,8 +20,8 @@ from treadle.inbox.routine import Selected
 from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.project.trust import Command
-from treadle.store.reader import Reader
-from treadle.store.rows.message import MessageRow, waiting
+from treadle.store.messages import MessageRow, waiting
+from treadle.store.store import Reader
 from treadle.tasks import markdown, questions
 from treadle.tasks.questions import Question
 

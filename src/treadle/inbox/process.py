@@ -34,9 +34,9 @@ from treadle.inbox.message import FIELDS, complete
 from treadle.inbox.routine import External, require_ready, select
 from treadle.layout import Layout
 from treadle.project.project import Project
-from treadle.store.rows.message import MessageRow, waiting
-from treadle.store.rows.run import RunRow
-from treadle.store.writer import Store
+from treadle.store.messages import MessageRow, waiting
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
 from treadle.tasks import questions
 
 MAX_DEPTH = 10

@@ -20,8 +20,8 @@ from treadle.inbox import box
 from treadle.inbox.box import Draft
 from treadle.inbox.message import FIELDS, is_chain, read_text
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.rows.message import MessageRow
+from treadle.store.messages import MessageRow
+from treadle.store.store import Reader
 from treadle.tasks import questions
 
 _CRON_FIELDS = 5

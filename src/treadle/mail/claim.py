@@ -9,11 +9,10 @@ from treadle.ids import utc
 from treadle.mail import address, folders, intent, look, move, place
 from treadle.mail.letter import time
 from treadle.mail.name import numbered
-from treadle.store import mail_changes as changes
-from treadle.store.mail_changes import TaskTaken, Wanted
-from treadle.store.rows.letter import LetterRow
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow, TaskTaken, Wanted
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim as tasks
 from treadle.tasks import views
 from treadle.tasks.change import Note, moved
@@ -29,7 +28,7 @@ class Claimed(NamedTuple):
     task: TaskRow | None
 
 
-def claim(store: TaskStore, agent: str, text: str, now: datetime) -> Claimed:
+def claim(store: Store, agent: str, text: str, now: datetime) -> Claimed:
     """Claim one letter, or say why it cannot be had."""
     row = look.find(store, text, agent)
     _check(row, agent)
@@ -40,7 +39,7 @@ def claim(store: TaskStore, agent: str, text: str, now: datetime) -> Claimed:
 
 
 def claim_next(
-    store: TaskStore,
+    store: Store,
     agent: str,
     now: datetime,
     refresh: Callable[[], object],
@@ -67,7 +66,7 @@ def claim_next(
 
 
 def _take(
-    store: TaskStore,
+    store: Store,
     agent: str,
     now: datetime,
     letter_id: int | None = None,
@@ -75,7 +74,7 @@ def _take(
 ) -> Claimed | None:
     wanted = Wanted(agent, place.inbox(agent), time(now), letter_id, task_id)
     take = _taking(store, agent, now, strict=letter_id is not None)
-    found = changes.claim(store, wanted, numbered, take)
+    found = index.claim(store, wanted, numbered, take)
     if found is None:
         return None
     try:
@@ -91,7 +90,7 @@ def _take(
 
 
 def _taking(
-    store: TaskStore, agent: str, now: datetime, *, strict: bool
+    store: Store, agent: str, now: datetime, *, strict: bool
 ) -> Callable[[LetterRow, TaskRow | None], TaskTaken | None]:
     """Return what decides about a letter's task; `strict` raises why it cannot be had."""
     take = tasks.taking(store, agent, now)

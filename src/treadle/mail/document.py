@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.layout import Layout
 from treadle.mail.letter import Letter
-from treadle.store.rows.letter import LetterRow
+from treadle.store.letters import LetterRow
 
 
 def listed(layout: Layout, rows: Sequence[LetterRow]) -> dict[str, object]:

@@ -14,13 +14,10 @@ from treadle.mail.letter import Letter, write
 from treadle.mail.name import numbered
 from treadle.mail.post import Draft
 from treadle.mail.read import read
-from treadle.store import mail as index
-from treadle.store import mail_changes as changes
-from treadle.store import task_notes
-from treadle.store.rows.letter import LetterRow
-from treadle.store.rows.note import TaskClaimRow
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.store import Store
+from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import checks, claim, lanes, markdown, move, questions, views
 from treadle.tasks.change import TREADLE, Note, change, find
 from treadle.tasks.questions import Question
@@ -29,7 +26,7 @@ from treadle.tasks.task import NewTask, add
 APPROVE = ("approve", "reject")
 
 
-def make(store: TaskStore, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
+def make(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
     """Make a letter's effect; a kill repeats it, so all of it bears being made twice."""
     question_id, said = None, []
     with contextlib.suppress(FileNotFoundError, FormatError):
@@ -39,11 +36,11 @@ def make(store: TaskStore, mail: MailLayout, known: LetterRow, now: datetime) ->
         except TreadleError as error:
             said.append(f"{known.name}: {error.message}")
             _tell(mail, letter, error.message, now)
-    changes.settle(store, known.letter_id or 0, question_id)
+    index.settle(store, known.letter_id or 0, question_id)
     return said
 
 
-def try_out(store: TaskStore, letter: Letter, now: datetime) -> None:
+def try_out(store: Store, letter: Letter, now: datetime) -> None:
     """Claim or release a letter's task, so that a refusal is the sender's to see."""
     find(store, letter.task_id or "")
     if letter.intent == "claim_task":
@@ -59,7 +56,7 @@ def _tell(mail: MailLayout, letter: Letter, text: str, now: datetime) -> None:
     post.post(mail, post.compose(draft, now))
 
 
-def ensure_task(store: TaskStore, letter: Letter, now: datetime) -> None:
+def ensure_task(store: Store, letter: Letter, now: datetime) -> None:
     """Add the task that a work letter is about, unless it is known.
 
     Commands come only from people, so what a letter's criteria would run stays text.
@@ -74,7 +71,7 @@ def ensure_task(store: TaskStore, letter: Letter, now: datetime) -> None:
 
 
 def _make(
-    store: TaskStore, mail: MailLayout, known: LetterRow, letter: Letter, now: datetime
+    store: Store, mail: MailLayout, known: LetterRow, letter: Letter, now: datetime
 ) -> str | None:
     if letter.intent in intent.WORK:
         _work(store, known, letter, now)
@@ -89,7 +86,7 @@ def _make(
     return None
 
 
-def _work(store: TaskStore, known: LetterRow, letter: Letter, now: datetime) -> None:
+def _work(store: Store, known: LetterRow, letter: Letter, now: datetime) -> None:
     """Add the task; a letter that lies in an INBOX has been claimed, and its task with it."""
     ensure_task(store, letter, now)
     task = store.task(letter.task_id or "")
@@ -98,27 +95,27 @@ def _work(store: TaskStore, known: LetterRow, letter: Letter, now: datetime) -> 
             claim.claim(store, task.task_id, known.agent, now)
 
 
-def _claim_task(store: TaskStore, letter: Letter, now: datetime) -> None:
+def _claim_task(store: Store, letter: Letter, now: datetime) -> None:
     task = store.task(letter.task_id or "")
     if task and task.owner == letter.sender and claim.is_held(task, now):
         return
     claim.claim(store, letter.task_id or "", letter.sender, now)
 
 
-def _release_task(store: TaskStore, letter: Letter, now: datetime) -> None:
+def _release_task(store: Store, letter: Letter, now: datetime) -> None:
     task = store.task(letter.task_id or "")
     if task and task.lane in lanes.HELD and task.owner == letter.sender:
         claim.release(store, task.task_id, claim.Holder(letter.sender), now)
 
 
-def _test_results(store: TaskStore, letter: Letter, now: datetime) -> None:
+def _test_results(store: Store, letter: Letter, now: datetime) -> None:
     """Take a tester's word, unless it is the owner's own."""
     task = store.task(letter.task_id or "")
     if task and letter.sender != task.owner and letter.status in ("completed", "failed"):
         _say(store, task, checks.TESTS_PASSED, letter)
 
 
-def _answer(store: TaskStore, letter: Letter, now: datetime) -> None:
+def _answer(store: Store, letter: Letter, now: datetime) -> None:
     """Count an approval; let a human's answer settle what was asked."""
     asked = _original(store, letter)
     if asked is None:
@@ -135,7 +132,7 @@ def _answer(store: TaskStore, letter: Letter, now: datetime) -> None:
         questions.answer(store, question.question_id, summary(letter), letter.sender, now)
 
 
-def _escalate(store: TaskStore, letter: Letter, now: datetime) -> None:
+def _escalate(store: Store, letter: Letter, now: datetime) -> None:
     task = store.task(letter.task_id or "")
     if task and "blocked" in lanes.legal(task.lane):
         blocked = claim.freed(task, "blocked")
@@ -143,7 +140,7 @@ def _escalate(store: TaskStore, letter: Letter, now: datetime) -> None:
         change(store, task.task_id, lambda _: blocked, note, now)
 
 
-_EFFECTS: dict[str, Callable[[TaskStore, Letter, datetime], None]] = {
+_EFFECTS: dict[str, Callable[[Store, Letter, datetime], None]] = {
     "claim_task": _claim_task,
     "release_task": _release_task,
     "test_results": _test_results,
@@ -152,7 +149,7 @@ _EFFECTS: dict[str, Callable[[TaskStore, Letter, datetime], None]] = {
 }
 
 
-def unblock(store: TaskStore, asked: LetterRow, now: datetime) -> TaskRow | None:
+def unblock(store: Store, asked: LetterRow, now: datetime) -> TaskRow | None:
     """Let work on an escalated task go on: its owner's again, or anybody's."""
     task = store.task(asked.task_id or "")
     if task is None or task.lane != "blocked" or asked.intent != "escalate":
@@ -162,14 +159,14 @@ def unblock(store: TaskStore, asked: LetterRow, now: datetime) -> TaskRow | None
     return move.move(store, task.task_id, lane, by, now, "answered", force=True).after
 
 
-def _say(store: TaskStore, task: TaskRow, name: str, letter: Letter) -> None:
+def _say(store: Store, task: TaskRow, name: str, letter: Letter) -> None:
     value = letter.status == "completed"
     said = TaskClaimRow(task.task_id, name, value, letter.sender, letter.created_at)
-    task_notes.claim(store, said)
+    store.claim_check(said)
     views.write(store, store.mail, task.task_id)
 
 
-def _original(store: TaskStore, letter: Letter) -> LetterRow | None:
+def _original(store: Store, letter: Letter) -> LetterRow | None:
     reference = letter.header("in_reply_to")
     if not reference:
         return None
@@ -177,7 +174,7 @@ def _original(store: TaskStore, letter: Letter) -> LetterRow | None:
     return found[0] if found else None
 
 
-def _ask(store: TaskStore, known: LetterRow, letter: Letter, now: datetime) -> str | None:
+def _ask(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str | None:
     if letter.intent not in intent.ASKING:
         return None
     approval = letter.intent == "approval_request"
@@ -205,20 +202,20 @@ def options(letter: Letter) -> tuple[str, ...]:
     return tuple(f"{name}{item.text}".replace("**", "") for name, item in pairs)
 
 
-def _copy_to_all(store: TaskStore, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
+def _copy_to_all(store: Store, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
     for agent in agents.registered(mail):
         if agent != letter.sender:
             _copy(store, mail, known, letter, agent)
 
 
-def _copy(store: TaskStore, mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> None:
+def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> None:
     """Put a copy into an agent's INBOX, unless it has had one."""
     if any(copy.agent == agent for copy in index.copies(store, known.name)):
         return
     agents.register(mail, agent)
     name = deliver.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
     copy = row(letter, place.inbox(agent), name, pending=False)
-    changes.insert(store, [copy._replace(copy_of=known.name)])
+    index.insert(store, [copy._replace(copy_of=known.name)])
 
 
 def _without_command(item: Criterion) -> Criterion:

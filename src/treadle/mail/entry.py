@@ -2,8 +2,7 @@
 
 from treadle.errors import UsageError
 from treadle.mail.letter import Letter, parse_time, time
-from treadle.store.mail import Place
-from treadle.store.rows.letter import LetterRow
+from treadle.store.letters import LetterRow, Place
 from treadle.tasks import markdown
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import agents
-from treadle.store import mail as index
-from treadle.store.reading import Reading
-from treadle.store.rows.letter import FolderRow
+from treadle.store import letters as index
+from treadle.store.letters import FolderRow
+from treadle.store.store import Reader
 
 TASKS = "TASKS"
 
@@ -17,18 +17,18 @@ TASKS = "TASKS"
 _GRAIN = 50_000_000
 
 
-def stale(store: Reading, mail: MailLayout) -> tuple[list[str], dict[str, FolderRow]]:
+def stale(store: Reader, mail: MailLayout) -> tuple[list[str], dict[str, FolderRow]]:
     """Return the folders that have changed since the index was made, and how all looked then."""
     marks = index.folders(store)
     return [folder for folder in every(mail) if changed(mail, folder, marks)], marks
 
 
-def is_stale(store: Reading, mail: MailLayout) -> bool:
+def is_stale(store: Reader, mail: MailLayout) -> bool:
     """Tell whether any folder has changed since the index was made."""
     return bool(stale(store, mail)[0])
 
 
-def is_recent(store: Reading) -> bool:
+def is_recent(store: Reader) -> bool:
     """Tell whether new letters were looked for within the last second."""
     mark = index.folders(store).get(NEW_MESSAGES)
     return mark is not None and 0 <= time.time_ns() - mark.seen_ns < 1_000_000_000

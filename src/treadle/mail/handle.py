@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 from treadle.layout import LOGS, MailLayout
 from treadle.mail import address, intent, move, place
 from treadle.mail.letter import time
-from treadle.store import mail as index
-from treadle.store.rows.letter import LetterRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.store import Store
 
 _PAGE = 500
 
 
-def acknowledge(store: TaskStore, mail: MailLayout, row: LetterRow, agent: str) -> LetterRow:
+def acknowledge(store: Store, mail: MailLayout, row: LetterRow, agent: str) -> LetterRow:
     """Say that a letter is taken care of: claimed work goes to WORKSPACE, the rest to LOGS."""
     holder = row.agent or row.recipient
     if holder not in (agent, address.ALL) or (row.box == "new" and row.recipient == address.ALL):
@@ -27,22 +27,20 @@ def acknowledge(store: TaskStore, mail: MailLayout, row: LetterRow, agent: str) 
     return moved
 
 
-def archive(store: TaskStore, mail: MailLayout, row: LetterRow) -> LetterRow:
+def archive(store: Store, mail: MailLayout, row: LetterRow) -> LetterRow:
     """Put a letter into the LOGS, wherever it lies."""
     if row.box == "logs":
         return row
     return move.move(store, mail, row, place.logs(row.agent))
 
 
-def archive_task(store: TaskStore, mail: MailLayout, task_id: str) -> list[LetterRow]:
+def archive_task(store: Store, mail: MailLayout, task_id: str) -> list[LetterRow]:
     """Put every letter about a task into the LOGS."""
     rows = [row for row in index.of_task(store, task_id) if row.box != "logs"]
     return [archive(store, mail, row) for row in rows]
 
 
-def archive_older(
-    store: TaskStore, mail: MailLayout, age: timedelta, now: datetime
-) -> list[LetterRow]:
+def archive_older(store: Store, mail: MailLayout, age: timedelta, now: datetime) -> list[LetterRow]:
     """Sort letters in the LOGS that are older than this into a folder for each month."""
     before, moved = (time(now - age), 0), []
     while page := index.in_box(store, "logs", _PAGE, before):
@@ -54,7 +52,7 @@ def archive_older(
     return moved
 
 
-def _finish_broadcast(store: TaskStore, mail: MailLayout, row: LetterRow) -> None:
+def _finish_broadcast(store: Store, mail: MailLayout, row: LetterRow) -> None:
     """Put a letter to all into the LOGS when everyone has acknowledged a copy."""
     if row.copy_of is None:
         return

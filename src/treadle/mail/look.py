@@ -10,9 +10,9 @@ from treadle.layout import MailLayout
 from treadle.mail import address, intent, place
 from treadle.mail.letter import Letter
 from treadle.mail.read import read
-from treadle.store import mail as index
-from treadle.store.rows.letter import LetterRow
-from treadle.store.task_reader import TaskReader
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.store import Reader
 
 OPEN = BOXES[:3]
 
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     limit: int = 50
 
 
-def letters(store: TaskReader, asked: Asked) -> list[LetterRow]:
+def letters(store: Reader, asked: Asked) -> list[LetterRow]:
     """Return the newest letters that are wanted."""
     if asked.task_id:
         rows = [row for row in index.of_task(store, asked.task_id) if row.box in asked.boxes]
@@ -39,7 +39,7 @@ def letters(store: TaskReader, asked: Asked) -> list[LetterRow]:
     return _newest(found, asked.limit)
 
 
-def find(store: TaskReader, text: str, agent: str | None = None) -> LetterRow:
+def find(store: Reader, text: str, agent: str | None = None) -> LetterRow:
     """Return the letter of this name, path or id; of copies, the agent's own."""
     folder, _, name = text.rpartition("/")
     found = index.named(store, name) or index.named(store, f"{name}.md")
@@ -59,7 +59,7 @@ def open_letter(mail: MailLayout, row: LetterRow) -> Letter:
         raise place.gone(row.name) from error
 
 
-def waiting(store: TaskReader, agent: str | None) -> list[LetterRow]:
+def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
     """Return what an agent has not taken yet: letters to it, work for all, its copies."""
     if agent is None:
         return index.in_box(store, "new", 50)
@@ -68,7 +68,7 @@ def waiting(store: TaskReader, agent: str | None) -> list[LetterRow]:
     return _newest([*new, *(row for row in held if row.copy_of)], 50)
 
 
-def _in_box(store: TaskReader, box: str, asked: Asked) -> list[LetterRow]:
+def _in_box(store: Reader, box: str, asked: Asked) -> list[LetterRow]:
     """Read page after page until enough letters match."""
     found: list[LetterRow] = []
     before = None
@@ -80,9 +80,7 @@ def _in_box(store: TaskReader, box: str, asked: Asked) -> list[LetterRow]:
         before = (page[-1].created_at, page[-1].letter_id or 0)
 
 
-def _page(
-    store: TaskReader, box: str, asked: Asked, before: tuple[str, int] | None
-) -> list[LetterRow]:
+def _page(store: Reader, box: str, asked: Asked, before: tuple[str, int] | None) -> list[LetterRow]:
     if asked.agent is None:
         return index.in_box(store, box, asked.limit, before)
     if box != "new":
@@ -92,7 +90,7 @@ def _page(
     return _newest([*to_me, *to_all], asked.limit)
 
 
-def _work_for_all(store: TaskReader, agent: str) -> list[LetterRow]:
+def _work_for_all(store: Reader, agent: str) -> list[LetterRow]:
     rows = index.to_agent(store, address.ALL, 50)
     return [row for row in rows if row.intent in intent.WORK and row.sender != agent]
 
@@ -112,7 +110,7 @@ def _tail(folder: str) -> str:
     return "/" + "/".join(parts[-3:] if parts[-1] in ("INBOX", "WORKSPACE") else parts[-1:])
 
 
-def _unknown(store: TaskReader, name: str) -> NotFoundError:
+def _unknown(store: Reader, name: str) -> NotFoundError:
     known = [row.name for box in BOXES for row in index.in_box(store, box, 50)]
     text = f"there is no letter {name[:200]}{hint(name[:200], known)}"
     return NotFoundError(text, fix=["treadle mail list"])

@@ -4,22 +4,20 @@ from treadle.files import deliver
 from treadle.layout import MailLayout
 from treadle.mail import place
 from treadle.mail.name import numbered
-from treadle.store import mail as index
-from treadle.store import mail_changes as changes
-from treadle.store.mail import Place
-from treadle.store.rows.letter import LetterRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow, Place
+from treadle.store.store import Store
 
 
-def move(store: TaskStore, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
+def move(store: Store, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
     """Move a letter; a kill in between leaves a file that the next look puts in its place."""
-    moved = changes.place(store, row, to, numbered(row.name))
+    moved = index.place(store, row, to, numbered(row.name))
     if moved is None:
         raise place.gone(row.name)
     return follow(store, mail, row, moved)
 
 
-def follow(store: TaskStore, mail: MailLayout, before: LetterRow, after: LetterRow) -> LetterRow:
+def follow(store: Store, mail: MailLayout, before: LetterRow, after: LetterRow) -> LetterRow:
     """Rename a letter's file to where the store says it is now."""
     folder = mail.root / after.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -30,8 +28,8 @@ def follow(store: TaskStore, mail: MailLayout, before: LetterRow, after: LetterR
         for now_at in index.with_id(store, after.letter_id or 0):
             if place.path(mail, now_at).exists():
                 return now_at
-        changes.forget(store, [after])
+        index.forget(store, [after])
         raise place.gone(before.name) from error
     if name != after.name:
-        changes.place(store, after, place.of_folder(after.folder), numbered(name))
+        index.place(store, after, place.of_folder(after.folder), numbered(name))
     return after._replace(name=name)

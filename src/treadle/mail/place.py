@@ -5,8 +5,7 @@ from pathlib import Path
 from treadle.errors import BlockedError, NotFoundError, argument
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import address
-from treadle.store.mail import Place
-from treadle.store.rows.letter import LetterRow
+from treadle.store.letters import LetterRow, Place
 
 NEW = Place("new", None, NEW_MESSAGES)
 

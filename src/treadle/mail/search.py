@@ -8,25 +8,21 @@ from treadle.errors import FormatError, UsageError
 from treadle.layout import MailLayout
 from treadle.mail import place
 from treadle.mail.read import text
-from treadle.store import mail as index
-from treadle.store import mail_words
-from treadle.store.rows.letter import LetterRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.store import Reader, Store
 
 _PAGE = 500
 
 
-def search(
-    store: TaskReader, mail: MailLayout, words: Sequence[str], limit: int
-) -> list[LetterRow]:
+def search(store: Reader, mail: MailLayout, words: Sequence[str], limit: int) -> list[LetterRow]:
     """Return the newest letters that have all the words."""
     wanted = [word for item in words for word in item.split()]
     if not wanted:
         raise UsageError("say which words to search for", fix=["treadle mail search WORD"])
-    if isinstance(store, TaskStore) and mail_words.catch_up(store, lambda row: _text(mail, row)):
+    if isinstance(store, Store) and index.take_in_words(store, lambda row: _text(mail, row)):
         match = " ".join(_quoted(word) for word in wanted)
-        return mail_words.search(store, match, limit)
+        return index.search(store, match, limit)
     return list(islice(_read_all(store, mail, wanted), limit))
 
 
@@ -42,7 +38,7 @@ def _text(mail: MailLayout, row: LetterRow) -> str:
     return ""
 
 
-def _read_all(store: TaskReader, mail: MailLayout, words: Sequence[str]) -> Iterator[LetterRow]:
+def _read_all(store: Reader, mail: MailLayout, words: Sequence[str]) -> Iterator[LetterRow]:
     """Look into every file, where SQLite cannot search or must not write."""
     found: list[LetterRow] = []
     last = 0

@@ -7,8 +7,7 @@ from treadle.layout import Layout
 from treadle.mail import effect, intent, kind, post, sync
 from treadle.mail.letter import Letter
 from treadle.mail.post import Draft, Sent
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Reader, Store
 
 
 def send(layout: Layout, draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Sent:
@@ -19,14 +18,14 @@ def send(layout: Layout, draft: Draft, now: datetime, extra: Sequence[str] = ())
 def deliver(layout: Layout, letter: Letter, now: datetime) -> Sent:
     """Put a letter into NEW_MESSAGES and make its effect."""
     if letter.intent in ("claim_task", "release_task"):
-        with TaskStore.open(layout) as store:
+        with Store.open(layout) as store:
             effect.try_out(store, letter, now)
             sent = post.post(layout.mail, letter)
             return sent._replace(said=sync.see(store, layout.mail, sent.name, letter, now))
     sent = post.post(layout.mail, letter)
     if not _has_effect(layout, letter):
         return sent
-    with TaskStore.open(layout) as store:
+    with Store.open(layout) as store:
         return sent._replace(said=sync.see(store, layout.mail, sent.name, letter, now))
 
 
@@ -36,5 +35,5 @@ def _has_effect(layout: Layout, letter: Letter) -> bool:
         return False
     if letter.intent not in intent.WORK:
         return True
-    with TaskReader.open(layout) as store:
+    with Reader.open(layout) as store:
         return store.task(letter.task_id or "") is None

@@ -15,10 +15,9 @@ from treadle.mail import folders, intent, kind, move, place
 from treadle.mail.entry import row
 from treadle.mail.name import numbered
 from treadle.mail.read import read
-from treadle.store import mail as index
-from treadle.store import mail_changes as changes
-from treadle.store.rows.letter import FolderRow, LetterRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.letters import FolderRow, LetterRow
+from treadle.store.store import Store
 
 # A file that is no letter yet may still be being written.
 _YOUNG = 2_000_000_000
@@ -34,7 +33,7 @@ class _Found(NamedTuple):
 
 
 def take_in(
-    store: TaskStore, mail: MailLayout, stale: Sequence[str], marks: Mapping[str, FolderRow]
+    store: Store, mail: MailLayout, stale: Sequence[str], marks: Mapping[str, FolderRow]
 ) -> list[str]:
     """Bring the index up to what lies in these folders; return what cannot be read."""
     said: list[str] = []
@@ -43,9 +42,9 @@ def take_in(
         said += _take_in(store, mail, look)
     # Only now: what vanished here may have been moved there.
     if gone := [row for look in found for row in _still_gone(store, mail, look)]:
-        changes.forget(store, gone)
+        index.forget(store, gone)
     vanished = sorted(set(marks) - set(folders.every(mail)))
-    changes.mark(store, [look.seen for look in found], vanished)
+    index.mark(store, [look.seen for look in found], vanished)
     return said
 
 
@@ -56,7 +55,7 @@ def letters(mail: MailLayout) -> Iterator[str]:
             yield from (f"{folder}/{name}" for name in _letters(mail.root / folder))
 
 
-def _look(store: TaskStore, mail: MailLayout, folder: str) -> _Found:
+def _look(store: Store, mail: MailLayout, folder: str) -> _Found:
     seen = FolderRow(folder, folders.dated(mail.root / folder), time.time_ns())
     known = index.names_in(store, folder)
     there = set(_letters(mail.root / folder))
@@ -73,21 +72,21 @@ def _letters(folder: Path) -> Iterator[str]:
                 yield entry.name
 
 
-def _take_in(store: TaskStore, mail: MailLayout, look: _Found) -> list[str]:
+def _take_in(store: Store, mail: MailLayout, look: _Found) -> list[str]:
     said: list[str] = []
     rows: list[LetterRow] = []
     for name in look.new:
         if not (name.isprintable() and _moved(store, mail, look.seen.folder, name)):
             rows += _first_sight(mail, look.seen.folder, name, said)
         if len(rows) >= _BATCH:
-            changes.insert(store, rows)
+            index.insert(store, rows)
             rows = []
     if rows:
-        changes.insert(store, rows)
+        index.insert(store, rows)
     return said
 
 
-def _moved(store: TaskStore, mail: MailLayout, folder: str, name: str) -> bool:
+def _moved(store: Store, mail: MailLayout, folder: str, name: str) -> bool:
     """Recognise a letter that is known from elsewhere and has left there."""
     for known in index.named(store, name):
         if place.path(mail, known).exists() or known.folder == folder:
@@ -98,7 +97,7 @@ def _moved(store: TaskStore, mail: MailLayout, folder: str, name: str) -> bool:
         else:
             to = place.of_folder(folder)
             again = to.box == "inbox" and known.intent in intent.WORK
-            changes.place(store, known._replace(pending=again), to, iter((name,)))
+            index.place(store, known._replace(pending=again), to, iter((name,)))
         return True
     return False
 
@@ -135,7 +134,7 @@ def _set_aside(mail: MailLayout, path: Path, reason: str) -> str:
     return f"{path.name} was set aside in LOGS/quarantine: {reason}"
 
 
-def _still_gone(store: TaskStore, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
+def _still_gone(store: Store, mail: MailLayout, look: _Found) -> Iterator[LetterRow]:
     """Yield what is nowhere; a letter on its way is still, or already, at one of its places."""
     for known in look.gone:
         now_at = index.at(store, known.folder, known.name)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from treadle.layout import Layout
 from treadle.mail import folders, look, sync
-from treadle.store.rows.letter import LetterRow
-from treadle.store.task_reader import TaskReader
+from treadle.store.letters import LetterRow
+from treadle.store.store import Reader
 
 _PAUSE = 0.1
 
@@ -33,16 +33,16 @@ def watch(
     return found
 
 
-def _looks(layout: Layout, now: Callable[[], datetime]) -> Generator[TaskReader, None, None]:
+def _looks(layout: Layout, now: Callable[[], datetime]) -> Generator[Reader, None, None]:
     """Yield the store again and again, with every letter in it."""
-    reader = TaskReader.open(layout)
+    reader = Reader.open(layout)
     try:
         while True:
             if folders.is_stale(reader, layout.mail):
                 reader.close()
                 store, _ = sync.fresh(layout, now())
                 store.close()
-                reader = TaskReader.open(layout)
+                reader = Reader.open(layout)
             yield reader
     finally:
         reader.close()

@@ -5,27 +5,27 @@ from datetime import datetime
 from treadle.layout import Layout
 from treadle.mail import handle, sync
 from treadle.missions import taskfile
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
 from treadle.tasks import takeover, worktree
 from treadle.tasks.change import Changed
 
 
 def find(
-    layout: Layout, store: TaskStore, task: str, mission: str | None, now: datetime
+    layout: Layout, store: Store, task: str, mission: str | None, now: datetime
 ) -> tuple[str, list[str]]:
     """Return the id of the task that is meant, and what was wrong with files on the way."""
     said = takeover.take_over(store, layout.mail, task, now)
     return taskfile.resolve(layout, store, task, mission, now), said
 
 
-def require_clean(layout: Layout, store: TaskStore, task_id: str) -> None:
+def require_clean(layout: Layout, store: Store, task_id: str) -> None:
     """Refuse to move a mission's task while the work tree is not clean."""
     row = store.task(task_id)
     if row and row.mission:
         worktree.require_clean(layout.root)
 
 
-def finish(store: TaskStore, found: Changed, now: datetime) -> None:
+def finish(store: Store, found: Changed, now: datetime) -> None:
     """Put the letters about a task that is done away."""
     if found.after.lane == "done":
         sync.refresh(store, store.mail, now)

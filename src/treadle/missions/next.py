@@ -21,9 +21,8 @@ from treadle.missions.state import (
     Step,
     Where,
 )
-from treadle.store.rows.mission import MissionStepRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Reader, Store
+from treadle.store.tasks import MissionStepRow
 from treadle.tasks import claim, lanes, move, questions, worktree
 from treadle.tasks.claim import Holder, release
 from treadle.tasks.lanes import HELD, WALK, Lane, parse
@@ -36,7 +35,7 @@ def where_of(mission: Mission, at: At) -> Where:
     return Where(mission.slug, at.phase, mission.task_id(at.id) if at.id else None)
 
 
-def nothing_to_do(found: State, store: TaskReader, at: At | None) -> Halt:
+def nothing_to_do(found: State, store: Reader, at: At | None) -> Halt:
     """Say why no step can be given."""
     if at:
         return stuck(found, at)
@@ -126,7 +125,7 @@ def _opens(found: State, at: At) -> tuple[str, ...]:
     )
 
 
-def _blocked_task(found: State, store: TaskReader, id_: str) -> Halt:
+def _blocked_task(found: State, store: Reader, id_: str) -> Halt:
     """Tell why a task is in the lane blocked: a question on the desk, or its last move."""
     task_id = found.mission.task_id(id_)
     place = where_of(found.mission, At("implement", id_))
@@ -160,7 +159,7 @@ def retry_command(mission: Mission) -> str:
     return f"treadle next --json --mission {mission.slug} --retry"
 
 
-def decide(asking: Asking, store: TaskReader) -> Decision:
+def decide(asking: Asking, store: Reader) -> Decision:
     """Say what to do now; a prompt file is all that is written."""
     try:
         found = state.read(asking, store)
@@ -172,7 +171,7 @@ def decide(asking: Asking, store: TaskReader) -> Decision:
         return unreadable(Where(asking.mission.slug, "tasks"), error)
 
 
-def query(asking: Asking, store: TaskReader) -> Decision:
+def query(asking: Asking, store: Reader) -> Decision:
     """Say where a mission stands, without a prompt."""
     try:
         return standing(state.read(asking, store))
@@ -180,7 +179,7 @@ def query(asking: Asking, store: TaskReader) -> Decision:
         return unreadable(Where(asking.mission.slug, "tasks"), error)
 
 
-def is_lent(asking: Asking, store: TaskReader, found: Decision, lease: timedelta) -> bool:
+def is_lent(asking: Asking, store: Reader, found: Decision, lease: timedelta) -> bool:
     """Tell whether nothing is to be lent: no task, no name to lend it to, or it has it for long."""
     agent = asking.agent
     if agent == HUMAN or not isinstance(found, Step) or found.where.phase != "implement":
@@ -201,13 +200,13 @@ def _step(found: State, at: At) -> Decision:
         return no_prompt(found, where) if is_missing else unreadable(where, error)
 
 
-def ask_about(store: TaskStore, stuck: Halt, now: datetime) -> None:
+def ask_about(store: Store, stuck: Halt, now: datetime) -> None:
     """Put a step that waits for a decision on the desk, with the commands that decide."""
     question = Question("question", stuck.reason, fix=stuck.unblock, task_id=stuck.where.task_id)
     questions.ask(store, question, now)
 
 
-def close_questions(store: TaskStore, mission: Mission, task_id: str | None, now: datetime) -> None:
+def close_questions(store: Store, mission: Mission, task_id: str | None, now: datetime) -> None:
     """Take off the desk what was asked about a task, or about all of a mission's steps."""
     for item in store.questions():
         is_ours = retry_command(mission) in item.fix
@@ -219,7 +218,7 @@ def close_questions(store: TaskStore, mission: Mission, task_id: str | None, now
 _TRIES = 8
 
 
-def lend(asking: Asking, store: TaskStore, lease: timedelta) -> Decision:
+def lend(asking: Asking, store: Store, lease: timedelta) -> Decision:
     """Say what to do now; a task that this is about is the agent's until its lease is over."""
     for _ in range(_TRIES):
         found = decide(asking, store)
@@ -234,7 +233,7 @@ def lend(asking: Asking, store: TaskStore, lease: timedelta) -> Decision:
     return decide(asking, store)
 
 
-def _take(store: TaskStore, task_id: str, agent: str, now: datetime, lease: timedelta) -> None:
+def _take(store: Store, task_id: str, agent: str, now: datetime, lease: timedelta) -> None:
     task = store.task(task_id)
     if task and task.owner == agent and claim.is_held(task, now):
         claim.renew(store, task_id, task.claim_id or "", now, lease)
@@ -256,7 +255,7 @@ class Report(NamedTuple):
     step: str | None = None
 
 
-def report(asking: Asking, store: TaskStore, word: Report) -> Decision:
+def report(asking: Asking, store: Store, word: Report) -> Decision:
     """Take a report on a step, then say what to do now; nothing in the work tree changes."""
     found = state.read(asking, store)
     at = _reported(found, word)
@@ -273,7 +272,7 @@ def report(asking: Asking, store: TaskStore, word: Report) -> Decision:
     return stuck(after, at) if after.is_stuck(at.key) else decide(asking, store)
 
 
-def retry(asking: Asking, store: TaskStore) -> Decision:
+def retry(asking: Asking, store: Store) -> Decision:
     """Let everything that failed or was blocked be tried again."""
     found = state.read(asking, store)
     mission, now, by = asking.mission, asking.now, Holder(asking.agent)
@@ -323,7 +322,7 @@ def _last_issued(found: State) -> At | None:
     return prompt.parse(max(given)[1].replace(".", ":")) if given else None
 
 
-def _succeed(found: State, store: TaskStore, at: At) -> None:
+def _succeed(found: State, store: Store, at: At) -> None:
     """Move what was reported onward; repeating a report changes nothing."""
     board = found.board
     if at.phase == "accept":
@@ -336,7 +335,7 @@ def _succeed(found: State, store: TaskStore, at: At) -> None:
         close_questions(store, found.mission, where_of(found.mission, at).task_id, found.now)
 
 
-def _fall_short(found: State, store: TaskStore, at: At, word: Report) -> None:
+def _fall_short(found: State, store: Store, at: At, word: Report) -> None:
     if at.id and found.board.lane(at.id) not in _LANES[at.phase]:
         raise _over(found, at)
     before = found.reports.get(at.key)
@@ -349,7 +348,7 @@ def _fall_short(found: State, store: TaskStore, at: At, word: Report) -> None:
         ask_about(store, stuck(found._replace(reports={at.key: row}), at), now)
 
 
-def _move_aside(found: State, store: TaskStore, at: At, word: Report) -> None:
+def _move_aside(found: State, store: Store, at: At, word: Report) -> None:
     """Let the lane say it too: a blocked task, or one that a review sends back."""
     if at.id is None:
         return
@@ -362,7 +361,7 @@ def _move_aside(found: State, store: TaskStore, at: At, word: Report) -> None:
         move.move(store, task_id, "blocked", by, found.now, reason)
 
 
-def _walk(found: State, store: TaskStore, id_: str, goal: Lane) -> None:
+def _walk(found: State, store: Store, id_: str, goal: Lane) -> None:
     """Take a task through every lane up to `goal`, each move by the rules."""
     taskfile.adopt(store, found.mission, [id_], found.now)
     at = found.board.lane(id_)

@@ -18,7 +18,7 @@ from treadle.missions.gates import SENTENCES, is_real
 from treadle.missions.mission import Mission
 from treadle.project.commit import commit_only, require_ready
 from treadle.project.project import Project
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
 from treadle.tasks import markdown
 
 # A task's id is `<slug>.WP01`, and ids have at most 64 characters.
@@ -139,7 +139,7 @@ class Written(NamedTuple):
     tasks: tuple[str, ...]
 
 
-def write_tasks(store: TaskStore, mission: Mission, now: datetime) -> Written:
+def write_tasks(store: Store, mission: Mission, now: datetime) -> Written:
     """Write the files that are missing, then bring all tasks into the store."""
     _require_plan(mission)
     kept = taskfile.names(mission)

@@ -13,8 +13,8 @@ from treadle.missions import gates, taskfile
 from treadle.missions.gates import Gate, Head, Kind
 from treadle.missions.mission import Mission
 from treadle.missions.taskfile import TaskFile
-from treadle.store.rows.mission import MissionStepRow
-from treadle.store.task_reader import TaskReader
+from treadle.store.store import Reader
+from treadle.store.tasks import MissionStepRow
 from treadle.tasks import lanes
 
 SCHEMA_VERSION = 1
@@ -116,7 +116,7 @@ def document(decision: Decision) -> dict[str, object]:
 class Board:
     """The tasks of one mission; files are opened only when somebody asks for them."""
 
-    def __init__(self, store: TaskReader, mission: Mission, now: str) -> None:
+    def __init__(self, store: Reader, mission: Mission, now: str) -> None:
         self.mission = mission
         self.now = now
         rows = store.mission_lanes(mission.slug)
@@ -244,7 +244,7 @@ class State(NamedTuple):
         return row is not None and (row.is_blocked or row.failures >= MAX_FAILURES)
 
 
-def read(asking: Asking, store: TaskReader, head: Head | None = None) -> State:
+def read(asking: Asking, store: Reader, head: Head | None = None) -> State:
     """Read a mission's state, with at most one git process."""
     mission = asking.mission
     return State(

@@ -11,7 +11,7 @@ from treadle.missions import mission as missions
 from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, SCHEMA_VERSION, Asking, Phase, State
-from treadle.store.task_reader import TaskReader
+from treadle.store.store import Reader
 from treadle.tasks import lanes
 from treadle.tasks.owner import HUMAN
 
@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
 
 def read(
-    layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head | None = None
+    layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head | None = None
 ) -> Status:
     """Return where one mission stands."""
     found = state.read(Asking(layout, mission, HUMAN, now), store, head)
@@ -46,7 +46,7 @@ def read(
     return Status(mission.slug, phase, reason is None, reason, missing, found.board.counts())
 
 
-def read_all(layout: Layout, store: TaskReader, now: datetime) -> list[Listed]:
+def read_all(layout: Layout, store: Reader, now: datetime) -> list[Listed]:
     """Return all missions, with one git process for all of them."""
     known = missions.find_all(layout)
     head = gates.read_head(known)
@@ -75,9 +75,7 @@ def _line(item: Listed) -> dict[str, object]:
     }
 
 
-def _listed(
-    layout: Layout, store: TaskReader, mission: Mission, now: datetime, head: Head
-) -> Listed:
+def _listed(layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head) -> Listed:
     try:
         title = missions.title(mission)
         return Listed(mission, title, read(layout, store, mission, now, head))

@@ -15,8 +15,8 @@ from treadle.ids import hint, utc
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes, markdown, refusal, task
 from treadle.tasks.lanes import Lane
 from treadle.tasks.task import NewTask
@@ -270,7 +270,7 @@ def is_mission_task(word: str, slug: str | None) -> bool:
     return slug is not None or bool(re.fullmatch(_SHORT, word) or re.fullmatch(_LONG, word))
 
 
-def resolve(layout: Layout, store: TaskStore, word: str, slug: str | None, now: datetime) -> str:
+def resolve(layout: Layout, store: Store, word: str, slug: str | None, now: datetime) -> str:
     """Return the id of the task that is meant; a mission's is brought up to date first."""
     if not is_mission_task(word, slug) or (slug is None and store.task(word) and "." not in word):
         return word
@@ -279,9 +279,7 @@ def resolve(layout: Layout, store: TaskStore, word: str, slug: str | None, now: 
     return mission.task_id(id_)
 
 
-def adopt(
-    store: TaskStore, mission: Mission, ids: Iterable[str], now: datetime
-) -> dict[str, TaskFile]:
+def adopt(store: Store, mission: Mission, ids: Iterable[str], now: datetime) -> dict[str, TaskFile]:
     """Bring these tasks and all they depend on into the store as their files describe them."""
     files = closure(mission, ids)
     rows = [_task_row(mission, file, utc(now)) for file in files.values()]

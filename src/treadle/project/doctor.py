@@ -31,8 +31,7 @@ from treadle.sandbox import home, probe
 from treadle.sandbox.policy import layers
 from treadle.sandbox.probe import Sandbox
 from treadle.store import address
-from treadle.store.reader import Reader
-from treadle.store.writer import Store
+from treadle.store.store import Reader, Store
 
 OLDEST_GIT = (2, 38)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from treadle.errors import BlockedError, ConfigError, StoreError
 from treadle.ids import STORES, is_schema, mask
 from treadle.layout import Layout, user_config
-from treadle.store.backend import Database
-from treadle.store.sqlite import Sqlite
+from treadle.store.database.interface import Database, Waker
+from treadle.store.database.sqlite import Sqlite
 
 _KEYS = ("store", "store_schema")
 # A setting above the first table, as TOML spells it: a name and a plain text in quotes.
@@ -82,6 +82,11 @@ def exists(layout: Layout, env: Mapping[str, str] = os.environ) -> bool:
     return find(layout, env).exists()
 
 
+def open_waker(layout: Layout, env: Mapping[str, str] = os.environ) -> Waker:
+    """Return what tells of changes to the project's store; the first wait ends at once."""
+    return find(layout, env).open_waker()
+
+
 def default_schema(root: Path) -> str:
     """Return the schema of a project that names none, after its folder."""
     return "treadle_" + re.sub(r"[^a-z0-9]+", "_", root.name.lower()).strip("_")[:50]
@@ -131,7 +136,7 @@ def _said_in_json(path: Path, text: str) -> Iterator[tuple[str, str]]:
 def _postgres(url: str, schema: str, owner: str | None) -> Database:
     """Load the driver's side only now: an ordinary command must not pay for it."""
     try:
-        module = __import__("treadle.store.postgres", fromlist=["postgres"])
+        module = __import__("treadle.store.database.postgres", fromlist=["postgres"])
     except ModuleNotFoundError as error:
         raise StoreError(
             f"{mask(url)} needs the PostgreSQL driver, which is not installed ({error.name})",

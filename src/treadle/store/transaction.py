@@ -1,19 +1,200 @@
-"""Commit a batch of changes in one transaction, in which each may fail alone."""
+"""Read and change the store: every change is one durable transaction.
 
-from _thread import allocate_lock  # as in store/group
-from collections.abc import Mapping, Sequence
-from typing import Any
+What many threads want is committed with one fsync: whoever comes first commits for all who
+wait, and within the batch each change may fail alone.
+"""
+
+# The lock itself: threading adds nothing to it and costs a tenth of a bare start.
+from _thread import LockType as Lock
+from _thread import allocate_lock
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from treadle.errors import StoreError, TreadleError
-from treadle.store.backend import Database, Writer
-from treadle.store.codec import Row
-from treadle.store.group import Change
+from treadle.store.codec import SQL, Row
+from treadle.store.database.interface import Connection, Cursor, Database, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+W = TypeVar("W", bound="Writing")
 
 # What a change can raise about its own values, beside what the database says: refusals, text or
 # numbers too odd for a column. Anything else is a bug and ends the batch.
 _OWN = (TreadleError, ValueError, OverflowError)
 # How often a change is tried again that another process was in the way of.
 _TRIES = 3
+
+
+class Reading:
+    """What the topics need to read: rows by the name of a query."""
+
+    def all(self, name: str, **values: object) -> list[Row]:
+        """Return the rows that a query finds."""
+        raise NotImplementedError
+
+    def one(self, name: str, **values: object) -> Row | None:
+        """Return the first row that a query finds."""
+        rows = self.all(name, **values)
+        return rows[0] if rows else None
+
+    def records(self, make: Callable[[Row], T], name: str, **values: object) -> list[T]:
+        """Return what a query finds, each row as a record."""
+        return [make(row) for row in self.all(name, **values)]
+
+    def first(self, make: Callable[[Row], T], name: str, **values: object) -> T | None:
+        """Return the first record that a query finds."""
+        row = self.one(name, **values)
+        return make(row) if row else None
+
+
+class Writing(Reading):
+    """What the topics need to change something: an open store, or a transaction of one."""
+
+    def write(self, apply: Callable[[Any], T], *, alone: bool = True, lasting: bool = True) -> T:
+        """Carry out a change on a transaction; all of it is saved, or nothing."""
+        raise NotImplementedError
+
+    def execute(self, name: str, values: Any) -> Cursor:
+        """Carry out one named statement."""
+
+        def apply(tx: InTransaction) -> Cursor:
+            return tx.execute(name, values)
+
+        return self.write(apply)
+
+    def executemany(self, name: str, rows: Sequence[Any]) -> None:
+        """Carry out one named statement for each row."""
+        self.write(lambda tx: tx.executemany(name, rows))
+
+
+class InTransaction(Writing):
+    """The connection while it changes something: whatever is called on it belongs together."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def all(self, name: str, **values: object) -> list[Row]:
+        """Return rows as they are within the transaction."""
+        return self.connection.execute(SQL[name], values).fetchall()
+
+    def write(self, apply: Callable[[Any], T], *, alone: bool = True, lasting: bool = True) -> T:
+        """Carry out a change as a part of this one."""
+        return apply(self)
+
+    def execute(self, name: str, values: Any) -> Cursor:
+        """Carry out one named statement."""
+        return self.connection.execute(SQL[name], values)
+
+    def executemany(self, name: str, rows: Sequence[Any]) -> None:
+        """Carry out one named statement for each row."""
+        if rows:
+            self.connection.executemany(SQL[name], rows)
+
+
+def change(
+    apply: Callable[Concatenate[W, P], T],
+) -> Callable[Concatenate[W, P], T]:
+    """Make a function or method one change: on a store it commits, in a transaction it joins."""
+
+    def changed(store: W, /, *args: P.args, **values: P.kwargs) -> T:
+        return store.write(lambda tx: apply(tx, *args, **values))
+
+    return changed
+
+
+class Change(Generic[T]):
+    """What one thread wants done, alone or not, to last or not, and what came of it."""
+
+    __slots__ = ("alone", "apply", "error", "lasting", "result", "saved", "settled", "wake")
+
+    def __init__(
+        self, apply: Callable[[Connection], T], alone: bool = True, lasting: bool = True
+    ) -> None:
+        self.apply = apply
+        self.alone = alone
+        self.lasting = lasting
+        self.wake: Lock | None = None
+        self.settled = False
+        self.saved = False
+        self.result: T | None = None
+        self.error: Exception | None = None
+
+    def outcome(self) -> T:
+        """Return the result of a change that is durable, or raise why it is not."""
+        if self.error is not None:
+            raise self.error
+        if not self.saved:
+            raise StoreError("a change was interrupted before it was saved; repeat the command")
+        return self.result  # type: ignore[return-value]  # a saved change has its result
+
+
+class Group:
+    """Let the first thread lead: it takes what waits, commits it, and appoints the next one."""
+
+    def __init__(self, commit: Callable[[Sequence[Change[Any]]], None]) -> None:
+        self._commit = commit
+        self._guard = allocate_lock()
+        self._waiting: list[Change[Any]] = []
+        self._leader: Change[Any] | None = None
+
+    def run(
+        self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
+    ) -> T:
+        """Apply a change and return its result when it is durable."""
+        change = Change(apply, alone, lasting)
+        try:
+            self._enqueue(change)
+            if change.wake:
+                change.wake.acquire()
+            if not change.settled:
+                self._lead()
+        except BaseException:
+            self._withdraw(change)
+            raise
+        return change.outcome()
+
+    def _enqueue(self, change: Change[Any]) -> None:
+        with self._guard:
+            if self._leader is None:
+                self._leader = change
+            else:
+                change.wake = allocate_lock()
+                change.wake.acquire()
+            self._waiting.append(change)
+
+    def _lead(self) -> None:
+        batch: list[Change[Any]] = []
+        try:
+            with self._guard:
+                batch, self._waiting = self._waiting, batch
+            self._commit(batch)
+        finally:
+            self._hand_over(batch)
+
+    def _hand_over(self, batch: Sequence[Change[Any]]) -> None:
+        with self._guard:
+            heir = self._appoint()
+        for change in batch:
+            change.settled = True
+            _wake(change)
+        _wake(heir)
+
+    def _withdraw(self, change: Change[Any]) -> None:
+        """Leave the queue after a signal, without taking the lead along."""
+        with self._guard:
+            if change in self._waiting:
+                self._waiting.remove(change)
+            heir = self._appoint() if self._leader is change else None
+        _wake(heir)
+
+    def _appoint(self) -> Change[Any] | None:
+        self._leader = self._waiting[0] if self._waiting else None
+        return self._leader
+
+
+def _wake(change: Change[Any] | None) -> None:
+    if change and change.wake:
+        change.wake.release()
 
 
 class Transactions:

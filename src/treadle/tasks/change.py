@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from treadle.ids import utc
-from treadle.store.rows.task import MoveRow, TaskRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Reader, Store
+from treadle.store.tasks import MoveRow, TaskRow
 from treadle.tasks import checks, refusal, views
 from treadle.tasks.owner import HUMAN as HUMAN
 from treadle.tasks.owner import TREADLE as TREADLE
@@ -29,7 +28,7 @@ class Changed(NamedTuple):
 
 
 def change(
-    store: TaskStore, task_id: str, decide: Callable[[TaskRow], TaskRow], note: Note, now: datetime
+    store: Store, task_id: str, decide: Callable[[TaskRow], TaskRow], note: Note, now: datetime
 ) -> Changed:
     """Read, decide, and write unless someone came in between; then decide again."""
     while True:
@@ -44,7 +43,7 @@ def change(
             return Changed(before, after)
 
 
-def find(store: TaskReader, task_id: str) -> TaskRow:
+def find(store: Reader, task_id: str) -> TaskRow:
     """Return a task, or raise NotFoundError with the nearest id."""
     task = store.task(task_id)
     if task is None:
@@ -52,7 +51,7 @@ def find(store: TaskReader, task_id: str) -> TaskRow:
     return task
 
 
-def _check_tested(store: TaskReader, before: TaskRow, after: TaskRow, note: Note) -> None:
+def _check_tested(store: Reader, before: TaskRow, after: TaskRow, note: Note) -> None:
     """Refuse to complete untested work; a mission's tasks have their reviews instead."""
     if after.lane != "done" or after.mission or note.forced or note.who == TREADLE:
         return

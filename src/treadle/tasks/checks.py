@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 from treadle.errors import BlockedError
-from treadle.store import task_notes
-from treadle.store.reading import Reading
-from treadle.store.rows.check import CheckRow
-from treadle.store.rows.task import TaskRow
+from treadle.store.runs import CheckRow
+from treadle.store.store import Reader
+from treadle.store.tasks import TaskRow
 
 TESTS_PASSED = "tests_passed"
 PEER_REVIEWED = "peer_reviewed"
@@ -23,16 +22,16 @@ class Checks(NamedTuple):
     ready_for_merge: bool
 
 
-def standing(store: Reading, task: TaskRow) -> Checks:
+def standing(store: Reader, task: TaskRow) -> Checks:
     """Return how a task stands now."""
     tested = tests_passed(store, task) is True
     covered = _coverage(task, observed(store, task), tested)
-    claimed = task_notes.claims(store, task.task_id).get(PEER_REVIEWED)
+    claimed = store.task_claims(task.task_id).get(PEER_REVIEWED)
     reviewed = task.lane in _REVIEWED or (claimed is not None and claimed.value)
     return Checks(tested, covered, reviewed, tested and covered and reviewed)
 
 
-def tests_passed(store: Reading, task: TaskRow) -> bool | None:
+def tests_passed(store: Reader, task: TaskRow) -> bool | None:
     """Tell whether the task's tests passed; None when nobody has seen or said anything."""
     if seen := observed(store, task):
         wanted = {item.id for item in task.criteria if item.verify}
@@ -40,16 +39,16 @@ def tests_passed(store: Reading, task: TaskRow) -> bool | None:
         return wanted <= passed and len(passed) == len(seen)
     if any(item.verify for item in task.criteria):
         return None
-    claimed = task_notes.claims(store, task.task_id).get(TESTS_PASSED)
+    claimed = store.task_claims(task.task_id).get(TESTS_PASSED)
     return claimed.value if claimed else None
 
 
-def observed(store: Reading, task: TaskRow) -> list[CheckRow]:
+def observed(store: Reader, task: TaskRow) -> list[CheckRow]:
     """Return what treadle itself saw in the last check of the task's work."""
-    return task_notes.observed(store, task.task_id)
+    return store.task_checks(task.task_id)
 
 
-def require(store: Reading, task: TaskRow, *, person: bool) -> None:
+def require(store: Reader, task: TaskRow, *, person: bool) -> None:
     """Refuse to complete untested work; a person's word stands in for tests nobody has run."""
     found = tests_passed(store, task)
     if found or (found is None and person):

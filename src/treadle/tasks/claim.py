@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from treadle.ids import utc
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Reader, Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes, leases, refusal
 from treadle.tasks.change import Note, change
 from treadle.tasks.owner import HUMAN as HUMAN
@@ -26,7 +25,7 @@ class Holder(NamedTuple):
 
 
 def claim(
-    store: TaskStore, task_id: str, owner: str, now: datetime, lease: timedelta = LEASE
+    store: Store, task_id: str, owner: str, now: datetime, lease: timedelta = LEASE
 ) -> TaskRow:
     """Take a task that nobody holds; of many who try at once, one gets it."""
     owner = owner_id(owner)
@@ -35,7 +34,7 @@ def claim(
 
 
 def taking(
-    store: TaskReader, owner: str, now: datetime, lease: timedelta = LEASE
+    store: Reader, owner: str, now: datetime, lease: timedelta = LEASE
 ) -> Callable[[TaskRow], TaskRow]:
     """Return what turns a task that nobody holds into the owner's, or raises why not."""
 
@@ -50,7 +49,7 @@ def taking(
     return take
 
 
-def release(store: TaskStore, task_id: str, by: Holder, now: datetime) -> TaskRow:
+def release(store: Store, task_id: str, by: Holder, now: datetime) -> TaskRow:
     """Give a task back to be planned again."""
     by = acting(by)
 
@@ -64,7 +63,7 @@ def release(store: TaskStore, task_id: str, by: Holder, now: datetime) -> TaskRo
 
 
 def renew(
-    store: TaskStore, task_id: str, claim_id: str, now: datetime, lease: timedelta = LEASE
+    store: Store, task_id: str, claim_id: str, now: datetime, lease: timedelta = LEASE
 ) -> bool:
     """Prolong a claim that has used half its lease; False when it is lost."""
     while True:
@@ -77,7 +76,7 @@ def renew(
             return True
 
 
-def renew_all(store: TaskStore, owner: str, now: datetime) -> None:
+def renew_all(store: Store, owner: str, now: datetime) -> None:
     """Prolong all claims of an owner that shows signs of life; a run renews its own."""
     for task in leases.due(store, owner, now):
         renew(store, task.task_id, task.claim_id or "", now)
@@ -105,7 +104,7 @@ def check_holder(task: TaskRow, by: Holder, now: datetime) -> None:
         raise refusal.held(task)
 
 
-def check_dependencies(store: TaskReader, task: TaskRow) -> None:
+def check_dependencies(store: Reader, task: TaskRow) -> None:
     """Refuse a task that waits for others."""
     needed = [other for other in store.dependencies(task.task_id) if other.lane != "done"]
     if needed:

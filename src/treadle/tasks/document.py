@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.store.rows.task import TaskRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes
 
 

@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 
 from treadle.ids import is_run_id, utc
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_reader import TaskReader
+from treadle.store.store import Reader
+from treadle.store.tasks import TaskRow
 
 LEASE = timedelta(minutes=30)
 
 
-def due(store: TaskReader, owner: str, now: datetime) -> list[TaskRow]:
+def due(store: Reader, owner: str, now: datetime) -> list[TaskRow]:
     """Return the tasks of which an owner has used half the lease."""
     found = store.tasks_to_renew(owner, utc(now), utc(now + LEASE / 2))
     return [task for task in found if not is_run_id(task.claim_id or "")]

@@ -3,9 +3,9 @@
 from datetime import datetime
 
 from treadle.errors import UsageError
-from treadle.store import mail as index
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_store import TaskStore
+from treadle.store import letters as index
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes, refusal
 from treadle.tasks.change import Changed, Note, change
 from treadle.tasks.claim import (
@@ -21,7 +21,7 @@ from treadle.tasks.claim import (
 
 
 def move(
-    store: TaskStore,
+    store: Store,
     task_id: str,
     to: lanes.Lane,
     by: Holder,
@@ -44,7 +44,7 @@ def move(
     return change(store, task_id, go, Note(by.owner, reason, force), now)
 
 
-def done(store: TaskStore, task_id: str, by: Holder, now: datetime) -> Changed:
+def done(store: Store, task_id: str, by: Holder, now: datetime) -> Changed:
     """Finish a task: a plain one walks its remaining lanes, a mission's must be approved."""
     by = acting(by)
 
@@ -73,7 +73,7 @@ def _check_lane(task: TaskRow, to: lanes.Lane, reason: str | None, force: bool) 
         )
 
 
-def _check_ready(store: TaskStore, task: TaskRow, to: lanes.Lane) -> None:
+def _check_ready(store: Store, task: TaskRow, to: lanes.Lane) -> None:
     """Whatever takes a task from planned into someone's hands is a claim."""
     if task.lane == "planned" and to in lanes.HELD:
         check_dependencies(store, task)

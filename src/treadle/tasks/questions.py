@@ -5,9 +5,8 @@ from typing import Literal, NamedTuple
 
 from treadle.errors import NotFoundError, UsageError
 from treadle.ids import hint, utc
-from treadle.store.rows.question import QuestionRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.questions import QuestionRow
+from treadle.store.store import Reader, Store
 from treadle.tasks.claim import TREADLE
 
 Kind = Literal[
@@ -26,24 +25,24 @@ class Question(NamedTuple):
     task_id: str | None = None
 
 
-def ask(store: TaskStore, question: Question, now: datetime) -> str:
+def ask(store: Store, question: Question, now: datetime) -> str:
     """Put a question on the desk and return its id; the same open question is asked once."""
     return store.ask(QuestionRow(question_id="", created_at=utc(now), **question._asdict()))
 
 
-def answer(store: TaskStore, question_id: str, text: str, by: str, now: datetime) -> QuestionRow:
+def answer(store: Store, question_id: str, text: str, by: str, now: datetime) -> QuestionRow:
     """Answer a question, once."""
     if not store.answer(question_id, text, by, now):
         raise _closed(find(store, question_id))
     return find(store, question_id)
 
 
-def settle(store: TaskStore, run_id: str, why: str, now: datetime) -> int:
+def settle(store: Store, run_id: str, why: str, now: datetime) -> int:
     """Close a run's open questions because what they asked has been decided by doing."""
     return store.settle(run_id, why, TREADLE, now)
 
 
-def find(store: TaskReader, question_id: str) -> QuestionRow:
+def find(store: Reader, question_id: str) -> QuestionRow:
     """Return a question, or raise NotFoundError with the nearest id."""
     question = store.question(question_id)
     if question is None:
@@ -52,7 +51,7 @@ def find(store: TaskReader, question_id: str) -> QuestionRow:
     return question
 
 
-def find_open(store: TaskReader, question_id: str) -> QuestionRow:
+def find_open(store: Reader, question_id: str) -> QuestionRow:
     """Return a question that nobody has answered yet."""
     question = find(store, question_id)
     if question.answered_at is not None:
@@ -60,13 +59,13 @@ def find_open(store: TaskReader, question_id: str) -> QuestionRow:
     return question
 
 
-def newest(store: TaskReader, summary: str) -> QuestionRow | None:
+def newest(store: Reader, summary: str) -> QuestionRow | None:
     """Return the newest question in these words, answered or not."""
     found = [item for item in store.questions(open_only=False) if item.summary == summary]
     return found[-1] if found else None
 
 
-def is_open(store: TaskReader, summary: str) -> bool:
+def is_open(store: Reader, summary: str) -> bool:
     """Tell whether a question in these words waits for an answer."""
     return any(item.summary == summary for item in store.questions())
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from treadle.errors import BlockedError, NotFoundError
 from treadle.ids import is_run_id, nearest
-from treadle.store.rows.note import ReservationRow
-from treadle.store.rows.task import TaskRow
+from treadle.store.tasks import ReservationRow, TaskRow
 from treadle.tasks import lanes
 
 

@@ -6,10 +6,8 @@ from datetime import datetime, timedelta
 
 from treadle.errors import UsageError
 from treadle.ids import utc
-from treadle.store import task_notes
-from treadle.store.rows.note import ReservationRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Reader, Store
+from treadle.store.tasks import ReservationRow
 from treadle.tasks import refusal
 from treadle.tasks.change import find
 from treadle.tasks.claim import Holder, acting, check_holder
@@ -18,7 +16,7 @@ MAX_MINUTES = 7 * 24 * 60
 
 
 def reserve(
-    store: TaskStore,
+    store: Store,
     task_id: str,
     patterns: Sequence[str],
     by: Holder,
@@ -33,22 +31,22 @@ def reserve(
         for other in live(store, now):
             if other.pattern == row.pattern and other.owner != row.owner:
                 raise refusal.reserved(row.pattern, other)
-    task_notes.reserve(store, rows)
+    store.reserve_files(rows)
     return rows
 
 
-def give_back(store: TaskStore, task_id: str, by: Holder, now: datetime) -> int:
+def give_back(store: Store, task_id: str, by: Holder, now: datetime) -> int:
     """Let all of a task's reservations go; return how many there were."""
     check_holder(find(store, task_id), acting(by), now)
-    return task_notes.unreserve(store, task_id)
+    return store.unreserve_files(task_id)
 
 
-def live(store: TaskReader, now: datetime) -> list[ReservationRow]:
+def live(store: Reader, now: datetime) -> list[ReservationRow]:
     """Return the reservations that still hold."""
-    return task_notes.reservations(store, utc(now))
+    return store.reservations(utc(now))
 
 
-def live_of(store: TaskReader, task_id: str, now: datetime) -> list[ReservationRow]:
+def live_of(store: Reader, task_id: str, now: datetime) -> list[ReservationRow]:
     """Return a task's reservations that still hold."""
     return [row for row in live(store, now) if row.task_id == task_id]
 

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from treadle.store.reader import Reader
-from treadle.store.rows.task import TaskRow
+from treadle.store.store import Reader
+from treadle.store.tasks import TaskRow
 from treadle.tasks import reserve
 from treadle.tasks.document import brief
 

@@ -9,8 +9,8 @@ from treadle.contract.criterion import Criterion
 from treadle.errors import TreadleError
 from treadle.ids import is_task_id
 from treadle.layout import HOME_NAME, MailLayout
-from treadle.store.rows.task import MoveRow, TaskRow
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Store
+from treadle.store.tasks import MoveRow, TaskRow
 from treadle.tasks import claim, lanes, markdown, move, views
 from treadle.tasks.change import TREADLE
 from treadle.tasks.task import NewTask, add
@@ -29,12 +29,12 @@ _LANES: dict[str, lanes.Lane] = {
 }
 
 
-def take_over_all(store: TaskStore, mail: MailLayout, now: datetime) -> list[str]:
+def take_over_all(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Take over every task's files; return what was put back, and why."""
     return [said for task_id in _ids(mail) for said in take_over(store, mail, task_id, now)]
 
 
-def take_over(store: TaskStore, mail: MailLayout, task_id: str, now: datetime) -> list[str]:
+def take_over(store: Store, mail: MailLayout, task_id: str, now: datetime) -> list[str]:
     """Take over one task's files; return what was put back, and why."""
     if not is_task_id(task_id):
         return []
@@ -58,7 +58,7 @@ def _ids(mail: MailLayout) -> list[str]:
     return sorted({stem for stem, _, ending in names if ending in ("md", "status", "owner")})
 
 
-def _create(store: TaskStore, mail: MailLayout, task_id: str, now: datetime) -> bool:
+def _create(store: Store, mail: MailLayout, task_id: str, now: datetime) -> bool:
     """Add a task that only files know."""
     text = _read(mail.task(task_id, "md"))
     status = _read(mail.task(task_id, "status"))
@@ -80,9 +80,7 @@ def _new(task_id: str, text: str, *, trusted: bool) -> NewTask:
     return NewTask(goal, asked, task_id, source="TASKS")
 
 
-def _begin(
-    store: TaskStore, task_id: str, owner: str | None, lane: lanes.Lane, now: datetime
-) -> None:
+def _begin(store: Store, task_id: str, owner: str | None, lane: lanes.Lane, now: datetime) -> None:
     """Bring a task found in files where its files say it is; leases begin anew."""
     holder = claim.Holder(claim.owner_id(owner or claim.HUMAN))
     if owner and lane in lanes.HELD:
@@ -92,7 +90,7 @@ def _begin(
         move.move(store, task_id, lane, holder, now, reason=reason, force=True)
 
 
-def _owner(store: TaskStore, task: TaskRow, said: dict[str, str], now: datetime) -> str | None:
+def _owner(store: Store, task: TaskRow, said: dict[str, str], now: datetime) -> str | None:
     owner = said.get("owner")
     if not owner or owner == task.owner:
         return None
@@ -101,7 +99,7 @@ def _owner(store: TaskStore, task: TaskRow, said: dict[str, str], now: datetime)
     return _try(lambda: claim.claim(store, task.task_id, owner, now))
 
 
-def _status(store: TaskStore, task: TaskRow, said: dict[str, str], now: datetime) -> str | None:
+def _status(store: Store, task: TaskRow, said: dict[str, str], now: datetime) -> str | None:
     status = said.get("status", "").lower()
     lane = _LANES.get(status)
     if lane is None:
@@ -116,7 +114,7 @@ def _status(store: TaskStore, task: TaskRow, said: dict[str, str], now: datetime
     return _try(lambda: move.move(store, task.task_id, lane, by, now))
 
 
-def _checks(store: TaskStore, task: TaskRow, said: dict[str, str], now: datetime) -> str:
+def _checks(store: Store, task: TaskRow, said: dict[str, str], now: datetime) -> str:
     return "checks come from what was observed, not from edits"
 
 
@@ -128,7 +126,7 @@ def _try(change: Callable[[], object]) -> str | None:
     return None
 
 
-def _foreign(store: TaskStore, mail: MailLayout, task: TaskRow, ending: str) -> str | None:
+def _foreign(store: Store, mail: MailLayout, task: TaskRow, ending: str) -> str | None:
     """Return a file's text if somebody else wrote it after the task's last change."""
     path = mail.task(task.task_id, ending)
     try:
@@ -141,7 +139,7 @@ def _foreign(store: TaskStore, mail: MailLayout, task: TaskRow, ending: str) -> 
     return text if text != views.texts(store, task)[ending] else None
 
 
-def _put_back(store: TaskStore, task: TaskRow, why: str) -> str:
+def _put_back(store: Store, task: TaskRow, why: str) -> str:
     """Write down on the task that a file was overwritten."""
     current = store.task(task.task_id) or task
     at = current.updated_at

@@ -7,9 +7,8 @@ from typing import NamedTuple
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
 from treadle.ids import is_task_id, utc
-from treadle.store.rows.task import TaskRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.task_store import TaskStore
+from treadle.store.store import Reader, Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import views
 from treadle.tasks.change import find
 
@@ -25,7 +24,7 @@ class NewTask(NamedTuple):
     source: str | None = None
 
 
-def add(store: TaskStore, new: NewTask, now: datetime) -> TaskRow:
+def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
     """Add a task at the end of the order."""
     _check(new)
     added = store.add_task(row(new, utc(now)))
@@ -40,12 +39,12 @@ def add(store: TaskStore, new: NewTask, now: datetime) -> TaskRow:
     return added
 
 
-def ready(store: TaskReader, now: datetime) -> list[TaskRow]:
+def ready(store: Reader, now: datetime) -> list[TaskRow]:
     """Return the tasks that can be run now, in order."""
     return store.ready_tasks(utc(now))
 
 
-def link(store: TaskStore, task_id: str, depends_on: Sequence[str]) -> None:
+def link(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
     """Make a task wait for others; circles are refused."""
     find(store, task_id)
     for other in depends_on:
@@ -55,7 +54,7 @@ def link(store: TaskStore, task_id: str, depends_on: Sequence[str]) -> None:
             raise _circular(task_id, circle)
 
 
-def unlink(store: TaskStore, task_id: str, depends_on: Sequence[str]) -> None:
+def unlink(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
     """Let a task wait no longer for others."""
     find(store, task_id)
     for other in depends_on:

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from treadle.files import deliver
 from treadle.layout import MailLayout
-from treadle.store.rows.task import MoveRow, TaskRow
-from treadle.store.task_reader import TaskReader
-from treadle.store.writing import NO_MAIL
+from treadle.store.store import NO_MAIL, Reader
+from treadle.store.tasks import MoveRow, TaskRow
 from treadle.tasks import checks, lanes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def write(store: TaskReader, mail: MailLayout, task_id: str) -> None:
+def write(store: Reader, mail: MailLayout, task_id: str) -> None:
     """Bring a task's files up to date.
 
     Each is dated with the change it shows, so that a file that lags behind can be told from
@@ -29,7 +28,7 @@ def write(store: TaskReader, mail: MailLayout, task_id: str) -> None:
         written = task
 
 
-def texts(store: TaskReader, task: TaskRow) -> dict[str, str | None]:
+def texts(store: Reader, task: TaskRow) -> dict[str, str | None]:
     """Return what the files should say; None for one that should not be there."""
     moves = store.task_moves(task.task_id)
     standing = checks.standing(store, task)._asdict()

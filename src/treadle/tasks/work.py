@@ -4,9 +4,8 @@ from datetime import datetime
 
 from treadle.contract.role import RunStatus
 from treadle.ids import is_run_id
-from treadle.store.reader import Reader
-from treadle.store.rows.task import TaskRow
-from treadle.store.writer import Store
+from treadle.store.store import Reader, Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes, refusal
 from treadle.tasks.change import Note, change
 from treadle.tasks.claim import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.mail import folders, sync
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 from treadle.web.site import Site
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store.reader import Reader
-from treadle.store.wake import open_waker
+from treadle.store.address import open_waker
+from treadle.store.store import Reader
 
 MAX_STREAMS = 32
 TOPICS = ("store", "live", "files")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.layout import Layout
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 
 _KEPT = 8
 

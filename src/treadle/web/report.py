@@ -9,8 +9,8 @@ from treadle.errors import GitError
 from treadle.git import stat
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 from treadle.web import diff, render, timeline
 from treadle.web.diff import Diff
 

@@ -9,7 +9,7 @@ from treadle.errors import NotFoundError, UsageError
 from treadle.ids import is_run_id
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 from treadle.web.keys import Keys
 from treadle.web.readers import Readers
 

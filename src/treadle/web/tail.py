@@ -11,7 +11,7 @@ from treadle.errors import NotFoundError
 from treadle.files import beneath
 from treadle.layout import LIVE, Layout, RunLayout
 from treadle.sandbox.mask import Mask
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
 from treadle.web import ansi
 
 _BYTES = 64 << 10

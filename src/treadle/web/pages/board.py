@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from treadle.engine import weather
 from treadle.errors import NotFoundError
 from treadle.ids import is_task_id, utc
-from treadle.store import task_notes
-from treadle.store.reader import Reader
-from treadle.store.rows.task import TaskRow
+from treadle.store.store import Reader
+from treadle.store.tasks import TaskRow
 from treadle.tasks import document as documents
 from treadle.tasks import lanes
 from treadle.web.site import Asked, Document, Site
@@ -62,7 +61,7 @@ def _task(asked: Asked) -> str:
 def _needs(store: Reader, rows: list[TaskRow]) -> Mapping[str, list[TaskRow]]:
     known = {row.task_id: row for row in rows}
     found: dict[str, list[TaskRow]] = defaultdict(list)
-    for task_id, depends_on in task_notes.links(store):
+    for task_id, depends_on in store.task_links():
         found[task_id].append(known[depends_on])
     return found
 

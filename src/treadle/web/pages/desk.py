@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from treadle.desk import desk
 from treadle.errors import NotFoundError
-from treadle.store.reader import Reader
-from treadle.store.rows.question import QuestionRow
+from treadle.store.questions import QuestionRow
+from treadle.store.store import Reader
 from treadle.web import letters
 from treadle.web.site import Asked, Document, Site
 

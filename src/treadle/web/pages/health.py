@@ -12,7 +12,7 @@ from treadle.files import walk
 from treadle.ids import is_run_id
 from treadle.project.project import workspaces
 from treadle.store import address
-from treadle.store.reader import Reader
+from treadle.store.store import Reader
 from treadle.web.site import Asked, Document, Site
 
 _MOST = 20_000  # entries of a workspace that are counted

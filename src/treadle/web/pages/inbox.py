@@ -9,7 +9,7 @@ from treadle.config.load import load
 from treadle.errors import FormatError
 from treadle.inbox import box, decide, schedule
 from treadle.inbox.schedule import Scheduled
-from treadle.store.rows.message import MessageRow
+from treadle.store.messages import MessageRow
 from treadle.web.site import Asked, Document, Site
 
 _CHAINS = 20

@@ -9,8 +9,8 @@ from treadle.layout import BOXES, MailLayout
 from treadle.mail import document as documents
 from treadle.mail import look
 from treadle.mail.address import HUMAN
-from treadle.store import mail as index
-from treadle.store.rows.letter import LetterRow
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
 from treadle.web import letters
 from treadle.web.site import Asked, Document, Site
 

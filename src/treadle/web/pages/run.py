@@ -6,8 +6,8 @@ from typing import NamedTuple
 from treadle.contract.role import ROLES, follows
 from treadle.engine import comments, documents, explain, restore, review, weather, whereabouts
 from treadle.engine.find import find
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow, StepRow
+from treadle.store.runs import RunRow, StepRow
+from treadle.store.store import Reader
 from treadle.web import render, tail, timeline
 from treadle.web.pages import runs
 from treadle.web.site import Asked, Document, Site

@@ -4,8 +4,8 @@ from typing import NamedTuple, cast
 
 from treadle.contract.role import RunStatus
 from treadle.engine import documents, review, spending
-from treadle.store.reader import Reader
-from treadle.store.rows.run import RunRow
+from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 from treadle.web.site import Asked, Document, Site
 
 STATUSES = ("running", "passed", "failed", "stopped")

@@ -7,7 +7,7 @@ from treadle.engine.find import find
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
 from treadle.files.walk import Entry
-from treadle.store.rows.run import StepRow
+from treadle.store.runs import StepRow
 from treadle.web import diff, markdown, tail
 from treadle.web.site import Asked, Document, Site
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from treadle.errors import StoreError
-from treadle.store import migrate, opening
-from treadle.store.backend import Connection, Database
+from treadle.store.database import migrate
+from treadle.store.database.interface import Connection, Database
 
 _TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 _BATCH = 1000
@@ -23,7 +23,7 @@ class Digest(NamedTuple):
 
 def copy(source: Database, target: Database) -> dict[str, int]:
     """Copy every table in one transaction; return how many rows each has."""
-    reading, old = opening.open_both(source)
+    reading, old = migrate.open_both(source)
     reading.close()
     try:
         with old:
@@ -38,7 +38,7 @@ def copy(source: Database, target: Database) -> dict[str, int]:
 
 
 def _into(source: Connection, target: Database) -> dict[str, int]:
-    reading, new = opening.open_both(target)
+    reading, new = migrate.open_both(target)
     reading.close()
     try:
         with new:

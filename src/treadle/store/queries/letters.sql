@@ -1,0 +1,105 @@
+-- name: runs_with_letters
+SELECT run_id FROM runs WHERE owner = 'mail' ORDER BY run_id LIMIT 1
+
+-- name: letter
+SELECT {mail_index} FROM mail_index WHERE letter_id = :letter_id
+
+-- name: letter_at
+SELECT {mail_index} FROM mail_index WHERE folder = :folder AND name = :file
+
+-- name: letters_named
+SELECT {mail_index} FROM mail_index WHERE name = :file ORDER BY copy_of IS NOT NULL, letter_id
+
+-- name: letters_with_message_id
+SELECT {mail_index} FROM mail_index WHERE message_id = :message_id
+ORDER BY copy_of IS NOT NULL, letter_id
+
+-- name: letters_in_folder
+SELECT letter_id, name FROM mail_index WHERE folder = :folder
+
+-- name: letters_in_box
+SELECT {mail_index} FROM mail_index WHERE box = :box
+    AND (created_at, letter_id) < (:created_at, :letter_id)
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_to
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
+    AND (created_at, letter_id) < (:created_at, :letter_id)
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_held
+SELECT {mail_index} FROM mail_index WHERE agent = :agent AND box = :box
+    AND (created_at, letter_id) < (:created_at, :letter_id)
+ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_of_task
+SELECT {mail_index} FROM mail_index WHERE task_id = :task_id ORDER BY created_at, letter_id
+
+-- name: letters_pending
+SELECT {mail_index} FROM mail_index WHERE pending = 1 ORDER BY created_at, letter_id
+
+-- name: letters_answered_by
+SELECT {mail_index} FROM mail_index WHERE question_id = :question_id
+
+-- name: copies_of
+SELECT {mail_index} FROM mail_index WHERE copy_of = :file
+
+-- name: letters_between
+SELECT {mail_index} FROM mail_index WHERE letter_id > :after ORDER BY letter_id LIMIT :limit
+
+-- name: claimable_letters
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
+    AND (created_at, letter_id) > (:created_at, :letter_id)
+    AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
+UNION ALL
+SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = 'all' AND sender <> :agent
+    AND (created_at, letter_id) > (:created_at, :letter_id)
+    AND intent IN (
+        'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit', 'document'
+    )
+    AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY created_at, letter_id LIMIT 1
+
+-- name: insert_letter
+INSERT INTO mail_index ({mail_index}) VALUES ({mail_index_values})
+ON CONFLICT (folder, name) DO NOTHING
+
+-- name: place_letter
+UPDATE mail_index SET box = :box, agent = :agent, folder = :folder, name = :name,
+    claim_id = :claim_id, pending = :pending
+WHERE letter_id = :letter_id AND folder = :seen_folder AND name = :seen_name
+
+-- name: settle_letter
+UPDATE mail_index SET pending = 0, question_id = coalesce(:question_id, question_id)
+WHERE letter_id = :letter_id
+
+-- name: forget_letter
+DELETE FROM mail_index WHERE letter_id = :letter_id AND folder = :folder AND name = :name
+
+-- name: mail_folders
+SELECT {mail_folders} FROM mail_folders
+
+-- name: mark_folder
+INSERT INTO mail_folders ({mail_folders}) VALUES ({mail_folders_values})
+ON CONFLICT (folder) DO UPDATE SET {mail_folders_updates}
+
+-- name: forget_folder
+DELETE FROM mail_folders WHERE folder = :folder
+
+-- name: words_of_letters
+CREATE VIRTUAL TABLE IF NOT EXISTS mail_words USING fts5(words)
+
+-- name: forget_words
+DROP TABLE IF EXISTS mail_words
+
+-- name: last_letter_with_words
+SELECT max(rowid) FROM mail_words
+
+-- name: insert_words
+INSERT INTO mail_words (rowid, words) VALUES (:letter_id, :words)
+
+-- name: letters_with_words
+SELECT rowid FROM mail_words WHERE mail_words MATCH :match ORDER BY rowid DESC LIMIT :limit
+
+-- name: letters_unread
+SELECT recipient, count(*) FROM mail_index WHERE box = 'new' GROUP BY recipient ORDER BY recipient
