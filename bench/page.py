@@ -19,8 +19,8 @@ from treadle.layout import Layout
 from treadle.project.project import open_project
 from treadle.store.codec import SQL
 from treadle.store.store import Reader
-from treadle.web import gate, listen, serve
-from treadle.web.keys import Keys
+from treadle.web import access, app
+from treadle.web.access import Keys
 from treadle.web.site import Site
 
 LONG = "20250101-000000-000000"
@@ -129,14 +129,14 @@ def _tell(ask: Callable[[str], None], paths: list[str]) -> None:
 def _served(root: Path) -> Callable[[str], None]:
     """Serve a project in this process and return what asks it, over one kept connection."""
     keys = Keys()
-    server = listen.bind(0)
+    server = access.bind_port(0)
     port = server.getsockname()[1]
     site = Site(open_project(root, os.environ), keys, port)
-    Thread(target=serve.serve, args=(site, server, lambda: None), daemon=True).start()
+    Thread(target=app.serve_page, args=(site, server, lambda: None), daemon=True).start()
     client = socket.create_connection(("127.0.0.1", port))
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     token = keys.redeem(keys.new_link())
-    head = f"Host: 127.0.0.1:{port}\r\nCookie: {gate.cookie_name(site)}={token}\r\n\r\n"
+    head = f"Host: 127.0.0.1:{port}\r\nCookie: {app.cookie_name(site)}={token}\r\n\r\n"
 
     def ask(path: str) -> None:
         client.sendall(f"GET {path} HTTP/1.1\r\n{head}".encode())

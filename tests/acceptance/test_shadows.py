@@ -15,10 +15,10 @@ from tests.builder import wait_for
 from tests.web.world import RUN
 from treadle.proc import environment
 from treadle.project.project import open_project
-from treadle.web import act
-from treadle.web.keys import Keys
-from treadle.web.site import Asked, Site
-from treadle.web.table import ACTIONS
+from treadle.web import actions
+from treadle.web.access import Keys
+from treadle.web.actions import ACTIONS
+from treadle.web.site import Site, WebRequest
 
 MODULES = (
     *("treadle", "argparse", "msgspec", "json", "sitecustomize", "usercustomize", "uvicorn"),
@@ -111,9 +111,9 @@ def test_serve_its_rounds_and_the_page_import_nothing_of_the_repository(clone):
 def test_a_button_of_the_page_imports_nothing_of_the_repository(clone, monkeypatch, action):
     monkeypatch.chdir(clone.root)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    monkeypatch.setattr(act, "_START", 120.0)
+    monkeypatch.setattr(actions, "_START", 120.0)
     site = Site(open_project(clone.root, os.environ), Keys(), 0)
-    said = act.act(site, action, Asked(NAMES, FIELDS))
+    said = actions.perform(site, action, WebRequest(NAMES, FIELDS))
     assert not said.text.startswith("ended with exit code"), said
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.builder import Project, make_home
 from treadle.project.project import open_project
-from treadle.web import app, gate
-from treadle.web.keys import Keys
+from treadle.web import app
+from treadle.web.access import Keys
 from treadle.web.site import Site
 
 PORT = 7717
@@ -60,7 +60,7 @@ def stranger(site):
 def browser(site, stranger):
     """Return a client with the cookie."""
     stranger.get("/enter", params={"key": site.keys.new_link()})
-    assert gate.cookie_name(site) in stranger.cookies
+    assert app.cookie_name(site) in stranger.cookies
     return stranger
 
 

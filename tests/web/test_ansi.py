@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from treadle.web import ansi
+from treadle.web import foreign
 
 CASES = {
     "plain": ("a < b", "a &lt; b"),
@@ -36,9 +36,9 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "shown"), CASES.values(), ids=CASES)
 def test_text_becomes_markup(text, shown):
-    assert ansi.render(text) == shown
+    assert foreign.log_markup(text) == shown
 
 
 def test_markup_in_colours_stays_text():
-    found = ansi.render('\x1b[31m<img src=x onerror=alert(1)>\x1b[0m"><script>')
+    found = foreign.log_markup('\x1b[31m<img src=x onerror=alert(1)>\x1b[0m"><script>')
     assert re.findall("<[a-z]+", found) == ["<span"]

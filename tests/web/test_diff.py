@@ -1,7 +1,7 @@
 """Patches side by side."""
 
-from treadle.web import diff
-from treadle.web.diff import Row, Side
+from treadle.web import foreign
+from treadle.web.foreign import Row, Side
 
 PATCH = """diff --git a/cart.py b/cart.py
 index 1..2 100644
@@ -23,7 +23,7 @@ new file mode 100755
 
 
 def test_what_goes_and_what_comes_stand_beside_each_other():
-    first, second = diff.parse(PATCH).files
+    first, second = foreign.parse_diff(PATCH).files
     assert first.hunks[0].rows == (
         Row("same", Side(1, "def total():"), Side(1, "def total():")),
         Row("change", Side(2, "    x = 0"), Side(2, "    return 0")),
@@ -36,25 +36,27 @@ def test_what_goes_and_what_comes_stand_beside_each_other():
 
 def test_a_removed_line_of_dashes_is_no_file_name():
     text = "--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1,2 @@\n--- drop\n+++ keep\n same\n"
-    (found,) = diff.parse(text).files
+    (found,) = foreign.parse_diff(text).files
     assert found.hunks[0].rows[0] == Row("change", Side(1, "-- drop"), Side(1, "++ keep"))
 
 
 def test_plain_patches_of_several_files_are_told_apart():
     text = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-1\n+2\n"
-    assert [found.path for found in diff.parse(text).files] == ["x", "y"]
+    assert [found.path for found in foreign.parse_diff(text).files] == ["x", "y"]
 
 
 def test_a_rename_and_a_binary_file_have_notes_and_no_hunks():
     text = "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
-    (found,) = diff.parse(text).files
+    (found,) = foreign.parse_diff(text).files
     assert (found.path, found.hunks, len(found.notes)) == ("y", (), 3)
 
 
 def test_a_long_patch_is_cut_and_says_so():
-    body = "".join(f"+{n}\n" for n in range(diff.MAX_LINES + 10))
-    found = diff.parse(f"--- /dev/null\n+++ b/x\n@@ -0,0 +1,{diff.MAX_LINES + 10} @@\n{body}")
-    assert found.files[0].added == diff.MAX_LINES - 3
+    body = "".join(f"+{n}\n" for n in range(foreign.MAX_LINES + 10))
+    found = foreign.parse_diff(
+        f"--- /dev/null\n+++ b/x\n@@ -0,0 +1,{foreign.MAX_LINES + 10} @@\n{body}"
+    )
+    assert found.files[0].added == foreign.MAX_LINES - 3
     assert found.hidden > 0
 
 
@@ -63,10 +65,10 @@ ENDLESS = f"diff --git a/x b/x\n@@ -{'9' * 5000} +1 @@\n-x\n+y"
 
 def test_anything_else_is_no_patch():
     for text in ("", "hello", "@@ -1 +1 @@\n-x\n+y", "diff --git", "\0\x1b[31m", ENDLESS):
-        assert all(not found.hunks for found in diff.parse(text).files)
+        assert all(not found.hunks for found in foreign.parse_diff(text).files)
 
 
 def test_hidden_characters_are_written_out():
-    found = diff.parse("--- a/x\n+++ b/x\u202e\n@@ -1 +1 @@\n-a\n+b\u202e\x1b[1m\n")
+    found = foreign.parse_diff("--- a/x\n+++ b/x\u202e\n@@ -1 +1 @@\n-a\n+b\u202e\x1b[1m\n")
     assert found.files[0].path == "x\\u202e"
     assert found.files[0].hunks[0].rows[0].new == Side(1, "b\\u202e\\x1b[1m")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.web.conftest import URL, Client
-from treadle.web import gate
+from treadle.web import app
 
 STOP = "/runs/20260101-000000-000000/stop"
 OURS = {"origin": URL}
@@ -91,4 +91,4 @@ def test_a_broken_cookie_is_no_cookie(stranger, cookie):
 
 
 def test_the_cookie_of_another_port_is_another(site):
-    assert gate.cookie_name(site) != gate.cookie_name(site._replace(port=1))
+    assert app.cookie_name(site) != app.cookie_name(site._replace(port=1))

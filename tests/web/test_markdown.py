@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.web import markdown
+from treadle.web import foreign
 
 XSS = (Path(__file__).parent / "xss.txt").read_text().splitlines()
 HARMLESS = {
@@ -38,39 +38,41 @@ def test_there_are_enough_strings():
 @pytest.mark.parametrize("form", ["{}", "# {}", "- {}", "```\n{}\n```", "| a |\n|---|\n| {} |"])
 def test_no_string_becomes_active(form):
     for text in XSS:
-        elements = Elements(str(markdown.render(form.format(text)))).found
+        elements = Elements(str(foreign.markdown_markup(form.format(text)))).found
         assert [item for item in elements if not is_harmless(*item)] == [], text
 
 
 def test_all_strings_at_once_are_inactive():
-    elements = Elements(str(markdown.render("\n\n".join(XSS)))).found
+    elements = Elements(str(foreign.markdown_markup("\n\n".join(XSS)))).found
     assert [item for item in elements if not is_harmless(*item)] == []
 
 
 def test_links_open_elsewhere_and_know_nothing_of_us():
-    text = str(markdown.render("[x](https://example.invalid/a)"))
+    text = str(foreign.markdown_markup("[x](https://example.invalid/a)"))
     assert 'rel="noopener noreferrer nofollow"' in text
     assert 'target="_blank"' in text
 
 
 def test_links_into_this_page_are_no_links():
-    assert "href" not in markdown.render("[x](/runs/1/stop) [y](../z) [z](//host/x)")
+    assert "href" not in foreign.markdown_markup("[x](/runs/1/stop) [y](../z) [z](//host/x)")
 
 
 def test_images_are_not_loaded():
-    assert "<img" not in markdown.render("![x](https://example.invalid/a.png)")
+    assert "<img" not in foreign.markdown_markup("![x](https://example.invalid/a.png)")
 
 
 def test_tables_lists_and_code_are_rendered():
-    text = markdown.render("| a |\n|---|\n| b |\n\n- one\n\n```\n<x>\n```\n")
+    text = foreign.markdown_markup("| a |\n|---|\n| b |\n\n- one\n\n```\n<x>\n```\n")
     assert "<td>b</td>" in text
     assert "<li>one</li>" in text
     assert "&lt;x&gt;" in text
 
 
 def test_fields_at_the_top_are_shown_as_they_are():
-    assert markdown.render("---\nlane: done\n---\n# T\n").startswith("<pre>lane: done</pre><h1>T")
+    assert foreign.markdown_markup("---\nlane: done\n---\n# T\n").startswith(
+        "<pre>lane: done</pre><h1>T"
+    )
 
 
 def test_a_very_long_text_is_not_parsed():
-    assert markdown.render("# x" * 200_000).startswith("<pre># x")
+    assert foreign.markdown_markup("# x" * 200_000).startswith("<pre># x")

@@ -7,9 +7,9 @@ import pytest
 
 from tests.web.conftest import URL
 from treadle.errors import TreadleError
+from treadle.web.actions import ACTIONS, PAGES
 from treadle.web.pages import desk, runs, step
-from treadle.web.site import Asked
-from treadle.web.table import ACTIONS, PAGES
+from treadle.web.site import WebRequest
 
 OURS = {"origin": URL, "hx-request": "true"}
 # What a path may be made of by somebody who means ill.
@@ -107,7 +107,7 @@ def test_no_name_in_an_action_becomes_an_option(action):
         good = {"run": "20260101-000000-000000", "step": "1"}
         values = {name: good.get(name, "x") for name in names(action.path)} | {spoilt: bad}
         try:
-            words = action.words(Asked(values, {}, is_example=True))
+            words = action.words(WebRequest(values, {}, is_example=True))
         except TreadleError:
             continue
         assert bad not in words or "--" in words[: words.index(bad)]
@@ -159,7 +159,7 @@ def test_a_quoted_name_in_a_command_is_what_the_button_sends():
 
 
 def test_words_that_look_like_options_stay_words():
-    asked = Asked({}, {"goal": "--help", "command": "true"})
+    asked = WebRequest({}, {"goal": "--help", "command": "true"})
     assert runs.start(asked) == ["run", "--goal=--help", "--verify=AC1=true", "--wait"]
 
 

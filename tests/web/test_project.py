@@ -11,8 +11,8 @@ from treadle.cli import main
 from treadle.desk import desk
 from treadle.store.store import Store
 from treadle.web import app
-from treadle.web.site import Asked
-from treadle.web.table import ACTIONS
+from treadle.web.actions import ACTIONS
+from treadle.web.site import WebRequest
 
 SAME_ORIGIN = {"origin": URL}
 
@@ -98,7 +98,7 @@ def test_the_desk_shows_what_was_spent_and_offers_what_would_help(look):
 
 def test_what_holds_the_project_waits_for_who_holds_it():
     """A run that asks or passes holds it for a moment longer; nobody should have to try again."""
-    asked = Asked({"run": world.RUN}, {}, is_example=True)
+    asked = WebRequest({"run": world.RUN}, {}, is_example=True)
     paths = (
         "/desk/again",
         "/runs/start",

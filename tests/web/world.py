@@ -22,7 +22,7 @@ from treadle.tasks import claim, move, questions, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.questions import Question
 from treadle.tasks.task import NewTask
-from treadle.web.keys import Keys
+from treadle.web.access import Keys
 from treadle.web.site import Site
 
 PORT = 7717

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.project.project import open_project
-from treadle.web import serve
-from treadle.web.keys import Keys
+from treadle.web import app
+from treadle.web.access import Keys
 from treadle.web.site import Site
 
 
@@ -16,4 +16,4 @@ def show(
 ) -> None:
     """Answer browsers until told to stop."""
     site = Site(open_project(root, os.environ), keys, server.getsockname()[1], read_only)
-    serve.serve(site, server, stop)
+    app.serve_page(site, server, stop)

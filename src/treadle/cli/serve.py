@@ -21,8 +21,8 @@ from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import environment
 from treadle.proc.attend import attend
 from treadle.project.root import find_root, here, refuse_inside_run
-from treadle.web import link, listen
-from treadle.web.keys import Keys
+from treadle.web import access
+from treadle.web.access import Keys
 
 _PAUSE = 0.25
 _GRACE = 0.5
@@ -94,9 +94,9 @@ def _signal(interrupts: Interrupts) -> int | None:
 def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]:
     """Hold the port, hand out links; what answers is loaded when somebody comes."""
     keys = Keys()
-    with listen.bind(args.port) as server:
+    with access.bind_port(args.port) as server:
         port = server.getsockname()[1]
-        with link.offered(serve_socket(os.environ, root), lambda: _url(port, keys)):
+        with access.offer_links(serve_socket(os.environ, root), lambda: _url(port, keys)):
             _say(args, root, port, _url(port, keys))
             waiting = Thread(
                 target=_answer, args=(args, root, keys, server, interrupts), daemon=True
@@ -105,7 +105,7 @@ def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]
             try:
                 yield
             finally:
-                link.remove_doors(serve_doors(os.environ, root))
+                access.remove_doors(serve_doors(os.environ, root))
                 interrupts.name = interrupts.name or "SIGTERM"
                 waiting.join(_GRACE)
 
@@ -113,7 +113,7 @@ def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]
 def _answer(
     args: Namespace, root: Path, keys: Keys, server: socket.socket, interrupts: Interrupts
 ) -> None:
-    if listen.wait(server, interrupts.reason):
+    if access.wait_for_visitor(server, interrupts.reason):
         main.load("page").show(root, keys, server, args.read_only, interrupts.reason)
 
 
@@ -129,11 +129,11 @@ def _say(args: Namespace, root: Path, port: int, url: str) -> None:
         output.line("the page, for whoever opens this first:")
         output.line(f"  {url}", flush=True)
     if args.open:
-        main.load("browser").show(link.write_door(serve_doors(os.environ, root), url))
+        main.load("browser").show(access.write_door(serve_doors(os.environ, root), url))
 
 
 def _print_link(args: Namespace, root: Path) -> int:
-    url = link.get(serve_socket(os.environ, root))
+    url = access.get_link(serve_socket(os.environ, root))
     if args.open:
-        main.load("browser").show(link.write_door(serve_doors(os.environ, root), url))
+        main.load("browser").show(access.write_door(serve_doors(os.environ, root), url))
     return output.say(args.json, {"link": url}, url)

@@ -1,30 +1,130 @@
 """Put pages, their JSON twins, actions and the stream behind the gate."""
 
+import asyncio
+import contextlib
+import gc
 import json
-from collections.abc import Mapping
+import logging
+import socket
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 import msgspec
+import uvicorn
 from jinja2 import Environment
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.errors import BlockedError, NotFoundError, TreadleError
+from treadle.config.load import load
+from treadle.errors import BlockedError, ConfigError, NotFoundError, TreadleError
 from treadle.files import beneath
 from treadle.layout import serve_doors
+from treadle.project.project import place_mail
 from treadle.sandbox.mask import Mask
-from treadle.web import act, gate, link, markdown, render
+from treadle.web import access, actions, foreign, render
+from treadle.web.actions import ACTIONS, PAGES
 from treadle.web.live import Feed
-from treadle.web.readers import Readers
-from treadle.web.site import Action, Asked, Document, Page, Site
-from treadle.web.table import ACTIONS, PAGES
+from treadle.web.site import Action, Document, Page, Readers, Site, WebRequest
+
+STATIC = "/static/"
+OPEN = ("/enter", STATIC)
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_NO_COOKIE = "this page needs the link that `treadle serve` printed; get another with:\n\n"
+_NO_COOKIE += "  treadle serve --link\n"
+
+
+class PageGate:
+    """The first thing every request meets, and the last that touches an answer."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app = app
+        self._site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a good request on with our headers on its answer; refuse any other."""
+        if scope["type"] != "http":
+            return
+        refusal = refuse_request(self._site, scope)
+        await (refusal or self._app)(scope, receive, _guarded(send, scope["path"]))
+
+
+def cookie_name(site: Site) -> str:
+    """Return the cookie's name; cookies know no ports, so it carries ours."""
+    return f"treadle-{site.port}"
+
+
+def refuse_request(site: Site, scope: Scope) -> Response | None:
+    """Return the answer to a request that may not come in, or None."""
+    headers = Headers(scope=scope)
+    hosts = {f"127.0.0.1:{site.port}", f"localhost:{site.port}"}
+    if headers.get("host") not in hosts:
+        return _no(421, "this name is not ours")
+    if not _is_ours(headers, hosts, scope["method"]):
+        return _no(403, "another site asks; only this page may")
+    if scope["path"].startswith(OPEN) and scope["method"] in ("GET", "HEAD"):
+        return None
+    if not site.keys.opens(_cookie(headers, cookie_name(site))):
+        return _no(401, _NO_COOKIE)
+    if site.read_only and scope["method"] not in ("GET", "HEAD"):
+        return _no(403, "this page is served with --read-only")
+    return None
+
+
+def _is_ours(headers: Headers, hosts: set[str], method: str) -> bool:
+    """A browser names where a request comes from; one that changes something must say so."""
+    origin = headers.get("origin")
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        return method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+    if origin is None:
+        return method in ("GET", "HEAD")
+    return origin in {f"http://{host}" for host in hosts} and origin == f"http://{headers['host']}"
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in pairs if key == name), "")
+
+
+def _no(status: int, text: str) -> Response:
+    return PlainTextResponse(f"{text}\n", status_code=status)
+
+
+def _guarded(send: Send, path: str) -> Send:
+    kept = b"no-cache" if path.startswith(STATIC) else b"no-store"
+    ours = [*_HEADERS, (b"cache-control", kept)]
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *ours]
+        await send(message)
+
+    return guarded
+
 
 _HOME = "/desk"
 _MAX_FORM = 1 << 20
@@ -34,7 +134,7 @@ _MAX_FILE = 32 << 20
 def build(site: Site) -> ASGIApp:
     """Return the whole application."""
     site = site._replace(readers=Readers(site.project.layout), mask=Mask(site.project.env))
-    templates = render.environment({"markdown": markdown.render})
+    templates = render.environment({"markdown": foreign.markdown_markup})
     templates.globals |= {
         "nav": [page for page in PAGES if page.label],
         "read_only": site.read_only,
@@ -57,7 +157,7 @@ def build(site: Site) -> ASGIApp:
     ]
     handlers = {TreadleError: partial(_failed, templates)}
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return gate.Gate(app, site)
+    return PageGate(app, site)
 
 
 async def _home(request: Request) -> Response:
@@ -74,9 +174,9 @@ async def _enter(site: Site, templates: Environment, request: Request) -> Respon
         used = Document(message="This link was used already, or is not ours.")
         fix = {"fix": ["treadle serve --link"]}
         return HTMLResponse(templates.get_template("error.html").render(used | fix), 401)
-    link.remove_doors(serve_doors(site.project.env, site.project.layout.root))
+    access.remove_doors(serve_doors(site.project.env, site.project.layout.root))
     response = HTMLResponse(templates.get_template("enter.html").render(home=_HOME))
-    response.set_cookie(gate.cookie_name(site), token, httponly=True, samesite="strict", path="/")
+    response.set_cookie(cookie_name(site), token, httponly=True, samesite="strict", path="/")
     return response
 
 
@@ -102,7 +202,7 @@ async def _page(site: Site, templates: Environment, page: Page, request: Request
     return HTMLResponse(text.encode(errors="backslashreplace"))
 
 
-def _rendered(site: Site, templates: Environment, page: Page, asked: Asked, path: str) -> str:
+def _rendered(site: Site, templates: Environment, page: Page, asked: WebRequest, path: str) -> str:
     found = page.document(site, asked)
     extra = page.view(site, asked, found) if page.view else {}
     context: Document = {"asked": asked.fields, "here": path, "now": site.now(), "said": None}
@@ -110,8 +210,8 @@ def _rendered(site: Site, templates: Environment, page: Page, asked: Asked, path
 
 
 async def _act(site: Site, templates: Environment, action: Action, request: Request) -> Response:
-    asked = Asked(request.path_params, await _form(request))
-    said = await run_in_threadpool(act.act, site, action, asked)
+    asked = WebRequest(request.path_params, await _form(request))
+    said = await run_in_threadpool(actions.perform, site, action, asked)
     name = "said.html" if request.headers.get("hx-request") else "acted.html"
     return HTMLResponse(templates.get_template(name).render(said=said))
 
@@ -139,7 +239,7 @@ def _read(folder: Path, name: str, mask: Mask) -> bytes:
     return mask.text(text).encode(errors="surrogateescape")
 
 
-class Stream(StreamingResponse):
+class EventStream(StreamingResponse):
     """What changes, as it changes, as long as there is a seat."""
 
     def __init__(self, feed: Feed, request: Request) -> None:
@@ -155,7 +255,7 @@ class Stream(StreamingResponse):
 
 
 async def _stream(feed: Feed, request: Request) -> Response:
-    return Stream(feed, request)
+    return EventStream(feed, request)
 
 
 async def _failed(templates: Environment, request: Request, error: Exception) -> Response:
@@ -169,9 +269,43 @@ async def _failed(templates: Environment, request: Request, error: Exception) ->
     return HTMLResponse(templates.get_template("error.html").render(context), status)
 
 
-def _shown(path: str, names: Mapping[str, str], fields: Mapping[str, str]) -> act.Shown:
-    return act.shown(next(item for item in ACTIONS if item.path == path), names, fields)
+def _shown(path: str, names: Mapping[str, str], fields: Mapping[str, str]) -> actions.Shown:
+    return actions.shown_action(next(item for item in ACTIONS if item.path == path), names, fields)
 
 
-def _asked(request: Request) -> Asked:
-    return Asked(request.path_params, dict(request.query_params))
+def _asked(request: Request) -> WebRequest:
+    return WebRequest(request.path_params, dict(request.query_params))
+
+
+_PAUSE = 0.2
+_GRACE = 2  # seconds that open streams get
+
+
+def serve_page(site: Site, server: socket.socket, stop: Callable[[], str | None]) -> None:
+    """Answer browsers in this thread."""
+    gc.enable()
+    with contextlib.suppress(ConfigError):  # the page on health says what is wrong
+        place_mail(site.project, load(site.project.layout, site.project.env).config)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = uvicorn.Config(
+        build(site),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        ws="none",
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    asyncio.run(_serve(uvicorn.Server(config), server, stop))
+
+
+async def _serve(
+    page: uvicorn.Server, server: socket.socket, stop: Callable[[], str | None]
+) -> None:
+    serving = asyncio.create_task(page.serve(sockets=[server]))
+    while not stop() and not serving.done():
+        await asyncio.sleep(_PAUSE)
+    page.should_exit = True
+    await serving

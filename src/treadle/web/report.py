@@ -11,8 +11,8 @@ from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-from treadle.web import diff, render, timeline
-from treadle.web.diff import Diff
+from treadle.web import draw, foreign, render
+from treadle.web.foreign import Diff
 
 _STYLES = ("treadle.css", "report.css")
 
@@ -42,7 +42,7 @@ def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
                 for view in views
                 if view.observed is not None
             ],
-            picture=timeline.draw([timeline.bar(step._asdict()) for step in steps]),
+            picture=draw.draw_timeline([draw.step_bar(step._asdict()) for step in steps]),
             diff=_changes(project, row, mask),
             usage=store.usage(row.run_id),
             now=now,
@@ -55,6 +55,8 @@ def _changes(project: Project, row: RunRow, mask: Mask) -> Diff | None:
     if not row.base_commit or not row.head_commit:
         return None
     try:
-        return diff.parse(mask.text(stat.patch(project.repo, row.base_commit, row.head_commit)))
+        return foreign.parse_diff(
+            mask.text(stat.patch(project.repo, row.base_commit, row.head_commit))
+        )
     except GitError:
         return None

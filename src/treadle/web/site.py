@@ -1,5 +1,6 @@
 """What every page and action works with."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -7,11 +8,58 @@ from typing import NamedTuple
 
 from treadle.errors import NotFoundError, UsageError
 from treadle.ids import is_run_id
+from treadle.layout import Layout
+from treadle.mail import folders, sync
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
 from treadle.store.store import Reader
-from treadle.web.keys import Keys
-from treadle.web.readers import Readers
+from treadle.web.access import Keys
+
+_KEPT_READERS = 8
+
+
+class Readers:
+    """The readers that nobody uses right now, for the database file they were opened on."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._free: list[tuple[int, Reader]] = []
+
+    @contextmanager
+    def one(self) -> Iterator[Reader]:
+        """Lend a reader; one that met an error, or whose file was replaced, is not lent again."""
+        mark = self._mark()
+        reader = self._take(mark) or Reader.open(self._layout)
+        try:
+            yield reader
+        except BaseException:
+            reader.close()
+            raise
+        if len(self._free) < _KEPT_READERS and mark:
+            self._free.append((mark, reader))
+        else:
+            reader.close()
+
+    def __del__(self) -> None:
+        """Let go of the files with the last page."""
+        while self._free:
+            self._free.pop()[1].close()
+
+    def _take(self, mark: int) -> Reader | None:
+        while self._free:
+            found, reader = self._free.pop()
+            if found == mark:
+                return reader
+            reader.close()
+        return None
+
+    def _mark(self) -> int:
+        """Return which file the database is; 0 for none, which may change at any moment."""
+        try:
+            return os.stat(self._layout.database).st_ino  # noqa: PTH116  # for every answer
+        except FileNotFoundError:
+            return 0
+
 
 Document = dict[str, object]
 
@@ -34,7 +82,7 @@ class Site(NamedTuple):
             yield store
 
 
-class Asked(NamedTuple):
+class WebRequest(NamedTuple):
     """What a browser wants: the names in the path, and the fields of the query or the form."""
 
     names: Mapping[str, str]
@@ -70,8 +118,8 @@ class Page(NamedTuple):
 
     path: str
     template: str
-    document: Callable[[Site, Asked], Document]
-    view: Callable[[Site, Asked, Document], Document] | None = None
+    document: Callable[[Site, WebRequest], Document]
+    view: Callable[[Site, WebRequest, Document], Document] | None = None
     label: str | None = None  # in the navigation
     is_quick: bool = False
 
@@ -80,5 +128,20 @@ class Action(NamedTuple):
     """Something a person can do; it is a command line, shown and carried out as such."""
 
     path: str
-    words: Callable[[Asked], list[str]]
+    words: Callable[[WebRequest], list[str]]
     is_long: bool = False  # goes on by itself after it has begun
+
+
+@contextmanager
+def store_with_letters(site: Site) -> Iterator[Reader]:
+    """Take in what others wrote, if there is anything, then read."""
+    layout = site.project.layout
+    with site.store() as reader:
+        if not layout.mail.root.is_dir() or not folders.is_stale(reader, layout.mail):
+            yield reader
+            return
+    # What cannot be read is set aside, and stands in the list of what was.
+    fresh, _ = sync.fresh(layout, site.now())
+    fresh.close()
+    with site.store() as reader:
+        yield reader

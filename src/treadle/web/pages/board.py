@@ -10,14 +10,14 @@ from treadle.store.store import Reader
 from treadle.store.tasks import TaskRow
 from treadle.tasks import document as documents
 from treadle.tasks import lanes
-from treadle.web.site import Asked, Document, Site
+from treadle.web.site import Document, Site, WebRequest
 
 _RUNS = 50  # that are asked for conflicts
 _SHOWN = 100  # tasks of a lane
 _FINISHED = 20  # of one where nothing happens any more
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle task list --json` gives, and the conflicts of `treadle runs list`."""
     with site.store() as store:
         storms = weather.storms(store, store.runs(_RUNS))
@@ -25,7 +25,7 @@ def document(site: Site, asked: Asked) -> Document:
     return found | {"weather": [storm._asdict() for storm in storms]}
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Sort the tasks into lanes, each with what is around it."""
     with site.store() as store:
         rows = store.tasks()
@@ -35,24 +35,24 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     return {"board": board, "count": count, "any": bool(rows), "stamp": utc(site.now())}
 
 
-def move(asked: Asked) -> list[str]:
+def move(asked: WebRequest) -> list[str]:
     """Move a task to another lane."""
     words = ["task", "move", _task(asked), f"--to={asked.text('to', 'LANE')}"]
     reason = asked.fields.get("reason", "").strip()
     return [*words, f"--reason={reason}"] if reason else words
 
 
-def claim(asked: Asked) -> list[str]:
+def claim(asked: WebRequest) -> list[str]:
     """Take a task."""
     return ["task", "claim", _task(asked)]
 
 
-def release(asked: Asked) -> list[str]:
+def release(asked: WebRequest) -> list[str]:
     """Give a task back."""
     return ["task", "release", _task(asked)]
 
 
-def _task(asked: Asked) -> str:
+def _task(asked: WebRequest) -> str:
     if is_task_id(found := asked.names["task"]):
         return found
     raise NotFoundError(f"no task is called {found!r}", fix=["treadle task list"])

@@ -7,8 +7,7 @@ from treadle.desk import desk
 from treadle.errors import NotFoundError
 from treadle.store.questions import QuestionRow
 from treadle.store.store import Reader
-from treadle.web import letters
-from treadle.web.site import Asked, Document, Site
+from treadle.web.site import Document, Site, WebRequest, store_with_letters
 
 _READ = "treadle mail read "
 _SHOWN = (_READ, "treadle answer ")  # in another way
@@ -23,32 +22,32 @@ class Way(NamedTuple):
     fields: dict[str, str]
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle desk --json` gives."""
-    with letters.store(site) as store:
+    with store_with_letters(site) as store:
         return desk.document(desk.items(store))
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add what each item's run has spent, and what can be started for it."""
     with site.store() as store:
         rows = [desk.told(item) | _around(store, item) for item in desk.items(store)]
     return {"rows": rows}
 
 
-def answer(asked: Asked) -> list[str]:
+def answer(asked: WebRequest) -> list[str]:
     """Answer by number or in words."""
     if "option" in asked.fields:
         return ["answer", f"--option={asked.number('option', 0)}", _item(asked)]
     return ["answer", "--", _item(asked), asked.text("text", "TEXT")]
 
 
-def again(asked: Asked) -> list[str]:
+def again(asked: WebRequest) -> list[str]:
     """Begin a task's work anew."""
     return ["run", "--wait", "--", asked.text("task", "TASK")]
 
 
-def _item(asked: Asked) -> str:
+def _item(asked: WebRequest) -> str:
     found = asked.names["item"]
     if found.replace("-", "").isalnum():
         return found

@@ -13,12 +13,12 @@ from treadle.ids import is_run_id
 from treadle.project.project import workspaces
 from treadle.store import address
 from treadle.store.store import Reader
-from treadle.web.site import Asked, Document, Site
+from treadle.web.site import Document, Site, WebRequest
 
 _MOST = 20_000  # entries of a workspace that are counted
 
 
-class Kept(NamedTuple):
+class KeptWorkspace(NamedTuple):
     """One workspace on the disk."""
 
     run_id: str
@@ -27,12 +27,12 @@ class Kept(NamedTuple):
     is_more: bool
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle doctor --json` does."""
     return health.document(health.examine(site.project.layout.root, site.project.env))
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add what takes space, and who holds the lock."""
     layout = site.project.layout
     with site.store() as store:
@@ -49,7 +49,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     }
 
 
-def prune(asked: Asked) -> list[str]:
+def prune(asked: WebRequest) -> list[str]:
     """Remove workspaces of runs that have ended."""
     return ["runs", "prune", f"--older-than={asked.text('days', '0')}"]
 
@@ -62,10 +62,10 @@ def _workspaces(site: Site) -> list[Path]:
     return [root / name for name in sorted(walk.names(root), reverse=True) if is_run_id(name)]
 
 
-def _kept(store: Reader, path: Path) -> Kept:
+def _kept(store: Reader, path: Path) -> KeptWorkspace:
     row = store.run(path.name)
     size, is_more = _size(path)
-    return Kept(path.name, row.status if row else None, size, is_more)
+    return KeptWorkspace(path.name, row.status if row else None, size, is_more)
 
 
 def _size(folder: Path) -> tuple[int, bool]:

@@ -10,7 +10,7 @@ from treadle.errors import FormatError
 from treadle.inbox import box, decide, schedule
 from treadle.inbox.schedule import Scheduled
 from treadle.store.messages import MessageRow
-from treadle.web.site import Asked, Document, Site
+from treadle.web.site import Document, Site, WebRequest
 
 _CHAINS = 20
 
@@ -22,7 +22,7 @@ class Branch(NamedTuple):
     children: "list[Branch]"
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle process --dry-run --json` and `treadle dead list --json` give."""
     layout = site.project.layout
     config = load(layout, site.project.env).config
@@ -31,7 +31,7 @@ def document(site: Site, asked: Asked) -> Document:
     return planned | box.dead_document(box.dead_letters(layout))
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the newest chains as trees, and the schedule."""
     layout = site.project.layout
     with site.store() as store:
@@ -47,12 +47,12 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     }
 
 
-def retry(asked: Asked) -> list[str]:
+def retry(asked: WebRequest) -> list[str]:
     """Put a dead letter back."""
     return ["dead", "retry", "--", asked.text("letter", "LETTER")]
 
 
-def send(asked: Asked) -> list[str]:
+def send(asked: WebRequest) -> list[str]:
     """Put a message into the inbox."""
     routine = asked.fields.get("routine", "").strip()
     options = [f"--routine={routine}"] if routine else []

@@ -11,24 +11,23 @@ from treadle.mail import look
 from treadle.mail.address import HUMAN
 from treadle.store import letters as index
 from treadle.store.letters import LetterRow
-from treadle.web import letters
-from treadle.web.site import Asked, Document, Site
+from treadle.web.site import Document, Site, WebRequest, store_with_letters
 
 _LETTERS = 100
 _REASON = ".reason.json"
 _MAX = 64 * 1024
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mail list --json` gives."""
-    with letters.store(site) as store:
+    with store_with_letters(site) as store:
         rows = look.letters(store, _wanted(asked))
     return documents.listed(site.project.layout, rows)
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Sort the letters into threads; the one with the newest letter comes first."""
-    with letters.store(site) as store:
+    with store_with_letters(site) as store:
         rows = look.letters(store, _wanted(asked))
         unread = index.unread(store)
     threads: dict[str | None, list[LetterRow]] = defaultdict(list)
@@ -43,15 +42,15 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     }
 
 
-def one(site: Site, asked: Asked) -> Document:
+def one(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mail read --json` gives."""
     layout = site.project.layout
-    with letters.store(site) as store:
+    with store_with_letters(site) as store:
         row = look.find(store, asked.names["letter"], asked.fields.get("as"))
     return documents.whole(layout, row, look.open_letter(layout.mail, row))
 
 
-def view_one(site: Site, asked: Asked, found: Document) -> Document:
+def view_one(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the other letters about the same task."""
     with site.store() as store:
         task_id = found["task_id"]
@@ -60,18 +59,18 @@ def view_one(site: Site, asked: Asked, found: Document) -> Document:
     return {"thread": [row._asdict() for row in others], "name": name, "human": HUMAN}
 
 
-def reply(asked: Asked) -> list[str]:
+def reply(asked: WebRequest) -> list[str]:
     """Answer a letter as the human."""
     text = asked.text("text", "TEXT")
     return ["mail", "reply", f"--as={HUMAN}", f"--summary={text}", "--", asked.names["letter"]]
 
 
-def ack(asked: Asked) -> list[str]:
+def ack(asked: WebRequest) -> list[str]:
     """Say that a letter to the human is taken care of."""
     return ["mail", "ack", f"--as={HUMAN}", "--", asked.names["letter"]]
 
 
-def _wanted(asked: Asked) -> look.Asked:
+def _wanted(asked: WebRequest) -> look.Asked:
     boxes = BOXES if asked.fields.get("all") else look.OPEN
     return look.Asked(None, boxes, asked.fields.get("task") or None, None, _LETTERS)
 

@@ -9,25 +9,25 @@ from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, Asking, Board
 from treadle.tasks.owner import HUMAN
-from treadle.web.site import Asked, Document, Site
+from treadle.web.site import Document, Site, WebRequest
 
 _MAX = 1 << 20
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mission list --json` gives."""
     with site.store() as store:
         return status.list_document(status.read_all(site.project.layout, store, site.now()))
 
 
-def one(site: Site, asked: Asked) -> Document:
+def one(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mission status --json` gives."""
     layout = site.project.layout
     with site.store() as store:
         return status.document(status.read(layout, store, _mission(site, asked), site.now()))
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the gates, the tasks, the snapshot and the words of one mission."""
     mission = _mission(site, asked)
     with site.store() as store:
@@ -44,7 +44,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     }
 
 
-def _mission(site: Site, asked: Asked) -> Mission:
+def _mission(site: Site, asked: WebRequest) -> Mission:
     return missions.find(site.project.layout, asked.names["slug"])
 
 

@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec import Raw
+
 from treadle.contract.role import ROLES, follows
 from treadle.engine import comments, documents, explain, restore, review, weather, whereabouts
 from treadle.engine.find import find
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
-from treadle.web import render, tail, timeline
+from treadle.web import draw, foreign, render
+from treadle.web.draw import Bar
 from treadle.web.pages import runs
-from treadle.web.site import Asked, Document, Site
-from treadle.web.timeline import Bar
+from treadle.web.site import Document, Site, WebRequest
 
 _EVENTS = 100
 _BUDGETS = ("iterations", "minutes", "tokens", "cost_usd", "output_mb")
@@ -37,7 +39,7 @@ class Meter(NamedTuple):
         return min(self.used / self.limit, 1) * 100 if self.limit else 0.0
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return a run as `treadle runs show --json` does."""
     with site.store() as store:
         row = find(store, asked.run)
@@ -45,7 +47,7 @@ def document(site: Site, asked: Asked) -> Document:
         return documents.run(site.project.layout, store, row)
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the picture, the matrix, the meters, the end of the log and the last events."""
     layout = site.project.layout
     with site.store() as store:
@@ -56,13 +58,13 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         return {
             "run": row,
             "line": runs.glance(site, store, row),
-            "picture": timeline.draw(
+            "picture": draw.draw_timeline(
                 _bars(site, row, steps), f"/runs/{asked.run}/steps/{{}}".format
             ),
             "matrix": _matrix(site, store, row, steps),
             "rounds": sorted({step.iteration for step in steps}),
             "meters": _meters(row, kv, order),
-            "log": tail.of_run(layout, row, steps, site.mask),
+            "log": foreign.tails_of_run(layout, row, steps, site.mask),
             "events": told[::-1],
             "earlier": max(last - _EVENTS, 0),
             "where": whereabouts.words(kv),
@@ -74,30 +76,30 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         }
 
 
-def stop(asked: Asked) -> list[str]:
+def stop(asked: WebRequest) -> list[str]:
     """Ask a run to stop."""
     return ["stop", asked.run, "--reason=stopped on the page"]
 
 
-def resume(asked: Asked) -> list[str]:
+def resume(asked: WebRequest) -> list[str]:
     """Go on with a stopped run."""
     fields = {name: asked.fields.get(name, "").strip() for name in ("budget", "approve")}
     options = [f"--{name}={value}" for name, value in fields.items() if value]
     return ["run", f"--resume={asked.run}", *options, "--wait"]
 
 
-def land(asked: Asked) -> list[str]:
+def land(asked: WebRequest) -> list[str]:
     """Bring a passed run into its branch."""
     return ["land", asked.run, "--wait"]
 
 
-def undo(asked: Asked) -> list[str]:
+def undo(asked: WebRequest) -> list[str]:
     """Take a landed run out again."""
     return ["undo", asked.run, "--wait"]
 
 
 def _bars(site: Site, row: RunRow, steps: list[StepRow]) -> list[Bar]:
-    found = [timeline.bar(step._asdict()) for step in steps]
+    found = [draw.step_bar(step._asdict()) for step in steps]
     if row.status != "running":
         return found
     role = follows(steps[-1].role) if steps else ROLES[0]
@@ -134,3 +136,34 @@ def _meters(row: RunRow, kv: Mapping[str, object], order: Mapping[str, object]) 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+_SIZE = 100
+_MAX = 1000
+
+
+def events_document(site: Site, asked: WebRequest) -> Document:
+    """Return a page of events as `treadle runs events --json` does."""
+    size = min(asked.number("limit", _SIZE), _MAX)
+    with site.store() as store:
+        rows = store.event_rows(asked.run, asked.number("after", 0), size)
+    return {"events": [_event(*row) for row in rows]}
+
+
+def events_view(site: Site, asked: WebRequest, found: Document) -> Document:
+    """Add where the pages before and after begin."""
+    after = asked.number("after", 0)
+    with site.store() as store:
+        last = store.last_seq(asked.run)
+    return {
+        "run_id": asked.run,
+        "last": last,
+        "before": max(after - _SIZE, 0) if after else None,
+        "next": after + _SIZE if after + _SIZE < last else None,
+    }
+
+
+def _event(seq: int, ts: str, type_: str, message: str, data: str | None) -> Document:
+    """Return an event; what is JSON already is neither read nor written again."""
+    kept = Raw(data.encode()) if data is not None else None
+    return {"seq": seq, "ts": ts, "type": type_, "message": message, "data": kept}

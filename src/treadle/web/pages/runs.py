@@ -1,19 +1,21 @@
 """Runs: what works, what worked, and how each of them stands."""
 
+from datetime import date, timedelta
 from typing import NamedTuple, cast
 
 from treadle.contract.role import RunStatus
-from treadle.engine import documents, review, spending
+from treadle.engine import costs, documents, review, spending
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-from treadle.web.site import Asked, Document, Site
+from treadle.web import draw
+from treadle.web.site import Document, Site, WebRequest
 
 STATUSES = ("running", "passed", "failed", "stopped")
 _SIZE = 50
 _MAX = 500
 
 
-class Line(NamedTuple):
+class RunLine(NamedTuple):
     """One run at a glance."""
 
     row: RunRow
@@ -24,13 +26,13 @@ class Line(NamedTuple):
     spent: str
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return a page of runs as `treadle runs list --json` does."""
     with site.store() as store:
         return documents.runs(store, _rows(store, asked))
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add to each run who works on it, how far it is, and what it has cost."""
     with site.store() as store:
         rows = _rows(store, asked)
@@ -39,7 +41,7 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
     return {"lines": lines, "statuses": STATUSES, "more": more}
 
 
-def start(asked: Asked) -> list[str]:
+def start(asked: WebRequest) -> list[str]:
     """Start a run for a goal."""
     words = ["run", f"--goal={asked.text('goal', 'GOAL')}"]
     if text := asked.fields.get("criterion", "").strip():
@@ -49,7 +51,7 @@ def start(asked: Asked) -> list[str]:
     return [*words, "--wait"]
 
 
-def _rows(store: Reader, asked: Asked) -> list[RunRow]:
+def _rows(store: Reader, asked: WebRequest) -> list[RunRow]:
     status = asked.fields.get("status")
     known = cast(RunStatus, status) if status in STATUSES else None
     page = _size(asked), asked.fields.get("before") or None, known
@@ -57,16 +59,16 @@ def _rows(store: Reader, asked: Asked) -> list[RunRow]:
     return store.runs_like(text, *page) if text else store.runs(*page)
 
 
-def _size(asked: Asked) -> int:
+def _size(asked: WebRequest) -> int:
     return min(max(asked.number("limit", _SIZE), 1), _MAX)
 
 
-def glance(site: Site, store: Reader, row: RunRow) -> Line:
+def glance(site: Site, store: Reader, row: RunRow) -> RunLine:
     """Sum one run up."""
     layout = site.project.layout
     order = review.order(layout, row.run_id)
     held, total = review.counts(review.criteria(layout, store, row))
-    return Line(row, _agents(order), _limit(order), held, total, spent(store, row.run_id))
+    return RunLine(row, _agents(order), _limit(order), held, total, spent(store, row.run_id))
 
 
 def spent(store: Reader, run_id: str) -> str:
@@ -91,3 +93,34 @@ def _agents(order: dict[str, object]) -> tuple[str, ...]:
 def _limit(order: dict[str, object]) -> object:
     budgets = order.get("budgets")
     return budgets.get("max_iterations") if isinstance(budgets, dict) else None
+
+
+_DAYS = 30
+_UNITS = {"cost_usd": "USD", "tokens": "tokens", "minutes": "minutes"}
+
+
+def cost_document(site: Site, asked: WebRequest) -> Document:
+    """Return what `treadle runs cost --json` gives."""
+    days = min(max(asked.number("days", _DAYS), 1), costs.MAX_DAYS)
+    with site.store() as store:
+        return costs.document(store, days, site.now())
+
+
+def cost_view(site: Site, asked: WebRequest, found: Document) -> Document:
+    """Draw one of the numbers: what was asked for, else money if any was told."""
+    by_day = cast(list[dict[str, object]], found["by_day"])
+    points = [(date.fromisoformat(str(row["day"])), _numbers(row)) for row in by_day]
+    default = "cost_usd" if any(numbers["cost_usd"] for _, numbers in points) else "minutes"
+    what = asked.fields.get("plot", default)
+    what = what if what in _UNITS else default
+    last = site.now().date()
+    first = last - timedelta(days=int(str(found["days"])) - 1)
+    values = [(day, numbers[what]) for day, numbers in points]
+    drawn = draw.draw_days(values, first, last, _UNITS[what])
+    return {"plot": drawn, "plotted": what}
+
+
+def _numbers(row: dict[str, object]) -> dict[str, float]:
+    found = {name: float(str(row[name])) for name in ("cost_usd", "minutes")}
+    tokens = float(str(row["input_tokens"])) + float(str(row["output_tokens"]))
+    return found | {"tokens": tokens}

@@ -8,15 +8,15 @@ from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
 from treadle.files.walk import Entry
 from treadle.store.runs import StepRow
-from treadle.web import diff, markdown, tail
-from treadle.web.site import Asked, Document, Site
+from treadle.web import foreign
+from treadle.web.site import Document, Site, WebRequest
 
 _MAX = 1 << 20
 _TEXTS = {"prompt": "logs/prompt.md", "request": "input.json", "response": "output.json"}
 _PATCHES = ("patch.diff", "files/workspace.diff")
 
 
-def document(site: Site, asked: Asked) -> Document:
+def document(site: Site, asked: WebRequest) -> Document:
     """Return the step's row as in `treadle runs show --json`, and its files."""
     layout = site.project.layout
     with site.store() as store:
@@ -27,7 +27,7 @@ def document(site: Site, asked: Asked) -> Document:
     return step._asdict() | {"files": files, "folder": f"{layout.root}/{step.step_dir}"}
 
 
-def view(site: Site, asked: Asked, found: Document) -> Document:
+def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add what stands in the files that matter."""
     layout = site.project.layout
     run = layout.run(asked.run)
@@ -46,9 +46,9 @@ def view(site: Site, asked: Asked, found: Document) -> Document:
         "usage": usage,
         "texts": {name: _shown(_text(site, step, path)) for name, path in _TEXTS.items()},
         "verdict": _shown(_text(site, step, "verdict.json")),
-        "card": markdown.render(card) if card else None,
-        "logs": tail.of_step(run, layout, step, site.mask),
-        "diff": diff.parse(patch) if patch else None,
+        "card": foreign.markdown_markup(card) if card else None,
+        "logs": foreign.tails_of_step(run, layout, step, site.mask),
+        "diff": foreign.parse_diff(patch) if patch else None,
         "protected": _protected(site, step, kv),
         "base": f"/runs/{asked.run}/files/steps/{step.step_dir.rpartition('/')[2]}/",
         "comments": [item for item in comments.comments(kv) if item.step_index == step.step_index],
@@ -62,10 +62,10 @@ def _protected(site: Site, step: StepRow, kv: dict[str, object]) -> Document | N
     if text is None:
         return None
     is_last = (protection.diff(kv) or "").startswith(f"{step.step_dir}/")
-    return {"diff": diff.parse(text), "words": protection.words(kv) if is_last else None}
+    return {"diff": foreign.parse_diff(text), "words": protection.words(kv) if is_last else None}
 
 
-def comment(asked: Asked) -> list[str]:
+def comment(asked: WebRequest) -> list[str]:
     """Say something about a step's change."""
     words = ["comment", f"--step={_number(asked)}"]
     if path := asked.fields.get("file", "").strip():
@@ -75,14 +75,14 @@ def comment(asked: Asked) -> list[str]:
     return [*words, "--", asked.run, asked.text("text", "TEXT")]
 
 
-def _number(asked: Asked) -> int:
+def _number(asked: WebRequest) -> int:
     text = asked.names["step"]
     if text.isascii() and text.isdecimal() and len(text) < 7:
         return int(text)
     raise NotFoundError(f"no step is called {text!r}", fix=[f"treadle runs show {asked.run}"])
 
 
-def _find(steps: list[StepRow], asked: Asked) -> StepRow:
+def _find(steps: list[StepRow], asked: WebRequest) -> StepRow:
     number = _number(asked)
     for step in steps:
         if step.step_index == number:

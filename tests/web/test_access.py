@@ -5,41 +5,41 @@ import stat
 import pytest
 
 from treadle.errors import BlockedError, LockedError
-from treadle.web import link, listen
-from treadle.web.keys import Keys
+from treadle.web import access
+from treadle.web.access import Keys
 
 
 @pytest.mark.parametrize("name", ["s.sock", f"{'x' * 120}/s.sock"], ids=["short", "long"])
 def test_every_question_gets_a_link_of_its_own(tmp_path, name):
     place = tmp_path / "state" / name
     links = iter("ab")
-    with link.offered(place, lambda: next(links)):
-        assert (link.get(place), link.get(place)) == ("a", "b")
+    with access.offer_links(place, lambda: next(links)):
+        assert (access.get_link(place), access.get_link(place)) == ("a", "b")
         assert stat.S_IMODE(place.stat().st_mode) == 0o600
     assert not place.exists()
 
 
 def test_without_a_server_there_is_no_link(tmp_path):
     with pytest.raises(BlockedError, match="nobody serves"):
-        link.get(tmp_path / "s.sock")
+        access.get_link(tmp_path / "s.sock")
 
 
 def test_a_second_server_is_refused_and_a_dead_one_is_not_in_the_way(tmp_path):
     place = tmp_path / "s.sock"
     place.write_text("")
     with (
-        link.offered(place, lambda: "x"),
+        access.offer_links(place, lambda: "x"),
         pytest.raises(LockedError, match="served already"),
-        link.offered(place, lambda: "y"),
+        access.offer_links(place, lambda: "y"),
     ):
         pass
 
 
 def test_a_port_that_is_taken_is_named():
-    with listen.bind(0) as server:
+    with access.bind_port(0) as server:
         port = server.getsockname()[1]
         with pytest.raises(LockedError, match=str(port)):
-            listen.bind(port)
+            access.bind_port(port)
 
 
 def test_only_the_newest_links_count_and_each_once():

@@ -1,7 +1,7 @@
-"""Draw a run as SVG: a row for each role, time from left to right, iterations marked."""
+"""Draw runs and costs as SVG."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -10,7 +10,75 @@ from treadle.contract.role import ROLES
 from treadle.text import line
 from treadle.web.render import moment
 
-WIDTH = 1000
+PLOT_WIDTH, PLOT_HEIGHT = 1000, 180
+_PLOT_LEFT, _PLOT_TOP, _PLOT_BOTTOM = 64, 10, 22
+_LABELS = 8
+
+
+def draw_days(days: Sequence[tuple[date, float]], first: date, last: date, unit: str) -> Markup:
+    """Return a bar for each day from the first to the last."""
+    known = dict(days)
+    every = [first + timedelta(days=n) for n in range((last - first).days + 1)]
+    top = max(known.values(), default=0.0) or 1.0
+    width = (PLOT_WIDTH - _PLOT_LEFT) / len(every)
+    parts = [*_grid(top), *_labels(every, width)]
+    for number, day in enumerate(every):
+        if value := known.get(day):
+            parts.append(
+                _day_bar(
+                    _PLOT_LEFT + number * width, width, value / top, f"{day}: {value:g} {unit}"
+                )
+            )
+    label = f"{unit} by day, from {first} to {last}, at most {top:g}"
+    return Markup(
+        '<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
+    ).format(PLOT_WIDTH, PLOT_HEIGHT, label, Markup("").join(parts))
+
+
+def _day_bar(x: float, width: float, share: float, title: str) -> Markup:
+    height = max(share * (PLOT_HEIGHT - _PLOT_TOP - _PLOT_BOTTOM), 1.0)
+    gap = min(width * 0.15, 4.0)
+    return Markup(
+        '<rect class="bar" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">'
+        "<title>{}</title></rect>"
+    ).format(
+        x + gap / 2, PLOT_HEIGHT - _PLOT_BOTTOM - height, min(width - gap, 48.0), height, title
+    )
+
+
+def _grid(top: float) -> list[Markup]:
+    found = []
+    for share in (0.0, 0.5, 1.0):
+        y = PLOT_HEIGHT - _PLOT_BOTTOM - share * (PLOT_HEIGHT - _PLOT_TOP - _PLOT_BOTTOM)
+        found.append(
+            Markup('<line x1="{0}" x2="{1}" y1="{2:.1f}" y2="{2:.1f}"/>').format(
+                _PLOT_LEFT, PLOT_WIDTH, y
+            )
+            + Markup('<text class="scale" x="{}" y="{:.1f}">{}</text>').format(
+                _PLOT_LEFT - 8, y + 4, _short(top * share)
+            )
+        )
+    return found
+
+
+def _labels(every: Sequence[date], width: float) -> list[Markup]:
+    step = -(-len(every) // _LABELS)
+    return [
+        Markup('<text x="{:.1f}" y="{}">{}</text>').format(
+            _PLOT_LEFT + number * width + 2, PLOT_HEIGHT - 6, f"{every[number]:%d %b}"
+        )
+        for number in range(0, len(every), step)
+    ]
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+TIMELINE_WIDTH = 1000
 _LEFT, _TOP, _ROW, _BAR = 56, 22, 26, 16
 _GAP = 18.0  # what a long pause is drawn as
 _PAUSE = 0.15  # share of the working time that makes a pause long
@@ -50,21 +118,21 @@ class Scale(NamedTuple):
         return self.places[at] + seconds * self.per_second
 
 
-def draw(bars: Sequence[Bar], href: Callable[[int], str] | None = None) -> Markup:
+def draw_timeline(bars: Sequence[Bar], href: Callable[[int], str] | None = None) -> Markup:
     """Return the picture; `href` says where a step's bar leads."""
     if not bars:
         return Markup("")
     bars = sorted(bars, key=lambda bar: (bar.start, bar.number))
     scale = _scale(bars)
     height = _TOP + len(ROLES) * _ROW + 18
-    parts = [*_rows(), *_iterations(bars, scale), *(_bar(bar, scale, href) for bar in bars)]
+    parts = [*_rows(), *_iterations(bars, scale), *(_step_bar(bar, scale, href) for bar in bars)]
     label = f"Timeline of {len(bars)} steps"
     return Markup(
         '<svg class="timeline" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}</svg>'
-    ).format(WIDTH, height, label, Markup("").join(parts), _axis(bars, scale, height))
+    ).format(TIMELINE_WIDTH, height, label, Markup("").join(parts), _axis(bars, scale, height))
 
 
-def bar(step: dict[str, object]) -> Bar:
+def step_bar(step: dict[str, object]) -> Bar:
     """Return the bar of a step as its document tells it."""
     start = moment(step["started_at"]) or datetime.fromtimestamp(0, UTC)
     return Bar(
@@ -89,7 +157,7 @@ def _scale(bars: Sequence[Bar]) -> Scale:
             lengths.append(0.0)
         ended = max(ended, bar.end)
     lengths[-1] = (ended - starts[-1]).total_seconds()
-    room = WIDTH - _LEFT - 8 - _GAP * (len(starts) - 1)
+    room = TIMELINE_WIDTH - _LEFT - 8 - _GAP * (len(starts) - 1)
     per_second = max(room, 100.0) / max(sum(lengths), 0.001)
     places, at = [], float(_LEFT)
     for length in lengths:
@@ -104,7 +172,7 @@ def _rows() -> list[Markup]:
         y = _TOP + number * _ROW
         found.append(
             Markup('<line class="row" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-                _LEFT, WIDTH, y + _ROW / 2, y + _ROW / 2
+                _LEFT, TIMELINE_WIDTH, y + _ROW / 2, y + _ROW / 2
             )
             + Markup('<text class="role" x="0" y="{}">{}</text>').format(y + _ROW / 2 + 4, role)
         )
@@ -129,7 +197,7 @@ def _iterations(bars: Sequence[Bar], scale: Scale) -> list[Markup]:
     return found
 
 
-def _bar(bar: Bar, scale: Scale, href: Callable[[int], str] | None) -> Markup:
+def _step_bar(bar: Bar, scale: Scale, href: Callable[[int], str] | None) -> Markup:
     x = scale.x(bar.start)
     width = max(bar.seconds * scale.per_second - 1, _NARROW)
     row = ROLES.index(bar.role) if bar.role in ROLES else 0
@@ -161,7 +229,7 @@ def _axis(bars: Sequence[Bar], scale: Scale, height: int) -> Markup:
     end = max(bar.end for bar in bars)
     found.append(
         Markup('<text class="time end" x="{}" y="{}">{}</text>').format(
-            WIDTH - 2, height - 4, f"{end:%H:%M:%S}"
+            TIMELINE_WIDTH - 2, height - 4, f"{end:%H:%M:%S}"
         )
     )
     return Markup("").join(found)

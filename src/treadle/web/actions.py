@@ -1,0 +1,110 @@
+"""Carry out an action: the very command line that the page shows."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+from treadle.errors import BlockedError, ExitCode
+from treadle.proc import detach, environment
+from treadle.web.pages import board, desk, health, inbox, mail, missions, run, runs, step
+from treadle.web.site import Action, Page, Site, WebRequest
+
+_PATIENCE = 60.0  # seconds for what should end at once
+_MAX_WORD = 100 << 10  # bytes; the kernel takes words of a command line up to 128 KiB
+_START = 2.0  # seconds in which a long command says that it cannot begin
+
+
+class Said(NamedTuple):
+    """What a command answered."""
+
+    line: str
+    ok: bool
+    text: str
+    fix: tuple[str, ...] = ()
+
+
+class Shown(NamedTuple):
+    """An action on a page."""
+
+    url: str
+    line: str
+
+
+def perform(site: Site, action: Action, asked: WebRequest) -> Said:
+    """Run the command; a long one goes on by itself, whatever becomes of the page."""
+    words = action.words(asked)
+    if any("\0" in word or len(word.encode()) > _MAX_WORD for word in words):
+        raise BlockedError(
+            f"a text may have {_MAX_WORD >> 10} KiB and no zero byte", code="form_too_large"
+        )
+    patience = _START if action.is_long else _PATIENCE
+    project = site.project
+    ended = detach.run(
+        *environment.treadle_command(["--json", *words], project.layout.root, project.env), patience
+    )
+    if ended is None:
+        return Said(command_line(words), True, "started" if action.is_long else "still working")
+    return _said(words, ended.returncode, ended.stdout)
+
+
+def shown_action(action: Action, names: Mapping[str, str], fields: Mapping[str, str]) -> Shown:
+    """Return where an action is and what it would run."""
+    url = action.path.format_map({name: quote(value, safe="") for name, value in names.items()})
+    return Shown(url, command_line(action.words(WebRequest(names, fields, is_example=True))))
+
+
+def command_line(words: list[str]) -> str:
+    """Spell a command as one would type it."""
+    return shlex.join(["treadle", *words])
+
+
+def _said(words: list[str], code: int, stdout: bytes) -> Said:
+    try:
+        found = json.loads(stdout)
+    except ValueError:
+        found = None
+    error = found.get("error") if isinstance(found, dict) else None
+    if isinstance(error, dict):
+        fix = tuple(map(str, error.get("fix", ())))
+        return Said(command_line(words), False, str(error.get("message")), fix)
+    text = "done" if code == ExitCode.DONE else f"ended with exit code {code}"
+    return Said(command_line(words), code == ExitCode.DONE, text)
+
+
+PAGES = (
+    Page("/desk", "desk.html", desk.document, desk.view, "Desk"),
+    Page("/runs", "runs.html", runs.document, runs.view, "Runs"),
+    Page("/runs/{run}", "run.html", run.document, run.view),
+    Page("/runs/{run}/events", "events.html", run.events_document, run.events_view, is_quick=True),
+    Page("/runs/{run}/steps/{step}", "step.html", step.document, step.view),
+    Page("/board", "board.html", board.document, board.view, "Board"),
+    Page("/missions", "missions.html", missions.document, label="Missions"),
+    Page("/missions/{slug}", "mission.html", missions.one, missions.view),
+    Page("/mail", "mail.html", mail.document, mail.view, "Mail"),
+    Page("/mail/{letter}", "letter.html", mail.one, mail.view_one),
+    Page("/inbox", "inbox.html", inbox.document, inbox.view, "Inbox"),
+    Page("/cost", "cost.html", runs.cost_document, runs.cost_view, "Cost"),
+    Page("/health", "health.html", health.document, health.view, "Health"),
+)
+
+
+ACTIONS = (
+    Action("/desk/{item}/answer", desk.answer),
+    Action("/desk/again", desk.again, is_long=True),
+    Action("/runs/start", runs.start, is_long=True),
+    Action("/runs/{run}/stop", run.stop),
+    Action("/runs/{run}/resume", run.resume, is_long=True),
+    Action("/runs/{run}/land", run.land),
+    Action("/runs/{run}/undo", run.undo),
+    Action("/runs/{run}/steps/{step}/comment", step.comment),
+    Action("/tasks/{task}/claim", board.claim),
+    Action("/tasks/{task}/release", board.release),
+    Action("/tasks/{task}/move", board.move),
+    Action("/mail/{letter}/reply", mail.reply),
+    Action("/mail/{letter}/ack", mail.ack),
+    Action("/inbox/send", inbox.send),
+    Action("/inbox/retry", inbox.retry),
+    Action("/health/prune", health.prune),
+)
