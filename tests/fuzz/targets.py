@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from treadle import ids
+from treadle import frontmatter, ids
 from treadle.agents import answer, lines, table, trouble
 from treadle.agents.conversation import Conversation
 from treadle.agents.heard import hear
@@ -17,7 +17,6 @@ from treadle.config import complain, load
 from treadle.config.schema import AgentConfig
 from treadle.contract import response, strictjson, verdict
 from treadle.errors import TreadleError
-from treadle.frontmatter import parse, rewrite
 from treadle.git import patch, rules
 from treadle.inbox import message as inbox_message
 from treadle.inbox import schedule
@@ -89,9 +88,9 @@ def _config(data: bytes) -> None:
 
 
 def _frontmatter(data: bytes) -> None:
-    parse.read(data)
-    once = rewrite.set_fields(data, {"chain": "2025022514320000", "seq": "0"})
-    assert rewrite.set_fields(once, {"chain": "2025022514320000", "seq": "0"}) == once
+    frontmatter.read(data)
+    once = frontmatter.set_fields(data, {"chain": "2025022514320000", "seq": "0"})
+    assert frontmatter.set_fields(once, {"chain": "2025022514320000", "seq": "0"}) == once
 
 
 def _mask(data: bytes) -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from treadle import frontmatter
 from treadle.errors import FormatError
-from treadle.frontmatter import parse
 from treadle.inbox.message import FIELDS, Place, complete, place_in_name, understand
 
 NEW = "2025022514320000"
@@ -124,11 +124,11 @@ FILES = st.builds(
 @example(b"---\r\nseq: 1\r\n---\r\nx\r\r\ny\r\n", None)
 def test_once_is_enough_for_any_bytes(data, named):
     try:
-        before = parse.read(data)
+        before = frontmatter.read(data)
         once = normalize(data, named)
     except FormatError:
         return
-    after = parse.read(once)
+    after = frontmatter.read(once)
     assert normalize(once, named) == once
     assert after.body == before.body
     unknown = [(key, value) for key, value in before.fields.items() if key not in FIELDS]

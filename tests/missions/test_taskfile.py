@@ -5,7 +5,6 @@ import pytest
 from tests.missions.conftest import write_task
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError
-from treadle.frontmatter import parse
 from treadle.missions import taskfile
 
 HEAD = """work_package_id: WP01
@@ -34,48 +33,6 @@ def test_a_file_without_fields_takes_its_id_from_its_name(mission):
     found = taskfile.read(mission, write_task(mission, "WP07.md", body="# Log out\n").name)
     assert (found.id, found.title, found.lane) == ("WP07", "Log out", "planned")
     assert found.criteria == (Criterion("AC1", "Log out"),)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "title: b\ndependencies: [x, 'y, z']\n",
-        "title: b\nowned_files:\n- one\n- two\nother: 1:2\n",
-        "history:\n- at: 2026\n  by: me\ntitle: c\nmore: {a: b}\n",
-        "title: \"quoted: yes\"\nlane: 'single'\n",
-        "lane:\ntitle: c d  \n# comment\ndependencies: []\nowned_files:\n",
-        "title: x # comment\n",
-        "title: {b: c}\n",
-        "title: |\n  text\n",
-        "title: - b\n",
-        "title: *b\n",
-        "title: x: y\n",
-        "title: [b, [c]]\n",
-        "owned_files:\n  - one: two\n",
-        "title: ''\n",
-        "title: 'it''s'\n",
-        'title: "b\\n"\n',
-        "title: @b\n",
-        "title: null\n",
-        "title: b#c\n",
-    ],
-)
-def test_the_quick_reader_agrees_with_the_parser(text):
-    data = f"---\n{text}---\nbody".encode()
-
-    def result(reader):
-        try:
-            return reader(data)
-        except FormatError as error:
-            return error.message
-
-    def known(reader):
-        found = result(reader)
-        if isinstance(found, str):
-            return found
-        return {k: v or "" for k, v in found[0].items() if k in taskfile.KNOWN}, found[1]
-
-    assert known(taskfile.read_fields) == known(lambda data: parse.read(data)[:2])
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from tests.builder import git
 from tests.project.tree import snapshot
+from treadle import frontmatter
 from treadle.errors import BlockedError, ProjectError
-from treadle.frontmatter import parse
 from treadle.project.setup import BLOCK, Extras, init
 from treadle.project.uninstall import uninstall
 
@@ -54,7 +54,7 @@ def test_skills_are_skills_and_one_carries_the_contracts_sentence(repo):
     paths = sorted((repo / ".agents" / "skills").glob("*/SKILL.md"))
     assert 1 <= len(paths) <= 3
     for path in paths:
-        fields = parse.read(path.read_bytes()).fields
+        fields = frontmatter.read(path.read_bytes()).fields
         assert (fields["name"], len(fields["description"]) > 40) == (path.parent.name, True)
     assert SENTENCE in (repo / ".agents" / "skills" / "treadle-next" / "SKILL.md").read_text()
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from treadle import frontmatter
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
 from treadle.engine import letters, loop, order, resume, routine, start
@@ -16,7 +17,6 @@ from treadle.engine.stage import OUTBOX
 from treadle.engine.start import Extras
 from treadle.errors import FormatError
 from treadle.files import walk
-from treadle.frontmatter import rewrite
 from treadle.inbox import box, message
 from treadle.inbox.decide import Job, new_row
 from treadle.inbox.message import FIELDS, place_in_name
@@ -159,7 +159,7 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
         if row.status == "waiting":
             if not target.exists():
                 fields = {"chain": row.chain, "seq": str(row.seq)}
-                box.put(target, rewrite.set_fields(data, fields, FIELDS))
+                box.put(target, frontmatter.set_fields(data, fields, FIELDS))
             yield FollowUp(target, parent)
 
 

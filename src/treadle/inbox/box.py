@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle import frontmatter
 from treadle.contract import strictjson
 from treadle.engine.run import Tools
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, remove, sync, walk
-from treadle.frontmatter import rewrite
 from treadle.ids import nearest, utc
 from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
@@ -217,7 +217,7 @@ def _file_of(message: Draft, place: Mapping[str, str]) -> bytes:
     routine = {"routine": message.routine} if message.routine else {}
     fields = {**place, **routine, **message.fields}
     # A body that begins with a rule of its own must not be taken for fields.
-    return rewrite.set_fields(b"", fields) + message.body if fields else message.body
+    return frontmatter.set_fields(b"", fields) + message.body if fields else message.body
 
 
 REASON = ".reason.json"

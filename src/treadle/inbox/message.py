@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from treadle import frontmatter
 from treadle.contract.event import EventType
 from treadle.errors import FormatError
-from treadle.frontmatter import parse, rewrite
-from treadle.frontmatter.block import Value
+from treadle.frontmatter import Value
 
 FIELDS = ("id", "chain", "seq", "type", "input_file", "routine")
 MessageType = Literal["spec", "task"]
@@ -118,7 +118,7 @@ class Understood(NamedTuple):
 
 def understand(data: bytes, named: Place | None, new_chain: Callable[[], str]) -> Understood:
     """Read a message; FormatError if its fields are broken or its chain is unsafe."""
-    document = parse.read(data)
+    document = frontmatter.read(data)
     fields = document.fields
     chain, seq = read_chain(fields.get("chain")), read_seq(fields.get("seq"))
     type_, routine = read_type(fields.get("type")), read_text(fields.get("routine"))
@@ -147,7 +147,7 @@ def complete(data: bytes, message: Message, routine: str | None) -> bytes:
         "seq": str(message.place.seq),
         "type": message.type,
     } | ({"routine": routine} if routine else {})
-    return rewrite.set_fields(data, wanted, FIELDS)
+    return frontmatter.set_fields(data, wanted, FIELDS)
 
 
 def _invalid(name: str, value: Value) -> Note:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle import frontmatter
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
@@ -24,7 +25,6 @@ from treadle.errors import (
     TreadleError,
 )
 from treadle.files import walk
-from treadle.frontmatter import rewrite
 from treadle.ids import utc
 from treadle.inbox import attempt, box, decide, hooks, schedule, specs
 from treadle.inbox.attempt import FollowUp
@@ -465,7 +465,7 @@ def _message_text(row: MessageRow, routine: str | None) -> bytes:
     }
     if routine:
         fields["routine"] = routine
-    return rewrite.set_fields(b"", fields, FIELDS)
+    return frontmatter.set_fields(b"", fields, FIELDS)
 
 
 class Server(NamedTuple):

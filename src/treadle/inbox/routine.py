@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from treadle.config.schema import Config
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError
 from treadle.files import walk
-from treadle.frontmatter.block import Value
+from treadle.frontmatter import Value
 from treadle.ids import nearest
 from treadle.inbox.hooks import Host
 from treadle.inbox.message import Message

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 import watchfiles
 from cronsim import CronSim, CronSimError
 
+from treadle import frontmatter
 from treadle.engine import due
 from treadle.errors import FormatError
 from treadle.files import walk
-from treadle.frontmatter import parse
-from treadle.frontmatter.block import Value
+from treadle.frontmatter import Value
 from treadle.inbox import box
 from treadle.inbox.box import Draft
 from treadle.inbox.message import FIELDS, is_chain, read_text
@@ -60,7 +60,7 @@ def is_due(job: Scheduled, now: datetime, last: datetime | None) -> bool:
 
 
 def _read_scheduled(path: Path) -> Scheduled:
-    document = parse.read(box.read(path))
+    document = frontmatter.read(box.read(path))
     fields = document.fields
     expression = read_text(fields.get("cron"))
     if expression is None:

@@ -8,10 +8,10 @@ import time
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from treadle import frontmatter
 from treadle.engine import tracker
 from treadle.errors import FormatError
 from treadle.files import atomic, beneath, walk
-from treadle.frontmatter import parse
 from treadle.inbox import box
 from treadle.inbox.message import read_text
 from treadle.layout import Layout
@@ -104,7 +104,7 @@ def glance(layout: Layout, name: str) -> tuple[str | None, str | None]:
         return None, None
     routine = None
     with contextlib.suppress(FormatError):
-        routine = read_text(parse.read(data).fields.get("routine"))
+        routine = read_text(frontmatter.read(data).fields.get("routine"))
     return hashlib.sha256(data).hexdigest(), routine
 
 
@@ -120,7 +120,7 @@ def read(layout: Layout, input_file: str | None) -> Spec:
         raise _missing(input_file) from error
     if data is None:
         raise _missing(input_file)
-    document = parse.read(data)
+    document = frontmatter.read(data)
     return Spec(
         name=path.name,
         digest=hashlib.sha256(data).hexdigest(),
