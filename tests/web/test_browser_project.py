@@ -109,6 +109,25 @@ def test_what_is_being_typed_survives_news(root, chrome):
         assert field.input_value() == "half an answer"
 
 
+def test_a_refused_press_says_why(root, chrome):
+    with shown(chrome, root) as screen:
+        page = screen.page
+        page.locator("#Q-2 summary").click()
+        page.locator("#Q-2 textarea").fill("   ")
+        page.locator("#Q-2").get_by_role("button", name="answer").click()
+        page.locator("#said").get_by_text("must say something").wait_for()
+
+
+def test_a_press_that_nobody_hears_says_so(root, chrome):
+    with shown(chrome, root) as screen:
+        page = screen.page
+        page.route("**/answer", lambda route: route.abort())
+        page.locator("#Q-2 summary").click()
+        page.locator("#Q-2 textarea").fill("blue")
+        page.locator("#Q-2").get_by_role("button", name="answer").click()
+        page.locator("#said").get_by_text("Is treadle serve running?").wait_for()
+
+
 def test_a_click_is_not_lost_when_news_come_while_the_button_is_down(root, chrome):
     with shown(chrome, root) as screen:
         page = screen.page

@@ -179,6 +179,15 @@ def test_a_refused_action_says_why(own):
     assert rows(own, lambda store: store.task("WAITS")).lane == "planned"
 
 
+def test_a_form_that_says_nothing_is_refused_where_it_was_sent(look):
+    sent = look.post(
+        "/desk/Q-2/answer", data={"text": " "}, headers=SAME_ORIGIN | {"hx-request": "true"}
+    )
+    assert sent.status_code == 409
+    assert sent.text.lstrip().startswith('<div class="said bad"')
+    assert "text must say something" in sent.text
+
+
 def test_a_task_is_claimed_and_released(own):
     client = entered(own)
     said(client, "/tasks/T-1/claim")

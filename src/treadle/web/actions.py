@@ -19,7 +19,7 @@ _START = 2.0  # seconds in which a long command says that it cannot begin
 class Said(NamedTuple):
     """What a command answered."""
 
-    line: str
+    line: str | None  # none where what was asked for is no command line
     ok: bool
     text: str
     fix: tuple[str, ...] = ()

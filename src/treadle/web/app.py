@@ -36,7 +36,7 @@ from treadle.layout import serve_doors
 from treadle.project.project import place_mail
 from treadle.sandbox.mask import Mask
 from treadle.web import access, actions, foreign, render
-from treadle.web.actions import ACTIONS, PAGES
+from treadle.web.actions import ACTIONS, PAGES, Said
 from treadle.web.live import Feed
 from treadle.web.site import Action, Document, Page, Readers, Site, WebRequest
 
@@ -212,8 +212,12 @@ def _rendered(site: Site, templates: Environment, page: Page, asked: WebRequest,
 async def _act(site: Site, templates: Environment, action: Action, request: Request) -> Response:
     asked = WebRequest(request.path_params, await _form(request))
     said = await run_in_threadpool(actions.perform, site, action, asked)
+    return _told(templates, request, said)
+
+
+def _told(templates: Environment, request: Request, said: Said, status: int = 200) -> Response:
     name = "said.html" if request.headers.get("hx-request") else "acted.html"
-    return HTMLResponse(templates.get_template(name).render(said=said))
+    return HTMLResponse(templates.get_template(name).render(said=said), status)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -265,6 +269,9 @@ async def _failed(templates: Environment, request: Request, error: Exception) ->
         found = {"code": error.code, "message": error.message, "fix": list(error.fix)}
         body = msgspec.json.encode({"error": found})
         return Response(body, status, media_type="application/json")
+    if request.method == "POST":
+        refused = Said(line=None, ok=False, text=error.message, fix=tuple(error.fix))
+        return _told(templates, request, refused, status)
     context = {"message": error.message, "fix": error.fix}
     return HTMLResponse(templates.get_template("error.html").render(context), status)
 

@@ -26,10 +26,22 @@
     else if (source.readyState === EventSource.CLOSED) again();
   });
 
+  // A press is never without an answer, not even where the server refuses it or is away.
+  const tell = (text) => {
+    const said = document.createElement("div");
+    said.className = "said bad";
+    said.setAttribute("role", "status");
+    said.textContent = `✗ ${text}`;
+    document.getElementById("said").replaceChildren(said);
+  };
+
   // What is shown may be gone meanwhile: then the page says so.
   document.addEventListener("htmx:responseError", (event) => {
-    if (event.target.id === "news" && event.detail.xhr.status === 404) location.reload();
+    const { xhr } = event.detail;
+    if (event.target.id === "news") { if (xhr.status === 404) location.reload(); }
+    else if (xhr.status !== 404 && xhr.status !== 409) tell(xhr.responseText);
   });
+  document.addEventListener("htmx:sendError", (event) => { if (event.target.id !== "news") tell(help); });
 
   // What looks as before is left alone, so that focus, selection and scrolling survive.
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
