@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from treadle.cli import completion
+from treadle.cli import describe
 from treadle.config import load
 from treadle.config import schema as config_schema
 from treadle.contract import request, response
@@ -90,7 +90,7 @@ def first_codes(text: str) -> list[str]:
     return [code for row in rows(text) for code in CODE.findall(row[0])]
 
 
-whole_parser = functools.cache(completion.whole_parser)
+whole_parser = functools.cache(describe.whole_parser)
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:

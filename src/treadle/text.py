@@ -65,3 +65,8 @@ def _written_out(found: re.Match[str]) -> str:
     if code < 0xA0:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 file` and `2 files`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from treadle.cli import completion, main
+from treadle.cli import describe, main
 
 
-@pytest.mark.parametrize("shell", completion.SHELLS)
+@pytest.mark.parametrize("shell", describe.SHELLS)
 def test_script_knows_every_command(call, shell):
     said = call("completion", shell)
     assert said.code == 0

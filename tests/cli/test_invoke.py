@@ -22,10 +22,14 @@ def command(monkeypatch):
 
     def install(action, add_arguments=lambda parser: None):
         module = ModuleType("treadle.cli.probe")
-        module.add_arguments = add_arguments
-        module.run = action
+
+        def add_probe(parser):
+            add_arguments(parser)
+            parser.set_defaults(call=action)
+
+        module.add_probe = add_probe
         monkeypatch.setitem(sys.modules, "treadle.cli.probe", module)
-        monkeypatch.setitem(main.COMMANDS, "probe", "Try something")
+        monkeypatch.setitem(main.COMMANDS, "probe", ("probe", "Try something"))
 
     return install
 
@@ -75,12 +79,12 @@ def test_details_never_hide_the_message(command, capsys):
         (["rnu"], "'rnu' is not a command; did you mean run?"),
         (["xyzzyxyzzy"], "'xyzzyxyzzy' is not a command"),
         (["--verison"], "'--verison' is not an option"),
-        (["config"], "treadle config: the following arguments are required: COMMAND"),
+        (["config"], "treadle config: the following arguments are required: ACTION"),
         (["config", "shwo"], "did you mean show?"),
         (["init", "--dry-rum"], "unrecognized arguments: --dry-rum; did you mean --dry-run?"),
         (["init", "--dry"], "unrecognized arguments: --dry"),
         (["completion", "csh"], "argument shell: invalid choice: 'csh'"),
-        (["route"], "give a text or --test FILE, one of them"),
+        (["route"], "give either a text or --test FILE"),
         (["replay", "export"], "write it as: treadle replay export RUN FILE"),
     ],
 )
@@ -162,7 +166,7 @@ def test_full_disk_is_no_bug(command, capsys):
 def test_an_argument_that_is_no_text_is_named():
     done = subprocess.run([*TREADLE, "stop", b"x\xff"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "'x\\udcff' is no text in the encoding utf-8" in done.stderr
+    assert "'x\\udcff' is not valid utf-8 text" in done.stderr
 
 
 def test_interrupt_ends_with_130(command, capsys):

@@ -9,11 +9,10 @@ from treadle.cli import parser
 
 BUILD = """
 import sys
-from treadle.cli import parser
-def add_arguments(command):
-    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("list").add_argument("--limit", type=int)
-parser.build("probe", "Try something", add_arguments).parse_args(["list", "--limit", "3"])
+from treadle.cli.parser import Parser, actions
+command = Parser(prog="treadle probe")
+actions(command)("list", "List", print).add_argument("--limit", type=int)
+command.parse_args(["list", "--limit", "3"])
 print(*sys.modules)
 """
 
@@ -24,12 +23,12 @@ def test_building_a_parser_does_not_load_its_help_writer():
 
 
 def test_subcommands_know_json_too(capsys):
-    def add_arguments(command):
-        command.add_subparsers(dest="action").add_parser("list")
-
+    command = parser.Parser(prog="treadle probe")
+    parser.actions(command)("list", "List them", print)
     with pytest.raises(SystemExit):
-        parser.build("probe", "Try something", add_arguments).parse_args(["list", "--help"])
+        command.parse_args(["list", "--help"])
     shown = capsys.readouterr().out
+    assert "List them" in shown
     assert shown.startswith("usage: treadle probe list [-h] [--json]")
     assert "Answer with one JSON document" in shown
 
@@ -37,7 +36,7 @@ def test_subcommands_know_json_too(capsys):
 @pytest.mark.parametrize(("columns", "width"), [("40", 40), ("0", 80), ("wide", 80)])
 def test_help_fits_the_terminal(monkeypatch, columns, width):
     monkeypatch.setenv("COLUMNS", columns)
-    command = parser.build("probe", "word " * 60, lambda _: None)
+    command = parser.Parser(prog="treadle probe", description="word " * 60)
     assert width * 0.7 < max(map(len, command.format_help().splitlines())) <= width
 
 

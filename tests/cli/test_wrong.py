@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from treadle.cli import completion, describe, main
+from treadle.cli import describe, main
 
 WORDS = {"bash|zsh|fish|tcsh": "bash", "LANE": "done", "N": "1", "URL": "sqlite:other.db"}
 # What answers everywhere.
@@ -23,7 +23,7 @@ READS_CONFIG = [
 
 def lines():
     """Yield every command with arguments that it takes."""
-    for name, usage in describe.commands(completion.whole_parser()):
+    for name, usage in describe.commands(describe.whole_parser()):
         needed = re.sub(r"\[[^]]*\]", "", usage).split()
         yield [*name.split(), *(WORDS.get(word, word.rstrip(".").lower()) for word in needed)]
 

@@ -28,7 +28,7 @@ def test_signs_in_words_are_words_too(store, mail, post):
 
 def test_without_full_text_search_files_are_read(store, mail, post, monkeypatch):
     name = post("a", "b", "inform", "Some Words here")
-    monkeypatch.setattr(index, "catch_up", lambda store, text: False)
+    monkeypatch.setattr(index, "take_in_words", lambda store, text: False)
     assert names(search.search(store, mail, ["words", "here"], 10)) == [name]
 
 

@@ -39,15 +39,16 @@ _RUN = ["run", "--goal", _GOAL, "--ac", "The tests pass", "--verify", "AC1=pytho
 _CRASH = "after_rename:3"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    parser.add_argument("--keep", action="store_true", help="Leave the repository for a look")
+def add_demo(parser: ArgumentParser) -> None:
+    """Describe the command line of `demo`."""
+    parser.add_argument("--keep", action="store_true", help="Keep the repository to look at")
     parser.add_argument(
         "--crash", action="store_true", help="Kill the process in mid-commit, then continue"
     )
+    parser.set_defaults(call=_demo)
 
 
-def run(args: Namespace) -> int:
+def _demo(args: Namespace) -> int:
     """Make the repository, run the wheel, show what happened."""
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-"))
     try:

@@ -1,24 +1,34 @@
-"""`treadle describe`: tell programs every command, its arguments and the exit codes."""
+"""`treadle describe` and `treadle completion`: the whole command line, for programs and shells."""
 
 from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Iterator
 
-from treadle import __version__
-from treadle.cli import completion, output
+import shtab
+
+import treadle
+from treadle.cli import invoke, main, output
+from treadle.cli.parser import Parser
 from treadle.errors import ExitCode
 
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 _SHARED = {"--json", "--help"}
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Nothing to say: the answer is always the whole."""
+def add_describe(parser: ArgumentParser) -> None:
+    """Describe the command line of `describe`, which has no options of its own."""
+    parser.set_defaults(call=_describe)
 
 
-def run(args: Namespace) -> int:
-    """Describe the whole command line from the parsers that read it."""
-    found = dict(commands(completion.whole_parser()))
+def add_completion(parser: ArgumentParser) -> None:
+    """Describe the command line of `completion`."""
+    parser.add_argument("shell", choices=SHELLS, help="The shell that sources the script")
+    parser.set_defaults(call=_completion)
+
+
+def _describe(args: Namespace) -> int:
+    found = dict(commands(whole_parser()))
     told = {
-        "version": __version__,
+        "version": treadle.__version__,
         "usage": "treadle COMMAND ARGUMENTS [--json]: one JSON document on stdout,"
         " errors as {error: {code, message, fix}}",
         "exit_codes": {str(code.value): code.name.lower() for code in ExitCode},
@@ -26,6 +36,21 @@ def run(args: Namespace) -> int:
     }
     lines = [f"treadle {name} {words}".rstrip() for name, words in found.items()]
     return output.say(args.json, told, *lines)
+
+
+def _completion(args: Namespace) -> int:
+    script = shtab.complete(whole_parser(), args.shell)
+    return output.tell(args.json, {"shell": args.shell, "script": script}, output.block, script)
+
+
+def whole_parser() -> ArgumentParser:
+    """Return one parser with every command in it."""
+    whole = Parser(prog="treadle", description=treadle.__doc__)
+    whole.add_argument("--version", "-V", action="store_true", help="Print the version")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND")
+    for name, (_, summary) in main.COMMANDS.items():
+        invoke.add_arguments(name, commands.add_parser(name, help=summary, description=summary))
+    return whole
 
 
 def commands(parser: ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:

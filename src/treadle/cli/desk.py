@@ -1,39 +1,67 @@
-"""`treadle desk`: list everything that waits for a human."""
+"""`treadle desk` and `treadle answer`: what waits for a human, and what the human says to it."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import opened, output, place
+from treadle.cli import context, output, place
 from treadle.desk import desk
+from treadle.desk.answer import Answered, answer, document
+from treadle.mail import sync
+from treadle.project.root import refuse_inside_run
 from treadle.store.questions import QuestionRow
+from treadle.store.store import Store
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line, which has no options of its own."""
+def add_desk(parser: ArgumentParser) -> None:
+    """Describe the command line of `desk`, which has no options of its own."""
+    parser.set_defaults(call=_desk)
 
 
-def run(args: Namespace) -> int:
+def _desk(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
-    with opened.fresh(place.find(os.environ), datetime.now(UTC)) as store:
+    with context.fresh(place.find(os.environ), datetime.now(UTC)) as store:
         items = desk.items(store)
-    return output.tell(args.json, desk.document(items), _show, items)
+    return output.tell(args.json, desk.document(items), _print_desk, items)
 
 
-def _show(items: list[QuestionRow]) -> None:
+def _print_desk(items: list[QuestionRow]) -> None:
     if not items:
         output.line("nothing waits for you")
     for item in items:
-        _show_one(item)
+        about = "  ".join(word for word in (item.task_id, item.run_id) if word)
+        head = f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}"
+        output.line(output.paint(head, "bold"))
+        output.line(f"  {item.summary}")
+        for number, option in enumerate(item.options, 1):
+            output.line(f"  {number}. {option}")
+        for command in item.fix:
+            output.line(f"    {command}")
 
 
-def _show_one(item: QuestionRow) -> None:
-    about = "  ".join(word for word in (item.task_id, item.run_id) if word)
-    output.line(
-        output.paint(f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}", "bold")
-    )
-    output.line(f"  {item.summary}")
-    for number, option in enumerate(item.options, 1):
-        output.line(f"  {number}. {option}")
-    for command in item.fix:
-        output.line(f"    {command}")
+def add_answer(parser: ArgumentParser) -> None:
+    """Describe the command line of `answer`."""
+    parser.add_argument("item", metavar="ITEM", help="Id of the question on the desk")
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="The answer in your words")
+    parser.add_argument("--option", type=int, metavar="N", help="The number of an offered answer")
+    parser.set_defaults(call=_answer)
+
+
+def _answer(args: Namespace) -> int:
+    """Write the answer down, tell who asked, name the commands that are yours to start."""
+    refuse_inside_run(os.environ)
+    found, now = place.find(os.environ), datetime.now(UTC)
+    with Store.open(found.layout) as store:
+        sync.refresh(store, found.layout.mail, now)
+        given = answer(store, args.item, args.text, args.option, now)
+    return output.tell(args.json, document(given), _print_answer, given)
+
+
+def _print_answer(given: Answered) -> None:
+    output.line(f"{given.question.question_id} is answered: {given.question.answer}")
+    if given.letter:
+        output.line(f"  told in {given.letter}")
+    if given.task:
+        output.line(f"  {given.task.task_id} is {given.task.lane} again")
+    for command in () if given.letter else given.question.fix:
+        output.line(f"  {command}")

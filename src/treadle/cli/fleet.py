@@ -1,38 +1,82 @@
-"""`treadle fleet`: the workers, what waits for them, and the key they know orders by."""
+"""`treadle fleet` and `treadle worker`: the workers, their queue and the key that signs orders."""
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
 
-from treadle.cli import fleet_place, main, output
+from treadle.cli import main, output
+from treadle.cli.parser import actions
+from treadle.config.load import Loaded, load
 from treadle.config.schema import FleetConfig
-from treadle.errors import ConfigError, NotFoundError
-from treadle.fleet import status
+from treadle.errors import ConfigError, NotFoundError, ProjectError
+from treadle.fleet import site, status
 from treadle.fleet.site import Site
 from treadle.fleet.status import Status
+from treadle.layout import Layout, cache_home
 from treadle.project import key as keys
-from treadle.project.root import refuse_inside_run
+from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store import fleet
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("status", help="Show workers, the queue by repository, and stuck runs")
-    drained = actions.add_parser("drain", help="Let a worker finish its steps and leave")
-    drained.add_argument("worker", metavar="WORKER", help="Id of the worker, or its beginning")
-    key = actions.add_parser("key", help="Make the key that signs orders, or say where it is")
+def add_worker(parser: ArgumentParser) -> None:
+    """Describe the command line of `worker`."""
+    parser.add_argument(
+        "--slots", type=int, metavar="N", help="Runs at the same time (default: fleet.slots)"
+    )
+    parser.add_argument("--once", action="store_true", help="Exit after one run")
+    parser.add_argument(
+        "--idle-exit",
+        type=float,
+        metavar="SECONDS",
+        help="Exit when nothing came for so long (default: never)",
+    )
+    parser.add_argument(
+        "--until",
+        type=float,
+        metavar="SECONDS",
+        help="Drain and exit after so long (default: never)",
+    )
+    parser.set_defaults(call="fleet_work.work")
+
+
+def add_fleet(parser: ArgumentParser) -> None:
+    """Describe the command line of `fleet`."""
+    add = actions(parser)
+    add("status", "Show workers, the queue by repository, and stuck runs", _status)
+    drained = add("drain", "Let a worker finish its steps and exit", _drain)
+    drained.add_argument(
+        "worker", metavar="WORKER", help="Id of the worker, or its first characters"
+    )
+    key = add("key", "Make the key that signs orders, or say where it is", _key)
     key.add_argument("--rotate", action="store_true", help="Put a new key before the present one")
 
 
-def run(args: Namespace) -> int:
+def find_fleet(env: Mapping[str, str]) -> tuple[Site, Loaded]:
+    """Return the fleet and what is configured; a worker needs no project where a store is named."""
+    layout = _project(env)
+    found = site.find_site(layout, env)
+    if found is None:
+        raise ProjectError(
+            "there is no project here, and TREADLE_STORE names no database that workers share",
+            fix=["export TREADLE_STORE=postgresql://user@host/database", "treadle init"],
+        )
+    nowhere = Layout(Path(cache_home(env)) / "fleet" / "nowhere")
+    return found, load(layout or nowhere, env)
+
+
+def _project(env: Mapping[str, str]) -> Layout | None:
+    try:
+        return Layout(find_root(here(), env))
+    except ProjectError:
+        return None
+
+
+def _status(args: Namespace) -> int:
     """Answer from the fleet's tables, and from the queue if a run is under way."""
-    if args.action == "key":
-        return _key(args)
-    site, loaded = fleet_place.find(os.environ)
-    if args.action == "drain":
-        return _drain(site, args)
-    found = status.status(site, lambda: _jobs(site, loaded.config.fleet))
-    key = _describe(site)
+    place, loaded = find_fleet(os.environ)
+    found = status.status(place, lambda: _jobs(place, loaded.config.fleet))
+    key = _describe(place)
     return output.tell(args.json, {**_document(found), "key": key}, _print, found, key)
 
 
@@ -42,30 +86,31 @@ def _key(args: Namespace) -> int:
     told = {"path": str(key.path), "name": key.name, "keys": len(key.lines)}
     said = [f"key {key.name} is in {key.path}; copy the file to every machine of the fleet"]
     if args.rotate:
-        said.append("what was signed with the key before is believed until the next rotation")
+        said.append("what the previous key signed stays valid until the next rotation")
     return output.say(args.json, told, *said)
 
 
-def _describe(site: Site) -> dict[str, object]:
+def _describe(place: Site) -> dict[str, object]:
     """Say whether this machine has the fleet's key, and which."""
     try:
-        key = keys.read(os.environ, site.layout.root if site.layout else None)
+        key = keys.read(os.environ, place.layout.root if place.layout else None)
     except ConfigError as error:
         return {"name": None, "problem": error.message}
     return {"name": key.name, "problem": None}
 
 
-def _jobs(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
+def _jobs(place: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
     """Ask the queue, if the extra that speaks to it is installed."""
     try:
-        found: set[tuple[str, str]] | None = main.load("fleet_jobs").ask(site, config)
+        found: set[tuple[str, str]] | None = main.load("fleet_work.known_jobs")(place, config)
     except ModuleNotFoundError:
         return None
     return found
 
 
-def _drain(site: Site, args: Namespace) -> int:
-    with site.fleet() as store:
+def _drain(args: Namespace) -> int:
+    place, _ = find_fleet(os.environ)
+    with place.fleet() as store:
         living = [row.worker_id for row in fleet.workers(store) if row.status == "alive"]
         named = [name for name in living if name.startswith(args.worker)]
         if len(named) != 1:
@@ -99,7 +144,7 @@ def _print(found: Status, key: dict[str, object]) -> None:
         ],
     )
     output.line()
-    output.line(f"key {key['name'] or 'none that can be used'}")
+    output.line(f"key {key['name'] or 'none that works'}")
     output.line(f"leader {found.leader or 'none'}; the database says it is {found.now[:19]}")
     output.line()
     output.print_table(
@@ -109,7 +154,6 @@ def _print(found: Status, key: dict[str, object]) -> None:
     if key["problem"]:
         output.warn(f"{key['problem']}; try: treadle fleet key")
     for item in found.stuck:
-        why = (
-            "is gone" if item.reason == "worker_gone" else "should drive it, but has no job for it"
-        )
+        is_gone = item.reason == "worker_gone"
+        why = "is gone" if is_gone else "should drive it, but has no job for it"
         output.warn(f"run {item.run_id} of {item.project} is stuck: {item.worker} {why}")

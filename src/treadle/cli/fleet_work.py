@@ -1,38 +1,66 @@
-"""Do what `treadle worker` asks, with the engine loaded."""
+"""What needs the extra `fleet`: drive queued runs as a worker, and queue runs for workers."""
 
 import os
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 
-from treadle.cli import fleet_place, output
-from treadle.cli.progress import watcher
-from treadle.errors import UsageError
-from treadle.fleet import queue, submit, worker
+from msgspec import structs
+
+from treadle.cli import output
+from treadle.cli.fleet import find_fleet
+from treadle.cli.process import process_inbox as process_here
+from treadle.cli.project import (
+    open_configured,
+    require_trust,
+    run_document,
+    runs_document,
+    watcher,
+)
+from treadle.cli.run import NOTHING_READY, check
+from treadle.config import agents
+from treadle.config.load import Loaded, parse_budgets
+from treadle.config.schema import FleetConfig
+from treadle.engine import order, queue
+from treadle.engine.find import find
+from treadle.engine.order import Order
+from treadle.engine.run import Tools
+from treadle.errors import BlockedError, StoreError, UsageError
+from treadle.fleet import queue as fleet_queue
+from treadle.fleet import submit, worker
+from treadle.fleet.site import Site
+from treadle.fleet.submit import Desk
 from treadle.fleet.worker import Wishes
+from treadle.missions import taskfile
 from treadle.project import trust
 from treadle.project.project import open_project
 from treadle.project.root import refuse_inside_run
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
+from treadle.tasks import change, criteria, task
+from treadle.text import plural
 
 
-def run(args: Namespace) -> int:
+def work(args: Namespace) -> int:
     """Work until it is time to leave, say how many runs were driven."""
     refuse_inside_run(os.environ)
     _check(args)
-    site, loaded = fleet_place.find(os.environ)
+    site, loaded = find_fleet(os.environ)
     if site.layout:
         trust.require(open_project(site.layout.root, os.environ), loaded)
     submit.sealing(site, os.environ)
     config = loaded.config
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
-    dispatcher = queue.queue_of(site, config.fleet, name)
+    dispatcher = fleet_queue.queue_of(site, config.fleet, name)
     wishes = Wishes(args.slots or config.fleet.slots, args.once, args.idle_exit, args.until)
     if not args.json:
-        output.line(f"worker {name} takes {wishes.slots} runs at a time", flush=True)
+        output.line(f"worker {name} takes {plural(wishes.slots, 'run')} at a time", flush=True)
     driven = worker.work_until_done(
         site, config, wishes, name, dispatcher, watcher(args.json), os.environ
     )
     told = {"worker_id": name, "runs": driven}
-    return output.say(args.json, told, f"worker {name} leaves after {driven} runs")
+    return output.say(args.json, told, f"worker {name} leaves after {plural(driven, 'run')}")
 
 
 def _check(args: Namespace) -> None:
@@ -42,3 +70,107 @@ def _check(args: Namespace) -> None:
         value = getattr(args, name)
         if value is not None and value < 0:
             raise UsageError(f"--{name.replace('_', '-')} must be 0 or more")
+
+
+def known_jobs(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
+    """Return project and id of each run that a job stands for; None if the queue says nothing."""
+    try:
+        health = fleet_queue.queue_of(site, config).health()
+    except StoreError:
+        return None
+    return {(job.project, job.run_id) for job in (*health.waiting, *health.held)}
+
+
+def process_inbox(args: Namespace) -> int:
+    """Go through the inbox once and queue its runs."""
+    return process_here(args, _submitter)
+
+
+def _submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
+    site, found = find_fleet(tools.env)
+    submit.sealing(site, tools.env)  # without a key no message could be carried out
+    desk = Desk(
+        tools.project, loaded, site, tools.store, fleet_queue.queue_of(site, found.config.fleet)
+    )
+    return lambda asked: submit.submit(desk, asked)
+
+
+def submit_runs(args: Namespace) -> int:
+    """Queue what was asked and say under which ids it waits."""
+    check(args, fleet=True)
+    budgets = parse_budgets(args.budget)
+    project, loaded = open_configured({"budgets": budgets} if budgets else None)
+    require_trust(args, project, loaded)
+    site, found = find_fleet(project.env)
+    with Store.open(project.layout) as store:
+        desk = Desk(
+            project,
+            loaded,
+            site,
+            store,
+            fleet_queue.queue_of(site, found.config.fleet),
+            args.priority or 0,
+        )
+        rows = list(_submit(desk, args, budgets))
+        results = [run_document(row, store.kv(row.run_id)) for row in rows]
+    return output.tell(args.json, runs_document(results, args.tasks), _print, rows)
+
+
+def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[RunRow]:
+    config, swaps = desk.loaded.config, agents.parse_swaps(args.agent)
+    if args.resume:
+        yield _resume(desk, args.resume, budgets)
+        return
+    if args.goal is not None:
+        asked = criteria.from_flags(args.goal, args.ac, args.verify)
+        whole = order.freeze(config, text=args.goal, criteria=asked, swaps=swaps, task_id=None)
+        yield submit.submit(desk, whole)
+        return
+    for found in _tasks(desk, args):
+        whole = order.freeze(
+            config,
+            text=found.text or found.goal,
+            criteria=found.criteria,
+            swaps=swaps,
+            task_id=found.task_id,
+        )
+        yield submit.submit(desk, whole)
+
+
+def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
+    store, now = desk.store, desk.store.now()
+    if not args.tasks:
+        return list(task.ready(store, now))
+    words = [
+        taskfile.resolve(desk.project.layout, store, word, args.mission, now) for word in args.tasks
+    ]
+    return [change.find(store, word) for word in words]
+
+
+def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:
+    row = find(desk.store, text)
+    kv = desk.store.kv(row.run_id)
+    if row.status != "stopped" or queue.FLEET not in kv or queue.is_queued(row, kv):
+        raise BlockedError(
+            f"run {row.run_id} is not a stopped run of the fleet",
+            code="not_resumable",
+            fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
+        )
+    key = submit.sealing(desk.site, desk.project.env)
+    return submit.resume(desk, row, _raised(queue.order_of(row, kv, key), budgets))
+
+
+def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:
+    if not budgets:
+        return None
+    return structs.replace(asked, budgets=structs.replace(asked.budgets, **budgets))
+
+
+def _print(rows: list[RunRow]) -> None:
+    if not rows:
+        output.line(NOTHING_READY)
+    for row in rows:
+        output.line(f"QUEUED {row.run_id} {row.goal}")
+        output.line(f"  next: treadle log -f {row.run_id}")
+    if rows:
+        output.line("  workers: treadle fleet status")

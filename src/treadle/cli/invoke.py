@@ -5,18 +5,20 @@ import errno
 import io
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from treadle import __version__
-from treadle.cli import main, output, parser
-from treadle.errors import ExitCode, TreadleError, UsageError
+from treadle.cli import main, output
+from treadle.cli.parser import Parser
+from treadle.errors import ConfigError, ExitCode, TreadleError, UsageError
 from treadle.ids import nearest
 
 # What the machine refuses is the user's to mend; any other OSError is a mistake of ours.
 _REFUSALS = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE}
 )
+_FLEET_PACKAGES = ("dbos", "obstore", "psycopg")
 
 
 def invoke(words: list[str]) -> int:
@@ -58,14 +60,14 @@ def _show_any_text() -> None:
 def _require_text(words: list[str]) -> None:
     for word in words:
         if any("\ud800" <= sign <= "\udfff" for sign in word):
-            raise UsageError(f"{word!r} is no text in the encoding {sys.getfilesystemencoding()}")
+            raise UsageError(f"{word!r} is not valid {sys.getfilesystemencoding()} text")
 
 
 def _dispatch(words: list[str], as_json: bool) -> int:
     if words[:1] in (["help"], ["--help"], ["-h"]) or not words:
         words = [*words[1:2], "--help"] if words[1:] else []
     if not words:
-        commands = [{"name": name, "summary": text} for name, text in main.COMMANDS.items()]
+        commands = [{"name": name, "summary": text} for name, (_, text) in main.COMMANDS.items()]
         output.print_json({"commands": commands})
         return ExitCode.DONE
     if words in (["--version"], ["-V"]):
@@ -77,16 +79,23 @@ def _dispatch(words: list[str], as_json: bool) -> int:
 def _run(name: str, words: list[str], as_json: bool) -> int:
     if name not in main.COMMANDS:
         raise _unknown(name)
-    module = main.load(name)
-    args = _parse(parser.build(name, main.COMMANDS[name], module.add_arguments), words, as_json)
+    parser = Parser(prog=f"treadle {name}", description=main.COMMANDS[name][1])
+    add_arguments(name, parser)
+    args = _parse(parser, words, as_json)
     if args is None:
         return ExitCode.DONE
     args.json = as_json
-    code: int = module.run(args)
-    return code
+    # What loads far more of treadle than its neighbours is named instead of imported there.
+    call = main.load(args.call) if isinstance(args.call, str) else args.call
+    return int(call(args))
 
 
-def _parse(command: parser.Parser, words: list[str], as_json: bool) -> Namespace | None:
+def add_arguments(name: str, parser: ArgumentParser) -> None:
+    """Let the module of a command describe its command line."""
+    main.load(f"{main.COMMANDS[name][0]}.add_{name}")(parser)
+
+
+def _parse(command: Parser, words: list[str], as_json: bool) -> Namespace | None:
     """Return the arguments, or None when the words asked for help and got it."""
     shown = io.StringIO()
     try:
@@ -136,7 +145,14 @@ def _unexpected(error: Exception, words: list[str], as_json: bool) -> int:
     if isinstance(error, FileNotFoundError) and _is_nowhere():
         gone = TreadleError("the current folder no longer exists", code="no_project", fix=["cd"])
         return _fail(gone, ExitCode.FAILED, as_json)
-    bug: TreadleError = main.load("bug").report(error, words, os.environ)
+    if isinstance(error, ModuleNotFoundError) and error.name in _FLEET_PACKAGES:
+        missing = ConfigError(
+            f"the fleet needs the extra `fleet`, which is not installed ({error.name})",
+            code="extra_missing",
+            fix=["pip install 'treadle[fleet]'"],
+        )
+        return _fail(missing, missing.exit_code, as_json)
+    bug: TreadleError = main.load("bug.report")(error, words, os.environ)
     return _fail(bug, ExitCode.BUG, as_json)
 
 

@@ -1,42 +1,46 @@
-"""`treadle land`: bring a passed run into its branch."""
+"""`treadle land`, `undo` and `runs prune`: what happens to a run's work after it has ended."""
 
-import os
 from argparse import ArgumentParser, Namespace
 
-from treadle.cli import consent, output
-from treadle.cli.progress import watcher
-from treadle.config.load import load
-from treadle.engine import land, orchestrator
+from treadle.cli import output
+from treadle.cli.parser import add_run_id, add_wait
+from treadle.cli.project import open_configured, require_trust, watcher
+from treadle.engine import land, orchestrator, undo
 from treadle.engine.find import find
 from treadle.engine.land import Landed
-from treadle.project.project import open_project
-from treadle.project.root import here, refuse_inside_run
+from treadle.engine.prune import prune
+from treadle.engine.undo import Undone
+
+_CENTURY = 36_500.0
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
-    parser.add_argument("--onto", metavar="BRANCH", help="Another branch than the run began on")
-    parser.add_argument("--keep-steps", action="store_true", help="Keep one commit per step")
-    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
+def add_land(parser: ArgumentParser) -> None:
+    """Describe the command line of `land`."""
+    add_run_id(parser)
+    parser.add_argument(
+        "--onto", metavar="BRANCH", help="The branch to land on (default: where the run began)"
+    )
+    parser.add_argument(
+        "--keep-steps", action="store_true", help="Keep one commit per step instead of one in all"
+    )
+    add_wait(parser)
+    parser.set_defaults(call=_land)
 
 
-def run(args: Namespace) -> int:
-    """Hold the project, land, say where the work is."""
-    refuse_inside_run(os.environ)
-    project = open_project(here(), os.environ)
-    consent.require(args, project, load(project.layout, project.env))
+def _land(args: Namespace) -> int:
+    project, loaded = open_configured()
+    require_trust(args, project, loaded)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         row = find(tools.store, args.run)
         found = land.land(tools, row, onto=args.onto, keep_steps=args.keep_steps)
     told = {"run_id": found.run_id, "landed": found.commit, "branch": found.branch}
-    return output.tell(args.json, told | {"merged": found.merged}, _print, found)
+    return output.tell(args.json, told | {"merged": found.merged}, _print_landed, found)
 
 
-def _print(found: Landed) -> None:
+def _print_landed(found: Landed) -> None:
     if found.commit is None:
         output.line(
-            f"nothing to land: {found.branch} holds everything that run {found.run_id} changed"
+            f"nothing to land: {found.branch} already has all changes of run {found.run_id}"
         )
         return
     how = ", merged with what came meanwhile" if found.merged else ""
@@ -44,3 +48,43 @@ def _print(found: Landed) -> None:
     output.line(landed, f"{found.commit[:12]} on {found.branch}{how}")
     output.line(f"  next: git show {found.commit[:12]}")
     output.line(f"  next: treadle undo {found.run_id}")
+
+
+def add_undo(parser: ArgumentParser) -> None:
+    """Describe the command line of `undo`."""
+    add_run_id(parser)
+    add_wait(parser)
+    parser.set_defaults(call=_undo)
+
+
+def _undo(args: Namespace) -> int:
+    project, _ = open_configured()
+    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        found = undo.undo(tools, find(tools.store, args.run))
+    told = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
+    return output.tell(args.json, told | {"exact": found.exact}, _print_undone, found)
+
+
+def _print_undone(found: Undone) -> None:
+    if found.commit is None:
+        output.line(f"nothing to undo: {found.branch} has nothing of run {found.run_id} any more")
+        return
+    same = "the tree is as it was before" if found.exact else "later changes stay"
+    output.line(output.paint("UNDONE", "green"), f"{found.commit[:12]} on {found.branch}; {same}")
+    output.line(f"  next: treadle land {found.run_id}")
+
+
+def prune_runs(args: Namespace) -> int:
+    """Remove the workspaces of runs that have ended, and with --history the runs themselves."""
+    project, _ = open_configured()
+    with orchestrator.opened(project, watch=watcher(args.json)) as tools:
+        days = min(args.older_than, _CENTURY)
+        found = prune(tools, older_than=days, history=args.history, dry_run=args.dry_run)
+    verb = "would remove" if args.dry_run else "removed"
+    lines = [
+        *(f"{verb} the workspace of {run_id}" for run_id in found.workspaces),
+        *(f"{verb} run {run_id} with its branch" for run_id in found.runs),
+        *(f"{verb} {name}, which no step needs" for name in found.archives),
+    ]
+    told = {**found._asdict(), "dry_run": args.dry_run}
+    return output.say(args.json, told, *lines or ["nothing to remove"])

@@ -1,76 +1,89 @@
-"""`treadle mail`: send, list, read, claim, answer, acknowledge and search letters."""
+"""`treadle mail`: send, list, read, claim, answer, acknowledge, archive and search letters."""
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
-from treadle.cli import main, place
+from treadle.cli import context, output, place
+from treadle.cli.context import add_agent
+from treadle.cli.parser import actions, add_repeated
+from treadle.cli.place import Place
+from treadle.errors import ExitCode, FormatError, UsageError
 from treadle.layout import BOXES
+from treadle.mail import (
+    address,
+    claim,
+    document,
+    entry,
+    folders,
+    handle,
+    intent,
+    kind,
+    look,
+    post,
+    search,
+    send,
+    sync,
+    take_in,
+    watch,
+)
+from treadle.mail import place as places
+from treadle.mail.letter import MAX_BYTES, Letter, parse_time, write
+from treadle.mail.post import Draft
+from treadle.mail.read import decode, text
 from treadle.project.root import refuse_inside_run
+from treadle.store import letters as index
+from treadle.store.letters import LetterRow
+from treadle.store.store import Reader, Store
+from treadle.tasks import claim as tasks
+from treadle.text import plural
 
-# Each action's module: what is asked for most often loads least.
-_MODULES = {
-    "send": "mail_send",
-    "reply": "mail_reply",
-    "list": "mail_list",
-    "read": "mail_list",
-    "claim": "mail_claim",
-    "ack": "mail_claim",
-    "archive": "mail_claim",
-    "watch": "mail_seek",
-    "search": "mail_seek",
-    "reindex": "mail_seek",
-}
-_INSIDE = ("send", "reply", "list", "read", "search")
+Headers = tuple[tuple[str, str | None], ...]
+
+_CENTURY = 36_500.0
+_INTENTS = ", ".join(intent.INTENTS)
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    sent = _written(actions.add_parser("send", help="Send a letter"))
-    sent.add_argument("--from", dest="who", metavar="AGENT", help="Who writes")
-    sent.add_argument("--to", required=True, metavar="AGENT", help="Who is written to, or all")
-    sent.add_argument("--intent", required=True, help="What the letter is for")
+def add_mail(parser: ArgumentParser) -> None:
+    """Describe the command line of `mail`."""
+    add = actions(parser)
+    sent = add_agent(_written(add("send", "Send a letter", _send)), "--from")
+    sent.add_argument("--to", required=True, metavar="AGENT", help="Who gets it: an agent, or all")
+    sent.add_argument(
+        "--intent", required=True, help=f"What it is for: {_INTENTS}, or one of mail.extra_intents"
+    )
     sent.add_argument("--task", metavar="TASK", help="The task it is about")
     sent.add_argument("--reply-to", metavar="FILE", help="The letter it answers")
-    listed = _acting(actions.add_parser("list", help="List letters, newest first"))
-    listed.add_argument("--box", choices=BOXES, help="Only letters there")
-    listed.add_argument("--all", action="store_true", help="Archived ones too")
+    listed = add_agent(add("list", "List letters, newest first", _list))
+    listed.add_argument("--box", choices=BOXES, help="Only letters there (default: all but logs)")
+    listed.add_argument("--all", action="store_true", help="Include archived letters")
     listed.add_argument("--task", metavar="TASK", help="Only letters about this task")
-    listed.add_argument("--intent", help="Only letters for this")
-    listed.add_argument("--limit", type=int, default=50, metavar="N", help="At most N of them")
-    _named(_acting(actions.add_parser("read", help="Show a letter")))
-    claimed = _acting(actions.add_parser("claim", help="Take a letter, and its task with it"))
-    claimed.add_argument("file", nargs="?", metavar="FILE", help="Which; else the oldest")
-    claimed.add_argument("--task", metavar="TASK", help="The oldest about this task")
-    replied = _written(_named(_acting(actions.add_parser("reply", help="Answer a letter"))))
-    replied.add_argument("--intent", help="What the answer is for")
-    _named(_acting(actions.add_parser("ack", help="Say that a letter is taken care of")))
-    kept = actions.add_parser("archive", help="Put letters into the LOGS")
-    kept.add_argument("file", nargs="?", metavar="FILE", help="Which")
+    listed.add_argument("--intent", help="Only letters with this intent")
+    _limited(listed)
+    _named(add_agent(add("read", "Show a letter", _read)))
+    claimed = add_agent(add("claim", "Take a letter, and its task with it", _claim))
+    claimed.add_argument("file", nargs="?", metavar="FILE", help="Which letter (default: oldest)")
+    claimed.add_argument("--task", metavar="TASK", help="The oldest letter about this task")
+    replied = _written(_named(add_agent(add("reply", "Answer a letter", _reply))))
+    replied.add_argument("--intent", help="What the answer is for (default: as fits the letter)")
+    _named(add_agent(add("ack", "Acknowledge that a letter is taken care of", _ack)))
+    kept = add("archive", "Move letters to LOGS", _archive)
+    kept.add_argument("file", nargs="?", metavar="FILE", help="Which letter")
     kept.add_argument("--task", metavar="TASK", help="All letters about this task")
-    kept.add_argument("--older-than", type=float, metavar="DAYS", help="Sort old ones by month")
-    watched = _acting(actions.add_parser("watch", help="Wait until a letter arrives"))
-    watched.add_argument("--timeout", type=float, metavar="SECONDS", help="Not for longer")
-    searched = actions.add_parser("search", help="Find letters by their words")
-    searched.add_argument("words", nargs="+", metavar="WORD", help="What they must contain")
-    searched.add_argument("--limit", type=int, default=50, metavar="N", help="At most N of them")
-    actions.add_parser("reindex", help="Read every letter again")
-
-
-def run(args: Namespace) -> int:
-    """Open the project, do one thing, say what came of it."""
-    found = place.find(os.environ)
-    if os.environ.get("TREADLE_RUN") and args.action not in _INSIDE:
-        refuse_inside_run(os.environ)
-    action = getattr(main.load(_MODULES[args.action]), args.action)
-    code: int = action(found, args, datetime.now(UTC))
-    return code
-
-
-def _acting(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("--as", dest="who", metavar="AGENT", help="Who acts; else TREADLE_AGENT")
-    return parser
+    kept.add_argument(
+        "--older-than", type=float, metavar="DAYS", help="Sort older letters in LOGS by month"
+    )
+    watched = add_agent(add("watch", "Wait until a letter arrives", _watch))
+    watched.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="Give up after so long (default: never)"
+    )
+    searched = add("search", "Find letters by their words", _search)
+    searched.add_argument("words", nargs="+", metavar="WORD", help="Words they must all contain")
+    _limited(searched)
+    add("reindex", "Read every letter again", _reindex)
 
 
 def _named(parser: ArgumentParser) -> ArgumentParser:
@@ -78,14 +91,262 @@ def _named(parser: ArgumentParser) -> ArgumentParser:
     return parser
 
 
+def _limited(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="At most N letters (default: 50)"
+    )
+
+
 def _written(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("--body", metavar="FILE", help="Markdown to send; - reads it from stdin")
-    parser.add_argument("--summary", metavar="TEXT", help="What it is about, in a line")
-    parser.add_argument("--ac", action="append", default=[], help="Acceptance criterion")
-    parser.add_argument("--status", help="new, in_progress, completed, blocked or failed")
-    parser.add_argument("--priority", help="How urgent it is")
+    parser.add_argument("--body", metavar="FILE", help="Markdown to send; - reads stdin")
+    parser.add_argument("--summary", metavar="TEXT", help="What it is about, in one line")
+    add_repeated(parser, "--ac", "TEXT", "Acceptance criterion")
+    parser.add_argument(
+        "--status", help=f"{', '.join(intent.STATUSES)} (default: new; blocked for escalate)"
+    )
+    parser.add_argument("--priority", metavar="TEXT", help="How urgent it is")
     parser.add_argument("--due-at", metavar="TIME", help="When it should be done")
-    parser.add_argument("--expires-at", metavar="TIME", help="When nobody need claim it any more")
+    parser.add_argument("--expires-at", metavar="TIME", help="When it can no longer be claimed")
     parser.add_argument("--ack-required", action="store_true", help="Ask for an acknowledgement")
-    parser.add_argument("--created-at", metavar="TIME", help="When it was written; else now")
+    parser.add_argument("--created-at", metavar="TIME", help="When it was written (default: now)")
     return parser
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _send(args: Namespace) -> int:
+    found, headers = place.find(os.environ), _headers(args)
+    if args.reply_to:
+        headers = (*_references(found, args.reply_to), *headers)
+    return _deliver(found, args, _draft(args, args.to, args.intent, args.task, headers))
+
+
+def _reply(args: Namespace) -> int:
+    found = place.find(os.environ)
+    with context.fresh(found, _now()) as store:
+        original = look.find(store, args.file, context.who(args))
+    headers = (*_references(found, args.file), *_headers(args))
+    word = args.intent or intent.reply(original.intent)
+    return _deliver(found, args, _draft(args, original.sender, word, original.task_id, headers))
+
+
+def _references(found: Place, file: str) -> Headers:
+    """Return the headers that tie an answer to a letter."""
+    with context.fresh(found, _now()) as store:
+        original = look.find(store, file)
+    letter = look.open_letter(found.layout.mail, original)
+    return entry.references(original, letter.header("thread_id"))
+
+
+def _deliver(found: Place, args: Namespace, draft: Draft) -> int:
+    """Send what was drafted; inside a run, leave it."""
+    letter = post.compose(draft, _now(), found.extra_intents)
+    if os.environ.get("TREADLE_RUN"):
+        return _leave(args, letter)
+    if kind.has_effect(letter):
+        sent = send.deliver(found.layout, letter, _now())
+    else:
+        sent = post.post(found.layout.mail, letter)
+    output.warn(*sent.said)
+    shown = found.layout.shown(found.layout.mail.new / sent.name)
+    told = {"file": shown, "message_id": sent.letter.message_id}
+    return output.say(args.json, told, f"sent {shown}")
+
+
+def _leave(args: Namespace, letter: Letter) -> int:
+    """Inside a run: leave the letter in the step's outbox, from where it is delivered."""
+    outbox = os.environ.get("TREADLE_LETTERS")
+    if not outbox:
+        refuse_inside_run(os.environ)
+    folder = Path(outbox or "")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / post.drop(folder, letter)
+    told = {"file": str(path), "message_id": letter.message_id}
+    return output.say(args.json, told, f"left {path}; it is delivered when the step is committed")
+
+
+def _draft(args: Namespace, to: str, word: str, task_id: str | None, headers: Headers) -> Draft:
+    return Draft(
+        sender=context.who(args) or address.HUMAN,
+        to=to,
+        intent=word,
+        body=_body(args),
+        task_id=task_id,
+        status=args.status,
+        headers=headers,
+        created_at=parse_time(args.created_at) if args.created_at else None,
+    )
+
+
+def _headers(args: Namespace) -> Headers:
+    """Return the optional headers that flags ask for."""
+    for moment in (args.due_at, args.expires_at):
+        if moment:
+            parse_time(moment)
+    return (
+        ("priority", args.priority),
+        ("due_at", args.due_at),
+        ("expires_at", args.expires_at),
+        ("ack_required", "true" if args.ack_required else None),
+    )
+
+
+def _body(args: Namespace) -> str:
+    """Return the markdown that flags, a file or stdin give."""
+    parts = [f"## Summary\n{args.summary}"] if args.summary else []
+    if args.body:
+        parts.append(_markdown(args.body).strip("\n"))
+    if args.ac:
+        items = "\n".join(f"- {item}" for item in args.ac)
+        parts.append(f"## Acceptance Criteria\n{items}")
+    return "\n\n".join(parts)
+
+
+def _markdown(name: str) -> str:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
+                raise UsageError(f"stdin has more than {MAX_BYTES} bytes")
+            return decode(data, "stdin")
+        return text(Path(name))
+    except FileNotFoundError as error:
+        raise UsageError(f"--body {name}: there is no such file") from error
+    except FormatError as error:
+        raise UsageError(f"--body {name}: {error.message}") from error
+
+
+def _list(args: Namespace) -> int:
+    found = place.find(os.environ)
+    boxes = (args.box,) if args.box else BOXES if args.all else look.OPEN
+    word = intent.known(args.intent, found.extra_intents) if args.intent else None
+    if args.limit < 1:
+        raise UsageError("--limit must be at least 1")
+    agent = context.registered(found, args)
+    with context.fresh(found, _now()) as store:
+        rows = look.letters(store, look.Asked(agent, boxes, args.task, word, args.limit))
+        context.renew(found, store, agent)
+    return _show(found, args, rows, "no letters")
+
+
+def _read(args: Namespace) -> int:
+    found = place.find(os.environ)
+    agent = context.registered(found, args)
+    with context.fresh(found, _now()) as store:
+        row = look.find(store, args.file, agent)
+        letter = look.open_letter(found.layout.mail, row)
+        context.renew(found, store, agent)
+    if letter.intent not in intent.every(found.extra_intents):
+        output.warn(
+            f"{row.name}: there is no intent {letter.intent}; mail.extra_intents can add it"
+        )
+    told = document.whole(found.layout, row, letter)
+    return output.tell(args.json, told, output.block, write(letter))
+
+
+def _claim(args: Namespace) -> int:
+    found = _outside()
+    agent = context.required(found, args)
+    with Store.open(found.layout) as store:
+        now = store.now()
+        look_again = partial(_refresh, found, store, now)
+        taken: claim.Claimed | None
+        if args.file:
+            look_again()
+            taken = claim.claim(store, agent, args.file, now)
+        else:
+            taken = claim.claim_next(store, agent, now, look_again, args.task)
+        tasks.renew_all(store, agent, now)
+    if taken is None:
+        told = {"file": None, "claim_id": None}
+        return output.say(args.json, told, f"no letter waits for {agent}")
+    shown = found.layout.shown(places.path(found.layout.mail, taken.row))
+    whole = document.brief(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
+    return output.say(args.json, whole, f"{shown} is {agent}'s")
+
+
+def _ack(args: Namespace) -> int:
+    found = _outside()
+    agent = context.required(found, args)
+    with Store.open(found.layout) as store:
+        _refresh(found, store, _now())
+        row = look.find(store, args.file, agent)
+        row = handle.acknowledge(store, found.layout.mail, row, agent)
+        tasks.renew_all(store, agent, store.now())
+    told = document.brief(found.layout, row)
+    return output.say(args.json, told, f"acknowledged: {told['file']}")
+
+
+def _archive(args: Namespace) -> int:
+    if sum(value is not None for value in (args.file, args.task, args.older_than)) != 1:
+        raise UsageError("give one of FILE, --task TASK and --older-than DAYS")
+    found = _outside()
+    mail = found.layout.mail
+    with Store.open(found.layout) as store:
+        _refresh(found, store, _now())
+        if args.task:
+            rows = handle.archive_task(store, mail, args.task)
+        elif args.file:
+            rows = [handle.archive(store, mail, look.find(store, args.file))]
+        else:
+            age = timedelta(days=min(args.older_than, _CENTURY))
+            rows = handle.archive_older(store, mail, age, _now())
+    return _show(found, args, rows, "nothing to archive")
+
+
+def _watch(args: Namespace) -> int:
+    found = _outside()
+    agent = context.registered(found, args)
+    rows = watch.watch(found.layout, agent, args.timeout, _now)
+    _show(found, args, rows, "no letter came")
+    return ExitCode.DONE if rows else ExitCode.FAILED
+
+
+def _search(args: Namespace) -> int:
+    found = place.find(os.environ)
+    with _searchable(found) as store:
+        rows = search.search(store, found.layout.mail, args.words, args.limit)
+    return _show(found, args, rows, "no letter has these words")
+
+
+def _searchable(found: Place) -> Reader:
+    """Open the store to search in; inside a run nothing is written, and files are read instead."""
+    if os.environ.get("TREADLE_RUN"):
+        return context.fresh(found, _now())
+    store, said = sync.fresh(found.layout, _now())
+    output.warn(*said)
+    return store
+
+
+def _reindex(args: Namespace) -> int:
+    found = _outside()
+    with Store.open(found.layout) as store:
+        said = sync.rebuild(store, found.layout.mail, _now())
+        index.forget_words(store)
+        count = sum(1 for _ in take_in.letters(found.layout.mail))
+    output.warn(*said)
+    told = {"letters": count, "set_aside": said}
+    return output.say(args.json, told, f"read {plural(count, 'letter')}")
+
+
+def _outside() -> Place:
+    found = place.find(os.environ)
+    refuse_inside_run(os.environ)
+    return found
+
+
+def _refresh(found: Place, store: Store, now: datetime) -> None:
+    """Take in what others wrote, if there is anything, and tell what is no letter."""
+    if folders.is_stale(store, found.layout.mail):
+        output.warn(*sync.refresh(store, found.layout.mail, now))
+
+
+def _show(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) -> int:
+    heads = ["box", "of", "from", "to", "intent", "task", "file"]
+    table = [
+        (row.box, row.agent, row.sender, row.recipient, row.intent, row.task_id, row.name)
+        for row in rows
+    ]
+    return output.table(args.json, document.listed(found.layout, rows), heads, table, nothing)

@@ -8,43 +8,45 @@ import treadle
 
 TYPE_CHECKING = False  # typing's own flag would load typing, and --version loads nothing
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Callable
+    from typing import Any
 
+# Each command with the module that knows its arguments (in `add_COMMAND`) and what it is for.
 COMMANDS = {
-    "init": "Set treadle up in this repository",
-    "uninstall": "Remove what init wrote",
-    "trust": "Let the commands of this repository run",
-    "doctor": "Check everything treadle needs",
-    "config": "Show the configuration and where it comes from",
-    "describe": "Tell programs every command and its arguments",
-    "agent": "Show how an agent is run, and try it",
-    "completion": "Print a completion script for a shell",
-    "task": "Add, list, link and finish tasks",
-    "mission": "Create missions and take them through their gates",
-    "next": "Say what to do now, and take reports",
-    "mail": "Send, claim, answer and search letters",
-    "desk": "List everything that waits for you",
-    "answer": "Answer what waits on the desk",
-    "run": "Turn the wheel until the work passes or a budget stops it",
-    "process": "Carry out waiting messages and unprocessed specs",
-    "send": "Put a message into the inbox",
-    "route": "Say which routine a text would get",
-    "routine": "List, show and check routines",
-    "dead": "List, show and retry dead letters",
-    "serve": "Show the page, and carry out messages and specs as they come",
-    "store": "Move the store to another database",
-    "worker": "Take runs from the fleet's queue and drive them here",
-    "fleet": "Show the workers and what waits for them, let one leave, make their key",
-    "land": "Bring a passed run into its branch",
-    "undo": "Take a landed run out again",
-    "stop": "Stop a run from another terminal",
-    "comment": "Say something about a step; the next act step is told",
-    "runs": "List, show and prune runs",
-    "log": "Show or follow the timeline of a run",
-    "why": "Explain how a run ended",
-    "report": "Tell a run as markdown, ready for a pull request",
-    "replay": "Run a recording again, or make one",
-    "demo": "Watch a whole run in a temporary repository",
+    "init": ("setup", "Set up treadle in this repository"),
+    "uninstall": ("setup", "Remove what init wrote"),
+    "trust": ("setup", "Allow the commands of this repository to run"),
+    "doctor": ("setup", "Check everything treadle needs"),
+    "config": ("setup", "Show the configuration and where each value comes from"),
+    "describe": ("describe", "List every command with its arguments, for programs"),
+    "agent": ("agent", "Show how an agent is run, and try it"),
+    "completion": ("describe", "Print a completion script for a shell"),
+    "task": ("task", "Add, list, link and finish tasks"),
+    "mission": ("mission", "Create missions and take them through their gates"),
+    "next": ("mission", "Ask what to do next in a mission, and report how it went"),
+    "mail": ("mail", "Send, claim, answer and search letters"),
+    "desk": ("desk", "List everything that waits for you"),
+    "answer": ("desk", "Answer a question on the desk"),
+    "run": ("run", "Work on tasks or a goal until the checks pass or a budget runs out"),
+    "process": ("process", "Work through waiting messages and unprocessed specs"),
+    "send": ("inbox", "Put a message into the inbox"),
+    "route": ("process", "Show which routine a text would get"),
+    "routine": ("process", "List, show and check routines"),
+    "dead": ("inbox", "List, show and retry dead letters"),
+    "serve": ("serve", "Serve the page, and work through messages and specs as they come"),
+    "store": ("setup", "Copy the store to another database"),
+    "worker": ("fleet", "Take runs from the fleet's queue and work on them here"),
+    "fleet": ("fleet", "Show the fleet's workers and queue, drain a worker, make the key"),
+    "land": ("land", "Merge a passed run into its branch"),
+    "undo": ("land", "Revert a landed run"),
+    "stop": ("runs", "Stop a run from another terminal"),
+    "comment": ("runs", "Comment on a step for the next act step to read"),
+    "runs": ("runs", "List, show and prune runs"),
+    "log": ("runs", "Show or follow the timeline of a run"),
+    "why": ("runs", "Explain how a run ended"),
+    "report": ("report", "Print a run as markdown, ready for a pull request"),
+    "replay": ("run", "Run a recording again, or export one"),
+    "demo": ("demo", "Watch a whole run in a temporary repository"),
 }
 
 
@@ -57,16 +59,25 @@ def main(argv: list[str] | None = None) -> int:
     if words in ([], ["--help"], ["-h"], ["help"]):
         print(overview())
         return 0
-    if argv is not None:
-        code: int = load("invoke").invoke(words)
-        return code
-    # A command lives for milliseconds: collecting garbage and taking the interpreter down
-    # would be a fifth of them. What works for hours turns the collector on again.
-    gc.disable()
-    _forget_folder()
-    _open_standard_streams()
-    load("lean").load()
-    os._exit(load("invoke").invoke(words))
+    if argv is None:
+        # A command is over before there is garbage worth looking for.
+        gc.set_threshold(50_000)
+        _forget_folder()
+        _open_standard_streams()
+    code: int = load("invoke.invoke")(words)
+    if argv is None:
+        os._exit(code)  # taking the interpreter down costs a tenth of a short command
+    return code
+
+
+def load(name: str) -> "Callable[..., Any]":
+    """Return a function of the command line, as `module.function`: the only late import."""
+    module, _, function = name.partition(".")
+    # Not importlib: the package costs a tenth of a bare start.
+    found: Callable[..., Any] = getattr(
+        __import__(f"treadle.cli.{module}", fromlist=[module]), function
+    )
+    return found
 
 
 def _forget_folder() -> None:
@@ -97,17 +108,10 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # a number
 
 
-def load(name: str) -> "ModuleType":
-    """Import one module of the command line: the only late import there is."""
-    # Not importlib: the package costs a tenth of a bare start.
-    module: ModuleType = __import__(f"treadle.cli.{name}", fromlist=[name])
-    return module
-
-
 def overview() -> str:
     """List the commands, a line each."""
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+    lines = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: treadle COMMAND [options]",

@@ -1,63 +1,64 @@
-"""`treadle mission`: create missions, take them through their gates, see where they stand."""
+"""`treadle mission` and `treadle next`: see where missions stand, and what to do now."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import main, output, place
-from treadle.layout import Layout
+from treadle.cli import output, place
+from treadle.cli.parser import actions
+from treadle.cli.place import Place
+from treadle.errors import UsageError
 from treadle.missions import mission as missions
-from treadle.missions import status
+from treadle.missions import next, state, status
+from treadle.missions.mission import Mission
+from treadle.missions.next import Report
+from treadle.missions.state import Asking, Decision, Step
 from treadle.missions.status import Listed, Status
-from treadle.project.root import here
-from treadle.store.store import Reader
+from treadle.project.root import here, refuse_inside_run
+from treadle.store.store import Reader, Store
+from treadle.tasks.owner import HUMAN, owner_id
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    created = actions.add_parser("create", help="Begin a mission")
+def add_mission(parser: ArgumentParser) -> None:
+    """Describe the command line of `mission`."""
+    add = actions(parser)
+    created = add("create", "Begin a mission", "mission_change.create_mission")
     created.add_argument("slug", metavar="SLUG", help="Its name, such as add-login")
-    created.add_argument("--title", help="What it is called")
-    for name, text in {
-        "setup-plan": "Write the plan's scaffold, or commit a plan that is one",
-        "tasks": "Write task files from the plan's list",
-        "status": "Show where a mission stands",
-        "dossier": "Index a mission's files",
-    }.items():
-        named = actions.add_parser(name, help=text)
-        named.add_argument("--mission", metavar="SLUG", help="Which mission, if there are several")
-    actions.add_parser("list", help="List missions")
+    created.add_argument("--title", metavar="TEXT", help="Its title (default: the slug)")
+    plan = "Write a scaffold for the plan, or commit a finished plan"
+    _chosen(add("setup-plan", plan, "mission_change.set_up_plan"))
+    tasks = "Write task files from the plan's list"
+    _chosen(add("tasks", tasks, "mission_change.write_tasks"))
+    _chosen(add("status", "Show where a mission stands", _status))
+    _chosen(add("dossier", "Index a mission's files", "mission_change.save_dossier"))
+    add("list", "List missions", _list)
 
 
-def run(args: Namespace) -> int:
-    """Look here; what changes files is loaded only when it is asked for."""
-    if args.action not in _LOOKS:
-        code: int = main.load("mission_change").run(args)
-        return code
+def _chosen(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--mission", metavar="SLUG", help="Which mission (default: the only one, or the one here)"
+    )
+
+
+def _status(args: Namespace) -> int:
     layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
-        return _LOOKS[args.action](layout, store, args)
-
-
-def _status(layout: Layout, store: Reader, args: Namespace) -> int:
-    mission = missions.choose(layout, args.mission, here())
-    found = status.read(layout, store, mission, datetime.now(UTC))
+        mission = missions.choose(layout, args.mission, here())
+        found = status.read(layout, store, mission, datetime.now(UTC))
     reasons = [line for line in (found.blocked_reason, *found.missing) if line]
     counts = [f"{number} {lane}" for lane, number in found.tasks.items()]
     lines = [f"{found.mission_slug}: {found.phase}", *(f"  {it}" for it in (*reasons, *counts))]
     return output.say(args.json, status.document(found), *lines)
 
 
-def _list(layout: Layout, store: Reader, args: Namespace) -> int:
-    found = status.read_all(layout, store, datetime.now(UTC))
+def _list(args: Namespace) -> int:
+    layout = place.find(os.environ).layout
+    with Reader.open(layout) as store:
+        found = status.read_all(layout, store, datetime.now(UTC))
     rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
     heads = ["mission", "phase", "tasks", "title"]
     nothing = "no missions; begin one with: treadle mission create SLUG"
     return output.table(args.json, status.list_document(found), heads, rows, nothing)
-
-
-_LOOKS = {"status": _status, "list": _list}
 
 
 def _phase(item: Listed) -> str:
@@ -68,3 +69,75 @@ def _phase(item: Listed) -> str:
 
 def _tasks(found: Status | None) -> str:
     return ", ".join(f"{n} {lane}" for lane, n in found.tasks.items()) if found else ""
+
+
+def add_next(parser: ArgumentParser) -> None:
+    """Describe the command line of `next`."""
+    _chosen(parser)
+    default = os.environ.get("TREADLE_AGENT") or HUMAN
+    parser.add_argument(
+        "--agent",
+        default=default,
+        metavar="NAME",
+        help="Who asks (default: TREADLE_AGENT, else human)",
+    )
+    parser.add_argument("--result", choices=state.RESULTS, help="Report how a step went")
+    parser.add_argument(
+        "--note", metavar="TEXT", help="With --result: what went wrong or is in the way"
+    )
+    parser.add_argument(
+        "--step", metavar="STEP", help="With --result: which step (default: the last one given)"
+    )
+    parser.add_argument("--retry", action="store_true", help="Try again what failed or is blocked")
+    parser.add_argument("--query", action="store_true", help="Only show where the mission stands")
+    parser.set_defaults(call=_next)
+
+
+def _next(args: Namespace) -> int:
+    """Answer with one decision; every decision is a success."""
+    if sum((args.result is not None, args.retry, args.query)) > 1:
+        raise UsageError("give only one of --result, --retry and --query")
+    if args.result is None and (args.note is not None or args.step is not None):
+        raise UsageError("--note and --step belong to --result")
+    found = _decide(args, place.find(os.environ))
+    return output.tell(args.json, state.document(found), _print_decision, found)
+
+
+def _decide(args: Namespace, found: Place) -> Decision:
+    mission = missions.choose(found.layout, args.mission, here())
+    agent = owner_id(args.agent)
+    if args.result is None and not args.retry:
+        with Reader.open(found.layout) as store:
+            asking = Asking(found.layout, mission, agent, store.now())
+            if args.query:
+                return next.query(asking, store)
+            decided = next.decide(asking, store)
+            if os.environ.get("TREADLE_RUN") or next.is_lent(asking, store, decided, found.lease):
+                return decided
+    return _answer(args, found, mission, agent)
+
+
+def _answer(args: Namespace, found: Place, mission: Mission, agent: str) -> Decision:
+    """Take a report, or let everything be tried again; the task of the next step is lent."""
+    refuse_inside_run(os.environ)
+    with Store.open(found.layout) as store:
+        asking = Asking(found.layout, mission, agent, store.now())
+        decided = None
+        if args.retry:
+            decided = next.retry(asking, store)
+        elif args.result:
+            decided = next.report(asking, store, Report(args.result, args.note, args.step))
+        if decided and next.is_lent(asking, store, decided, found.lease):
+            return decided
+        return next.lend(asking, store, found.lease)
+
+
+def _print_decision(found: Decision) -> None:
+    where = found.where
+    output.line(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
+    if isinstance(found, Step):
+        output.line(f"  {found.prompt_file}")
+        return
+    output.line(f"  {found.kind}: {found.reason}")
+    for command in found.unblock:
+        output.line(f"  try: {command}")

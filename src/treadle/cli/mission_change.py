@@ -15,20 +15,21 @@ from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Store
 
 
-def run(args: Namespace) -> int:
-    """Change a mission's files, and say what was done."""
+def _open() -> Project:
     refuse_inside_run(os.environ)
     found = place.find(os.environ)
     project = open_repository(found.layout.root, os.environ)
     project.layout.mail = found.layout.mail
-    if args.action == "create":
-        return _create(project, args)
-    mission = missions.choose(project.layout, args.mission, here())
-    return _ACTIONS[args.action](project, mission, args)
+    return project
 
 
-def _create(project: Project, args: Namespace) -> int:
-    done = scaffold.create(project, args.slug, args.title, datetime.now(UTC))
+def _choose(project: Project, args: Namespace) -> Mission:
+    return missions.choose(project.layout, args.mission, here())
+
+
+def create_mission(args: Namespace) -> int:
+    """Begin a mission."""
+    done = scaffold.create(_open(), args.slug, args.title, datetime.now(UTC))
     files = done.mission.files
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -44,7 +45,10 @@ def _create(project: Project, args: Namespace) -> int:
     )
 
 
-def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
+def set_up_plan(args: Namespace) -> int:
+    """Write a scaffold for the plan, or commit a finished plan."""
+    project = _open()
+    mission = _choose(project, args)
     done = scaffold.set_up_plan(project, mission)
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -62,7 +66,10 @@ def _setup_plan(project: Project, mission: Mission, args: Namespace) -> int:
     return ExitCode.BLOCKED if shut else ExitCode.DONE
 
 
-def _tasks(project: Project, mission: Mission, args: Namespace) -> int:
+def write_tasks(args: Namespace) -> int:
+    """Write task files from the plan's list."""
+    project = _open()
+    mission = _choose(project, args)
     with Store.open(project.layout) as store:
         done = scaffold.write_tasks(store, mission, datetime.now(UTC))
     head = {"schema_version": SCHEMA_VERSION, "mission_slug": mission.slug}
@@ -71,12 +78,11 @@ def _tasks(project: Project, mission: Mission, args: Namespace) -> int:
     return output.say(args.json, head | done._asdict(), *lines, after)
 
 
-def _dossier(project: Project, mission: Mission, args: Namespace) -> int:
+def save_dossier(args: Namespace) -> int:
+    """Index a mission's files."""
+    mission = _choose(_open(), args)
     done = dossier.save(mission, datetime.now(UTC))
     document = {"snapshot_file": str(done.path), "written": done.is_new, **done.snapshot}
     verb = "wrote" if done.is_new else "kept"
     status = done.snapshot["completeness_status"]
     return output.say(args.json, document, f"{verb} {mission.name(done.path)} ({status})")
-
-
-_ACTIONS = {"setup-plan": _setup_plan, "tasks": _tasks, "dossier": _dossier}

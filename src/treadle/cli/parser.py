@@ -1,9 +1,8 @@
-"""Build a command's parser; what it dislikes becomes an error like any other."""
+"""Read command lines; what is wrong with one becomes an error like any other."""
 
-import argparse
 import os
 import re
-from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, _SubParsersAction
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -11,13 +10,10 @@ from typing import Any, NoReturn
 from treadle.errors import UsageError
 from treadle.ids import nearest
 
-# What argparse says is English like the rest; looking for a translation costs as much as reading
-# the command line.
-argparse._ = str  # type: ignore[attr-defined]  # its own name for gettext
-
-
 # More than anybody means, less than what a database or a clock cannot hold.
 _MOST = 1_000_000_000
+
+AddAction = Callable[[str, str, object], ArgumentParser]
 
 
 class Parser(ArgumentParser):
@@ -25,14 +21,9 @@ class Parser(ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
-        self.register("action", "parsers", _Actions)
         self.register("type", int, lambda text: _bounded(int(text), -_MOST))
         self.register("type", float, lambda text: _bounded(float(text), 0))
         self.add_argument("--json", action="store_true", help="Answer with one JSON document")
-
-    def add_subparsers(self, **kwargs: Any) -> Any:
-        """Name the program here, because argparse would load its help writer to find out."""
-        return super().add_subparsers(**{"prog": self.prog, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, with the nearest word that would be right."""
@@ -52,67 +43,42 @@ class Parser(ArgumentParser):
         return f"; did you mean {close}?" if close else ""
 
 
-class _Later:
-    """An action's parser, built when somebody asks for more than to add an argument."""
+def actions(parser: ArgumentParser) -> AddAction:
+    """Return what adds a sub-command: its name, its summary and what it calls."""
+    inner = parser.add_subparsers(required=True, metavar="ACTION")
 
-    def __init__(self, make: Callable[[], ArgumentParser]) -> None:
-        self._make = make
-        self._arguments: list[tuple[Any, Any]] = []
-        self._made: ArgumentParser | None = None
+    def add(name: str, summary: str, call: object) -> ArgumentParser:
+        action: ArgumentParser = inner.add_parser(name, help=summary, description=summary)
+        action.set_defaults(call=call)
+        return action
 
-    def add_argument(self, *words: Any, **options: Any) -> None:
-        """Remember an argument."""
-        self._arguments.append((words, options))
-
-    def made(self) -> ArgumentParser:
-        """Return the parser."""
-        if self._made is None:
-            self._made = self._make()
-        while self._arguments:
-            words, options = self._arguments.pop(0)
-            self._made.add_argument(*words, **options)
-        return self._made
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.made(), name)
+    return add
 
 
-class _Parsers(dict[str, Any]):
-    """The parsers by action: of a command's ten, one is asked for."""
-
-    def __getitem__(self, name: str) -> Any:
-        return super().__getitem__(name).made()
-
-    def values(self) -> Any:
-        """Return all parsers."""
-        return {name: self[name] for name in self}.values()
-
-    def items(self) -> Any:
-        """Return all parsers by name."""
-        return {name: self[name] for name in self}.items()
+def add_run_id(parser: ArgumentParser) -> None:
+    """Add the argument that names a run."""
+    parser.add_argument("run", metavar="RUN", help="Id of the run, or its first characters")
 
 
-class _Actions(_SubParsersAction):  # type: ignore[type-arg]  # generic only to type checkers
-    """The actions of a command."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.choices = self._name_parser_map = _Parsers()
-
-    def add_parser(self, name: str, **kwargs: Any) -> Any:
-        """Add an action, but not its parser yet."""
-        shown = self._ChoicesPseudoAction(name, (), kwargs.pop("help", None))
-        self._choices_actions.append(shown)
-        options = {"prog": f"{self._prog_prefix} {name}", **kwargs}
-        self._name_parser_map[name] = _Later(lambda: self._parser_class(**options))
-        return self._name_parser_map.get(name)
+def add_repeated(
+    parser: ArgumentParser, option: str, metavar: str, text: str, *, required: bool = False
+) -> None:
+    """Add an option that may be given several times."""
+    parser.add_argument(
+        option,
+        action="append",
+        default=[],
+        required=required,
+        metavar=metavar,
+        help=f"{text}; may be repeated",
+    )
 
 
-def build(name: str, summary: str, add_arguments: Callable[[ArgumentParser], None]) -> Parser:
-    """Return the parser of one command."""
-    parser = Parser(prog=f"treadle {name}", description=summary)
-    add_arguments(parser)
-    return parser
+def add_wait(parser: ArgumentParser) -> None:
+    """Add the option that waits for the run lock."""
+    parser.add_argument(
+        "--wait", action="store_true", help="Wait for another treadle to finish instead of failing"
+    )
 
 
 def _bounded(value: float, least: int) -> float:

@@ -1,51 +1,89 @@
-"""`treadle process`: carry out every waiting message and every unprocessed spec, once."""
+"""Work through the inbox and look at routines: `process route routine`, and rounds of `serve`."""
 
-import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
 
-from treadle.cli import consent, main, output
-from treadle.cli.progress import watcher
-from treadle.config.load import Loaded, load
+from treadle.cli import output
+from treadle.cli.parser import actions, add_wait
+from treadle.cli.project import open_configured, require_trust, watcher
+from treadle.config.load import Loaded
+from treadle.config.schema import Config
 from treadle.engine import orchestrator, work
-from treadle.inbox import decide, process
-from treadle.inbox.decide import Outcome, Planned, Summary
-from treadle.project.project import Project, open_project, place_mail
-from treadle.project.root import here, refuse_inside_run
+from treadle.engine.order import Order
+from treadle.engine.run import Tools
+from treadle.errors import ExitCode, UsageError
+from treadle.inbox import decide, hooks, process, routine
+from treadle.inbox.decide import Outcome, Summary
+from treadle.inbox.hooks import Host
+from treadle.inbox.process import Server
+from treadle.inbox.routine import Choice, External, Fallback, Routine
+from treadle.proc.keeper import Keeper
+from treadle.project import trust
+from treadle.project.project import Project
+from treadle.store.runs import RunRow
 from treadle.store.store import Reader
+
+Submitter = Callable[[Tools, Loaded], Callable[[Order], RunRow]]
 
 _FINE = ("done", "duplicate", "queued")
 _COLOURS: dict[str, output.Colour] = {"done": "green", "duplicate": "dim", "dead": "red"}
+_MAX = 8 << 20
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    parser.add_argument("--dry-run", action="store_true", help="Say what would be done")
+def add_process(parser: ArgumentParser) -> None:
+    """Describe the command line of `process`."""
+    parser.add_argument("--dry-run", action="store_true", help="Only show what would be done")
     parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failure")
-    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
-    parser.add_argument("--fleet", action="store_true", help="Let workers drive the runs")
+    add_wait(parser)
+    parser.add_argument(
+        "--fleet",
+        action="store_const",
+        dest="call",
+        const="fleet_work.process_inbox",
+        default=process_inbox,
+        help="Queue the runs for workers",
+    )
 
 
-def run(args: Namespace) -> int:
-    """Open the project, go through the inbox, say what came of it."""
-    refuse_inside_run(os.environ)
-    project = open_project(here(), os.environ)
-    loaded = load(project.layout, project.env)
-    place_mail(project, loaded.config)
+def process_inbox(args: Namespace, submitter: Submitter | None = None) -> int:
+    """Go through the inbox once; `submitter` queues the runs instead of driving them."""
+    project, loaded = open_configured()
     if args.dry_run:
         return _dry_run(args, project, loaded)
-    consent.require(args, project, loaded, tuple(decide.commands(project.layout)))
+    require_trust(args, project, loaded, tuple(decide.commands(project.layout)))
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        submit = None
-        if args.fleet:
-            submit = main.load("worker").load("submit").submitter(tools, loaded)
+        submit = submitter(tools, loaded) if submitter else None
         found = process.process(tools, loaded.config, fail_fast=args.fail_fast, submit=submit)
-    output.tell(args.json, document(found), _print, found)
+    output.tell(args.json, _document(found), _print, found)
     return found.exit_code
 
 
-def document(found: Summary) -> dict[str, object]:
-    """Return a pass as JSON."""
+def once(args: Namespace) -> int:
+    """Do what is due in a round of `serve`, where that is allowed, and say what came of it."""
+    project, loaded = open_configured()
+    trust.require(project, loaded, tuple(decide.commands(project.layout)))
+    work.require_sandbox(loaded.config)
+    summary = process.serve_once(Server(project, watcher(args.json)))
+    if args.json and (summary.outcomes or summary.failed_hook):
+        output.print_json(_document(summary))
+    elif summary.outcomes:
+        output.line(_counts(summary), flush=True)
+    return summary.exit_code if summary.interrupted else ExitCode.DONE
+
+
+def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
+    with Reader.open(project.layout) as store:
+        found = decide.plan(project.layout, loaded.config, store)
+    lines = [
+        f"{item.name}: {item.routine if item.would == 'run' else item.would} ({item.reason})"
+        for item in found
+    ]
+    return output.say(args.json, decide.plan_document(found), *lines or ["nothing to do"])
+
+
+def _document(found: Summary) -> dict[str, object]:
     return {
         "processed": [item.name for item in found.outcomes if item.status == "done"],
         "failed": [item.name for item in found.outcomes if item.status not in _FINE],
@@ -68,17 +106,6 @@ def _message(item: Outcome) -> dict[str, object]:
     }
 
 
-def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
-    with Reader.open(project.layout) as store:
-        found = decide.plan(project.layout, loaded.config, store)
-    lines = [_line(item) for item in found] or ["nothing to do"]
-    return output.say(args.json, decide.plan_document(found), *lines)
-
-
-def _line(item: Planned) -> str:
-    return f"{item.name}: {item.routine if item.would == 'run' else item.would} ({item.reason})"
-
-
 def _print(found: Summary) -> None:
     for item in found.outcomes:
         word = output.paint(item.status.upper(), _COLOURS.get(item.status, "yellow"))
@@ -87,7 +114,146 @@ def _print(found: Summary) -> None:
         output.line(word, f"{item.name}{run}{tail}")
     if found.failed_hook:
         output.line(output.paint("FAILED", "red"), found.failed_hook)
+    output.line(_counts(found) if found.outcomes else "nothing to do")
+
+
+def _counts(found: Summary) -> str:
     done = sum(item.status == "done" for item in found.outcomes)
-    output.line(
-        f"{done} done, {len(found.outcomes) - done} not" if found.outcomes else "nothing to do"
+    return f"{done} done, {len(found.outcomes) - done} not"
+
+
+def add_route(parser: ArgumentParser) -> None:
+    """Describe the command line of `route`."""
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="What a message would say")
+    parser.add_argument("--explain", action="store_true", help="Show what decided, and the prompt")
+    parser.add_argument(
+        "--test", metavar="FILE", help="Try lines of TEXT, a tab and the expected routine's name"
     )
+    parser.set_defaults(call=_route)
+
+
+def _route(args: Namespace) -> int:
+    """Ask the router as a pass would."""
+    if (args.text is None) == (args.test is None):
+        raise UsageError("give either a text or --test FILE")
+    project, loaded = open_configured()
+    require_trust(args, project, loaded)
+    known = routine.discover(project.layout, loaded.config.notebook_support)
+    with Keeper() as keeper:
+        external = _external(project, loaded.config, keeper)
+        fallback = Fallback(None, loaded.config.default_routine)
+        if args.test:
+            return _test(args, known, fallback, external)
+        choice = routine.choose(args.text, known, fallback, external)
+    return _render(args, choice, known)
+
+
+def _external(project: Project, config: Config, keeper: Keeper) -> External | None:
+    if config.commands.router is None:
+        return None
+    held = hooks.bounds_for(config, project)
+    return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
+
+
+def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> int:
+    told = {"routine": choice.routine, "source": choice.source, "reason": choice.reason}
+    if not args.explain:
+        return output.say(args.json, told, choice.routine)
+    prompt = routine.router_prompt(args.text, known)
+    words = (choice.transcript or prompt).splitlines()
+    lines = [f"because: {choice.reason} ({choice.source})", *(f"  {line}" for line in words)]
+    whole = told | {"prompt": prompt, "transcript": choice.transcript}
+    return output.say(args.json, whole, choice.routine, *lines)
+
+
+def _test(
+    args: Namespace, known: dict[str, Routine], fallback: Fallback, external: External | None
+) -> int:
+    cases = _cases(Path(args.test))
+    results = [
+        (text, wanted, routine.choose(text, known, fallback, external).routine)
+        for text, wanted in cases
+    ]
+    wrong = [item for item in results if item[1] != item[2]]
+    total, right = len(results), len(results) - len(wrong)
+    rows = [dict(zip(("text", "expected", "routine"), item, strict=True)) for item in wrong]
+    told = {"total": total, "right": right, "accuracy": right / total, "wrong": rows}
+    lines = [f"{text[:80]}: {got}, not {wanted}" for text, wanted, got in wrong]
+    output.say(args.json, told, *lines, f"{right} of {total} right, accuracy {right / total:.1%}")
+    return ExitCode.FAILED if wrong else ExitCode.DONE
+
+
+def _cases(path: Path) -> list[tuple[str, str]]:
+    try:
+        with path.open(errors="replace") as handle:
+            lines = handle.read(_MAX).splitlines()
+    except OSError as error:
+        raise UsageError(f"--test {path}: {error.strerror}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        text, tab, wanted = line.rpartition("\t")
+        if line.strip() and not tab:
+            raise UsageError(f"{path}: line {number}: write a text, a tab and a routine's name")
+        if line.strip():
+            found.append((text, wanted.strip()))
+    if not found:
+        raise UsageError(f"{path} has no lines to test")
+    return found
+
+
+def add_routine(parser: ArgumentParser) -> None:
+    """Describe the command line of `routine`."""
+    add = actions(parser)
+    add("list", "List routines", _list)
+    shown = add("show", "Show what a routine says about itself", _show)
+    shown.add_argument("name", metavar="NAME", help="The routine")
+    checked = add("check", "Run the pre-checks of routines", _check)
+    checked.add_argument("name", metavar="NAME", nargs="?", help="The routine (default: all)")
+
+
+def _list(args: Namespace) -> int:
+    project, loaded = open_configured(inside_run=True)
+    found = routine.discover(project.layout, loaded.config.notebook_support).values()
+    told = {"routines": [_routine(project, item) for item in found]}
+    lines = [f"{item.name}  {item.summary}" for item in found]
+    return output.say(args.json, told, *lines or ["no routines"])
+
+
+def _show(args: Namespace) -> int:
+    project, loaded = open_configured(inside_run=True)
+    found = routine.find(project.layout, args.name, loaded.config.notebook_support)
+    told = _routine(project, found)
+    texts = {key: ", ".join(it) if isinstance(it, list) else it for key, it in told.items()}
+    lines = [f"{key}: {'; '.join(str(text).splitlines())}" for key, text in texts.items() if text]
+    return output.say(args.json, told, *lines)
+
+
+def _check(args: Namespace) -> int:
+    project, loaded = open_configured(inside_run=True)
+    require_trust(args, project, loaded, tuple(decide.commands(project.layout)))
+    notebooks = loaded.config.notebook_support
+    if args.name:
+        found = [routine.find(project.layout, args.name, notebooks)]
+    else:
+        found = list(routine.discover(project.layout, notebooks).values())
+    held = hooks.bounds_for(loaded.config, project)
+    with Keeper() as keeper:
+        host = Host(project.layout.root, project.env, keeper, held)
+        results = {item.name: list(routine.problems(host, item)) for item in found}
+    rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
+    lines = [f"{name}: {'; '.join(bad) or 'ok'}" for name, bad in results.items()]
+    output.say(args.json, {"routines": rows}, *lines)
+    return ExitCode.FAILED if any(results.values()) else ExitCode.DONE
+
+
+def _routine(project: Project, found: Routine) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "file": project.layout.relative(found.path) if found.path else None,
+        "description": found.description,
+        "when": found.when,
+        "workspace": "project" if found.in_project else "own",
+        "parameters": list(found.parameters),
+        "pre_check": found.pre_check,
+    }

@@ -1,32 +1,42 @@
-"""`treadle report`: tell a run in a form to hand on."""
+"""`treadle report`: a run as markdown, or as one page that needs nothing else."""
 
 import os
 from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+from pathlib import Path
 
-from treadle.cli import main, output
+from treadle.cli import output
+from treadle.cli.parser import add_run_id
 from treadle.engine import report
 from treadle.engine.find import find
+from treadle.errors import UsageError
+from treadle.files import atomic
 from treadle.project.project import open_project
 from treadle.project.root import here
 from treadle.store.store import Reader
+from treadle.web import report as page
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    parser.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
-    parser.add_argument("--html", metavar="FILE", help="As one page that needs nothing else")
-    parser.add_argument("--markdown", action="store_true", help="As markdown, which is the default")
+def add_report(parser: ArgumentParser) -> None:
+    """Describe the command line of `report`."""
+    add_run_id(parser)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--html", metavar="FILE", help="Write one HTML page without links elsewhere")
+    how.add_argument("--markdown", action="store_true", help="Print markdown (default)")
+    parser.set_defaults(call=_report)
 
 
-def run(args: Namespace) -> int:
-    """Read, tell, print."""
-    if args.html:
-        # Drawing loads far more of treadle than printing does.
-        code: int = main.load("report_page").run(args)
-        return code
+def _report(args: Namespace) -> int:
+    path = Path(args.html) if args.html else None
+    if path and (path.is_dir() or not path.parent.is_dir()):
+        raise UsageError(f"--html {args.html}: give a file in a folder that exists")
     project = open_project(here(), os.environ)
     with Reader.open(project.layout) as store:
         row = find(store, args.run)
-        text = report.markdown(project, store, row)
-    told = {"run_id": row.run_id, "markdown": text}
-    return output.tell(args.json, told, output.block, text)
+        if path is None:
+            text = report.markdown(project, store, row)
+            told = {"run_id": row.run_id, "markdown": text}
+            return output.tell(args.json, told, output.block, text)
+        text = page.html(project, store, row, datetime.now(UTC))
+    atomic.write(path, text.encode(errors="backslashreplace"))
+    return output.say(args.json, {"run_id": row.run_id, "file": str(path)}, f"wrote {path}")

@@ -1,23 +1,36 @@
-"""`treadle run`: turn the wheel on tasks or on a goal."""
+"""`treadle run` and `treadle replay`: work on tasks, on a goal, or through a recording."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from pathlib import Path
 
-from treadle.cli import consent, main, output, shape
-from treadle.cli.progress import watcher
+from treadle.cli import output
+from treadle.cli.parser import add_repeated, add_wait
+from treadle.cli.project import (
+    open_configured,
+    require_trust,
+    run_document,
+    runs_document,
+    watcher,
+)
 from treadle.config import agents
-from treadle.config.load import Loaded, load, parse_budgets
-from treadle.engine import explain, orchestrator, work
+from treadle.config.load import Loaded, parse_budgets
+from treadle.engine import explain, loop, orchestrator, recording, start, work
+from treadle.engine.find import find
 from treadle.engine.run import Tools
 from treadle.engine.work import Refused
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import ExitCode, UsageError, argument
+from treadle.git import repo
+from treadle.layout import Layout
 from treadle.missions import taskfile
-from treadle.project.project import open_project, place_mail
-from treadle.project.root import here, refuse_inside_run
+from treadle.project.root import find_root, here
 from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 from treadle.tasks import criteria
+from treadle.text import plural
 
+NOTHING_READY = "nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD"
 _CODES = {
     "budget_exceeded": ExitCode.BUDGET,
     "no_progress": ExitCode.BUDGET,
@@ -28,47 +41,49 @@ _CODES = {
 }
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help="Tasks; without any, all ready")
+def add_run(parser: ArgumentParser) -> None:
+    """Describe the command line of `run`."""
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help="Tasks to run (default: all that are ready)"
+    )
     parser.add_argument("--mission", metavar="SLUG", help="The mission of tasks such as WP01")
     parser.add_argument("--goal", help="Run this goal without making a task of it")
-    parser.add_argument("--ac", action="append", default=[], help="Acceptance criterion of --goal")
-    parser.add_argument(
-        "--verify", action="append", default=[], metavar="AC1=CMD", help="Command of a criterion"
-    )
+    add_repeated(parser, "--ac", "TEXT", "Acceptance criterion of --goal")
+    add_repeated(parser, "--verify", "AC1=CMD", "Command that checks a criterion of --goal")
     parser.add_argument("--resume", metavar="RUN", help="Continue a stopped run")
     parser.add_argument(
         "--approve",
         choices=("protected",),
-        help="With --resume: accept the changed protected files it waits for",
+        help="With --resume: accept the protected files that the run changed",
+    )
+    keys = "max_iterations, max_minutes or max_cost_usd"
+    add_repeated(parser, "--budget", "KEY=N", f"Set a budget, such as {keys}")
+    add_repeated(parser, "--agent", "ROLE=NAME", "Let this agent play a role: plan, do, check, act")
+    parser.add_argument(
+        "--parallel", type=int, default=1, metavar="N", help="Runs at the same time (default: 1)"
+    )
+    add_wait(parser)
+    parser.add_argument(
+        "--fleet",
+        action="store_const",
+        dest="call",
+        const="fleet_work.submit_runs",
+        default=_run,
+        help="Queue the runs for workers",
     )
     parser.add_argument(
-        "--budget", action="append", default=[], metavar="KEY=N", help="Set or raise a budget"
-    )
-    parser.add_argument(
-        "--agent", action="append", default=[], metavar="ROLE=NAME", help="Give a role to an agent"
-    )
-    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="Runs side by side")
-    parser.add_argument("--wait", action="store_true", help="Wait for another treadle to finish")
-    parser.add_argument("--fleet", action="store_true", help="Let workers do it, here or elsewhere")
-    parser.add_argument(
-        "--priority", type=int, metavar="N", help="With --fleet: smaller numbers come first"
+        "--priority",
+        type=int,
+        metavar="N",
+        help="With --fleet: 0 to 1000, smaller numbers come first (default: 0)",
     )
 
 
-def run(args: Namespace) -> int:
-    """Open the project, run what was asked, say how it went."""
-    _check(args)
-    refuse_inside_run(os.environ)
-    if args.fleet:
-        code: int = main.load("worker").load("submit").run(args)
-        return code
-    project = open_project(here(), os.environ)
+def _run(args: Namespace) -> int:
+    check(args)
     budgets = parse_budgets(args.budget)
-    loaded = load(project.layout, project.env, {"budgets": budgets} if budgets else None)
-    place_mail(project, loaded.config)
-    consent.require(args, project, loaded)
+    project, loaded = open_configured({"budgets": budgets} if budgets else None)
+    require_trust(args, project, loaded)
     work.require_sandbox(loaded.config)
     with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         found = _work(tools, args, loaded, budgets)
@@ -82,22 +97,23 @@ def run(args: Namespace) -> int:
     return max(codes, default=ExitCode.DONE)
 
 
-def _check(args: Namespace) -> None:
+def check(args: Namespace, *, fleet: bool = False) -> None:
+    """Refuse what does not go together."""
     asked = [bool(args.tasks), args.goal is not None, args.resume is not None]
     if sum(asked) > 1:
-        raise UsageError("give tasks, --goal or --resume, one of them")
+        raise UsageError("give only one of tasks, --goal and --resume")
     if (args.ac or args.verify) and args.goal is None:
         raise UsageError("--ac and --verify belong to --goal; a task has its own criteria")
     if args.goal is not None and not args.goal.strip():
         raise UsageError("--goal must say something")
-    if args.approve and (args.fleet or not args.resume):
+    if args.approve and (fleet or not args.resume):
         raise UsageError("--approve belongs to --resume, without --fleet")
     if args.mission and not args.tasks:
         raise UsageError("--mission needs a task of it, such as WP01")
     if args.parallel < 1:
         raise UsageError("--parallel must be 1 or more")
-    if args.priority is not None and not (args.fleet and 0 <= args.priority <= 1000):
-        raise UsageError("--priority belongs to --fleet and is from 0 to 1000")
+    if args.priority is not None and not (fleet and 0 <= args.priority <= 1000):
+        raise UsageError("--priority belongs to --fleet and must be from 0 to 1000")
 
 
 def _work(
@@ -138,19 +154,72 @@ def _render(
     args: Namespace, results: list[tuple[RunRow, dict[str, object]]], refused: list[Refused]
 ) -> None:
     if args.json:
-        documents = [shape.run_result(row, kv) for row, kv in results]
-        output.print_json(shape.results(documents, args.tasks, [_refusal(i) for i in refused]))
+        documents = [run_document(row, kv) for row, kv in results]
+        output.print_json(runs_document(documents, args.tasks, [_refusal(i) for i in refused]))
         return
     for item in refused:
         output.line(output.paint("REFUSED", "red"), item.task_id)
         output.print_error(item.error, as_json=False)
     if not results and not refused:
-        output.line(
-            "nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD"
-        )
+        output.line(NOTHING_READY)
     for row, kv in results:
         colour: output.Colour = "green" if row.status == "passed" else "red"
         verdict = output.paint(row.status.upper(), colour)
         output.line(verdict, f"{row.run_id} {row.goal} ({kv.get('reason') or ''})")
         for command in explain.next_commands(row, kv):
             output.line(f"  next: {command}")
+
+
+def add_replay(parser: ArgumentParser) -> None:
+    """Describe the command line of `replay`."""
+    parser.add_argument(
+        "words", nargs="+", metavar="FILE", help="A recording; or: export RUN FILE, to make one"
+    )
+    add_repeated(parser, "--swap", "ROLE=NAME", "Let this agent play a role instead")
+    parser.add_argument(
+        "--allow-commands",
+        action="store_true",
+        help="Run the check commands of a recording made elsewhere",
+    )
+    parser.set_defaults(call=_replay_or_export)
+
+
+def _replay_or_export(args: Namespace) -> int:
+    if args.words[0] == "export":
+        if len(args.words) != 3 or args.swap:
+            raise UsageError("write it as: treadle replay export RUN FILE")
+        return _export(args.words[1], here() / args.words[2], args.json)
+    if len(args.words) != 1:
+        raise UsageError("give one recording, or: treadle replay export RUN FILE")
+    return _replay(here() / args.words[0], args)
+
+
+def _export(run_id: str, target: Path, as_json: bool) -> int:
+    layout = Layout(find_root(here(), os.environ))
+    with Reader.open(layout) as store:
+        row = find(store, run_id)
+        count = recording.export(layout, row, target)
+    told = {"run_id": row.run_id, "file": str(target), "files": count}
+    again = f"treadle replay {argument(str(target))}"
+    said = f"wrote {target} with {plural(count, 'file')}; replay it with: {again}"
+    return output.say(as_json, told, said)
+
+
+def _replay(source: Path, args: Namespace) -> int:
+    swaps = agents.parse_swaps(args.swap, "--swap")
+    project, loaded = open_configured()
+    require_trust(args, project, loaded)
+    found = recording.unpack(project.layout, source)
+    if not args.allow_commands:
+        with Reader.open(project.layout) as store:
+            recording.require_known(found, store)
+    if found.asked.base_commit != repo.head(project.repo).commit:
+        base = (found.asked.base_commit or "")[:12]
+        output.warn(f"it was recorded on {base}, not on your HEAD; its changes may not apply")
+    asked = recording.order(loaded.config, found, swaps)
+    with orchestrator.opened(project, watch=watcher(args.json)) as tools:
+        row = loop.drive_run(start.begin(tools, asked))
+        kv = tools.store.kv(row.run_id)
+    said = f"{row.status.upper()} {row.run_id} {row.goal} ({kv.get('reason') or ''})"
+    output.say(args.json, run_document(row, kv), said)
+    return ExitCode.DONE if row.status == "passed" else ExitCode.FAILED

@@ -1,71 +1,100 @@
-"""`treadle runs`: list, show, read the timeline of, and prune runs."""
+"""Look at runs and speak to them: `runs log why stop comment`."""
 
+import json
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
 
 from treadle.cli import main, output
-from treadle.engine import documents, protection, review, spending, weather, whereabouts
+from treadle.cli.parser import actions, add_run_id
+from treadle.engine import (
+    comments,
+    costs,
+    documents,
+    protection,
+    review,
+    spending,
+    weather,
+    whereabouts,
+)
+from treadle.engine.comments import Comment
+from treadle.engine.explain import Explanation, explain
 from treadle.engine.find import find, require_chain
-from treadle.errors import ExitCode
+from treadle.errors import BlockedError, ExitCode, UsageError
+from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.project.root import find_root, here
+from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store import address
-from treadle.store.runs import RunRow, StepRow
-from treadle.store.store import Reader
+from treadle.store.address import open_waker
+from treadle.store.database.interface import Waker
+from treadle.store.runs import Event, RunRow, StepRow
+from treadle.store.store import Reader, Store
 
-# What is asked for seldom is loaded only then.
-_MODULES = {"prune": "prune", "cost": "runs_cost", "stop": "stop"}
 _STATUSES = ("running", "passed", "failed", "stopped")
+_COST_HEADS = ["steps", "tokens in", "cached", "tokens out", "USD", "minutes"]
+_PAUSE = 0.3
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listed = actions.add_parser("list", help="List runs, newest first")
-    listed.add_argument("--limit", type=int, default=50, metavar="N", help="At most N of them")
+def add_runs(parser: ArgumentParser) -> None:
+    """Describe the command line of `runs`."""
+    add = actions(parser)
+    listed = add("list", "List runs, newest first", _list)
+    listed.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="At most N runs (default: 50)"
+    )
     listed.add_argument("--before", metavar="RUN", help="Only runs older than this one")
     listed.add_argument("--status", choices=_STATUSES, help="Only runs with this status")
     listed.add_argument("--chain", metavar="CHAIN", help="Only runs of this chain of messages")
-    shown = actions.add_parser("show", help="Show one run with steps, criteria and usage")
-    shown.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
-    events = actions.add_parser("events", help="Show the timeline of a run")
-    events.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
-    events.add_argument("--after", type=int, default=0, metavar="SEQ", help="Only later events")
-    cost = actions.add_parser("cost", help="Show what agents have cost by agent, model and day")
-    cost.add_argument("--days", type=int, default=30, metavar="N", help="Of the last N days")
-    stopped = actions.add_parser("stop", help="Stop a run, or call it off while it waits")
-    stopped.add_argument("run", metavar="RUN", help="Id of the run, or its beginning")
-    stopped.add_argument("--reason", default="", help="Say why, for the timeline")
-    pruned = actions.add_parser("prune", help="Remove workspaces of runs that have ended")
-    pruned.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="Only these")
-    pruned.add_argument("--history", action="store_true", help="Remove folder, rows and branch too")
-    pruned.add_argument("--dry-run", action="store_true", help="Only say what would go")
+    add_run_id(add("show", "Show one run with steps, criteria and usage", _show))
+    events = add("events", "Show the timeline of a run", _events)
+    add_run_id(events)
+    events.add_argument(
+        "--after", type=int, default=0, metavar="SEQ", help="Only events after this (default: 0)"
+    )
+    cost = add("cost", "Show what agents have cost, by agent, model and day", _cost)
+    cost.add_argument(
+        "--days", type=int, default=30, metavar="N", help="The last N days (default: 30)"
+    )
+    add_stop(add("stop", "Stop a run, or take it out of the queue", _stop))
+    pruned = add("prune", "Remove workspaces of runs that have ended", "land.prune_runs")
+    pruned.add_argument(
+        "--older-than",
+        type=float,
+        default=0.0,
+        metavar="DAYS",
+        help="Only runs that ended so many days ago (default: 0)",
+    )
+    pruned.add_argument(
+        "--history", action="store_true", help="Also remove their folders, rows and branches"
+    )
+    pruned.add_argument("--dry-run", action="store_true", help="Only show what would be removed")
 
 
-def run(args: Namespace) -> int:
-    """Answer from the store; only pruning loads what changes things."""
-    if args.action in _MODULES:
-        code: int = main.load(_MODULES[args.action]).run(args)
-        return code
-    layout = Layout(find_root(here(), os.environ))
+def _layout() -> Layout:
+    return Layout(find_root(here(), os.environ))
+
+
+def _list(args: Namespace) -> int:
+    layout = _layout()
     with Reader.open(layout) as store:
-        return _ACTIONS[args.action](layout, store, args)
-
-
-def _list(layout: Layout, store: Reader, args: Namespace) -> int:
-    rows = _rows(store, args)
-    if not rows and layout.runs.exists() and not address.exists(layout):
-        output.warn("the store is missing; rebuild it with: treadle doctor --repair")
-    if args.json:
-        output.print_json(documents.runs(store, rows))
-        return ExitCode.DONE
+        rows = _rows(store, args)
+        if not rows and layout.runs.exists() and not address.exists(layout):
+            output.warn("the store is missing; rebuild it with: treadle doctor --repair")
+        if args.json:
+            output.print_json(documents.runs(store, rows))
+            return ExitCode.DONE
+        storms = [storm.sentence for storm in weather.storms(store, rows)]
     heads = ["run", "status", "verdict", "iteration", "task", "goal"]
     table = [
         (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal) for row in rows
     ]
     nothing = "no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND"
     output.table(False, {}, heads, table, nothing)
-    output.warn(*(storm.sentence for storm in weather.storms(store, rows)))
+    output.warn(*storms)
     return ExitCode.DONE
 
 
@@ -82,14 +111,17 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
     return rows[:limit]
 
 
-def _show(layout: Layout, store: Reader, args: Namespace) -> int:
-    row = find(store, args.run)
-    if any(step.archive for step in store.steps(row.run_id)):
-        main.load("fleet_queue").bring(layout, store, row)
-    return output.tell(args.json, documents.run(layout, store, row), _print, layout, store, row)
+def _show(args: Namespace) -> int:
+    layout = _layout()
+    with Reader.open(layout) as store:
+        row = find(store, args.run)
+        if any(step.archive for step in store.steps(row.run_id)):
+            main.load("elsewhere.bring_steps")(layout, store, row)
+        told = documents.run(layout, store, row)
+        return output.tell(args.json, told, _print_run, layout, store, row)
 
 
-def _print(layout: Layout, store: Reader, row: RunRow) -> None:
+def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
     steps = store.steps(row.run_id)
     views = review.criteria(layout, store, row)
     _print_head(row, store.kv(row.run_id))
@@ -101,19 +133,7 @@ def _print(layout: Layout, store: Reader, row: RunRow) -> None:
         [(view.id, _yes(view.claimed), _yes(view.observed), view.text) for view in views],
     )
     output.line()
-    output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_line, steps))
-
-
-def _events(layout: Layout, store: Reader, args: Namespace) -> int:
-    row = find(store, args.run)
-    told = documents.events(store, row.run_id, args.after)
-    events = store.events(row.run_id, args.after)
-    table = [(event.seq, event.ts[:19], event.type, event.message) for event in events]
-    heads = ["seq", "time", "type", "message"]
-    return output.tell(args.json, told, output.print_table, heads, table)
-
-
-_ACTIONS = {"list": _list, "show": _show, "events": _events}
+    output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_step, steps))
 
 
 def _print_head(row: RunRow, kv: dict[str, object]) -> None:
@@ -133,10 +153,250 @@ def _print_head(row: RunRow, kv: dict[str, object]) -> None:
     output.line()
 
 
-def _line(step: StepRow) -> tuple[object, ...]:
+def _step(step: StepRow) -> tuple[object, ...]:
     status = f"{step.status} ({step.error_code})" if step.error_code else step.status
     return step.step_index, step.role, status, step.agent, step.sandbox_tier, step.summary
 
 
 def _yes(value: bool | None) -> str:
     return "–" if value is None else "yes" if value else "no"
+
+
+def _events(args: Namespace) -> int:
+    with Reader.open(_layout()) as store:
+        row = find(store, args.run)
+        told = documents.events(store, row.run_id, args.after)
+        events = store.events(row.run_id, args.after)
+    table = [(event.seq, event.ts[:19], event.type, event.message) for event in events]
+    heads = ["seq", "time", "type", "message"]
+    return output.tell(args.json, told, output.print_table, heads, table)
+
+
+def _cost(args: Namespace) -> int:
+    if not 1 <= args.days <= costs.MAX_DAYS:
+        raise UsageError(f"--days must be between 1 and {costs.MAX_DAYS}")
+    with Reader.open(_layout()) as store:
+        found = costs.document(store, args.days, datetime.now(UTC))
+    return output.tell(args.json, found, _print_cost, found)
+
+
+def _print_cost(found: dict[str, object]) -> None:
+    for name in ("agent", "model", "day"):
+        rows = found[f"by_{name}"]
+        assert isinstance(rows, list)
+        cells = [[row.pop(name) or "unknown", *row.values()] for row in rows]
+        output.print_table([name, *_COST_HEADS], cells)
+        output.line()
+
+
+def add_log(parser: ArgumentParser) -> None:
+    """Describe the command line of `log`."""
+    add_run_id(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run has ended")
+    parser.set_defaults(call=_log)
+
+
+def _log(args: Namespace) -> int:
+    """Print one line for each event; with --json, one document a line."""
+    layout = _layout()
+    with Reader.open(layout) as store:
+        run_id = find(store, args.run).run_id
+        seq = _print_after(store, run_id, 0, args.json)
+        if args.follow:
+            live = _LiveEvents(layout.run(run_id).live_events)
+            seq = _follow(store, open_waker(layout), live, (run_id, seq), args.json)
+        _print_after(store, run_id, seq, args.json)
+    return ExitCode.DONE
+
+
+def _follow(
+    store: Reader, waker: Waker, live: "_LiveEvents", start: tuple[str, int], as_json: bool
+) -> int:
+    run_id, seq = start
+    with closing(waker):
+        while _is_running(store, run_id):
+            live.show(as_json)
+            waker.wait(_PAUSE)
+            seq = _print_after(store, run_id, seq, as_json)
+    return seq
+
+
+def _print_after(store: Reader, run_id: str, seq: int, as_json: bool) -> int:
+    for event in store.events(run_id, seq):
+        _print_event(event, as_json)
+        seq = event.seq
+    return seq
+
+
+def _print_event(event: Event, as_json: bool) -> None:
+    if as_json:
+        output.print_json_line(event._asdict())
+    else:
+        kind = output.paint(f"{event.type:<21}", "dim")
+        output.line(event.ts[11:19], kind, event.message, flush=True)
+
+
+def _is_running(store: Reader, run_id: str) -> bool:
+    row = store.run(run_id)
+    if row is None or row.status in ("passed", "failed"):
+        return False
+    if row.status == "running":
+        gone = _abandoned(row)
+        if gone:
+            output.warn(gone.message, f"go on with: {gone.fix[0]}")
+        return gone is None
+    return store.kv_value(run_id, "reason_code") == "queued"
+
+
+def _abandoned(row: RunRow) -> BlockedError | None:
+    """Return what there is to say of a run that seems to work and that nobody drives any more."""
+    if row.status != "running" or not main.load("elsewhere.is_abandoned")(row):
+        return None
+    return BlockedError(
+        f"run {row.run_id} is not running: the process that drove it is gone",
+        code="not_running",
+        fix=[f"treadle run --resume {row.run_id}"],
+    )
+
+
+class _LiveEvents:
+    """The events of the step that works now; a step that ends takes its file along."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: BinaryIO | None = None
+        self._rest = b""
+
+    def show(self, as_json: bool) -> None:
+        """Print what has come since the last time."""
+        for line in self._lines():
+            _print_live(line, as_json)
+
+    def _lines(self) -> Iterator[bytes]:
+        yield from self._read()
+        if self._is_new():
+            self._open = self._path.open("rb")
+            yield from self._read()
+
+    def _read(self) -> Iterator[bytes]:
+        """Read on in the open file, even if it was moved meanwhile."""
+        if self._open is None:
+            return
+        *whole, self._rest = (self._rest + self._open.read()).split(b"\n")
+        yield from whole
+
+    def _is_new(self) -> bool:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return False
+        if self._open is None:
+            return True
+        return found.st_ino != os.fstat(self._open.fileno()).st_ino
+
+
+def _print_live(line: bytes, as_json: bool) -> None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return
+    if as_json:
+        output.print_json_line(event)
+        return
+    kind = output.paint(f"agent {event.get('kind', ''):<15}", "dim")
+    output.line(event.get("ts", "")[11:19], kind, event.get("message"), flush=True)
+
+
+def add_why(parser: ArgumentParser) -> None:
+    """Describe the command line of `why`."""
+    add_run_id(parser)
+    parser.set_defaults(call=_why)
+
+
+def _why(args: Namespace) -> int:
+    layout = _layout()
+    with Reader.open(layout) as store:
+        row = find(store, args.run)
+        found = explain(layout, store, row)
+    if gone := _abandoned(row):
+        found = found._replace(reason=gone.message, reason_code=gone.code, next=gone.fix)
+    told = found._asdict() | {
+        "run_id": row.run_id,
+        "status": row.status,
+        "failing": [view._asdict() for view in found.failing],
+    }
+    return output.tell(args.json, told, _print_why, found)
+
+
+def _print_why(found: Explanation) -> None:
+    output.line(output.paint(found.headline, "bold"))
+    if found.reason:
+        output.line(f"because: {found.reason}")
+    for view in found.failing:
+        seen = "observed to fail" if view.observed is False else "claimed to fail"
+        output.line(f"  {view.id} {view.text}: {seen} ({view.evidence or 'no evidence'})")
+        if view.note:
+            output.line(f"    {view.note}")
+    for line in found.events:
+        output.line(f"  {line}")
+    if found.protected:
+        output.line(f"protected: {found.protected}")
+    if found.usage:
+        output.line(f"used: {found.usage}")
+    for line in found.weather:
+        output.line(f"weather: {line}")
+    for path in found.look:
+        output.line(f"look: {path}")
+    for command in found.next:
+        output.line(f"next: {command}")
+
+
+def add_stop(parser: ArgumentParser) -> None:
+    """Describe the command line of `stop`."""
+    add_run_id(parser)
+    parser.add_argument("--reason", metavar="TEXT", default="", help="Why, for the timeline")
+    parser.set_defaults(call=_stop)
+
+
+def _stop(args: Namespace) -> int:
+    """Leave a request that the run's owner reads within a second."""
+    refuse_inside_run(os.environ)
+    with Store.open(_layout()) as store:
+        row = find(store, args.run)
+        reason = args.reason or "stopped by `treadle stop`"
+        if row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued":
+            # A worker that takes it this very moment finds the request below.
+            main.load("elsewhere.call_off")(store, row, reason)
+        elif row.status != "running":
+            raise BlockedError(
+                f"run {row.run_id} is not running: it has {row.status}",
+                code="not_running",
+                fix=[f"treadle why {row.run_id}"],
+            )
+        elif gone := _abandoned(row):
+            raise gone
+        store.request_stop(row.run_id, reason, store.now())
+    said = f"asked run {row.run_id} to stop; its agent is ended and the step recorded"
+    return output.say(args.json, {"run_id": row.run_id, "stop_requested": True}, said)
+
+
+def add_comment(parser: ArgumentParser) -> None:
+    """Describe the command line of `comment`."""
+    add_run_id(parser)
+    parser.add_argument("text", metavar="TEXT", help="What to say")
+    parser.add_argument("--step", type=int, required=True, metavar="N", help="The step it is about")
+    parser.add_argument("--file", metavar="PATH", help="The changed file it is about")
+    parser.add_argument("--line", type=int, metavar="N", help="The line of that file")
+    parser.set_defaults(call=_comment)
+
+
+def _comment(args: Namespace) -> int:
+    refuse_inside_run(os.environ)
+    if not args.text.strip():
+        raise UsageError("a comment must say something")
+    said = Comment(utc(datetime.now(UTC)), args.step, args.text, args.file, args.line)
+    with Store.open(_layout()) as store:
+        row = find(store, args.run)
+        comments.add(store, row, said)
+    told = f"the next act step of {row.run_id} will read it, on {said.place}"
+    return output.say(args.json, {"run_id": row.run_id} | said._asdict(), told)

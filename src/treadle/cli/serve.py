@@ -1,7 +1,6 @@
 """`treadle serve`: show the page, and carry out messages and specs as they come."""
 
 import contextlib
-import gc
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ from treadle.engine.signals import Interrupts
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
-from treadle.proc import environment
+from treadle.proc import browse, environment
 from treadle.proc.attend import attend
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.web import access
@@ -29,29 +28,37 @@ _GRACE = 0.5
 _AGAIN = 1.0  # seconds to leave a project alone that somebody else works in
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
+def add_serve(parser: ArgumentParser) -> None:
+    """Describe the command line of `serve`."""
     parser.add_argument("--no-web", action="store_true", help="Serve no page")
-    parser.add_argument("--no-work", action="store_true", help="Carry nothing out")
-    parser.add_argument("--read-only", action="store_true", help="Let the page only show")
-    parser.add_argument("--port", type=int, metavar="N", help="Port of the page; 0 for any")
+    parser.add_argument("--no-work", action="store_true", help="Only serve the page")
+    parser.add_argument("--read-only", action="store_true", help="Let the page change nothing")
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="N",
+        help="Port of the page; 0 for any free one (default: 7717, else any)",
+    )
     parser.add_argument("--open", action="store_true", help="Open the page in the browser")
-    parser.add_argument("--link", action="store_true", help="Print another link and leave")
-    parser.add_argument("--once", action="store_true", help="Carry out what is due and leave")
+    parser.add_argument("--link", action="store_true", help="Print a new link to the page and exit")
+    parser.add_argument(
+        "--once",
+        action="store_const",
+        dest="call",
+        const="process.once",
+        default=_serve,
+        help="Do what is due and exit",
+    )
 
 
-def run(args: Namespace) -> int:
+def _serve(args: Namespace) -> int:
     """Work and show until a signal comes."""
     refuse_inside_run(os.environ)
-    if args.once:
-        code: int = main.load("keep").once(args)
-        return code
     root = find_root(here(), os.environ)
     if args.link:
         return _print_link(args, root)
     if args.no_web and args.no_work:
         raise UsageError("--no-web and --no-work leave nothing to do")
-    gc.enable()
     interrupts = Interrupts()
     with interrupts.installed(), contextlib.ExitStack() as stack:
         if not args.no_web:
@@ -114,7 +121,7 @@ def _answer(
     args: Namespace, root: Path, keys: Keys, server: socket.socket, interrupts: Interrupts
 ) -> None:
     if access.wait_for_visitor(server, interrupts.reason):
-        main.load("page").show(root, keys, server, args.read_only, interrupts.reason)
+        main.load("page.show")(root, keys, server, args.read_only, interrupts.reason)
 
 
 def _url(port: int, keys: Keys) -> str:
@@ -129,11 +136,11 @@ def _say(args: Namespace, root: Path, port: int, url: str) -> None:
         output.line("the page, for whoever opens this first:")
         output.line(f"  {url}", flush=True)
     if args.open:
-        main.load("browser").show(access.write_door(serve_doors(os.environ, root), url))
+        browse.show(access.write_door(serve_doors(os.environ, root), url))
 
 
 def _print_link(args: Namespace, root: Path) -> int:
     url = access.get_link(serve_socket(os.environ, root))
     if args.open:
-        main.load("browser").show(access.write_door(serve_doors(os.environ, root), url))
+        browse.show(access.write_door(serve_doors(os.environ, root), url))
     return output.say(args.json, {"link": url}, url)

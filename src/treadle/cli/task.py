@@ -1,56 +1,57 @@
-"""`treadle task`: add, list, show, link, claim, release, move and finish tasks."""
+"""`treadle task`: add, list, show, link, claim, release, move, finish and reserve for tasks."""
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from datetime import datetime
 
-from treadle.cli import main, place
+from treadle.cli import output, place
+from treadle.cli.context import add_agent
+from treadle.cli.parser import actions, add_repeated
+from treadle.cli.place import Place
+from treadle.errors import UsageError
+from treadle.ids import utc
+from treadle.missions import change, taskfile
+from treadle.project.root import refuse_inside_run
 from treadle.store import address
-from treadle.tasks.owner import HUMAN
+from treadle.store.store import Reader, Store
+from treadle.tasks import claim, criteria, document, lanes, move, reserve, show, takeover, task
+from treadle.tasks.change import Changed, find
+from treadle.tasks.claim import Holder
+from treadle.text import plural
+
+Change = Callable[[Store, Namespace, datetime], int]
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Describe the command line."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    added = actions.add_parser("add", help="Add a task")
+def add_task(parser: ArgumentParser) -> None:
+    """Describe the command line of `task`."""
+    add = actions(parser)
+    added = add("add", "Add a task", _changing(_add))
     added.add_argument("goal", help="What should be true")
-    added.add_argument("--id", help="Your own id, such as AUTH-012")
-    added.add_argument("--ac", action="append", default=[], help="Acceptance criterion")
-    added.add_argument(
-        "--verify", action="append", default=[], metavar="AC1=CMD", help="Command of a criterion"
-    )
-    added.add_argument(
-        "--depends-on", action="append", default=[], metavar="TASK", help="Wait for this task"
-    )
-    listed = actions.add_parser("list", help="List tasks in order")
-    listed.add_argument("--lane", help="Only tasks in this lane")
+    added.add_argument("--id", help="Your own id, such as AUTH-012 (default: the next T-number)")
+    add_repeated(added, "--ac", "TEXT", "Acceptance criterion")
+    add_repeated(added, "--verify", "AC1=CMD", "Command that checks a criterion")
+    add_repeated(added, "--depends-on", "TASK", "A task to wait for")
+    listed = add("list", "List tasks in order", _list)
+    listed.add_argument("--lane", help=f"Only tasks in this lane: {', '.join(lanes.LANES)}")
     listed.add_argument("--ready", action="store_true", help="Only tasks that can be run now")
-    _named(actions.add_parser("show", help="Show a task with its runs"))
-    linked = _named(actions.add_parser("link", help="Make a task wait for others"))
-    linked.add_argument(
-        "--depends-on", action="append", required=True, metavar="TASK", help="Which"
-    )
-    linked.add_argument("--remove", action="store_true", help="Let it wait no longer")
-    _acting(_named(actions.add_parser("claim", help="Take a task")))
-    _holding(actions.add_parser("release", help="Give a task back"))
-    moved = _holding(actions.add_parser("move", help="Move a task to another lane"))
-    moved.add_argument("--to", required=True, metavar="LANE", help="The new lane")
-    moved.add_argument("--reason", help="Why; needed to send work back")
+    _named(add("show", "Show a task with its runs", _show))
+    linked = _named(add("link", "Make a task wait for others", _changing(_link)))
+    add_repeated(linked, "--depends-on", "TASK", "A task to wait for", required=True)
+    linked.add_argument("--remove", action="store_true", help="Stop waiting for it instead")
+    add_agent(_named(add("claim", "Take a task", _changing(_claim, moves=True))))
+    _holding(add("release", "Give a task back", _changing(_release)))
+    moved = _holding(add("move", "Move a task to another lane", _changing(_move, moves=True)))
+    moved.add_argument("--to", required=True, metavar="LANE", help=f"{', '.join(lanes.LANES)}")
+    moved.add_argument("--reason", metavar="TEXT", help="Why; needed to send work back")
     moved.add_argument("--force", action="store_true", help="Skip the rules; needs --reason")
-    _holding(actions.add_parser("done", help="Finish a task"))
-    kept = _holding(actions.add_parser("reserve", help="Keep files to a task for a while"))
+    _holding(add("done", "Finish a task", _changing(_done, moves=True)))
+    kept = _holding(add("reserve", "Reserve files for a task for a while", _changing(_reserve)))
     kept.add_argument("patterns", nargs="*", metavar="PATTERN", help="Such as src/auth/**")
-    kept.add_argument("--minutes", type=float, default=60.0, metavar="N", help="For how long")
-    kept.add_argument("--release", action="store_true", help="Let the task's files go")
-
-
-def run(args: Namespace) -> int:
-    """Load the whole store only for what needs it."""
-    found = place.find(os.environ)
-    if found.layout.mail.tasks.is_dir() and not address.exists(found.layout):
-        main.load("task_act").find_again(found.layout)
-    module = main.load("task_list" if args.action == "list" else "task_act")
-    code: int = module.run(args, found)
-    return code
+    kept.add_argument(
+        "--minutes", type=float, default=60.0, metavar="N", help="For how long (default: 60)"
+    )
+    kept.add_argument("--release", action="store_true", help="Release all files of the task")
 
 
 def _named(parser: ArgumentParser) -> ArgumentParser:
@@ -59,12 +60,150 @@ def _named(parser: ArgumentParser) -> ArgumentParser:
     return parser
 
 
-def _acting(parser: ArgumentParser) -> ArgumentParser:
-    default = os.environ.get("TREADLE_AGENT") or HUMAN
-    parser.add_argument("--as", dest="who", default=default, metavar="AGENT", help="Who acts")
-    return parser
-
-
 def _holding(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("--claim-id", metavar="ID", help="The claim under which to act")
-    return _acting(_named(parser))
+    parser.add_argument(
+        "--claim-id", metavar="ID", help="The claim to act under (default: any of the agent's)"
+    )
+    return add_agent(_named(parser))
+
+
+def _find() -> Place:
+    """Find the project; when its store is lost, take over the tasks that their files tell of."""
+    found = place.find(os.environ)
+    if found.layout.mail.tasks.is_dir() and not address.exists(found.layout):
+        with Store.open(found.layout) as store:
+            output.warn(*takeover.take_over_all(store, found.layout.mail, store.now()))
+    return found
+
+
+def _list(args: Namespace) -> int:
+    with Reader.open(_find().layout) as store:
+        if args.ready:
+            rows = store.ready_tasks(utc(store.now()))
+        else:
+            rows = store.tasks(lanes.parse(args.lane) if args.lane else None)
+    table = [(row.task_id, row.lane, row.owner, row.goal) for row in rows]
+    nothing = 'no tasks; add one with: treadle task add "GOAL" --verify "AC1=COMMAND"'
+    heads = ["task", "lane", "owner", "goal"]
+    return output.table(args.json, document.listed(rows), heads, table, nothing)
+
+
+def _show(args: Namespace) -> int:
+    # The file of a mission's task may have to be read first.
+    if taskfile.is_mission_task(args.task, args.mission):
+        return _changing(_print)(args)
+    with Reader.open(_find().layout) as store:
+        return _print(store, args, store.now())
+
+
+def _print(store: Reader, args: Namespace, now: datetime) -> int:
+    row = find(store, args.task)
+    kept = reserve.live_of(store, args.task, now)
+    return output.say(
+        args.json,
+        show.document(store, row, now),
+        f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}",
+        row.goal,
+        *(f"  {it.id} {it.text}{f'  $ {it.verify}' if it.verify else ''}" for it in row.criteria),
+        *(f"  reserves {it.pattern} for {it.owner} until {it.until}" for it in kept),
+        *(f"  waits for {other.task_id} ({other.lane})" for other in store.dependencies(args.task)),
+        *(f"  run {past.run_id} {past.status}" for past in store.task_runs(args.task)),
+    )
+
+
+def _changing(change_task: Change, *, moves: bool = False) -> Callable[[Namespace], int]:
+    """Return a command that changes a task; a mission's moves only in a clean work tree."""
+
+    def call(args: Namespace) -> int:
+        found = _find()
+        refuse_inside_run(os.environ)
+        args.lease = found.lease
+        with Store.open(found.layout) as store:
+            now = store.now()
+            if "task" in args:
+                args.task, said = change.find(found.layout, store, args.task, args.mission, now)
+                output.warn(*said)
+            if moves:
+                change.require_clean(found.layout, store, args.task)
+            code = change_task(store, args, now)
+            if "who" in args:
+                claim.renew_all(store, _owner(args), now)
+        return code
+
+    return call
+
+
+def _add(store: Store, args: Namespace, now: datetime) -> int:
+    asked = criteria.from_flags(args.goal, args.ac, args.verify)
+    new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
+    for other in args.depends_on:
+        find(store, other)
+    row = task.add(store, new, now)
+    task.link(store, row.task_id, args.depends_on)
+    said = f"added {row.task_id}; run it: treadle run {row.task_id}"
+    return output.say(args.json, {"task_id": row.task_id}, said)
+
+
+def _link(store: Store, args: Namespace, now: datetime) -> int:
+    tie = task.unlink if args.remove else task.link
+    tie(store, args.task, args.depends_on)
+    verb = "no longer waits" if args.remove else "waits"
+    waits_for = [row.task_id for row in store.dependencies(args.task)]
+    told = {"task_id": args.task, "depends_on": waits_for}
+    return output.say(args.json, told, f"{args.task} {verb} for {', '.join(args.depends_on)}")
+
+
+def _claim(store: Store, args: Namespace, now: datetime) -> int:
+    # A mission's task is claimed because `next` said so, and lent as `next` lends it.
+    lease = args.lease if taskfile.is_mission_task(args.task, None) else claim.LEASE
+    row = claim.claim(store, args.task, _owner(args), now, lease)
+    told = document.brief(row) | {"claim_id": row.claim_id}
+    return output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
+
+
+def _release(store: Store, args: Namespace, now: datetime) -> int:
+    row = claim.release(store, args.task, _holder(args), now)
+    return output.say(args.json, document.brief(row), f"{row.task_id} is planned again")
+
+
+def _move(store: Store, args: Namespace, now: datetime) -> int:
+    lane = lanes.parse(args.to)
+    found = move.move(store, args.task, lane, _holder(args), now, args.reason, args.force)
+    return _tell_move(store, args, found)
+
+
+def _done(store: Store, args: Namespace, now: datetime) -> int:
+    return _tell_move(store, args, move.done(store, args.task, _holder(args), now))
+
+
+def _tell_move(store: Store, args: Namespace, found: Changed) -> int:
+    before, after = found.before, found.after
+    change.finish(store, found, store.now())
+    said = f"{after.task_id}: {before.lane} → {after.lane}"
+    return output.say(args.json, change.document(found), said)
+
+
+def _reserve(store: Store, args: Namespace, now: datetime) -> int:
+    if args.release:
+        count = reserve.give_back(store, args.task, _holder(args), now)
+        said = f"{args.task}: released {plural(count, 'reservation')}"
+        return output.say(args.json, {"task_id": args.task, "released": count}, said)
+    if not args.patterns or not 0 < args.minutes <= reserve.MAX_MINUTES:
+        raise UsageError(
+            f"say which files, and for how many minutes (at most {reserve.MAX_MINUTES})",
+            fix=[f"treadle task reserve {args.task} 'src/auth/**' --minutes 60"],
+        )
+    rows = reserve.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
+    names = ", ".join(row.pattern for row in rows)
+    told = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
+    said = f"reserved {names} for {rows[0].owner} and {args.task} until {rows[0].until}"
+    return output.say(args.json, told, said)
+
+
+def _owner(args: Namespace) -> str:
+    name = args.who or os.environ.get("TREADLE_AGENT") or claim.HUMAN
+    return claim.owner_id(name)
+
+
+def _holder(args: Namespace) -> Holder:
+    return Holder(_owner(args), args.claim_id)

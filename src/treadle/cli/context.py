@@ -1,0 +1,62 @@
+"""What commands about tasks and letters share: who acts, and the store with every letter in it."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import datetime
+
+from treadle.cli import main, output
+from treadle.cli.place import Place
+from treadle.mail import address, agents, folders, sync
+from treadle.store import letters as index
+from treadle.store.store import Reader, Store
+from treadle.tasks import claim, leases
+
+
+def add_agent(parser: ArgumentParser, option: str = "--as") -> ArgumentParser:
+    """Add the option that says who acts."""
+    parser.add_argument(
+        option, dest="who", metavar="AGENT", help="Who acts (default: TREADLE_AGENT, else human)"
+    )
+    return parser
+
+
+def who(args: Namespace) -> str | None:
+    """Return who acts, if anyone said so."""
+    name = args.who or os.environ.get("TREADLE_AGENT")
+    return address.sender(name) if name else None
+
+
+def registered(found: Place, args: Namespace) -> str | None:
+    """Return who acts; the first time, the agent gets its folders."""
+    agent = who(args)
+    if agent and not os.environ.get("TREADLE_RUN"):
+        agents.register(found.layout.mail, agent)
+    return agent
+
+
+def required(found: Place, args: Namespace) -> str:
+    """Return who acts; whoever does not say is the human."""
+    return registered(found, args) or address.HUMAN
+
+
+def fresh(found: Place, now: datetime) -> Reader:
+    """Open the store with every letter in it; inside a run, as it is."""
+    reader = Reader.open(found.layout)
+    mail = found.layout.mail
+    if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
+        return reader
+    if index.wait_elsewhere(reader):
+        main.load("elsewhere.bring_letters")()
+    if not folders.is_stale(reader, mail):
+        return reader
+    reader.close()
+    store, said = sync.fresh(found.layout, now)
+    output.warn(*said)
+    return store
+
+
+def renew(found: Place, store: Reader, agent: str | None) -> None:
+    """Any command by a task's owner keeps its lease alive."""
+    if agent and not os.environ.get("TREADLE_RUN") and leases.due(store, agent, store.now()):
+        with Store.open(found.layout) as writer:
+            claim.renew_all(writer, agent, writer.now())

@@ -1,0 +1,90 @@
+"""`treadle send` and `treadle dead`: put messages into the inbox, and look at those that died."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import output
+from treadle.cli.parser import actions, add_repeated
+from treadle.inbox import box
+from treadle.inbox.box import DeadLetter, Draft, Sent
+from treadle.layout import Layout
+from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.store.store import Store
+
+
+def add_send(parser: ArgumentParser) -> None:
+    """Describe the command line of `send`."""
+    parser.add_argument("text", metavar="TEXT", help="What is to be done; - reads stdin")
+    parser.add_argument(
+        "--routine", metavar="NAME", help="The routine to run (default: as routed by the text)"
+    )
+    parser.add_argument("--chain", metavar="CHAIN", help="The chain it belongs to (default: new)")
+    add_repeated(parser, "--field", "KEY=VALUE", "A field of your own in the frontmatter")
+    parser.set_defaults(call=_send)
+
+
+def _send(args: Namespace) -> int:
+    fields = box.parse_fields(args.field)
+    text = sys.stdin.read() if args.text == "-" else args.text
+    found = _deliver(box.draft(text, args.routine, args.chain, fields))
+    told = {"file": found.file, "message_id": found.message_id}
+    return output.say(args.json, told, f"sent {found.message_id or found.file}")
+
+
+def _deliver(message: Draft) -> Sent:
+    if os.environ.get("TREADLE_RUN"):
+        return box.send_from_run(os.environ, message)
+    layout = Layout(find_root(here(), os.environ))
+    with Store.open(layout) as store:
+        return box.send(layout, store, message, datetime.now(UTC))
+
+
+def add_dead(parser: ArgumentParser) -> None:
+    """Describe the command line of `dead`."""
+    add = actions(parser)
+    add("list", "List dead letters", _list)
+    for name, text, call in (
+        ("show", "Show a dead letter and why it died", _show),
+        ("retry", "Put a dead letter back into the inbox", _retry),
+    ):
+        add(name, text, call).add_argument(
+            "letter", metavar="LETTER", help="Its file, message id or spec"
+        )
+
+
+def _list(args: Namespace) -> int:
+    found = box.dead_letters(Layout(find_root(here(), os.environ)))
+    lines = [
+        f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}" for item in found
+    ]
+    return output.say(args.json, box.dead_document(found), *lines or ["no dead letters"])
+
+
+def _show(args: Namespace) -> int:
+    layout = Layout(find_root(here(), os.environ))
+    letter = box.find_dead(layout, args.letter)
+    text = box.text_of_dead(layout, letter)
+    told = {"name": letter.name, **letter.reason, "text": text}
+    return output.tell(args.json, told, _print, letter, text)
+
+
+def _print(letter: DeadLetter, text: str) -> None:
+    output.line(output.paint(letter.name, "bold"))
+    output.line(f"because: {letter.reason.get('message')}")
+    fix = letter.reason.get("fix")
+    for command in fix if isinstance(fix, list) else []:
+        output.line(f"next: {command}")
+    output.line()
+    output.block(text)
+
+
+def _retry(args: Namespace) -> int:
+    layout = Layout(find_root(here(), os.environ))
+    refuse_inside_run(os.environ)
+    letter = box.find_dead(layout, args.letter)
+    with Store.open(layout) as store:
+        name = box.retry_dead(layout, store, letter, datetime.now(UTC))
+    lines = (f"{name} is back in the inbox", "  next: treadle process")
+    return output.say(args.json, {"file": name}, *lines)

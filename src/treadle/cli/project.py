@@ -1,0 +1,128 @@
+"""What commands that do work share: the trusted project, progress on stderr, runs as JSON."""
+
+import os
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+
+from treadle.cli import output
+from treadle.config.load import Loaded, load
+from treadle.engine import whereabouts
+from treadle.engine.progress import Progress, Watch
+from treadle.errors import BlockedError
+from treadle.project import trust
+from treadle.project.project import Project, open_project, place_mail
+from treadle.project.root import here, refuse_inside_run
+from treadle.project.trust import Command
+from treadle.store.runs import RunRow
+from treadle.text import line
+
+_WIDTH = 100
+
+
+def open_configured(
+    settings: Mapping[str, object] | None = None, *, inside_run: bool = False
+) -> tuple[Project, Loaded]:
+    """Open the project with its configuration; `settings` go before all others."""
+    if not inside_run:
+        refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    loaded = load(project.layout, project.env, settings)
+    place_mail(project, loaded.config)
+    return project, loaded
+
+
+def require_trust(
+    args: Namespace, project: Project, loaded: Loaded, more: Sequence[Command] = ()
+) -> None:
+    """Stop unless this repository is trusted as it is now; on a terminal, ask."""
+    try:
+        trust.require(project, loaded, more)
+    except BlockedError as error:
+        if error.code != "trust_changed" or args.json or not _can_ask():
+            raise
+        output.print_error(error, as_json=False)
+        output.line("Trust it from now on? [y/N]", error=True, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise
+        trust.grant(project)
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def runs_document(
+    found: list[dict[str, object]], tasks: Sequence[str], refused: Sequence[dict[str, object]] = ()
+) -> dict[str, object]:
+    """Return the document of runs: of one that was asked for alone, its own."""
+    if len(found) == 1 and len(tasks) < 2 and not refused:
+        return found[0]
+    return {"runs": found, "refused": list(refused)}
+
+
+def run_document(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:
+    """Return the document of one run."""
+    return {
+        "run_id": row.run_id,
+        "task_id": row.task_id,
+        "status": row.status,
+        "verdict": row.verdict,
+        "iteration": row.iteration,
+        "steps": row.current_step_index,
+        "branch": row.branch,
+        "base_commit": row.base_commit,
+        "head_commit": row.head_commit,
+        "landed": whereabouts.commit(kv, "landed"),
+        "undone": whereabouts.commit(kv, "undone"),
+        "reason": kv.get("reason"),
+        "reason_code": kv.get("reason_code"),
+    }
+
+
+def watcher(quiet: bool) -> Watch:
+    """Return what tells the user how the work goes, on stderr."""
+    if quiet and not sys.stderr.isatty():
+        return lambda moment: None
+    return _Screen(moving=sys.stderr.isatty()).show
+
+
+class _Screen:
+    """Writes one moving line on a terminal, one line per step elsewhere; parallel runs share it."""
+
+    def __init__(self, moving: bool) -> None:
+        self._moving = moving
+        self._turn = threading.Lock()
+        self._open = False
+
+    def show(self, moment: Progress) -> None:
+        """Show one moment."""
+        if moment.kind in ("step", "tick") and not self._moving:
+            return
+        with self._turn:
+            self._write(moment)
+
+    def _write(self, moment: Progress) -> None:
+        text = _line(moment)
+        if self._open:
+            sys.stderr.write("\r\x1b[K")
+        passing = self._moving and moment.kind in ("step", "tick")
+        sys.stderr.write(text[:_WIDTH] if passing else text + "\n")
+        sys.stderr.flush()
+        self._open = passing
+
+
+def _line(moment: Progress) -> str:
+    text = line(moment.message)
+    if moment.kind == "run":
+        return f"run {moment.run_id}: {text}"
+    if moment.kind == "note":
+        return f"note: {text}"
+    score = f"criteria {moment.passed}/{moment.total}"
+    if moment.kind == "ended":
+        return f"run {moment.run_id} ended, {score}: {text}"
+    minutes, seconds = divmod(int(moment.elapsed), 60)
+    turn = f"{moment.iteration}/{moment.max_iterations}"
+    head = f"  {moment.role:<5} {turn}  {minutes}:{seconds:02d}  {score}"
+    return f"{head}  {text}" if text else head

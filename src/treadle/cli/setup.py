@@ -1,0 +1,279 @@
+"""Set up a repository and look after it: `init uninstall trust doctor config store`."""
+
+import json
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import msgspec
+
+from treadle.cli import output
+from treadle.cli.parser import actions
+from treadle.config import agents, schema
+from treadle.config.load import Loaded, load
+from treadle.contract.role import ROLES
+from treadle.engine import health, lock, orchestrator, repair
+from treadle.engine.progress import nobody
+from treadle.errors import ExitCode, StoreError
+from treadle.ids import mask
+from treadle.layout import Layout
+from treadle.project import setup, trust, uninstall
+from treadle.project.doctor import Check
+from treadle.project.project import Project, open_project
+from treadle.project.root import find_root, find_top, here, refuse_inside_run
+from treadle.project.setup import Extras, refuse_links
+from treadle.project.trust import Change
+from treadle.sandbox.mask import Mask
+from treadle.sandbox.probe import Sandbox
+from treadle.store import address
+from treadle.store.database import copy
+from treadle.text import plural
+
+
+def add_init(parser: ArgumentParser) -> None:
+    """Describe the command line of `init`."""
+    for option, text in {
+        "--dry-run": "Only show which files would be written",
+        "--commit": "Commit the written files, and nothing else",
+        "--agents-md": "Tell agents about treadle in AGENTS.md",
+        "--skills": "Write Agent Skills to .agents/skills",
+        "--trust": "Also trust what others have committed here",
+    }.items():
+        parser.add_argument(option, action="store_true", help=text)
+    parser.set_defaults(call=_init)
+
+
+def _init(args: Namespace) -> int:
+    done = setup.init(
+        here(),
+        os.environ,
+        dry_run=args.dry_run,
+        commit=args.commit,
+        accept=args.trust,
+        extras=Extras(agents_md=args.agents_md, skills=args.skills),
+    )
+    told = {
+        "root": str(done.root),
+        "dry_run": args.dry_run,
+        "wrote": done.wrote,
+        "kept": done.kept,
+        "commit": done.commit,
+        "commands": [command._asdict() for command in done.commands],
+        "roles": dict(done.roles),
+        "trusted": done.trusted,
+        "foreign": done.foreign,
+    }
+    return output.tell(args.json, told, _print_init, done, args.dry_run)
+
+
+def _print_init(done: setup.Initialised, dry_run: bool) -> None:
+    for name in done.wrote:
+        output.line(f"{'would write' if dry_run else 'wrote'} {name}")
+    for name in done.kept:
+        output.line(f"kept {name}")
+    for role, tool in done.roles.items():
+        output.line(f"{role} is done by {tool}")
+    if done.commit:
+        output.line(f"committed as {done.commit[:12]}")
+    if dry_run:
+        return
+    word = "trusted" if done.trusted else "not trusted"
+    for command in done.commands:
+        output.line(f"{word} {command.key}: {command.command}")
+    if done.trusted:
+        add = 'treadle task add "what should be true" --verify "AC1=command"'
+        output.line(f"next: {add}, then treadle run")
+        return
+    output.line(f"others committed {', '.join(done.foreign)}; none of it runs yet")
+    output.line("next: treadle trust --show, then treadle trust")
+
+
+def add_uninstall(parser: ArgumentParser) -> None:
+    """Describe the command line of `uninstall`."""
+    parser.add_argument("--dry-run", action="store_true", help="Only show what would be removed")
+    parser.add_argument(
+        "--purge", action="store_true", help="Also remove the records of all runs and tasks"
+    )
+    parser.set_defaults(call=_uninstall)
+
+
+def _uninstall(args: Namespace) -> int:
+    """Remove unchanged files while no run works, and name what stays."""
+    refuse_inside_run(os.environ)
+    layout = Layout(find_top(here(), os.environ))
+    refuse_links(layout)
+    with nullcontext() if args.dry_run or not layout.home.is_dir() else lock.hold(layout):
+        done = uninstall.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
+    kept = [item._asdict() for item in done.kept]
+    told = {"root": str(done.root), "dry_run": args.dry_run, "removed": done.removed, "kept": kept}
+    lines = [
+        *(f"{'would remove' if args.dry_run else 'removed'} {name}" for name in done.removed),
+        *(f"kept {item.path} ({item.reason})" for item in done.kept),
+    ]
+    return output.say(args.json, told, *lines or ["nothing to remove"])
+
+
+def add_trust(parser: ArgumentParser) -> None:
+    """Describe the command line of `trust`."""
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--show", action="store_true", help="Only show what would be trusted")
+    how.add_argument("--revoke", action="store_true", help="Stop trusting this repository")
+    parser.set_defaults(call=_trust)
+
+
+def _trust(args: Namespace) -> int:
+    """Record the repository outside of it and show what may run now."""
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    if args.revoke:
+        trust.revoke(project)
+        return _tell_trust(args, project, "is no longer trusted")
+    loaded = load(project.layout, os.environ)
+    changes = trust.changes(project, trust.look(project, loaded))
+    if not args.show:
+        trust.grant(project)
+    word = "is trusted" if trust.entry(project) else "is not trusted"
+    if args.show and changes:
+        word += "; others have committed changes that you have not trusted yet"
+    return _tell_trust(args, project, word, trust.commands(loaded), changes)
+
+
+def _tell_trust(
+    args: Namespace,
+    project: Project,
+    word: str,
+    commands: Sequence[trust.Command] = (),
+    changes: Sequence[Change] = (),
+) -> int:
+    root = project.layout.root
+    told = {
+        "root": str(root),
+        "trusted": trust.entry(project) is not None,
+        "commands": [command._asdict() for command in commands],
+        "changes": [change._asdict() for change in changes],
+    }
+    return output.say(
+        args.json,
+        told,
+        *(line for change in changes for line in change.diff.splitlines()),
+        f"{root} {word}",
+        *(f"  {command.key}: {command.command}" for command in commands),
+    )
+
+
+def add_doctor(parser: ArgumentParser) -> None:
+    """Describe the command line of `doctor`."""
+    parser.add_argument(
+        "--repair", action="store_true", help="Repair the records of runs from their folders"
+    )
+    parser.set_defaults(call=_doctor)
+
+
+def _doctor(args: Namespace) -> int:
+    mended = _repair() if args.repair else []
+    found = health.examine(here(), os.environ)
+    told = health.document(found, mended)
+    output.tell(args.json, told, _print_doctor, mended, found.checks, found.sandbox)
+    return ExitCode.DONE if found.ok else ExitCode.FAILED
+
+
+def _repair() -> list[str]:
+    refuse_inside_run(os.environ)
+    project = open_project(here(), os.environ)
+    with orchestrator.opened(project, watch=nobody) as tools:
+        return repair.repair(tools)
+
+
+def _print_doctor(mended: list[str], checks: tuple[Check, ...], sandbox: Sandbox) -> None:
+    for run_id in mended:
+        output.line(f"repaired run {run_id}")
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")
+        output.line(mark, f" {check.name:{width}}  {check.detail}")
+        for command in check.fix:
+            output.line(f"     {'':{width}}  try: {command}")
+    output.line(f"sandbox tier {sandbox.tier}: {sandbox.reason}")
+    for command in sandbox.fix:
+        output.line(f"     try: {command}")
+
+
+def add_config(parser: ArgumentParser) -> None:
+    """Describe the command line of `config`."""
+    actions(parser)("show", "Print every value in force with its origin", _config)
+
+
+def _config(args: Namespace) -> int:
+    loaded = load(Layout(find_root(here(), os.environ)), os.environ)
+    rows = [
+        (key, json.dumps(value, ensure_ascii=False), origin["source"])
+        for key, value, origin in _values(loaded)
+    ]
+    roles = {}
+    for role in ROLES:
+        name, agent = agents.resolve(loaded.config, role)
+        roles[role] = {"agent": name, "type": agent.type}
+    origins = {key: origin for key, _, origin in _values(loaded)}
+    told = {"config": _shown(loaded), "origins": origins, "roles": roles}
+    return output.tell(args.json, told, output.print_table, ("KEY", "VALUE", "FROM"), rows)
+
+
+def _values(loaded: Loaded) -> list[tuple[str, object, dict[str, str]]]:
+    values = dict(_flat(_shown(loaded), ()))
+    return [(key, values[key], origin._asdict()) for key, origin in loaded.origins.items()]
+
+
+def _shown(loaded: Loaded) -> dict[str, object]:
+    """Return the configuration without secrets in addresses and command lines."""
+    config = loaded.config
+    shown = Mask(os.environ).value(msgspec.to_builtins(config))
+    assert isinstance(shown, dict)
+    return shown | {
+        name: mask(value) if value else None
+        for name, value in (("store", config.store), ("artifacts", config.artifacts))
+    }
+
+
+def _flat(value: object, path: schema.KeyPath) -> list[tuple[str, object]]:
+    if not isinstance(value, dict):
+        return [(schema.dotted(path), value)]
+    return [item for key, inner in value.items() for item in _flat(inner, (*path, key))]
+
+
+def add_store(parser: ArgumentParser) -> None:
+    """Describe the command line of `store`."""
+    copied = actions(parser)("copy", "Copy everything into an empty store", _copy_store)
+    copied.add_argument(
+        "--to", required=True, metavar="URL", help="The new store: postgresql://… or sqlite:PATH"
+    )
+    copied.add_argument(
+        "--schema",
+        metavar="NAME",
+        help="The project's schema in PostgreSQL (default: store_schema of the configuration)",
+    )
+
+
+def _copy_store(args: Namespace) -> int:
+    """Copy while nothing runs, and say what to write into the configuration."""
+    refuse_inside_run(os.environ)
+    layout = Layout(find_root(here(), os.environ))
+    schema = args.schema or address.schema(layout, os.environ)
+    target = address.at(address.absolute(args.to, layout.root), schema)
+    source = address.find(layout)
+    if source.name == target.name:
+        text = f"{source.name} is the store in use; name another one"
+        raise StoreError(text, fix=["treadle store copy --help"])
+    with lock.hold(layout):
+        rows = copy.copy(source, target)
+    lines = [f"store = {json.dumps(mask(args.to), ensure_ascii=False)}"]
+    if not args.to.startswith("sqlite:"):
+        lines.append(f'store_schema = "{schema}"')
+    size = f"{plural(sum(rows.values()), 'row')} of {plural(len(rows), 'table')}"
+    return output.say(
+        args.json,
+        {"from": source.name, "to": target.name, "rows": rows, "config": lines},
+        f"copied {size} to {target.name}",
+        "put this above the first table of .treadle/config.toml, and keep passwords out of it:",
+        *(f"  {line}" for line in lines),
+    )
