@@ -17,7 +17,7 @@ from treadle.config import complain, load
 from treadle.config.schema import AgentConfig
 from treadle.contract import response, strictjson, verdict
 from treadle.errors import TreadleError
-from treadle.git import patch, rules
+from treadle.git import build, rules
 from treadle.inbox import message as inbox_message
 from treadle.inbox import schedule
 from treadle.inbox.message import Place
@@ -71,9 +71,9 @@ def _ids(data: bytes) -> None:
 
 
 def _patch(data: bytes) -> None:
-    patch.oddity(data)
-    patch.broken_rule(data)
-    patch.is_relative_to_root(data, "src")
+    build.find_oddity(data)
+    build.broken_rule(data)
+    build.is_relative_to_root(data, "src")
     name = data.decode(errors="surrogateescape")
     if rules.forbidden(name) is None:
         assert ".." not in name.split("/")

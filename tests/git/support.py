@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.builder import git, make_repository
-from treadle.git import branch, build, commit, judge, repo, workspace
+from tests.builder import make_repository
+from treadle.git import build, judge, repo, workspace
 from treadle.git.build import Built
+from treadle.git.checkout import Workspace
 from treadle.git.judge import Judged, Limits
 from treadle.git.repo import Repo
-from treadle.git.workspace import Workspace
 
 NO_LIMITS = Limits(max_risky_files=None)
 
@@ -98,8 +98,5 @@ def calls(log: Path) -> list[str]:
 
 def _command(words: list[str]) -> str:
     while words[0].startswith("-"):
-        words = words[2:] if words[0] == "-c" else words[1:]
+        words = words[2:] if words[0] in ("-c", "-C") else words[1:]
     return words[0]
-
-
-__all__ = ["branch", "build", "commit", "git", "judge", "repo", "workspace"]

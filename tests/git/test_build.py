@@ -260,7 +260,7 @@ def test_adopted_edits_are_clean_for_treadle_and_agent(place, ws, tmp_path):
     write_files(ws.path, {"src/app.py": "new\n", "n": "n\n"})
     built, _ = harvest(ws, tmp_path / "s")
     new_commit = commit.commit(built, head(place), "do 1", WHEN, FALLBACK)
-    workspace.adopt(ws, built.scratch, new_commit)
+    workspace.adopt(ws, built.scratch.index, new_commit)
     assert workspace.changes(ws) == ()
     assert git(ws.path, "status", "--porcelain") == ""
     assert git(ws.path, "log", "-1", "--format=%s").strip() == "do 1"

@@ -8,7 +8,7 @@ import pytest
 from tests.builder import git
 from tests.git.support import make
 from treadle.errors import GitError, TreadleError
-from treadle.git import call, guards, light
+from treadle.git import call, repo
 from treadle.proc import helper, sweep
 
 
@@ -82,10 +82,10 @@ def test_users_settings_from_the_environment_stay(place, monkeypatch):
 def test_stale_lock_is_cleared_and_its_git_ended(place, tmp_path):
     lock = tmp_path / "index.lock"
     lock.write_text("")
-    env = os.environ | {sweep.MARKER: call._marker(lock)}
+    env = os.environ | {sweep.MARKER: call.mark_of(lock)}
     orphan = subprocess.Popen(["sleep", "60"], env=env)
     place_ = place.place | {"GIT_INDEX_FILE": str(tmp_path / "index")}
-    call.out(["read-tree", "HEAD"], place_, lock=lock)
+    assert call.run(["read-tree", "HEAD"], place_, lock=lock).returncode == 0
     assert (orphan.wait(120), lock.exists()) == (-9, False)
     assert (tmp_path / "index").stat().st_size
 
@@ -150,7 +150,7 @@ def test_environment_brings_nothing_from_where_git_works(place, monkeypatch):
         monkeypatch.setenv(name, value)
     inside = f"{place.root}/node_modules/.bin"
     monkeypatch.setenv("PATH", f".::bin:{inside}:{place.root}:{place.root}x:/usr/bin:/bin:")
-    env = guards.environment(place.place)
+    env = call.environment(place.place)
     assert STEERING.keys() & env.keys() == set()
     assert env["PATH"] == f"{place.root}x:/usr/bin:/bin"
     assert env["PYTHONSAFEPATH"] == "1"
@@ -163,5 +163,5 @@ def test_no_git_is_taken_from_the_current_folder(place, tmp_path, monkeypatch):
     monkeypatch.chdir(place.root)
     monkeypatch.setenv("PATH", f":.:{place.root}:/usr/local/bin:/usr/bin:/bin")
     call.run(["status"], place.place)
-    light.dirty_files(place.root)
+    repo.dirty_files(place.root)
     assert not (tmp_path / "ran").exists()

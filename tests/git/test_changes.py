@@ -7,7 +7,7 @@ import pytest
 
 from tests.builder import git, write_files
 from tests.git.support import head, make, open_workspace
-from treadle.git import changes, workspace
+from treadle.git import workspace
 
 FILES = {"a.txt": "a\n", "d/f.txt": "f\n", "d/g.txt": "g\n", ".gitignore": "*.log\nbuild/\n"}
 
@@ -156,4 +156,4 @@ def test_ignored_files_are_listed_by_folder(ws):
 
 def test_unmerged_and_header_lines_are_understood():
     listing = b"# stash 1\0u UU N... 1 2 3 4 h1 h2 h3 some path\0"
-    assert changes.parse(listing).changes == (("some path", "modified"),)
+    assert workspace.parse(listing).changes == (("some path", "modified"),)

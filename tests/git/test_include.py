@@ -2,7 +2,7 @@
 
 from tests.builder import git, write_files
 from tests.git.support import make, open_workspace
-from treadle.git import include
+from treadle.git import workspace
 
 FILES = {".gitignore": "*.env\n", ".worktreeinclude": "*.env\n", "file": "x\n", "d/f": "y\n"}
 
@@ -20,5 +20,5 @@ def test_named_ignored_files_are_copied_where_folders_are_folders(tmp_path):
         place.root, {"file/a.env": "1", "link/b.env": "2", "d/c.env": "3", "new/d.env": "4"}
     )
     ws = open_workspace(place, tmp_path)
-    assert include.copy(place, ws.path) == ("d/c.env", "new/d.env")
+    assert workspace.copy_included(place, ws.path) == ("d/c.env", "new/d.env")
     assert list(outside.iterdir()) == []

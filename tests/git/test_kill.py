@@ -11,7 +11,7 @@ import pytest
 
 from tests.builder import git
 from tests.git.support import make, open_workspace, snapshot
-from treadle.git import branch, workspace
+from treadle.git import refs, workspace
 
 NAME = "treadle/20260101-000000-abcdef"
 FILES = {f"d{n % 7}/f{n}.txt": f"{n}\n" * 20 for n in range(150)}
@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tests.builder import write_files
 from tests.git.test_kill import NAME
-from treadle.git import branch, build, commit, repo, workspace
+from treadle.git import build, commit, refs, repo, workspace
 place = repo.find(Path(sys.argv[1]))
-head = branch.resolve(place, NAME)
+head = refs.resolve(place, NAME)
 ws = workspace.create(place, Path(sys.argv[2]), Path(sys.argv[3]), head, "main")
 print("ready", flush=True)
 for turn in itertools.count():
@@ -32,11 +32,11 @@ for turn in itertools.count():
     write_files(ws.path, {"d0/f0.txt": stamp, f"new/{stamp}": stamp, "x/y": stamp})
     built = build.from_edits(ws, head, Path(sys.argv[3]).parent / "scratch")
     new = commit.commit(built, head, stamp, datetime.now(UTC), commit.FALLBACK)
-    assert branch.move(place, NAME, new, head)
+    assert refs.move(place, NAME, new, head)
     if turn % 2:
         workspace.follow(ws, head, new)
     else:
-        workspace.adopt(ws, built.scratch, new)
+        workspace.adopt(ws, built.scratch.index, new)
     head = new
 """
 
@@ -58,12 +58,12 @@ def kill_once(place, ws, delay: float) -> None:
 def test_killed_work_goes_on(tmp_path, kills):
     place = make(tmp_path / "p", FILES)
     ws = open_workspace(place, tmp_path)
-    branch.create(place, NAME, git(place.root, "rev-parse", "HEAD").strip())
+    refs.create(place, NAME, git(place.root, "rev-parse", "HEAD").strip())
     mine = snapshot(place.root)
     pick = random.Random(kills)
     for _ in range(kills):
         kill_once(place, ws, pick.uniform(0.0, 0.4))
-        tip = branch.resolve(place, NAME)
+        tip = refs.resolve(place, NAME)
         again = workspace.create(place, ws.path, ws.index, tip, "main")
         assert workspace.changes(again) == ()
         names = git(place.root, "ls-tree", "-r", "-z", "--name-only", tip).split("\0")[:-1]

@@ -6,54 +6,34 @@ from pathlib import Path
 import pytest
 
 from tests.builder import git
-from tests.git.support import head, make, traced
-from treadle.errors import GitError
-from treadle.git import objects, scratch
-from treadle.git.repo import tree_of
+from tests.git.support import make, traced
+from treadle.git import scratch
 
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])
 def test_object_has_the_id_git_gives_it(tmp_path, form):
     place = make(tmp_path / "p", {"a": "hello\n"}, f"--object-format={form}")
-    name = objects.write(tmp_path / "store", "blob", b"hello\n", form)
+    name = scratch.write_object(tmp_path / "store", "blob", b"hello\n", form)
     assert name == git(place.root, "rev-parse", "HEAD:a").strip()
-    assert objects.read([tmp_path / "store"], name) == b"hello\n"
 
 
 def test_writing_twice_is_writing_once(tmp_path):
-    names = {objects.write(tmp_path, "blob", b"x", "sha1") for _ in range(2)}
+    names = {scratch.write_object(tmp_path, "blob", b"x", "sha1") for _ in range(2)}
     assert len(names) == 1
-
-
-@pytest.mark.parametrize("left", [b"", b"not compressed"])
-def test_a_damaged_object_is_left_to_git_to_complain_of(tmp_path, left):
-    place = make(tmp_path / "p", {"a": "hello\n"})
-    path = place.objects / head(place)[:2] / head(place)[2:]
-    path.chmod(0o600)
-    path.write_bytes(left)
-    assert objects.read([place.objects], path.parent.name + path.name) is None
-    with pytest.raises(GitError, match=r"corrupt|header"):
-        tree_of(place, path.parent.name + path.name)
-
-
-def test_unknown_and_packed_objects_are_not_read(tmp_path):
-    place = make(tmp_path / "p", {"a": "hello\n"})
-    git(place.root, "gc", "-q")
-    assert objects.read([place.objects, tmp_path], head(place)) is None
 
 
 def test_settled_objects_are_in_the_repository(tmp_path):
     place = make(tmp_path / "p", {"a": "hello\n"})
-    name = objects.write(tmp_path / "store", "blob", b"new\n", "sha1")
-    objects.settle(tmp_path / "store", place.objects)
+    name = scratch.write_object(tmp_path / "store", "blob", b"new\n", "sha1")
+    scratch.keep_objects(tmp_path / "store", place.objects)
     assert git(place.root, "cat-file", "blob", name) == "new\n"
     assert git(place.root, "fsck", "--strict", "--no-dangling") == ""
-    objects.settle(tmp_path / "store", place.objects)
+    scratch.keep_objects(tmp_path / "store", place.objects)
 
 
 def test_settling_across_file_systems_copies(tmp_path, monkeypatch):
     place = make(tmp_path / "p", {"a": "hello\n"})
-    name = objects.write(tmp_path / "store", "blob", b"new\n", "sha1")
+    name = scratch.write_object(tmp_path / "store", "blob", b"new\n", "sha1")
     rename = Path.rename
 
     def refuse(self, target):
@@ -62,7 +42,7 @@ def test_settling_across_file_systems_copies(tmp_path, monkeypatch):
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    objects.settle(tmp_path / "store", place.objects)
+    scratch.keep_objects(tmp_path / "store", place.objects)
     assert git(place.root, "cat-file", "blob", name) == "new\n"
 
 
@@ -81,8 +61,8 @@ def test_new_folder_of_a_shared_store_is_shared(tmp_path):
     store = tmp_path / "objects"
     store.mkdir()
     store.chmod(0o2775)
-    name = objects.write(tmp_path / "from", "blob", b"x", "sha1")
-    objects.settle(tmp_path / "from", store)
+    name = scratch.write_object(tmp_path / "from", "blob", b"x", "sha1")
+    scratch.keep_objects(tmp_path / "from", store)
     assert (store / name[:2]).stat().st_mode & 0o7777 == 0o2775
 
 
@@ -91,16 +71,16 @@ def test_alternates_are_followed_with_relative_and_quoted_paths(tmp_path):
     for store in (first, second, third):
         (store / "info").mkdir(parents=True)
     (first / "info" / "alternates").write_text("# comment\n../sp ace\n")
-    objects.write_alternates(second, [third, first])
-    assert objects.alternates(first) == [first, second, third]
+    scratch.write_alternates(second, [third, first])
+    assert scratch.alternates(first) == [first, second, third]
 
 
 def test_objects_are_synced_before_they_have_their_name_and_their_folders_after(tmp_path):
     place = make(tmp_path / "p", {"a": "hello\n"})
-    names = [objects.write(tmp_path / "s", "blob", bytes([n]), "sha1") for n in range(5)]
+    names = [scratch.write_object(tmp_path / "s", "blob", bytes([n]), "sha1") for n in range(5)]
     code = (
-        "import sys; from pathlib import Path; from treadle.git import objects\n"
-        "objects.settle(Path(sys.argv[1]), Path(sys.argv[2]))"
+        "import sys; from pathlib import Path; from treadle.git import scratch\n"
+        "scratch.keep_objects(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
     lines = traced(tmp_path, code, str(tmp_path / "s"), str(place.objects))
     renames = [n for n, line in enumerate(lines) if "rename(" in line]

@@ -7,8 +7,9 @@ import pytest
 
 from tests.builder import git, write_files
 from tests.git.support import make
-from treadle.errors import ProjectError
+from treadle.errors import GitError, ProjectError
 from treadle.git import repo
+from treadle.git.repo import Committed, dirty_files, read_head
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "line\nbreak", "dätä-数", "'quo\"te"])
@@ -36,7 +37,7 @@ def test_git_variables_of_the_caller_do_not_lead_astray(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
     monkeypatch.setenv("GIT_WORK_TREE", "/")
     assert repo.find(wanted.root).root == wanted.root
-    assert repo.dirty_files(wanted) == ()
+    assert repo.dirty_files(wanted.root) == ()
 
 
 def test_sha256_repository(tmp_path):
@@ -124,14 +125,14 @@ def test_dirty_files_are_named_one_by_one(tmp_path):
     found = make(tmp_path / "p", {"a": "1\n", "b": "1\n", ".gitignore": "*.log\n"})
     write_files(found.root, {"a": "2\n", "new dir/ü\n.txt": "", "x.log": ""})
     git(found.root, "mv", "b", "c")
-    assert sorted(repo.dirty_files(found)) == ["a", "b", "c", "new dir/ü\n.txt"]
+    assert sorted(repo.dirty_files(found.root)) == ["a", "b", "c", "new dir/ü\n.txt"]
 
 
 def test_dirty_files_leave_the_index_alone(tmp_path):
     found = make(tmp_path / "p", {"a": "1\n"})
     os.utime(found.root / "a", (1, 1))
     before = (found.git_dir / "index").read_bytes()
-    assert repo.dirty_files(found) == ()
+    assert repo.dirty_files(found.root) == ()
     assert (found.git_dir / "index").read_bytes() == before
 
 
@@ -155,3 +156,44 @@ def test_operation_in_progress(tmp_path, operation):
     argument = {"revert": "side", "bisect": "start"}.get(operation, "side")
     git(found.root, operation, argument, check=False)
     assert repo.operation_in_progress(found) == operation
+
+
+def test_files_of_the_last_commit_are_read_at_once(repo):
+    (repo / "ü b.md").write_bytes(b"\0binary\n" * 1000)
+    (repo / "folder").mkdir()
+    (repo / "folder" / "x").write_text("x")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "More")
+    git(repo, "rm", "-q", "--cached", "README.md")
+    (repo / "new").write_text("new")
+    git(repo, "add", "new")
+    assert read_head(repo, ["ü b.md", "README.md", "new", "folder", "nothing"]) == {
+        "ü b.md": Committed(b"\0binary\n" * 1000, True),
+        "README.md": Committed(b"# Project\n", False),
+        "new": Committed(None, True),
+        "folder": Committed(None, False),
+        "nothing": Committed(None, False),
+    }
+
+
+def test_a_repository_without_a_commit_has_no_files(tmp_path):
+    git(tmp_path, "init", "-q")
+    assert read_head(tmp_path, ["x"]) == {"x": Committed(None, False)}
+
+
+def test_variables_of_another_repository_do_not_count(repo, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert read_head(repo, ["README.md"])["README.md"].is_tracked
+
+
+def test_what_is_no_repository_is_said(tmp_path):
+    with pytest.raises(GitError, match="not a git repository"):
+        dirty_files(tmp_path)
+
+
+def test_dirty_files_are_told_one_by_one(repo):
+    (repo / "a" / "b").mkdir(parents=True)
+    (repo / "a" / "b" / "ü x").write_text("x")
+    (repo / "a" / "skip.json").write_text("x")
+    git(repo, "mv", "README.md", "moved.md")
+    assert sorted(dirty_files(repo, ["**/skip.json"])) == ["README.md", "a/b/ü x", "moved.md"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treadle.git import risky, rules
+from treadle.git import rules
 
 names = st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=40)
 
@@ -70,9 +70,9 @@ def test_nested_folder_of_the_same_name_is_nobodys_state():
     ["uv.lock", "a/Cargo.lock", "go.sum", "pnpm-lock.yaml", "poetry.lock", "x/package-lock.json"],
 )
 def test_lock_files_are_generated(path):
-    assert risky.is_generated(path)
+    assert rules.is_generated(path)
 
 
 @pytest.mark.parametrize("path", ["lock", "src/yarn.lock.py", "go.mod"])
 def test_other_files_are_not_generated(path):
-    assert not risky.is_generated(path)
+    assert not rules.is_generated(path)

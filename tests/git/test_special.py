@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tests.git.support import head, make, open_workspace
-from treadle.git import build, diff, special, workspace
+from treadle.git import build, confined, diff, workspace
 
 
 @pytest.fixture
@@ -101,4 +101,4 @@ def test_pipe_behind_a_closed_folder_is_found(ws):
 def test_ordinary_settings_stay(ws):
     (ws.path / "d" / ".gitignore").write_text("x\n")
     (ws.path / "d" / ".gitattributes").symlink_to("../a.txt")
-    assert list(special.find(ws.path)) == []
+    assert list(confined.find_special(ws.path)) == []

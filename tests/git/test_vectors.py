@@ -8,7 +8,7 @@ import pytest
 from tests.builder import git, write_files
 from tests.git.corpus import new
 from tests.git.support import head, make, open_workspace
-from treadle.git import branch, build, commit, diff, judge, repo, workspace
+from treadle.git import build, commit, diff, judge, refs, repo, workspace
 from treadle.git.judge import Limits
 
 NAME = "treadle/20260101-000000-abcdef"
@@ -49,9 +49,9 @@ def exercise(ws, tmp_path) -> None:
     built = build.from_edits(ws, base, tmp_path / "s")
     judge.judge(built.scratch, tree, built.tree, Limits())
     edited = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
-    branch.create(ws.repo, NAME, base)
-    branch.move(ws.repo, NAME, edited, base)
-    workspace.adopt(ws, built.scratch, edited)
+    refs.create(ws.repo, NAME, base)
+    refs.move(ws.repo, NAME, edited, base)
+    workspace.adopt(ws, built.scratch.index, edited)
     patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", workspace=ws)
     judge.judge(patched.scratch, built.tree, patched.tree, Limits())
     after = commit.commit(patched, edited, "act", datetime.now(UTC), commit.FALLBACK)
@@ -59,7 +59,7 @@ def exercise(ws, tmp_path) -> None:
     write_files(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
     workspace.restore(ws, after)
     workspace.create(ws.repo, ws.path, ws.index, base, "main")
-    branch.delete(ws.repo, NAME, edited)
+    refs.delete(ws.repo, NAME, edited)
 
 
 SETTINGS = {
@@ -140,8 +140,8 @@ def exercise_without_create(ws, tmp_path) -> None:
     built = build.from_edits(ws, base, tmp_path / "s")
     judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, Limits())
     after = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
-    branch.create(ws.repo, NAME, base)
-    branch.move(ws.repo, NAME, after, base)
+    refs.create(ws.repo, NAME, base)
+    refs.move(ws.repo, NAME, after, base)
     workspace.restore(ws, base)
     workspace.follow(ws, base, after)
 

@@ -247,7 +247,7 @@ def test_create_while_an_orphaned_git_still_writes(place, ws, tmp_path):
     """A killed treadle may leave its git behind, holding the lock."""
     ws.marker.unlink()
     ws.lock.write_text("")
-    env = os.environ | {sweep.MARKER: call._marker(ws.lock)}
+    env = os.environ | {sweep.MARKER: call.mark_of(ws.lock)}
     orphan = subprocess.Popen(["sleep", "60"], env=env)
     assert open_workspace(place, tmp_path).path == ws.path
     assert orphan.wait(120) == -9

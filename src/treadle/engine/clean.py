@@ -15,9 +15,9 @@ from treadle.engine import surroundings
 from treadle.engine.run import Run
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, remove, walk
-from treadle.git import checkout, gitdir, include, listing, repo, risky, workspace
-from treadle.git.difference import GITLINK
-from treadle.git.workspace import Workspace
+from treadle.git import checkout, repo, rules, trees, workspace
+from treadle.git.checkout import Workspace
+from treadle.git.diff import GITLINK
 from treadle.proc.keeper import Ended, Limits
 
 _MAX_LOG = 16 << 20
@@ -110,7 +110,7 @@ def _prepare_for(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | Non
 def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
     """Fill a checkout in which nothing is ignored yet, and write down with what."""
     run.folder.clean_state.unlink(missing_ok=True)
-    copied, inputs = include.copy(ws.repo, ws.path), ""
+    copied, inputs = workspace.copy_included(ws.repo, ws.path), ""
     if argv := run.order.workspace.setup:
         inputs = _inputs(run, tree)
         log = run.folder.clean_setup
@@ -141,7 +141,7 @@ def _tidy(ws: Workspace, commit: str, state: State | None) -> bool:
         workspace.restore(ws, commit)
         found = workspace.survey(ws)
     else:
-        gitdir.write(ws, commit)
+        checkout.write_git_dir(ws, commit)
     roots = (*found.ignored, *_submodules(ws, commit))
     if state and not _remove_others(ws.path, roots, state):
         return False
@@ -160,7 +160,7 @@ def _submodules(ws: Workspace, commit: str) -> list[str]:
     """Return the folders of submodules: git looks into none of them, the setup fills them."""
     if not (ws.path / ".gitmodules").is_file():
         return []
-    leaves = listing.files(ws.repo, commit).items()
+    leaves = trees.files(ws.repo, commit).items()
     return [
         name for name, leaf in leaves if leaf.mode == GITLINK and walk.is_folder(ws.path / name)
     ]
@@ -217,9 +217,9 @@ def _base_tree(run: Run) -> str:
 
 def _inputs(run: Run, tree: str) -> str:
     """Return a digest of what the setup depends on in a tree: lock files, and what it names."""
-    files = listing.files(run.tools.repo, tree)
+    files = trees.files(run.tools.repo, tree)
     named = _named(" ".join(run.order.workspace.setup or ()), files)
-    texts = listing.contents(run.tools.repo, (files[name] for name in named))
+    texts = trees.contents(run.tools.repo, (files[name] for name in named))
     for text in texts.values():
         named |= _named(text.decode(errors="replace"), files)
     wanted = sorted(named | {name for name in files if _is_manifest(name)})
@@ -227,7 +227,7 @@ def _inputs(run: Run, tree: str) -> str:
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
-def _named(text: str, files: listing.Listing) -> set[str]:
+def _named(text: str, files: trees.Listing) -> set[str]:
     """Return the files whose names stand in a text, by themselves or by a folder above them."""
     words = {os.path.normpath(word) for word in _WORD.findall(text)} - {".", ".."}
     return {
@@ -243,7 +243,7 @@ def _slashes(name: str) -> list[int]:
 
 def _is_manifest(name: str) -> bool:
     last = name.rpartition("/")[2]
-    known = risky.is_generated(name) or last.lower() in _MANIFESTS
+    known = rules.is_generated(name) or last.lower() in _MANIFESTS
     return known or bool(_REQUIREMENTS.fullmatch(last))
 
 

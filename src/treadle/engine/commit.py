@@ -11,7 +11,7 @@ from treadle.engine.run import Archive, Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, sync
 from treadle.files.walk import Entry
-from treadle.git import branch, workspace
+from treadle.git import refs, workspace
 from treadle.git.scratch import Scratch
 from treadle.store.runs import History
 
@@ -63,7 +63,7 @@ def _follow(run: Run, found: Manifest, place: Scratch | None) -> bool:
         return False
     reach("after_branch")
     if place:
-        workspace.adopt(run.workspace, place, found.after.commit)
+        workspace.adopt(run.workspace, place.index, found.after.commit)
     else:
         workspace.follow(run.workspace, found.before.commit, found.after.commit)
     reach("after_workspace")
@@ -73,14 +73,14 @@ def _follow(run: Run, found: Manifest, place: Scratch | None) -> bool:
 def move_branch(run: Run, before: Snapshot, after: Snapshot) -> bool:
     """Swap the branch from the old commit to the new; True also if it is there already."""
     name = run.row.branch or ""
-    if branch.move(run.tools.repo, name, after.commit, before.commit):
+    if refs.move(run.tools.repo, name, after.commit, before.commit):
         return True
-    return branch.resolve(run.tools.repo, name) == after.commit
+    return refs.resolve(run.tools.repo, name) == after.commit
 
 
 def lost_branch(run: Run) -> None:
     """Fail a run whose branch somebody else has moved."""
-    where = branch.resolve(run.tools.repo, run.row.branch or "")
+    where = refs.resolve(run.tools.repo, run.row.branch or "")
     run.timeline.add(
         EventType.BRANCH_MOVED,
         f"branch {run.row.branch} was moved by someone else; it stands on {where or 'nothing'}",

@@ -8,8 +8,7 @@ from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import remove, walk
 from treadle.git import diff, workspace
-from treadle.git.changes import Survey
-from treadle.git.workspace import Change
+from treadle.git.workspace import Change, Survey
 from treadle.text import line
 
 _NAMED = 20

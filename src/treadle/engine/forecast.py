@@ -5,8 +5,8 @@ from treadle.engine import weather
 from treadle.engine.run import Run
 from treadle.engine.timeline import readable
 from treadle.errors import GitError
-from treadle.git import merge, scratch
-from treadle.git.merge import Conflict
+from treadle.git import commit, scratch
+from treadle.git.commit import Conflict
 from treadle.git.scratch import Scratch
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
@@ -67,7 +67,7 @@ def _conflicts(run: Run, others: list[RunRow]) -> list[dict[str, object]]:
 
 def _merge(place: Scratch, ours: str, theirs: str) -> Conflict | None:
     try:
-        found = merge.commits(place, ours, theirs)
+        found = commit.merge_commits(place, ours, theirs)
     except GitError:
         return None  # a branch that is gone lands nowhere
     return found if isinstance(found, Conflict) else None

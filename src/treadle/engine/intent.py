@@ -16,7 +16,7 @@ from treadle.engine.boundary import reach
 from treadle.engine.run import Run, Tools
 from treadle.engine.timeline import readable
 from treadle.errors import BlockedError, FormatError, GitError, TreadleError
-from treadle.git import ancestry, branch, forward, mend
+from treadle.git import obstacles, refs
 from treadle.ids import utc
 from treadle.tasks import questions
 
@@ -53,7 +53,7 @@ def make(run: Run, move: Move) -> None:
     run.timeline.add(EventType.LANDING, message, **data)
     run.record(run.cursor(), {KEY: data})
     reach("after_intent")
-    forward.move(run.tools.repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
+    refs.advance(run.tools.repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
     reach("after_move")
     _finish(run, move)
 
@@ -77,7 +77,7 @@ def _refuse(run: Run, what: str, error: TreadleError) -> None:
         "fix": [readable(command) for command in error.fix],
     }
     # Where a lock cut git off, files may be written: the move waits to be finished.
-    kept = run.kv.get(KEY) if error.code == forward.LOCKED else None
+    kept = run.kv.get(KEY) if error.code == refs.LOCKED else None
     run.record(run.cursor(), {KEY: kept, REFUSED: told})
 
 
@@ -86,19 +86,21 @@ def settle(run: Run) -> None:
     move = _recall(run, KEY, Move)
     if move is None:
         return
-    repo, found = run.tools.repo, branch.resolve(run.tools.repo, move.branch)
-    if found and ancestry.contains(repo, found, move.commit):
+    repo, found = run.tools.repo, refs.resolve(run.tools.repo, move.branch)
+    if found and refs.contains(repo, found, move.commit):
         _finish(run, move)
         return
     try:
         if found != move.old:
             where = f"{move.branch} stands on {(found or 'nothing')[:12]}"
             raise BlockedError(f"cut off by a kill, and now {where}", code="branch_moved")
-        if forward.is_checked_out(repo, move.branch):
-            mend.adopt(repo, run.folder.live / "mend", move.branch, move.old, move.commit)
-        forward.move(repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
+        if refs.is_checked_out(repo, move.branch):
+            obstacles.stage_written(
+                repo, run.folder.live / "mend", move.branch, move.old, move.commit
+            )
+        refs.advance(repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
     except (BlockedError, GitError) as error:
-        if error.code == forward.LOCKED:
+        if error.code == refs.LOCKED:
             raise
         _refuse(run, move.what, error)
     else:

@@ -9,9 +9,9 @@ from treadle.engine.edits import name_some
 from treadle.engine.intent import Done, Move
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
-from treadle.git import branch, forward, merge, repo, scratch, signed
-from treadle.git.branch import OWN_PREFIX
-from treadle.git.merge import Conflict
+from treadle.git import commit, refs, repo, scratch
+from treadle.git.commit import Conflict
+from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
 from treadle.store.runs import RunRow
@@ -58,14 +58,14 @@ def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool
 
 def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
     tip = _tip(run, name)
-    forward.require_quiet(run.tools.repo, name)
+    refs.require_quiet(run.tools.repo, name)
     place = scratch.make(run.tools.repo, run.folder.live / "land")
     try:
         built = _build(run, place, tip, keep_steps)
         if built.commit == tip:
             return Landed(run.id, name, None)
-        if forward.is_checked_out(run.tools.repo, name):
-            forward.require_unlocked(run.tools.repo, name)
+        if refs.is_checked_out(run.tools.repo, name):
+            refs.require_unlocked(run.tools.repo, name)
             obstruct.require_clear(run, place, tip, built.commit)
         scratch.keep(place)
     finally:
@@ -78,7 +78,7 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
 
 def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
     """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
-    is_base, signs = tip == run.row.base_commit, signed.signs(run.tools.git_settings)
+    is_base, signs = tip == run.row.base_commit, commit.signs(run.tools.git_settings)
     built = Built(tip, repo.tree_of(run.tools.repo, tip))
     if keep_steps and is_base and not signs and not run.order.message:
         return Built(run.head, run.tree)
@@ -97,15 +97,15 @@ def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
 def commit_on(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
     """Commit a tree as the user would; no branch moves."""
     settings = run.tools.git_settings
-    who, sign = signed.identity(settings, run.tools.env), signed.signs(settings)
-    return signed.write(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
+    who, sign = commit.committer(settings, run.tools.env), commit.signs(settings)
+    return commit.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
 
 
 def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
     """Merge three trees; BlockedError names the files that both sides changed."""
     if ours == base:
         return theirs
-    found = merge.three_way(place, base, ours, theirs)
+    found = commit.three_way(place, base, ours, theirs)
     if isinstance(found, Conflict):
         raise BlockedError(
             f"both sides changed {name_some(found.paths)}",
@@ -182,7 +182,7 @@ def _target(run: Run, onto: str | None) -> str:
 
 
 def _tip(run: Run, name: str) -> str:
-    found = branch.resolve(run.tools.repo, name)
+    found = refs.resolve(run.tools.repo, name)
     if found is None:
         base = (run.row.base_commit or "")[:12]
         raise BlockedError(

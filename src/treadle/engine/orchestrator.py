@@ -10,7 +10,7 @@ from treadle.engine.progress import Watch
 from treadle.engine.run import Tools
 from treadle.engine.signals import Interrupts
 from treadle.errors import StoreError
-from treadle.git import config
+from treadle.git import settings
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
@@ -38,7 +38,7 @@ def opened(
             project=project,
             store=store,
             keeper=keeper,
-            git_settings=config.read(project.repo),
+            git_settings=settings.read(project.repo),
             now=now or store.now,
             interrupted=interrupts.reason,
             watch=watch,

@@ -8,8 +8,8 @@ from treadle.engine import surroundings
 from treadle.engine.order import Order
 from treadle.engine.run import Run, Tools
 from treadle.files import remove
-from treadle.git import branch, diff, include, workspace
-from treadle.git.workspace import Workspace
+from treadle.git import diff, refs, workspace
+from treadle.git.checkout import Workspace
 from treadle.layout import RunLayout
 from treadle.proc.keeper import Ended, Limits
 from treadle.project.project import workspaces
@@ -46,8 +46,8 @@ def prepare(run: Run) -> None:
 def reopen(run: Run) -> Ended | None:
     """Bring branch and workspace to the run's head; return how the setup failed, if it did."""
     name, head = run.row.branch or "", run.head
-    if branch.resolve(run.tools.repo, name) is None:
-        branch.create(run.tools.repo, name, head)
+    if refs.resolve(run.tools.repo, name) is None:
+        refs.create(run.tools.repo, name, head)
     new = not run.workspace.path.exists() or run.kv.get("set_up") is not True
     old = run.workspace
     run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch, old.runner)
@@ -80,7 +80,7 @@ def _link(run: Run) -> None:
 
 
 def _set_up(run: Run) -> Ended | None:
-    copied = include.copy(run.tools.repo, run.workspace.path)
+    copied = workspace.copy_included(run.tools.repo, run.workspace.path)
     message = f"workspace at {run.workspace.path}"
     data: dict[str, object] = {"path": str(run.workspace.path)}
     if copied:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from treadle.engine import executed
 from treadle.engine.executed import Executed
-from treadle.git import listing
-from treadle.git.listing import Leaf, Listing
+from treadle.git import diff, trees
 from treadle.git.repo import Repo
+from treadle.git.trees import Leaf, Listing
 
 DEFAULT = "default"
 
@@ -52,12 +52,17 @@ _MAX_FOLLOWED = 40
 
 
 class Changed(NamedTuple):
-    """A protected file that a run changed: what the base has in its place, and why it counts."""
+    """A protected file that a run changed: before and after, and why it counts."""
 
     path: str
     base: Leaf | None
+    new: Leaf | None
     reason: str
-    size: int = 0  # of both sides together
+
+    @property
+    def sides(self) -> list[Leaf]:
+        """Return the file before and after, as far as it is there."""
+        return [leaf for leaf in (self.base, self.new) if leaf]
 
 
 class Found(NamedTuple):
@@ -76,15 +81,15 @@ def find(
     repo: Repo, base: str, commit: str, commands: Sequence[str], globs: Sequence[str]
 ) -> Found:
     """Compare two commits in everything that decides whether these commands pass."""
-    old, new = listing.files(repo, base), listing.files(repo, commit)
-    differ = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    if not differ:
+    changes = {change.path: change for change in diff.changed(repo.place, base, commit)}
+    if not changes:
         return Found((), ())
+    differ, old = list(changes), trees.files(repo, base)
+    kept = {name: leaf for name, leaf in old.items() if name not in changes}
+    new = kept | {name: leaf for name, change in changes.items() if (leaf := change.new)}
     look = _Look(repo, old, new, differ, _executed(repo, old, commands), globs)
     files = [
-        Changed(
-            name, old.get(name), reason, sum(side[name].size for side in (old, new) if name in side)
-        )
+        Changed(name, old.get(name), new.get(name), reason)
         for name in differ
         if (reason := look.reason(name))
     ]
@@ -113,7 +118,7 @@ class _Look:
         self._steering = _matcher(tuple(_STEERING.split()) if is_default else ())
         self._folders = {name[: match.start()] for name in old for match in _SLASH.finditer(name)}
         self._modules = {module for name in old if (module := self._module(name))} | _MODULES
-        self._texts = listing.contents(repo, self._wanted(differ))
+        self._texts = trees.contents(repo, self._wanted(differ))
 
     def _wanted(self, differ: Sequence[str]) -> Iterator[Leaf]:
         """Yield the files whose contents decide whether they are protected."""
@@ -184,7 +189,7 @@ def _executed(repo: Repo, old: Listing, commands: Sequence[str]) -> Executed:
         if not names:
             break
         seen.update(names)
-        texts = listing.contents(repo, (old[name] for name in names))
+        texts = trees.contents(repo, (old[name] for name in names))
         fresh = Executed()
         for name in names:
             fresh = fresh.joined(executed.read_file(name, texts.get(old[name].id, b"")))

@@ -10,7 +10,7 @@ from treadle.engine.queue import Ticket
 from treadle.engine.run import Tools
 from treadle.errors import ConfigError, FormatError, GitError, StoreError
 from treadle.files import remove
-from treadle.git import branch, remote
+from treadle.git import refs, remote
 from treadle.ids import utc
 from treadle.layout import scratch_of, workspace_root
 from treadle.project import key
@@ -73,8 +73,8 @@ def _forget(tools: Tools, row: RunRow) -> bool:
         return False
     if ticket and row.branch:
         _withdraw(tools, row, ticket)
-    if row.branch and (commit := branch.resolve(tools.repo, row.branch)):
-        branch.delete(tools.repo, row.branch, commit)
+    if row.branch and (commit := refs.resolve(tools.repo, row.branch)):
+        refs.delete(tools.repo, row.branch, commit)
     tools.store.delete_run(row.run_id)
     remove.remove_tree(tools.layout.run(row.run_id).folder)
     return True

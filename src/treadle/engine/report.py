@@ -7,7 +7,7 @@ from pathlib import Path
 from treadle.engine import protection, review, whereabouts
 from treadle.engine.review import CriterionView
 from treadle.errors import GitError
-from treadle.git import stat
+from treadle.git import diff
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow, StepRow, UsageRow
@@ -93,7 +93,7 @@ def _changes(project: Project, row: RunRow) -> str:
     if not row.base_commit or not row.head_commit or row.base_commit == row.head_commit:
         return "No files changed."
     try:
-        return _fenced(stat.between(project.repo, row.base_commit, row.head_commit))
+        return _fenced(diff.summary(project.repo, row.base_commit, row.head_commit))
     except GitError as error:
         return f"The changes cannot be read: {_text(error.message)}"
 

@@ -13,7 +13,7 @@ from treadle.engine.commit import lost_branch
 from treadle.engine.order import NamedAgent, named
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
-from treadle.git import branch, diff, workspace
+from treadle.git import diff, refs, workspace
 from treadle.store.runs import RunRow
 
 
@@ -57,7 +57,7 @@ def _approve(run: Run) -> Run:
 
 def _lost(run: Run) -> bool:
     """Fail a run whose branch does not stand where the run left it."""
-    found = branch.resolve(run.tools.repo, run.row.branch or "")
+    found = refs.resolve(run.tools.repo, run.row.branch or "")
     if run.row.branch and found not in (None, run.head):
         lost_branch(run)
         return True

@@ -22,9 +22,9 @@ from treadle.engine.manifest import Manifest
 from treadle.engine.order import Order
 from treadle.engine.progress import Progress, Watch
 from treadle.engine.timeline import Timeline
-from treadle.git.config import Config
+from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
-from treadle.git.workspace import Workspace
+from treadle.git.settings import GitSettings
 from treadle.ids import utc
 from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
@@ -58,7 +58,7 @@ class Tools:
     project: Project
     store: Store
     keeper: Keeper
-    git_settings: Config
+    git_settings: GitSettings
     now: Callable[[], datetime]
     interrupted: Callable[[], str | None]
     watch: Watch

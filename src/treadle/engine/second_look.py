@@ -15,9 +15,9 @@ from treadle.engine.rules import Finding
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import atomic, remove
-from treadle.git import commit, listing, scratch, trees, workspace
+from treadle.git import commit, diff, scratch, trees, workspace
 from treadle.git.build import Built
-from treadle.git.trees import Entry
+from treadle.git.trees import Leaf
 
 _SHOWN = 200
 
@@ -52,8 +52,13 @@ def review(run: Run, stage: Stage, finding: Finding) -> Finding:
 
 def _diff(run: Run, base: str, found: Found) -> bytes:
     """Return the change of just these files; big ones are only named."""
-    shown = [item.path for item in found.files if item.size <= listing.MAX_BYTES][:_SHOWN]
-    text = listing.patch(run.tools.repo, base, run.head, shown) if shown else b""
+    sizes = trees.sizes(run.tools.repo, (leaf for item in found.files for leaf in item.sides))
+    shown = [
+        item.path
+        for item in found.files
+        if sum(sizes.get(leaf.id, 0) for leaf in item.sides) <= trees.MAX_BYTES
+    ][:_SHOWN]
+    text = diff.text(run.tools.repo, base, run.head, shown) if shown else b""
     others = [name for name in found.paths if name not in shown]
     return text + "".join(f"# not shown: {name!r}\n" for name in others[:_SHOWN]).encode()
 
@@ -61,7 +66,7 @@ def _diff(run: Run, base: str, found: Found) -> bytes:
 def _again(run: Run, stage: Stage, found: Found) -> tuple[tuple[Observed, ...], str | None]:
     """Run the commands with the base's files; new tests stay, unless they need what has gone."""
     without = [item.path for item in found.files if item.base is None]
-    reset = {item.path: _entry(item) for item in found.files}
+    reset = {item.path: item.base for item in found.files}
     seen, stopped = _observe(run, stage, reset)
     if stopped or not without or not found.new_tests or all(item.passed for item in seen):
         return seen, stopped
@@ -69,7 +74,7 @@ def _again(run: Run, stage: Stage, found: Found) -> tuple[tuple[Observed, ...], 
 
 
 def _observe(
-    run: Run, stage: Stage, reset: Mapping[str, Entry | None]
+    run: Run, stage: Stage, reset: Mapping[str, Leaf | None]
 ) -> tuple[tuple[Observed, ...], str | None]:
     folder = stage.checks / "base"
     remove.remove_tree(folder)
@@ -94,7 +99,7 @@ def _checked_out(run: Run, commit_id: str) -> Iterator[str]:
         workspace.restore(run.workspace, run.head)
 
 
-def _commit(run: Run, stage: Stage, reset: Mapping[str, Entry | None]) -> str:
+def _commit(run: Run, stage: Stage, reset: Mapping[str, Leaf | None]) -> str:
     """Commit the run's tree with some files as the base has them; no branch moves."""
     place = scratch.make(run.tools.repo, stage.scratch, run.workspace.runner)
     try:
@@ -103,7 +108,3 @@ def _commit(run: Run, stage: Stage, reset: Mapping[str, Entry | None]) -> str:
         return commit.commit(built, run.head, "the base's tests", run.tools.now(), author)
     finally:
         scratch.drop(place)
-
-
-def _entry(item: protected.Changed) -> Entry | None:
-    return Entry(item.base.mode.encode(), bytes.fromhex(item.base.id)) if item.base else None

@@ -161,7 +161,7 @@ def _note_start(run: Run, extras: Extras | None) -> None:
 
 
 def _note_dirty(run: Run) -> None:
-    if dirty := repo.dirty_files(run.tools.repo):
+    if dirty := repo.dirty_files(run.tools.repo.root):
         names = name_some(dirty)
         message = f"uncommitted files are not part of this run: {names}"
         run.timeline.add(EventType.BASE_DIRTY, message, files=list(dirty[:20]), count=len(dirty))

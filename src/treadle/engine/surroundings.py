@@ -13,7 +13,7 @@ from treadle.config.schema import Network, SandboxConfig
 from treadle.engine.run import Run
 from treadle.engine.stage import Stage
 from treadle.files import remove
-from treadle.git import objects
+from treadle.git import scratch as git_scratch
 from treadle.proc import environment, sweep
 from treadle.proc.keeper import Command, Ended, Limits
 from treadle.project.project import Project
@@ -152,7 +152,13 @@ def reading(project: Project, asked: SandboxConfig, more: tuple[Path, ...] = ())
     """Return what may be read on behalf of a project; nothing may be written yet."""
     repo, paths, env = project.repo, project.layout, project.env
     # The last ones for a project whose root is the home itself: it is not opened as a whole.
-    own = (paths.root, repo.root, repo.common_dir, *objects.alternates(repo.objects), paths.home)
+    own = (
+        paths.root,
+        repo.root,
+        repo.common_dir,
+        *git_scratch.alternates(repo.objects),
+        paths.home,
+    )
     found = home.closed(env, hide=asked.hide, read=asked.read, places=(*own, *more))
     return found._replace(hidden=(*found.hidden, layout.state_home(env), layout.fleet_key(env)))
 

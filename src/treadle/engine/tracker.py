@@ -3,7 +3,7 @@
 from treadle.engine.run import Run
 from treadle.errors import FormatError
 from treadle.files import walk
-from treadle.git import insert
+from treadle.git import trees
 from treadle.git.scratch import Scratch
 from treadle.layout import Layout
 
@@ -42,9 +42,9 @@ def listed(run: Run, place: Scratch, tip: str, tree: str) -> str:
     if message is None or message.spec is None or run.order.in_project:
         return tree
     path = layout.relative(layout.tracker)
-    committed = insert.read_file(run.tools.repo, tip, path) or b""
+    committed = trees.read_file(run.tools.repo, tip, path) or b""
     if read(layout) != committed or message.spec in names(committed):
         return tree
-    inside = insert.read_file(place, tree, path)
+    inside = trees.read_file(place, tree, path)
     content = committed if inside is None else inside
-    return insert.put_file(place, tree, path, add(content, message.spec))
+    return trees.put_file(place, tree, path, add(content, message.spec))

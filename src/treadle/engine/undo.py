@@ -8,7 +8,7 @@ from treadle.engine.intent import Done, Move
 from treadle.engine.land import combine, commit_on
 from treadle.engine.run import Run, Tools
 from treadle.errors import BlockedError
-from treadle.git import ancestry, branch, forward, repo, scratch
+from treadle.git import refs, repo, scratch
 from treadle.store.runs import RunRow
 
 
@@ -36,7 +36,7 @@ def undo(tools: Tools, row: RunRow) -> Undone:
 def _invert(run: Run, landed: Done) -> Undone:
     tip = _tip(run, landed)
     place_repo, name = run.tools.repo, landed.branch
-    forward.require_quiet(place_repo, name)
+    refs.require_quiet(place_repo, name)
     before, after, now = (
         repo.tree_of(place_repo, commit) for commit in (landed.old, landed.commit, tip)
     )
@@ -47,8 +47,8 @@ def _invert(run: Run, landed: Done) -> Undone:
             return Undone(run.id, name, None, False)
         text = message.undoing(run.order, run.id, landed.commit)
         new = commit_on(run, place, tree, tip, text)
-        if forward.is_checked_out(place_repo, name):
-            forward.require_unlocked(place_repo, name)
+        if refs.is_checked_out(place_repo, name):
+            refs.require_unlocked(place_repo, name)
             obstruct.require_clear(run, place, tip, new)
         scratch.keep(place)
     finally:
@@ -77,11 +77,11 @@ def _landed(run: Run) -> Done:
 
 def _tip(run: Run, landed: Done) -> str:
     name = shlex.quote(landed.branch)
-    tip = branch.resolve(run.tools.repo, landed.branch)
+    tip = refs.resolve(run.tools.repo, landed.branch)
     if tip is None:
         text = f"there is no branch {landed.branch}, on which run {run.id} landed"
         raise BlockedError(text, code="branch_missing", fix=[f"git branch {name} BASE"])
-    if not ancestry.contains(run.tools.repo, tip, landed.commit):
+    if not refs.contains(run.tools.repo, tip, landed.commit):
         raise BlockedError(
             f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten",
             code="not_in_branch",

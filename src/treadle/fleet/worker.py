@@ -30,7 +30,7 @@ from treadle.files.walk import names
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
-from treadle.git import config, remote
+from treadle.git import remote, settings
 from treadle.git.repo import Repo
 from treadle.ids import utc
 from treadle.layout import FleetLayout, Layout
@@ -257,7 +257,7 @@ def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tool
         project=Project(layout, repo, machine.env),
         store=store,
         keeper=machine.keeper,
-        git_settings=config.read(repo),
+        git_settings=settings.read(repo),
         now=machine.now,
         interrupted=lambda: None,
         watch=machine.watch,

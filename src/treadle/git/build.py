@@ -1,20 +1,104 @@
 """Build a tree from a patch or from edited files, without touching a checkout."""
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import remove
-from treadle.git import call, changes, checkout, plain, rules, scratch, trees
-from treadle.git import patch as patch_text
-from treadle.git.changes import Change
+from treadle.git import call, checkout, rules, scratch, trees
+from treadle.git import workspace as git_workspace
 from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
-from treadle.proc.capture import Captured
+from treadle.git.workspace import Change
+from treadle.proc.helper import Captured
+
+_MODES = ("100644", "100755", "120000", "160000")
+_MODE = re.compile(rb"^(?:new file|deleted file|new|old) mode (\d+)\r?$", re.MULTILINE)
+_SIZE = re.compile(rb"^(?:literal|delta) (\d{1,18})\r?$", re.MULTILINE)
+_NAMES = re.compile(rb"^--- ([^\r\n]+)\r?\n\+\+\+ ([^\r\n]+)\r?\n@@ ", re.MULTILINE)
+_GIT_NAME = re.compile(rb"^(?:diff --git|(?:rename|copy) (?:from|to)) ([^\r\n]+)", re.MULTILINE)
+# Two names that differ in their first folder and in nothing else.
+_SIDES = re.compile(
+    rb"^--- ([^/\r\n]+)/([^\t\r\n]+)(?:\t.*)?\r?\n\+\+\+ (?!\1/)[^/\r\n]+/\2(?:\t.*)?\r?\n@@ "
+    rb"|^diff --git ([^/\r\n]{1,255})/([^\r\n]{1,4000}) (?!\3/)[^/ \r\n]{1,255}/\4\r?$",
+    re.MULTILINE,
+)
+_PREFIX = re.compile(rb"^(?:diff --git|---|\+\+\+) \"?[abciow]/", re.MULTILINE)
+_NOTHING = b"/dev/null"
+_LOOKED_AT = 10_000  # names of a patch that is refused anyway
+_WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t]+')
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
+_SIDE = re.compile(r"[abciow]/")
+
+
+def find_oddity(patch: bytes) -> tuple[str, str] | None:
+    """Return the rule a patch breaks in its headers, and a sentence.
+
+    Git makes a plain file of an odd mode and a path inside of an absolute one.
+    """
+    if sum(int(size) for size in _SIZE.findall(patch)) > rules.MAX_UNPACKED:
+        return "patch_unpacks", rules.explain("patch_unpacks", "the patch")
+    for mode in _MODE.findall(patch):
+        if mode.decode("ascii") not in _MODES:
+            return "mode", rules.explain("mode", "the patch", mode=mode.decode("ascii"))
+    names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
+    for name in names:
+        if name.lstrip(b'"').startswith(b"/") and not name.startswith(_NOTHING):
+            return "path_absolute", rules.explain("path_absolute", os.fsdecode(name))
+    return None
+
+
+def broken_rule(patch: bytes) -> str | None:
+    """Return the rule that a name in the headers breaks, for a patch that git would not take."""
+    names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
+    # A name without quotes is the rest of its line; with one, only its words are names.
+    words = (
+        _unquoted(word)
+        for name in names
+        for word in (b"" if b'"' in name else name, *_WORD.findall(name))
+        if word
+    )
+    paths = (path for word in words for path in (word, _SIDE.sub("", word, count=1)))
+    return next((rule for path in islice(paths, _LOOKED_AT) if (rule := _name_rule(path))), None)
+
+
+def _name_rule(path: str) -> str | None:
+    return rules.forbidden(path) if path != _NOTHING.decode("ascii") else None
+
+
+def _unquoted(word: bytes) -> str:
+    if not word.startswith(b'"'):
+        return os.fsdecode(word)
+    return os.fsdecode(_ESCAPE.sub(_unescaped, word.strip(b'"')))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else text
+
+
+def is_bare(patch: bytes) -> bool:
+    """Tell whether the paths of a patch begin at the root, with nothing that names their side."""
+    return not has_prefixes(patch) and _SIDES.search(patch) is None
+
+
+def has_prefixes(patch: bytes) -> bool:
+    """Tell whether the paths of a patch begin with one letter that stands for its side."""
+    return _PREFIX.search(patch) is not None
+
+
+def is_relative_to_root(patch: bytes, subdir: str) -> bool:
+    """Tell whether any path in a patch names `subdir` itself, and so begins at the root."""
+    prefix = re.escape(os.fsencode(subdir.strip("/")))
+    header = rb"(?m)^(diff --git|---|\+\+\+|rename (from|to)) \"?([abciow]/)?" + prefix + rb"/"
+    return re.search(header, patch) is not None
+
 
 MAX_EDIT_BYTES = 2 << 30
 
@@ -55,11 +139,11 @@ def from_patch(
     A workspace whose index holds the base saves reading it. Paths may be relative to the
     repository or to `subdir`.
     """
-    odd = patch_text.oddity(patch)
+    odd = find_oddity(patch)
     if odd:
         return PatchFailed(odd[1], odd[0])
     place = scratch.make(repo, folder, workspace.runner if workspace else call.unconfined)
-    scratch.seed(place, base_commit, workspace)
+    seed(place, base_commit, workspace)
     complaint = ""
     for text, options, notes in _attempts(patch, subdir):
         done = call.run(
@@ -84,7 +168,7 @@ def from_edits(
     found: Iterable[Change] | None = None,
 ) -> Built:
     """Build the tree of a commit with the workspace's own files, in the scratch place `folder`."""
-    edits, notes = _absorb(ws, tuple(changes.changes(ws) if found is None else found))
+    edits, notes = _absorb(ws, tuple(git_workspace.changes(ws) if found is None else found))
     if sum(file_size(ws.path / change.path) for change in edits) > MAX_EDIT_BYTES:
         raise GitError(
             f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
@@ -92,12 +176,17 @@ def from_edits(
             fix=[f"du -ah {argument(str(ws.path))} | sort -h | tail"],
         )
     place = scratch.make(ws.repo, folder, ws.runner)
-    names = _names(ws, edits)
-    if tree := plain.write(ws, base_commit, place, names):
-        return Built(tree, place, notes)
-    scratch.seed(place, base_commit, ws)
-    _stage(ws, place, names)
+    seed(place, base_commit, ws)
+    stage(ws, place, edits)
     return Built(_write_tree(place), place, notes)
+
+
+def seed(place: Scratch, base: str, ws: Workspace | None) -> None:
+    """Fill the scratch index with `base`, from the workspace's own index where that holds it."""
+    if ws and checkout.holds(ws, base):
+        checkout.copy_index(ws.index, place.index)
+    else:
+        scratch.out(place, "read-tree", base)
 
 
 def file_size(path: Path) -> int:
@@ -110,7 +199,15 @@ def file_size(path: Path) -> int:
 
 def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
     """Bring the scratch index to the contents of the workspace's files."""
-    _stage(ws, place, _names(ws, edits))
+    names = _names(ws, edits)
+    if names and _update_index(ws, place, names).returncode:
+        git_workspace.open_up(ws)
+        for name in names:
+            _make_readable(ws.path / name)
+        done = _update_index(ws, place, names)
+        if done.returncode:
+            raise call.failure(_STAGE, done)
+    scratch.vouch(place)
 
 
 def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
@@ -120,17 +217,6 @@ def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
     for name in names:
         _make_readable(ws.path / name)
     return names
-
-
-def _stage(ws: Workspace, place: Scratch, names: list[str]) -> None:
-    if names and _update_index(ws, place, names).returncode:
-        changes.open_up(ws)
-        for name in names:
-            _make_readable(ws.path / name)
-        done = _update_index(ws, place, names)
-        if done.returncode:
-            raise call.failure(_STAGE, done)
-    scratch.vouch(place)
 
 
 def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
@@ -161,7 +247,7 @@ def _attempts(
 ) -> Iterator[tuple[bytes, tuple[str, ...], tuple[str, ...]]]:
     """Yield the ways in which a patch may be meant, the likeliest first."""
     options: tuple[str, ...] = ()
-    if subdir and not patch_text.is_relative_to_root(patch, subdir):
+    if subdir and not is_relative_to_root(patch, subdir):
         options = (f"--directory={subdir}",)
     for strip, notes in _depths(patch):
         yield patch, (*options, strip), notes
@@ -174,10 +260,10 @@ def _attempts(
 def _depths(patch: bytes) -> list[tuple[str, tuple[str, ...]]]:
     """Return how much of its paths a patch may want to lose, the likeliest first."""
     one: tuple[str, tuple[str, ...]] = ("-p1", ())
-    if patch_text.has_prefixes(patch):
+    if has_prefixes(patch):
         return [one]
     none = ("-p0", ("its paths were taken whole",))
-    return [none, one] if patch_text.is_bare(patch) else [one, none]
+    return [none, one] if is_bare(patch) else [one, none]
 
 
 def _memory(patch: bytes) -> int:
@@ -191,7 +277,7 @@ def _rule(patch: bytes, complaint: str) -> str | None:
         return "patch_unpacks"
     if "is beyond a symbolic link" in complaint:
         return "parent_symlink"
-    return patch_text.broken_rule(patch)
+    return broken_rule(patch)
 
 
 def _complaint(stderr: str) -> str:
@@ -220,7 +306,7 @@ def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...
         for name in names:
             remove.remove_tree(ws.path / name / ".git")
             notes.append(f"{name} was a repository of its own; only its files were taken")
-        edits = changes.changes(ws)
+        edits = git_workspace.changes(ws)
     left = [change.path for change in edits if change.kind in OPAQUE]
     return edits, (*notes, *(f"{name} could not be read and was not taken" for name in left))
 

@@ -1,18 +1,107 @@
 """Call the git program, always with the same guards."""
 
-import hashlib
 import os
-import secrets
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from treadle.errors import GitError, TreadleError
-from treadle.git import guards
-from treadle.proc import capture, sweep
-from treadle.proc.capture import Captured
+from treadle.errors import GitError, ProjectError, TreadleError
+from treadle.proc import helper, sweep
+from treadle.proc.helper import Captured
+
+# Nothing a repository or a workspace brings may run a program or weaken a check here; the
+# user's own settings stay on for the rest, above all identity and content filters.
+_GUARDS = """
+    core.hooksPath=/dev/null core.fsmonitor=false core.protectHFS=true core.protectNTFS=true
+    core.trustctime=true core.checkStat=default core.safecrlf=false core.fsync=committed,reference
+    core.fsyncMethod=fsync core.filesRefLockTimeout=1000 core.untrackedCache=false
+    core.splitIndex=false checkout.workers=0 index.sparse=false index.skipHash=false
+    diff.ignoreSubmodules=all submodule.recurse=false apply.ignoreWhitespace=no gc.auto=0
+    maintenance.auto=false
+"""
+_KEPT_VARIABLES = """
+    GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_NOSYSTEM GIT_CONFIG_COUNT GIT_CONFIG_KEY_
+    GIT_CONFIG_VALUE_ GIT_CEILING_DIRECTORIES GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_EXEC_PATH GIT_SSL_
+"""
+_KEPT = tuple(_KEPT_VARIABLES.split())
+# With these, a file of the current folder could slip into whatever a filter starts.
+_STEERING = ("PYTHON", "LD_", "DYLD_", "BASH_FUNC_", "PERL5", "RUBY")
+_NAMES = """
+    BASH_ENV BASHOPTS CDPATH ENV GCONV_PATH IFS JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS MAKEFILES
+    MAKEFLAGS NODE_OPTIONS NODE_PATH PERLLIB PROMPT_COMMAND PS4 SHELLOPTS _JAVA_OPTIONS
+"""
+_STEERING_NAMES = frozenset(_NAMES.split())
+
+
+# How the state of a checkout is asked for; which submodules count differs.
+STATUS = ("--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames")
+
+
+def missing() -> ProjectError:
+    """Say that there is no git."""
+    return ProjectError(
+        "git is not installed; treadle needs git 2.38 or newer",
+        code="git_missing",
+        fix=["treadle doctor"],
+    )
+
+
+def late(args: Sequence[str], seconds: float) -> GitError:
+    """Say that git was ended because it took too long."""
+    return GitError(
+        f"git {verb(args)} did not finish within {seconds:g} s and was ended;"
+        " a content filter, a pipe among the files or the disk may hang",
+        code="git_timeout",
+        fix=["git config --get-regexp ^filter", "find . -type p -o -type s"],
+    )
+
+
+def verb(args: Sequence[str]) -> str:
+    """Return the command of git that its arguments name."""
+    return next((word for word in args if not word.startswith("-")), "git")
+
+
+def switches(config: Sequence[str]) -> list[str]:
+    """Return the words that set what git must not be led to, and `config` after that."""
+    return [word for pair in (*_GUARDS.split(), *config) for word in ("-c", pair)]
+
+
+def environment(place: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's variables without those that steer git or what git starts.
+
+    Filters find no program in the work tree that `place` names, nor in a folder that depends on
+    where they run; Python imports nothing from there.
+    """
+    env = {name: value for name, value in os.environ.items() if not _steers(name)}
+    folders = tuple(path for path in (place.get("GIT_WORK_TREE"), _around(place)) if path)
+    env["PATH"] = ":".join(_outside(env.get("PATH", os.defpath), folders)) or os.defpath
+    return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PYTHONSAFEPATH": "1"}
+
+
+def _steers(name: str) -> bool:
+    if name.startswith("GIT_"):
+        return not name.startswith(_KEPT)
+    return name.startswith(_STEERING) or name in _STEERING_NAMES
+
+
+def _around(place: Mapping[str, str]) -> str:
+    return place.get("GIT_DIR", "").rpartition("/")[0]
+
+
+@lru_cache(maxsize=64)
+def _outside(path: str, folders: tuple[str, ...]) -> list[str]:
+    """Return the entries of a PATH that are whole and lie in none of the folders."""
+    found = [item for item in path.split(":") if item.startswith("/")]
+    return [
+        item
+        for item in found
+        if not any(f"{os.path.realpath(item)}/".startswith(f"{folder}/") for folder in folders)
+    ]
+
 
 PATIENCE = 600.0  # seconds for one call; only a filter or a file system that hangs takes so long
+MEMORY = 6 << 30  # three times the largest change: git and a filter hold a file as a whole
 _LATE = "helper_timeout"
 _CUT_OFF = (_LATE, "helper_stopped")  # what it started may go on in a session of its own
 _SAYS = ("fatal: ", "error: ")
@@ -26,7 +115,6 @@ class Job(NamedTuple):
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    cwd: Path
     stdin: bytes | None
     writable: tuple[Path, ...]
     seconds: float
@@ -41,7 +129,7 @@ class Runner(Protocol):
 
 def unconfined(job: Job) -> Captured:
     """Run git with all rights of the user: in the user's own checkout and on objects alone."""
-    return capture.run(job.argv, cwd=job.cwd, env=job.env, stdin=job.stdin, timeout=job.seconds)
+    return helper.run(job.argv, job.env, job.stdin or b"", job.seconds)
 
 
 class Reach(NamedTuple):
@@ -71,12 +159,12 @@ def run(
     `lock` is a lock file that only treadle takes: if it is still there when git has failed, a
     killed git left it; what is left of that git is ended and the lock cleared.
     """
-    mark = _marker(lock) if lock else f"git-{secrets.token_hex(8)}"
-    env = {**guards.environment(place), **place, sweep.MARKER: mark}
-    argv = tuple(guards.command(args, config))
+    mark = mark_of(lock) if lock else f"git-{os.urandom(8).hex()}"
+    env = {**environment(place), **place, sweep.MARKER: mark}
+    argv = ("git", "-C", str(cwd), *switches(config), *args)
     if reach.memory:
         argv = (*_LIMITED, str(reach.memory >> 10), *argv)
-    job = Job(argv, env, cwd, stdin, reach.writable, reach.seconds)
+    job = Job(argv, env, stdin, reach.writable, reach.seconds)
     done = _start(job, args, reach.runner)
     if done.returncode and lock and os.path.lexists(lock):
         sweep.end(mark)
@@ -85,15 +173,22 @@ def run(
     return done
 
 
+def mark_of(lock: Path) -> str:
+    """Return the mark by which every git that may hold this lock can be found."""
+    return f"git-{os.fsencode(lock).hex()}"
+
+
 def _start(job: Job, args: Sequence[str], runner: Runner) -> Captured:
     try:
         return runner(job)
     except TreadleError as error:
+        if error.code == "program_missing":
+            raise missing() from error
         if error.code in _CUT_OFF:
             sweep.end(job.env[sweep.MARKER])
         if error.code != _LATE:
             raise
-        raise guards.late(args, job.seconds) from error
+        raise late(args, job.seconds) from error
 
 
 def out(
@@ -102,11 +197,11 @@ def out(
     *,
     stdin: bytes | None = None,
     config: Sequence[str] = (),
-    lock: Path | None = None,
+    cwd: Path = Path("/"),
     reach: Reach = ANYWHERE,
 ) -> bytes:
     """Run git and return what it printed; GitError if it failed."""
-    done = run(args, place, stdin=stdin, config=config, lock=lock, reach=reach)
+    done = run(args, place, stdin=stdin, config=config, cwd=cwd, reach=reach)
     if done.returncode:
         raise failure(args, done)
     return done.stdout
@@ -114,7 +209,7 @@ def out(
 
 def failure(args: Sequence[str], done: Captured) -> GitError:
     """Say what git said, and what helps."""
-    name, stderr = guards.verb(args), done.stderr.decode(errors="replace")
+    name, stderr = verb(args), done.stderr.decode(errors="replace")
     if done.returncode < 0:
         return GitError(f"git {name} was ended by signal {-done.returncode}")
     text = said(done) or f"exit code {done.returncode}"
@@ -129,11 +224,6 @@ def said(done: Captured) -> str:
     lines = [line for line in lines if line and _SILENT not in line]
     causes = [line for line in lines if line.startswith(_SAYS)] or lines
     return causes[-1].removeprefix(_SAYS[0]).removeprefix(_SAYS[1]) if causes else ""
-
-
-def _marker(lock: Path) -> str:
-    """Return the mark by which every git that may hold this lock can be found."""
-    return f"git-{hashlib.sha256(os.fsencode(lock)).hexdigest()[:16]}"
 
 
 def _advice(stderr: str) -> tuple[str, ...]:

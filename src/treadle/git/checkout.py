@@ -1,22 +1,23 @@
-"""Name a run's checkout, and point git at it without letting it search."""
+"""Point git at a run's checkout without letting it search; the agent's .git is its own."""
 
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from treadle.git import call, config, vouch
+from treadle.files import remove
+from treadle.git import call, confined, scratch
+from treadle.git import settings as git_settings
 from treadle.git.call import Reach, Runner
-from treadle.git.config import Config
 from treadle.git.repo import Repo
+from treadle.git.settings import GitSettings, Setting
 from treadle.proc import identity
-from treadle.proc.capture import Captured
-
-MEMORY = 6 << 30  # three times the largest change: git and a filter hold a file as a whole
+from treadle.proc.helper import Captured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,7 @@ class Workspace:
     path: Path
     index: Path
     branch: str | None
-    config: Config
+    config: GitSettings
     runner: Runner = call.unconfined
 
     @property
@@ -55,7 +56,9 @@ class Workspace:
 
     def reach(self, *further: Path) -> Reach:
         """Say what git may write when it works here: the index, and what it is asked to make."""
-        memory = MEMORY if self.config.filters() else None  # git alone reads what is large in parts
+        memory = (
+            call.MEMORY if self.config.filters() else None
+        )  # git alone reads what is large in parts
         return Reach(self.runner, (self.index.parent, *further), memory=memory)
 
 
@@ -66,13 +69,13 @@ def run(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
     config = settings(ws) if writes else (*settings(ws), *lfs(ws, ws.index.parent))
     done = call.run(args, ws.place, stdin=stdin, config=config, lock=ws.lock, reach=reach)
     if ws.runner is not call.unconfined:
-        vouch.plain(ws.index.parent)
+        confined.require_plain(ws.index.parent)
     return done
 
 
 def settings(ws: Workspace) -> Sequence[str]:
     """Return what git must be told for every call that may run a content filter."""
-    return config.switches(config.disabled_filters(ws.repo, ws.config))
+    return git_settings.switches(git_settings.disabled_filters(ws.repo, ws.config))
 
 
 def lfs(ws: Workspace, folder: Path) -> Sequence[str]:
@@ -123,3 +126,107 @@ def copy_index(source: Path, target: Path) -> None:
         target.unlink()
     shutil.copyfile(source, target)
     os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+# What decides how files look on disk must be the same for the agent's git, or every file
+# would count as modified there.
+_COPIED_NAMES = (
+    "attributesfile autocrlf bigfilethreshold eol excludesfile filemode ignorecase"
+    " precomposeunicode sparsecheckout sparsecheckoutcone symlinks"
+)
+_COPIED_KEYS = frozenset(f"core.{name}" for name in _COPIED_NAMES.split())
+_COPIED_SECTIONS = ("filter.", "lfs.")
+_OWN_SETTINGS = {
+    "core.bare": "false",
+    "core.logallrefupdates": "true",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+_NO_IDENTITY = {"user.name": "treadle", "user.email": "treadle@localhost"}
+_OBJECT_ID = re.compile(rb"[0-9a-f]{40,64}")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
+
+
+def write_git_dir(ws: Workspace, commit: str) -> None:
+    """Make the workspace's .git anew, whatever the agent left there."""
+    folder = ws.path / ".git"
+    remove.remove_tree(folder)
+    (folder / "refs" / "heads").mkdir(parents=True)
+    scratch.write_alternates(folder / "objects", scratch.alternates(ws.repo.objects))
+    (folder / "packed-refs").write_bytes(_references(ws, commit))
+    (folder / "config").write_text(_own_settings(ws), errors="surrogateescape")
+    _copy_state(ws.repo, folder)
+    copy_index(ws.index, folder / "index")
+    head = f"ref: refs/heads/{ws.branch}" if ws.branch else commit
+    (folder / "HEAD").write_bytes(os.fsencode(head) + b"\n")
+
+
+def _references(ws: Workspace, commit: str) -> bytes:
+    """Return the base branch and all tags, sorted as git wants them."""
+    found = _tags(ws.repo)
+    if ws.branch:
+        found[os.fsencode(f"refs/heads/{ws.branch}")] = commit.encode("ascii")
+    lines = [b"%s %s\n" % (found[name], name) for name in sorted(found)]
+    return b"# pack-refs with: sorted \n" + b"".join(lines)
+
+
+def _tags(repo: Repo) -> dict[bytes, bytes]:
+    """Return the tags that name an object; files come first, as they may be packed meanwhile."""
+    found: dict[bytes, bytes] = {}
+    for folder, _, names in os.walk(repo.common_dir / "refs" / "tags"):
+        for path in [Path(folder, name) for name in names if not name.endswith(".lock")]:
+            with contextlib.suppress(OSError):
+                found[os.fsencode(path.relative_to(repo.common_dir))] = path.read_bytes().strip()
+    packed = repo.common_dir / "packed-refs"
+    for line in packed.read_bytes().split(b"\n") if packed.is_file() else ():
+        name, _, ref = line.partition(b" ")
+        if ref.startswith(b"refs/tags/"):
+            found.setdefault(ref, name)
+    # A tag may be another name for a reference, or empty after a power loss: git would choke.
+    return {ref: name for ref, name in found.items() if _OBJECT_ID.fullmatch(name)}
+
+
+def _own_settings(ws: Workspace) -> str:
+    entries = [(entry.key, entry.value) for entry in ws.config.entries if _is_copied(entry)]
+    own = dict(_OWN_SETTINGS)
+    if not any(_is_identity(entry) for entry in ws.config.entries):
+        own |= _NO_IDENTITY
+    extended = ws.repo.object_format != "sha1"
+    own["core.repositoryformatversion"] = "1" if extended else "0"
+    if extended:
+        own["extensions.objectformat"] = ws.repo.object_format
+    return "".join(_setting(key, value) for key, value in (*entries, *own.items()))
+
+
+def _is_copied(entry: Setting) -> bool:
+    is_wanted = entry.key in _COPIED_KEYS or entry.key.startswith(_COPIED_SECTIONS)
+    return entry.is_local and is_wanted
+
+
+def _is_identity(entry: Setting) -> bool:
+    return entry.key == "user.email" and not entry.is_local
+
+
+def _setting(key: str, value: str) -> str:
+    section, _, rest = key.partition(".")
+    subsection, _, name = rest.rpartition(".")
+    title = f'{section} "{_escaped(subsection)}"' if subsection else section
+    return f'[{title}]\n\t{name} = "{value.translate(_ESCAPES)}"\n'
+
+
+def _escaped(subsection: str) -> str:
+    return subsection.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _copy_state(repo: Repo, folder: Path) -> None:
+    (folder / "info").mkdir()
+    copies = {
+        repo.common_dir / "shallow": folder / "shallow",
+        repo.common_dir / "info" / "exclude": folder / "info" / "exclude",
+        repo.common_dir / "info" / "attributes": folder / "info" / "attributes",
+        repo.git_dir / "info" / "sparse-checkout": folder / "info" / "sparse-checkout",
+    }
+    for source, target in copies.items():
+        if source.is_file():
+            shutil.copyfile(source, target)

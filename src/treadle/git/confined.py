@@ -1,11 +1,23 @@
-"""Run git on a workspace inside the sandbox: the user's filters meet an agent's files there."""
+"""Hold git in where it works among an agent's files: the sandbox, and what lies there."""
 
+import contextlib
+import os
+import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.errors import ExitCode, GitError, InterruptedRun, NotFoundError, TreadleError
+from treadle.errors import (
+    BlockedError,
+    ExitCode,
+    GitError,
+    InterruptedRun,
+    NotFoundError,
+    TreadleError,
+    argument,
+)
+from treadle.files import remove
 from treadle.git.call import Job
 from treadle.proc import helper
 from treadle.proc.command import Command, Ended, Jail, Limits
@@ -38,7 +50,7 @@ class Confined(NamedTuple):
                 stdin.write_bytes(job.stdin)
             command = Command(
                 argv=job.argv,
-                cwd=job.cwd,
+                cwd=Path("/"),
                 env=self.environment(job.env),
                 stdin=None if job.stdin is None else stdin,
                 stdout=stdout,
@@ -77,3 +89,94 @@ def _end(path: Path) -> bytes:
     with path.open("rb") as handle:
         handle.seek(max(path.stat().st_size - _SAID, 0))
         return handle.read()
+
+
+def require_plain(folder: Path) -> None:
+    """Refuse a folder in which anything but files and folders lies; the whole folder goes."""
+    pending = [os.fspath(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as found:
+            for item in found:
+                if item.is_dir(follow_symlinks=False):
+                    pending.append(item.path)
+                elif not item.is_file(follow_symlinks=False):
+                    remove.remove_tree(folder)
+                    raise trespass(item.name)
+
+
+def trespass(what: str) -> GitError:
+    """Say that a filter did more than filter."""
+    return GitError(
+        f"a content filter left {what} among what git made; nothing of it is taken",
+        code="filter_trespass",
+        fix=["git config --get-regexp ^filter"],
+    )
+
+
+# Git reads these by itself wherever they lie, some of them through a link.
+_READ = frozenset((".gitattributes", ".gitignore", ".gitmodules", ".mailmap"))
+_MAX_BYTES = 16 << 20
+
+
+def require_readable(root: Path) -> None:
+    """Refuse a checkout of the user's in which git would wait for a file of settings."""
+    found = next((path for path in find_special(root) if path.rpartition("/")[2] in _READ), None)
+    if found:
+        raise BlockedError(
+            f"{found} cannot be read to its end, and git would wait for it",
+            code="special_file",
+            fix=[f"rm {argument(found)}"],
+        )
+
+
+def find_special(root: Path, *, opens: bool = False) -> Iterator[str]:
+    """Yield the paths below a work tree, relative to it, that git must not look at.
+
+    Only names and types are read. A folder that cannot be listed is opened up first, if asked;
+    one whose path is too long to be named is none that git could enter.
+    """
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        for item in _entries(f"{root}/{folder}", opens=opens):
+            path = folder + item.name
+            if item.is_file(follow_symlinks=False):
+                if item.name in _READ and _is_endless(item.path):
+                    yield path
+            elif item.is_dir(follow_symlinks=False):
+                if path != ".git":
+                    pending.append(f"{path}/")
+            elif not item.is_symlink() or (item.name in _READ and _is_endless(item.path)):
+                yield path
+
+
+def clear_special(root: Path) -> tuple[str, ...]:
+    """Remove what git must not look at, and return it; it holds nothing once nobody uses it."""
+    found = tuple(sorted(find_special(root, opens=True)))
+    for path in found:
+        remove.remove_tree(root / path)
+    return found
+
+
+def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:
+    for _ in range(2):
+        try:
+            with os.scandir(folder) as found:
+                return list(found)
+        except PermissionError:
+            if not opens:
+                break
+            with contextlib.suppress(OSError):
+                Path(folder).chmod(0o700)
+        except OSError:
+            break
+    return []
+
+
+def _is_endless(path: str) -> bool:
+    """Tell whether a file of settings, or what it links to, is none that can be read to its end."""
+    try:
+        state = os.stat(path)  # noqa: PTH116  # in the inner loop of a walk
+    except OSError:
+        return False
+    return not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_BYTES

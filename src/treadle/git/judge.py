@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from treadle.git import difference, risky, rules, trees
-from treadle.git.difference import GITLINK, LINK, Difference, FileChange
+from treadle.git import diff, rules, trees
+from treadle.git.diff import GITLINK, LINK, Difference, FileChange
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
@@ -64,7 +64,7 @@ def judge(
     inside: str | None = None,
 ) -> Judged:
     """Judge the way from one tree to another; `inside` is the only folder it may touch."""
-    found = difference.read(place, base_tree, new_tree)
+    found = diff.read(place, base_tree, new_tree)
     refusals = [*_refusals(found.files, inside), *_collisions(place, new_tree, found.files)]
     risks = tuple(_risks(found.files, protected))
     patch_kb = -(-_counted_bytes(found) // 1024)
@@ -136,13 +136,13 @@ def _twins(names: list[str]) -> dict[str, list[str]]:
 
 def _risks(files: tuple[FileChange, ...], protected: Collection[str]) -> Iterator[Risk]:
     for change in files:
-        reason = risky.reason(change.path, change.old_mode, change.new_mode, protected)
+        reason = rules.risk(change.path, change.old_mode, change.new_mode, protected)
         if reason:
             yield Risk(change.path, reason)
 
 
 def _counted_bytes(found: Difference) -> int:
-    return sum(size for path, size in found.sizes if not risky.is_generated(path))
+    return sum(size for path, size in found.sizes if not rules.is_generated(path))
 
 
 def _excess(limits: Limits, used: dict[str, int]) -> Iterator[Excess]:

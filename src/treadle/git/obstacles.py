@@ -1,11 +1,13 @@
-"""Find what of the user's own stands where a branch's new files would go."""
+"""Find what of the user's stands in the way of a move, and take up one that was cut off."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.git import call, guards, special, trees
+from treadle.git import call, checkout, confined, diff, refs, scratch, trees
+from treadle.git.repo import Repo
+from treadle.git.scratch import Scratch
 
 
 class Obstacles(NamedTuple):
@@ -14,13 +16,6 @@ class Obstacles(NamedTuple):
     staged: tuple[str, ...] = ()
     unstaged: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-
-
-class Touched(NamedTuple):
-    """The paths on which two commits differ."""
-
-    all: frozenset[str]
-    added: frozenset[str]
 
 
 class _Entry(NamedTuple):
@@ -33,10 +28,12 @@ class _Entry(NamedTuple):
 
 def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
-    special.require_readable(root)
-    touched = changed(place, old, new)
-    folders = {folder for path in touched.all for folder in trees.above(path)}
-    near = [entry for entry in _status(place) if _meets(entry.path, touched.all, folders)]
+    confined.require_readable(root)
+    changes = diff.changed(place, old, new)
+    touched = frozenset(change.path for change in changes)
+    added = {change.path for change in changes if change.is_added}
+    folders = {folder for path in touched for folder in trees.above(path)}
+    near = [entry for entry in _status(place) if _meets(entry.path, touched, folders)]
     staged = {entry.path for entry in near if entry.staged not in " ?"}
     if staged:
         staged &= differing(place, new)
@@ -46,24 +43,14 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     known = {entry.path for entry in near}
     unknown |= {
         path
-        for path in touched.added - known
-        if touched.all.isdisjoint(trees.above(path)) and _is_taken(root, path, touched.all | known)
+        for path in added - known
+        if touched.isdisjoint(trees.above(path)) and _is_taken(root, path, touched | known)
     }
     return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
 
 
-def changed(place: Mapping[str, str], old: str, new: str) -> Touched:
-    """Return the paths on which two commits or trees differ."""
-    args = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new]
-    fields = os.fsdecode(call.out(args, place)).split("\0")
-    pairs = list(zip(fields[1::2], fields[0::2], strict=False))
-    return Touched(
-        frozenset(path for path, _ in pairs), frozenset(path for path, how in pairs if how == "A")
-    )
-
-
 def _status(place: Mapping[str, str]) -> list[_Entry]:
-    listing = os.fsdecode(call.out([*guards.STATUS, "--ignore-submodules=all"], place))
+    listing = os.fsdecode(call.out([*call.STATUS, "--ignore-submodules=all"], place))
     return [_Entry(line[0], line[1], line[3:]) for line in listing.split("\0") if line]
 
 
@@ -88,3 +75,54 @@ def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
         return True
     above = [root / name for name in trees.above(path) if name not in seen]
     return any(parent.is_symlink() or parent.is_file() for parent in above)
+
+
+_ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
+
+
+def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> None:
+    """Let git know what an interrupted move of the branch `name` has already written.
+
+    Nothing of the user's lay there when the move began. A file that is as in `new` is staged,
+    so that git finds it right; the beginning of such a file is removed and comes again whole.
+    """
+    refs.require_unlocked(repo, name)
+    touched = [change.path for change in diff.changed(repo.place, old, new)]
+    written = [path for path in touched if _is_file(repo.root / path)]
+    if not written:
+        return
+    place = scratch.make(repo, folder)
+    try:
+        differing = _unlike(place, written, new)
+        same = [path for path in written if path not in differing]
+        for path in differing.intersection(written):
+            _drop_beginning(repo, path, new)
+    finally:
+        scratch.drop(place)
+    if same:
+        call.out(_ADD, repo.place, stdin=_lines(same))
+
+
+def _unlike(place: Scratch, paths: list[str], commit: str) -> set[str]:
+    """Return where the files, put into a copy of the user's index, are not as in `commit`."""
+    checkout.copy_index(place.repo.git_dir / "index", place.index)
+    scratch.out(place, *_ADD, stdin=_lines(paths))
+    return differing(place.place, commit)
+
+
+def _drop_beginning(repo: Repo, path: str, commit: str) -> None:
+    file = repo.root / path
+    done = call.run(["cat-file", "--filters", f"{commit}:{path}"], repo.place)
+    if done.returncode or file.is_symlink():
+        return
+    data = file.read_bytes()
+    if len(data) < len(done.stdout) and done.stdout.startswith(data):
+        file.unlink()
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()
+
+
+def _lines(paths: list[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)

@@ -8,7 +8,7 @@ from treadle.errors import GitError
 from treadle.git import call
 from treadle.git.call import Reach
 from treadle.git.repo import Repo, find
-from treadle.proc.capture import Captured
+from treadle.proc.helper import Captured
 
 _FAR = Reach(seconds=3600.0)  # a large repository over a slow line
 _SECRET = re.compile(r"(https?://)[^/\s]+@")

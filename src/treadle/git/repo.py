@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.errors import NotFoundError, ProjectError, argument
-from treadle.files import walk
-from treadle.git import call, guards, objects
-from treadle.proc.capture import Captured
+from treadle.errors import ProjectError, argument
+from treadle.git import call
+from treadle.proc.helper import Captured
 
 MIN_VERSION = (2, 38)
 
@@ -58,6 +57,13 @@ class Head(NamedTuple):
     branch: str | None
 
 
+class Committed(NamedTuple):
+    """A file as the last commit has it (None if it has none), and whether the index knows it."""
+
+    content: bytes | None
+    is_tracked: bool
+
+
 def find(start: Path) -> Repo:
     """Find the repository around `start`; ProjectError says what is missing."""
     _require_git()
@@ -75,17 +81,14 @@ def find(start: Path) -> Repo:
 @functools.cache
 def version() -> tuple[int, ...]:
     """Return git's version; ProjectError if git is missing."""
-    try:
-        text = call.out(["version"], {}).decode(errors="replace")
-    except NotFoundError as error:
-        raise guards.missing() from error
+    text = call.out(["version"], {}).decode(errors="replace")
     found = re.search(r"\d+(\.\d+)+", text)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def head(repo: Repo) -> Head:
     """Return what is checked out, from two small files where that is possible."""
-    text = _first_line(f"{repo.git_dir}/HEAD")
+    text = _first_line(repo.git_dir / "HEAD")
     if _ID.fullmatch(text):
         return Head(text, None)
     ref = text.removeprefix("ref: ").strip()
@@ -99,7 +102,7 @@ def head(repo: Repo) -> Head:
 
 def read_ref(repo: Repo, ref: str) -> str | None:
     """Return the commit a full reference name points at, or None."""
-    text = _first_line(f"{repo.common_dir}/{ref}")
+    text = _first_line(repo.common_dir / ref)
     if _ID.fullmatch(text):
         return text
     return os.fsdecode(_parse(repo, f"{ref}^{{commit}}")) or None
@@ -107,17 +110,30 @@ def read_ref(repo: Repo, ref: str) -> str | None:
 
 def tree_of(repo: Repo, commit: str) -> str:
     """Return the id of a commit's tree."""
-    data = objects.read([f"{repo.common_dir}/objects"], commit)
-    if data and data.startswith(b"tree "):
-        return data[5:].partition(b"\n")[0].decode("ascii")
     args = ["rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}"]
     return call.out(args, repo.place).decode("ascii").splitlines()[-1]
 
 
-def dirty_files(repo: Repo) -> tuple[str, ...]:
-    """Return the uncommitted files of the user's checkout, untracked ones included."""
-    listing = call.out([*guards.STATUS, "--ignore-submodules=dirty"], repo.place)
+def dirty_files(root: Path, exclude: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the uncommitted files of a checkout, untracked ones included."""
+    patterns = [f":(top,exclude,glob){pattern}" for pattern in exclude]
+    args = [*call.STATUS, "--ignore-submodules=dirty", "--", ":/", *patterns]
+    listing = call.out(args, {"GIT_WORK_TREE": str(root)}, cwd=root)
     return tuple(os.fsdecode(entry[3:]) for entry in listing.split(b"\0") if entry)
+
+
+def read_head(root: Path, names: Iterable[str]) -> dict[str, Committed]:
+    """Read files of the last commit, all with one process."""
+    names = tuple(names)
+    asked = "".join(f"info :{name}\ncontents HEAD:{name}\n" for name in names)
+    args = ["cat-file", "--batch-command"]
+    answer = call.out(args, {"GIT_WORK_TREE": str(root)}, stdin=os.fsencode(asked), cwd=root)
+    found, at = {}, 0
+    for name in names:
+        kind, _, at = _object(answer, at, has_content=False)
+        committed, content, at = _object(answer, at, has_content=True)
+        found[name] = Committed(content if committed == b"blob" else None, kind == b"blob")
+    return found
 
 
 def tracked(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
@@ -130,6 +146,18 @@ def operation_in_progress(repo: Repo) -> str | None:
     """Return the name of an operation the user has begun and not ended."""
     found = (name for sign, name in _OPERATIONS.items() if (repo.git_dir / sign).exists())
     return next(found, None)
+
+
+def _object(answer: bytes, at: int, *, has_content: bool) -> tuple[bytes, bytes, int]:
+    """Return the type of the next object (nothing if it is missing), its content, and the end."""
+    end = answer.index(b"\n", at)
+    words = answer[at:end].rsplit(b" ", 2)
+    if len(words) < 3 or not words[2].isdigit():
+        return b"", b"", end + 1
+    if not has_content:
+        return words[1], b"", end + 1
+    last = end + 1 + int(words[2])
+    return words[1], answer[end + 1 : last], last + 1
 
 
 def _require_git() -> None:
@@ -169,9 +197,9 @@ def _explain(start: Path, done: Captured) -> ProjectError:
     return ProjectError(f"git cannot read the repository at {start}: {call.said(done)}")
 
 
-def _first_line(path: str) -> str:
+def _first_line(path: Path) -> str:
     try:
-        return b"".join(walk.chunks(path)).decode().split("\n", 1)[0]
+        return path.read_text().split("\n", 1)[0]
     except (OSError, ValueError):
         return ""
 

@@ -1,53 +1,27 @@
-"""Read and write folders of a tree, without a call of git where their objects are files."""
+"""Read the trees of commits, and write a tree with some of its files changed."""
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from treadle.git import call, objects
+from treadle.git import call, scratch
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
-_FOLDER = b"40000"
-_ROW = {width: re.compile(rb"(\d+) ([^\0]+)\0(.{%d})" % width, re.DOTALL) for width in (20, 32)}
+MAX_BYTES = 1 << 20
+_MAX_ALL = 64 << 20
+_ROW = {width: re.compile(rb"\d+ ([^\0]+)\0.{%d}" % width, re.DOTALL) for width in (20, 32)}
 
 
-class Entry(NamedTuple):
-    """What stands under a name: its mode and its object, as git writes them in a tree."""
+class Leaf(NamedTuple):
+    """A file of a tree; its id is the one of its contents."""
 
-    mode: bytes
-    id: bytes
-
-
-# A folder may have thousands of entries of which one changes: rows stay as they were read.
-Row = tuple[bytes, bytes, bytes]  # mode, name, id
-Folder = dict[bytes, Row]
+    mode: str
+    id: str
 
 
-def names(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names in each of these folders of a tree; the root is the empty string."""
-    found = _folders(place, tree, folders)
-    return {folder: [os.fsdecode(name) for name in rows] for folder, rows in found.items()}
-
-
-def edited(place: Scratch, base: str, files: Mapping[str, Entry | None]) -> str:
-    """Write the tree of `base` with these files in it, or without those that are None."""
-    rows = _folders(place, base, {"", *(up for path in files for up in above(path))})
-    changes: dict[str, dict[bytes, Entry | None]] = {folder: {} for folder in rows}
-    for path, entry in files.items():
-        if entry or path not in rows:
-            changes[_parent(path)][_name(path)] = entry
-    root = ""
-    for folder in sorted(rows, key=lambda path: len(above(path)) + bool(path), reverse=True):
-        content = _changed(rows[folder], changes[folder])
-        if not folder:
-            root = _write(place, content)
-        elif _name(folder) not in changes[_parent(folder)]:
-            made = Entry(_FOLDER, bytes.fromhex(_write(place, content))) if content else None
-            changes[_parent(folder)][_name(folder)] = made
-    return root
+Listing = Mapping[str, Leaf]
 
 
 def above(path: str) -> list[str]:
@@ -56,81 +30,98 @@ def above(path: str) -> list[str]:
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
-def _folders(place: Scratch | Repo, tree: str, wanted: Iterable[str]) -> dict[str, Folder]:
-    """Return what these folders of a tree or commit hold; one that is not there holds nothing."""
-    paths = sorted(set(wanted))
-    found = _read(place, tree, paths)
-    missing = [folder for folder in paths if folder not in found]
-    return found | (_ask(place, tree, missing) if missing else {})
-
-
-def _read(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, Folder]:
-    """Follow the folders down as far as their objects lie in files of their own."""
-    stores = place.stores if isinstance(place, Scratch) else (place.objects,)
-    ids = {"": _root(stores, tree)}
-    found: dict[str, Folder] = {}
-    for folder in folders:
-        if folder not in ids:
-            if folder and _parent(folder) in found:
-                found[folder] = {}
-            continue
-        content = objects.read(stores, ids[folder])
-        if content is not None:
-            found[folder] = _entries(content, len(tree) // 2)
-            below = f"{folder}/" if folder else ""
-            inner = [row for row in found[folder].values() if row[0] == _FOLDER]
-            ids |= {below + os.fsdecode(name): id_.hex() for _, name, id_ in inner}
+def files(repo: Repo, commit: str, paths: Collection[str] | None = None) -> dict[str, Leaf]:
+    """Return every file of a commit or tree, or those of `paths` that are files there."""
+    if paths is not None and not paths:
+        return {}
+    wanted = ["-r"] if paths is None else ["--", *paths]
+    args = ["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, *wanted]
+    found: dict[str, Leaf] = {}
+    for line in os.fsdecode(call.out(args, repo.place)).split("\0"):
+        fields, _, name = line.partition("\t")
+        if name:
+            mode, kind, id_ = fields.split()
+            if kind != "tree":
+                found[name] = Leaf(mode, id_)
     return found
 
 
-def _root(stores: Iterable[Path], tree: str) -> str:
-    """Return the tree of a commit whose object is a file; other ids stay."""
-    content = objects.read(stores, tree) or b""
-    start = len(b"tree ")
-    is_commit = content.startswith(b"tree ")
-    return content[start : start + len(tree)].decode("ascii") if is_commit else tree
+def contents(repo: Repo, leaves: Iterable[Leaf]) -> dict[str, bytes]:
+    """Return contents by id; what is no file stays out, and what is over 1 MiB or 64 in all."""
+    wanted = list(_fitting(sizes(repo, leaves)))
+    return {
+        id_: data
+        for id_, data in zip(wanted, batch(repo.place, wanted), strict=True)
+        if data is not None
+    }
 
 
-def _ask(place: Scratch | Repo, tree: str, folders: list[str]) -> dict[str, Folder]:
-    lines = "".join(f"{tree}:{folder}\n" for folder in folders)
-    output = call.out(["cat-file", "--batch"], place.place, stdin=os.fsencode(lines))
-    found: dict[str, Folder] = {}
-    for folder in folders:
-        header, _, output = output.partition(b"\n")
-        found[folder] = {}
+def sizes(repo: Repo, leaves: Iterable[Leaf]) -> dict[str, int]:
+    """Return how large the files among these are, by id."""
+    ids = list(dict.fromkeys(leaf.id for leaf in leaves if leaf.mode.startswith("100")))
+    if not ids:
+        return {}
+    asked = "".join(f"{id_}\n" for id_ in ids).encode("ascii")
+    output = call.out(["cat-file", "--batch-check=%(objectsize)"], repo.place, stdin=asked)
+    found = zip(ids, output.splitlines(), strict=True)
+    return {id_: int(size) for id_, size in found if size.isdigit()}
+
+
+def names(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names in each of these folders of a tree; the root is the empty string."""
+    asked = list(folders)
+    rows, found = _ROW[len(tree) // 2], batch(place.place, [f"{tree}:{name}" for name in asked])
+    return {
+        folder: [os.fsdecode(name) for name in rows.findall(content or b"")]
+        for folder, content in zip(asked, found, strict=True)
+    }
+
+
+def read_file(place: Repo | Scratch, tree: str, path: str) -> bytes | None:
+    """Return a file's content in a tree, or None if the tree has no such file."""
+    done = call.run(["cat-file", "blob", f"{tree}:{path}"], place.place)
+    return None if done.returncode else done.stdout
+
+
+def put_file(place: Scratch, tree: str, path: str, content: bytes) -> str:
+    """Return the tree with one plain file in it."""
+    blob = scratch.out(place, "hash-object", "-w", "--stdin", stdin=content).decode().strip()
+    return edited(place, tree, {path: Leaf("100644", blob)})
+
+
+def edited(place: Scratch, tree: str, changes: Mapping[str, Leaf | None]) -> str:
+    """Return the tree with these files in it, and without those that are None."""
+    nothing = Leaf("0", place.repo.null_id)
+    # What goes comes first: it may stand where a folder comes to be.
+    rows = sorted(changes.items(), key=lambda row: row[1] is not None)
+    lines = [f"{(leaf or nothing).mode} {(leaf or nothing).id}\t{path}\0" for path, leaf in rows]
+    scratch.out(place, "read-tree", tree)
+    scratch.out(place, "update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)))
+    return scratch.out(place, "write-tree").decode("ascii").strip()
+
+
+def batch(place: Mapping[str, str], asked: list[str]) -> Iterator[bytes | None]:
+    """Yield the content of each object by its id or name; None for one that is not there."""
+    if not asked:
+        return
+    lines = os.fsencode("".join(f"{name}\n" for name in asked))
+    output = call.out(["cat-file", "--batch"], place, stdin=lines)
+    at = 0
+    for _ in asked:
+        end = output.index(b"\n", at)
+        header, at = output[at:end], end + 1
         if header.endswith(b" missing"):
+            yield None
             continue
-        _, kind, size = header.split(b" ")
-        if kind == b"tree":
-            found[folder] = _entries(output[: int(size)], len(tree) // 2)
-        output = output[int(size) + 1 :]
-    return found
+        size = int(header.split()[2])
+        yield output[at : at + size]
+        at += size + 1
 
 
-def _entries(content: bytes, width: int) -> Folder:
-    """Read a tree object."""
-    return {row[1]: row for row in _ROW[width].findall(content)}
-
-
-def _changed(rows: Folder, changes: Mapping[bytes, Entry | None]) -> Folder:
-    new = {name: (entry.mode, name, entry.id) for name, entry in changes.items() if entry}
-    return {name: row for name, row in rows.items() if name not in changes} | new
-
-
-def _write(place: Scratch, rows: Folder) -> str:
-    """Write a tree object."""
-    content = b"".join([b"%s %s\0%s" % row for row in sorted(rows.values(), key=_order)])
-    return objects.write(place.store, "tree", content, place.repo.object_format)
-
-
-def _order(row: Row) -> bytes:
-    """Sort as git does: a folder as if its name ended in a slash."""
-    return row[1] + b"/" if row[0] == _FOLDER else row[1]
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def _name(path: str) -> bytes:
-    return os.fsencode(path.rpartition("/")[2])
+def _fitting(found: Mapping[str, int]) -> Iterator[str]:
+    """Yield the files that may be read, as long as there is room."""
+    left = _MAX_ALL
+    for id_, size in found.items():
+        if size <= min(MAX_BYTES, left):
+            left -= size
+            yield id_

@@ -1,19 +1,138 @@
-"""Make, restore, move and remove the private checkout a run works in."""
+"""Make, look at, restore, move and remove the private checkout a run works in."""
 
+import os
+import re
+import shutil
+import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import remove as removal
-from treadle.git import call, checkout, config, gitdir, plain, special
-from treadle.git import changes as listing
-from treadle.git.call import Runner, unconfined
-from treadle.git.changes import Change as Change
-from treadle.git.changes import changes as changes
-from treadle.git.changes import survey as survey
-from treadle.git.checkout import Workspace as Workspace
+from treadle.files import walk
+from treadle.git import call, checkout, confined, settings, trees
+from treadle.git.call import Reach, Runner, unconfined
+from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
-from treadle.git.scratch import Scratch
+
+Kind = Literal["added", "modified", "deleted", "typechange", "repository", "folder"]
+
+# The repository's own HEAD is another commit, so only the column that compares the work tree
+# with the index counts. Submodules stay out: looking into one would run git by discovery.
+_LIST = ("status", "--porcelain=v2", "-z", "-uall", "--no-renames", "--ignore-submodules=all")
+_KINDS: dict[str, Kind] = {"M": "modified", "D": "deleted", "T": "typechange", "A": "added"}
+_TRACKED_FIELDS = 8
+_UNMERGED_FIELDS = 10
+_UNREADABLE = re.compile(
+    rb"^warning: could not open directory '([^\n]*?)/?(?:': .*)?$", re.MULTILINE
+)
+MAX_DEPTH = 64
+
+
+class Change(NamedTuple):
+    """One path that differs.
+
+    A `repository` is a folder with a .git of its own, its path ends in /; a `folder` is one so
+    deep that git cannot look into it.
+    """
+
+    path: str
+    kind: Kind
+
+
+class Survey(NamedTuple):
+    """Everything git sees in a workspace beyond the index."""
+
+    changes: tuple[Change, ...]
+    ignored: tuple[str, ...]
+    special: tuple[str, ...] = ()  # pipes, sockets and devices that lay there, now removed
+
+
+def changes(ws: Workspace) -> tuple[Change, ...]:
+    """Return the files that differ from the index; ignored ones do not count."""
+    return _listed(ws, ())[0]
+
+
+def survey(ws: Workspace) -> Survey:
+    """Return the files that differ and the ignored ones; a wholly ignored folder is one, in /."""
+    return _listed(ws, ("--ignored=matching",))
+
+
+def _listed(ws: Workspace, options: tuple[str, ...]) -> Survey:
+    args = (*_LIST, *options)
+    removed = confined.clear_special(ws.path)
+    done = checkout.run(ws, *args)
+    if _UNREADABLE.search(done.stderr):
+        open_up(ws)
+        done = checkout.run(ws, *args)
+    if done.returncode:
+        raise call.failure(args, done)
+    found = parse(done.stdout)
+    if any(not change.path for change in found.changes):
+        raise GitError(f"{ws.index} is damaged", fix=[f"rm {argument(str(ws.index))}"])
+    deep = _too_deep(done.stderr)
+    return Survey((*found.changes, *deep), found.ignored, _unexpected(ws, removed))
+
+
+def _unexpected(ws: Workspace, removed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what the project does not ignore: programs leave sockets where they keep caches."""
+    if not removed:
+        return ()
+    names = b"".join(os.fsencode(path) + b"\0" for path in removed)
+    done = checkout.run(ws, "check-ignore", "-z", "--stdin", stdin=names)
+    ignored = os.fsdecode(done.stdout).split("\0")
+    return tuple(path for path in removed if path not in ignored)
+
+
+def _too_deep(stderr: bytes) -> list[Change]:
+    paths = [os.fsdecode(path).split("/") for path in _UNREADABLE.findall(stderr)]
+    tops = {"/".join(parts[:MAX_DEPTH]) for parts in paths if len(parts) > MAX_DEPTH}
+    return [Change(top, "folder") for top in sorted(tops)]
+
+
+def parse(listing: bytes) -> Survey:
+    """Read the second porcelain format."""
+    found: list[Change] = []
+    ignored: list[str] = []
+    for line in os.fsdecode(listing).split("\0"):
+        sign, _, rest = line.partition(" ")
+        if sign == "?":
+            found.append(Change(rest, "repository" if rest.endswith("/") else "added"))
+        elif sign == "!":
+            ignored.append(rest)
+        elif sign in ("1", "u"):
+            found += _tracked(line, _TRACKED_FIELDS if sign == "1" else _UNMERGED_FIELDS)
+    return Survey(tuple(found), tuple(ignored))
+
+
+def _tracked(line: str, fields: int) -> list[Change]:
+    words = line.split(" ", fields)
+    state = words[1][1]
+    return [Change(words[fields], _KINDS.get(state, "modified"))] if state != "." else []
+
+
+def open_up(ws: Workspace) -> None:
+    """Give the owner back the rights to all folders, which an agent may have taken away."""
+    pending = [(ws.path, 0)]
+    while pending:
+        folder, depth = pending.pop()
+        open_folder(folder)
+        if depth < MAX_DEPTH:
+            pending += [(inner, depth + 1) for inner in _folders(folder)]
+
+
+def open_folder(folder: Path) -> None:
+    """Give the owner back the rights to one folder."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o700 != 0o700:
+        folder.chmod(mode | 0o700)
+
+
+def _folders(folder: Path) -> list[Path]:
+    with os.scandir(folder) as entries:
+        return [folder / item.name for item in entries if item.is_dir(follow_symlinks=False)]
+
 
 _STRANGERS = ("added", "repository", "folder")
 _PASSES = 4  # restoring a .gitignore can bring out files that the changed one had hidden
@@ -33,7 +152,7 @@ def create(
         path=path,
         index=index,
         branch=base_branch,
-        config=config.read(repo),
+        config=settings.read(repo),
         runner=runner,
     )
     index.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +160,7 @@ def create(
         checkout.forget(ws)
         index.unlink(missing_ok=True)
         _check_out(ws, commit)
-        gitdir.write(ws, commit)
+        checkout.write_git_dir(ws, commit)
     else:
         restore(ws, commit)
     return ws
@@ -49,7 +168,7 @@ def create(
 
 def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
     """Bring the files back to `commit` and return what differed; ignored files stay."""
-    special.clear(ws.path)
+    confined.clear_special(ws.path)
     known = checkout.commit_of(ws) if ws.index.is_file() else None
     if known is None:
         ws.index.unlink(missing_ok=True)
@@ -58,7 +177,7 @@ def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
     first = found = _look(ws, commit)
     for _ in range(_PASSES):
         if not found:
-            gitdir.write(ws, commit)
+            checkout.write_git_dir(ws, commit)
             return first
         _remove_strangers(ws, found)
         _check_out(ws, commit)
@@ -76,23 +195,18 @@ def follow(ws: Workspace, old: str, new: str) -> None:
         done = checkout.run(ws, "read-tree", "-m", "-u", old, new)
         if done.returncode == 0:
             checkout.mark(ws, new)
-            gitdir.write(ws, new)
+            checkout.write_git_dir(ws, new)
             return
         checkout.mark(ws, old)
     restore(ws, new)
 
 
-def adopt(ws: Workspace, place: Scratch, commit: str) -> None:
-    """Bring the index to `commit`, which was built out of the workspace's own files."""
-    if place.listing.is_file():
-        if not plain.bring(ws, place.listing):
-            restore(ws, commit)
-            return
-    else:
-        checkout.forget(ws)
-        checkout.copy_index(place.index, ws.index)
+def adopt(ws: Workspace, index: Path, commit: str) -> None:
+    """Take over the index of `commit`, which was built out of the workspace's own files."""
+    checkout.forget(ws)
+    checkout.copy_index(index, ws.index)
     checkout.mark(ws, commit)
-    gitdir.write(ws, commit)
+    checkout.write_git_dir(ws, commit)
 
 
 def remove(ws: Workspace) -> None:
@@ -121,7 +235,7 @@ def _check_out(ws: Workspace, commit: str) -> None:
     checkout.forget(ws)
     args = ("read-tree", "--reset", "-u", commit)
     if checkout.run(ws, *args).returncode:
-        listing.open_up(ws)
+        open_up(ws)
         ws.index.unlink(missing_ok=True)
         done = checkout.run(ws, *args)
         if done.returncode:
@@ -144,7 +258,7 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
     for change in found:
         path = ws.path / change.path
         if change.kind in _STRANGERS and _has_real_parents(ws.path, path):
-            listing.open_folder(path.parent)
+            open_folder(path.parent)
             removal.remove_tree(path)
             removal.empty_upwards(ws.path, path.parent)
 
@@ -152,3 +266,48 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
 def _has_real_parents(root: Path, path: Path) -> bool:
     parents = [parent for parent in path.parents if parent.is_relative_to(root)]
     return bool(parents) and not any(parent.is_symlink() for parent in parents)
+
+
+INCLUDE = ".worktreeinclude"
+_LIST_IGNORED = ("ls-files", "-z", "--others", "--ignored")
+
+
+def copy_included(repo: Repo, target: Path) -> tuple[str, ...]:
+    """Copy plain files that are ignored by git and named in `.worktreeinclude`; return them.
+
+    The file has the form of a .gitignore. Links are not followed and files that are there
+    already stay.
+    """
+    patterns = repo.root / INCLUDE
+    if not patterns.is_file():
+        return ()
+    wanted = _ignored(repo, f"--exclude-from={patterns}")
+    ignored = set(_ignored(repo, "--exclude-standard"))
+    return tuple(
+        name for name in wanted if name in ignored and _copy_plain(repo.root, target, name)
+    )
+
+
+def _ignored(repo: Repo, rule: str) -> list[str]:
+    listing = call.out([*_LIST_IGNORED, rule], repo.place)
+    return [os.fsdecode(name) for name in listing.split(b"\0") if name]
+
+
+def _copy_plain(root: Path, target: Path, name: str) -> bool:
+    source, copied = root / name, target / name
+    if source.is_symlink() or not source.is_file() or os.path.lexists(copied):
+        return False
+    above = [target / folder for folder in trees.above(name)]
+    if any(os.path.lexists(path) and not walk.is_folder(path) for path in above):
+        return False  # the commit has a file or a link where the user has a folder
+    copied.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, copied, follow_symlinks=False)
+    return True
+
+
+def apply_patch(git_dir: Path, folder: Path, patch: bytes, runner: Runner) -> str | None:
+    """Change the files of `folder`; return what git says if the patch does not fit them."""
+    place = {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(folder)}
+    args, reach = ["apply", "--whitespace=nowarn", "-"], Reach(runner, (folder,))
+    done = call.run(args, place, stdin=patch, cwd=folder, reach=reach)
+    return call.said(done) or "git apply failed" if done.returncode else None

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.git import light
-from treadle.git.light import Committed
+from treadle.git import repo
+from treadle.git.repo import Committed
 from treadle.missions.mission import Mission
 from treadle.tasks import markdown
 
@@ -207,14 +207,14 @@ def is_substantive(file_path: Path, kind: Kind) -> bool:
 def is_committed(file_path: Path, repo_root: Path) -> bool:
     """Tell whether git tracks a file and the last commit has it."""
     name = file_path.relative_to(repo_root).as_posix()
-    return _is_committed(light.read_head(repo_root, [name])[name])
+    return _is_committed(repo.read_head(repo_root, [name])[name])
 
 
 def read_head(missions: Iterable[Mission]) -> Head:
     """Read specs and plans as the last commit has them, with one git process for all."""
     missions = list(missions)
     names = [m.name(path) for m in missions for path in (m.files.spec, m.files.plan)]
-    return light.read_head(missions[0].root, names) if missions else {}
+    return repo.read_head(missions[0].root, names) if missions else {}
 
 
 def judge(mission: Mission, head: Head, kind: Kind) -> Gate:

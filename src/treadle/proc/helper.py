@@ -43,6 +43,7 @@ def is_stop_over(begun: float) -> bool:
 
 _CHUNK = 1 << 16
 _TICK = 0.5  # seconds between two looks whether somebody wants this process to stop
+_IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, which Python ignores and others should not
 _KILL = 9  # SIGKILL; the signal module takes its time to load
 
 
@@ -60,13 +61,28 @@ def run(
     finally:
         _close(theirs)
     try:
-        stdout, stderr = talk(ours, stdin, time.monotonic() + timeout)
+        deadline = time.monotonic() + timeout
+        stdout, stderr = talk(ours, stdin, deadline)
+        status = _end_of(pid, deadline)
     except BaseException as error:
         with suppress(ProcessLookupError):
             os.killpg(pid, _KILL)
         os.waitpid(pid, 0)
         raise explain(error, argv, timeout) from error
-    return Captured(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), stdout, stderr)
+    return Captured(os.waitstatus_to_exitcode(status), stdout, stderr)
+
+
+def _end_of(pid: int, deadline: float) -> int:
+    """Wait for the end of a helper that has nothing more to say; it comes at once, or never."""
+    wait, begun = 0.0002, time.monotonic()
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        if error := _over(begun, deadline):
+            raise error
+        time.sleep(wait)
+        wait = min(wait * 2, 0.05)
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, int]) -> int:
@@ -77,7 +93,9 @@ def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, in
         if not os.access(path, os.X_OK):  # a failed start would cost a fork
             continue
         try:
-            return os.posix_spawn(path, list(argv), env, file_actions=actions, setpgroup=0)
+            return os.posix_spawn(
+                path, list(argv), env, file_actions=actions, setsid=True, setsigdef=_IGNORED
+            )
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except OSError as error:
@@ -113,7 +131,7 @@ def talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[byte
     begun = time.monotonic()
     while open_ends:
         ready = poll.poll(max(min(deadline - time.monotonic(), _TICK), 0) * 1000)
-        if not ready and (error := _over(begun, deadline)):
+        if error := _over(begun, deadline):
             _close(tuple(open_ends))
             raise error
         for descriptor, _ in ready:

@@ -18,9 +18,10 @@ from treadle.config.schema import AgentConfig, ChecksConfig, Config
 from treadle.config.trusted import Entry
 from treadle.errors import BlockedError, FormatError
 from treadle.files import walk
-from treadle.git import arrivals, include, rules
+from treadle.git import refs, rules, trees, workspace
 from treadle.git import repo as git
-from treadle.git.arrivals import MADE_HERE, Arrivals
+from treadle.git.diff import GITLINK
+from treadle.git.refs import MADE_HERE, Arrivals
 from treadle.ids import mask, utc
 from treadle.layout import CONFIG_NAMES, HOME_NAME
 from treadle.project.project import Project, refuse_tracked
@@ -60,7 +61,8 @@ def _compare(project: Project, config: Config, entry: Entry | None) -> Seen:
     if entry and same and head and head == entry.head:
         return Seen(head, {}, (), is_known=True)
     wanted = {*on_disk, *_programs(project, config)}
-    blobs = arrivals.committed(project.repo, head, wanted) if head else {}
+    found = trees.files(project.repo, head, wanted) if head else {}
+    blobs = {name: leaf.id for name, leaf in found.items() if leaf.mode != GITLINK}
     marks = {
         name: tuple(mark for mark in (on_disk.get(name), blobs.get(name)) if mark)
         for name in wanted
@@ -85,7 +87,7 @@ def _brought(project: Project, seen: Seen, entry: Entry | None) -> Iterator[Chan
     for name in seen.foreign:
         known = entry.files.get(name, ()) if entry else ()
         blobs = [mark for mark in known if not mark.startswith(_SHA)]
-        before = arrivals.content(project.repo, blobs[-1]) if blobs else b""
+        before = refs.content(project.repo, blobs[-1]) if blobs else b""
         yield Change(name, _unified(name, before or b"", _content(project, name) or b""))
 
 
@@ -107,7 +109,7 @@ def _foreign(
 
 def _names(project: Project, config: Config) -> Collection[str]:
     layout = project.layout
-    names = {f"{HOME_NAME}/{name}" for name in CONFIG_NAMES} | {include.NAME}
+    names = {f"{HOME_NAME}/{name}" for name in CONFIG_NAMES} | {workspace.INCLUDE}
     for folder in (layout.routines, layout.roles, layout.cron):
         names |= {layout.relative(path) for path in _files(folder)}
     names |= {name for name in project.tracked or () if name.startswith(f"{HOME_NAME}/inbox/")}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from treadle.errors import BlockedError
-from treadle.git import light
+from treadle.git import repo
 
 SNAPSHOT_PATTERN = "**/.kittify/dossiers/*/snapshot-latest.json"
 _SHOWN = 20
@@ -27,7 +27,7 @@ def require_clean(root: Path, allowed: Sequence[str] = ()) -> None:
 
 def dirty_files(root: Path) -> list[str]:
     """Return the uncommitted files; snapshots of dossiers are derived and never count."""
-    return [name for name in light.dirty_files(root, [SNAPSHOT_PATTERN]) if not is_snapshot(name)]
+    return [name for name in repo.dirty_files(root, [SNAPSHOT_PATTERN]) if not is_snapshot(name)]
 
 
 def is_snapshot(name: str) -> bool:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from treadle.engine import documents, report, review, whereabouts
 from treadle.errors import GitError
-from treadle.git import stat
+from treadle.git import diff as git_diff
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow
@@ -55,8 +55,7 @@ def _changes(project: Project, row: RunRow, mask: Mask) -> Diff | None:
     if not row.base_commit or not row.head_commit:
         return None
     try:
-        return foreign.parse_diff(
-            mask.text(stat.patch(project.repo, row.base_commit, row.head_commit))
-        )
+        found = git_diff.text(project.repo, row.base_commit, row.head_commit)
+        return foreign.parse_diff(mask.text(found.decode(errors="replace")))
     except GitError:
         return None

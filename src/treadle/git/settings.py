@@ -15,7 +15,7 @@ _COMMANDS = ("clean", "smudge", "process")
 _TEXT_MERGE = "git merge-file --marker-size=%L %A %O %B"
 
 
-class Entry(NamedTuple):
+class Setting(NamedTuple):
     """One setting: `local` and `worktree` are the repository's own scopes."""
 
     scope: str
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
         return self.scope in ("local", "worktree")
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """How a settings file looked; zeros if it was not there."""
 
     path: Path
@@ -38,11 +38,11 @@ class Stamp(NamedTuple):
     changed: int = 0
 
 
-class Config(NamedTuple):
+class GitSettings(NamedTuple):
     """All settings in force, and the files they came from."""
 
-    entries: tuple[Entry, ...]
-    stamps: tuple[Stamp, ...]
+    entries: tuple[Setting, ...]
+    stamps: tuple[FileStamp, ...]
 
     def get(self, key: str) -> str | None:
         """Return the value in force."""
@@ -69,7 +69,7 @@ class Config(NamedTuple):
         )
 
 
-def read(repo: Repo) -> Config:
+def read(repo: Repo) -> GitSettings:
     """Read all settings in force."""
     listing = call.out(["config", "--list", "-z", "--show-origin", "--show-scope"], repo.place)
     fields = os.fsdecode(listing).split("\0")
@@ -77,10 +77,10 @@ def read(repo: Repo) -> Config:
     entries = tuple(_entry(scope, text) for scope, _, text in rows if scope != "command")
     files = {Path("/", row[1].removeprefix("file:")) for row in rows if row[1].startswith("file:")}
     files |= {repo.common_dir / "config", repo.git_dir / "config.worktree"}
-    return Config(entries, tuple(_stamp(path) for path in sorted(files)))
+    return GitSettings(entries, tuple(_stamp(path) for path in sorted(files)))
 
 
-def disabled_filters(repo: Repo, trusted: Config) -> tuple[str, ...]:
+def disabled_filters(repo: Repo, trusted: GitSettings) -> tuple[str, ...]:
     """Return the filters that must not run in a workspace.
 
     These are filters that were not there, or ran something else, when `trusted` was read, and
@@ -121,21 +121,21 @@ def _require_plain(drivers: tuple[str, ...], section: str) -> None:
             )
 
 
-def _entry(scope: str, text: str) -> Entry:
+def _entry(scope: str, text: str) -> Setting:
     key, found, value = text.partition("\n")
-    return Entry(scope, key, value if found else "true")
+    return Setting(scope, key, value if found else "true")
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> FileStamp:
     try:
         state = path.stat()
     except OSError:
-        return Stamp(path)
-    return Stamp(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        return FileStamp(path)
+    return FileStamp(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 @lru_cache(maxsize=8)
-def _read_again(repo: Repo, stamps: tuple[Stamp, ...]) -> Config:
+def _read_again(repo: Repo, stamps: tuple[FileStamp, ...]) -> GitSettings:
     """Read the settings once for each way their files look."""
     return read(repo)
 
