@@ -62,3 +62,13 @@ def test_console_script_and_module_say_the_same():
         [sys.executable, "-m", "treadle", "--version"], capture_output=True, text=True, check=True
     )
     assert module.stdout == f"treadle {treadle.__version__}\n"
+
+
+def test_what_works_for_hours_collects_its_garbage():
+    script = (
+        "import gc, os, sys; from treadle.cli import main\n"
+        "os._exit = lambda code: print(gc.isenabled(), gc.get_threshold()[0] > 0)\n"
+        "sys.argv = ['treadle', 'worker', '--help']; main.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True True"

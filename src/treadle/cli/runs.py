@@ -274,8 +274,8 @@ class _LiveEvents:
 
     def _lines(self) -> Iterator[bytes]:
         yield from self._read()
-        if self._is_new():
-            self._open = self._path.open("rb")
+        if newer := self._newer():
+            self._open, self._rest = newer, b""
             yield from self._read()
 
     def _read(self) -> Iterator[bytes]:
@@ -285,20 +285,25 @@ class _LiveEvents:
         *whole, self._rest = (self._rest + self._open.read()).split(b"\n")
         yield from whole
 
-    def _is_new(self) -> bool:
+    def _newer(self) -> BinaryIO | None:
+        """Open the file of a step that began since; the step may end this very moment."""
         try:
-            found = self._path.stat()
+            found = self._path.open("rb")
         except FileNotFoundError:
-            return False
+            return None
         if self._open is None:
-            return True
-        return found.st_ino != os.fstat(self._open.fileno()).st_ino
+            return found
+        is_same = os.path.sameopenfile(found.fileno(), self._open.fileno())
+        (found if is_same else self._open).close()
+        return None if is_same else found
 
 
 def _print_live(line: bytes, as_json: bool) -> None:
     try:
         event = json.loads(line)
     except ValueError:
+        return
+    if not isinstance(event, dict):
         return
     if as_json:
         output.print_json_line(event)
