@@ -79,3 +79,40 @@ def test_nobody_serves_nothing(project):
     refused = project.treadle("serve", "--link", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (3, "not_served")
     assert project.treadle("serve", "--no-web", "--no-work").code == 2
+
+
+def test_a_round_that_fails_is_tried_again_and_the_page_stays(inbox):
+    gate = inbox.folder / "open"
+    command = json.dumps(["sh", "-c", f"test -e {gate}"])
+    inbox.settings(f'default_routine = "log"\n[hooks]\nbeforeAll = {command}\n')
+    inbox.treadle("send", "after the failure")
+    process = inbox.start("serve", "--port", "0", "--json")
+    said = json.loads(process.stdout.readline())
+    heard = (line for line in process.stderr)
+    assert any("the round failed" in line for line in heard)
+    assert get(said["url"], "/runs", cookie=enter(said["link"]))[0].status == 200
+    gate.touch()
+    wait_for(lambda: (inbox.root / "log.txt").exists())
+    end(process, 143)
+
+
+def test_a_page_that_cannot_answer_ends_with_the_reason(project):
+    process = project.start("serve", "--no-work", "--port", "0", "--json")
+    said = json.loads(process.stdout.readline())
+    project.git("add", "-f", ".treadle/config.toml")
+    (project.root / ".treadle" / "runs").mkdir(exist_ok=True)
+    (project.root / ".treadle" / "runs" / "forged").write_text("")
+    project.git("add", "-f", ".treadle/runs/forged")
+    with pytest.raises(OSError):  # noqa: PT011  # however the connection ends
+        get(said["url"], "/runs")
+    assert process.wait(120) == 3
+    assert "state_tracked" in process.stdout.read()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def end(process, code):
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == code
+    process.stdout.close()
+    process.stderr.close()

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -14,7 +13,7 @@ from threading import Thread
 
 from treadle.cli import main, output
 from treadle.engine.signals import Interrupts
-from treadle.errors import ExitCode, UsageError
+from treadle.errors import ExitCode, TreadleError, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import browse, environment
@@ -26,6 +25,7 @@ from treadle.web.access import Keys
 _PAUSE = 0.25
 _GRACE = 0.5
 _AGAIN = 1.0  # seconds to leave a project alone that somebody else works in
+_LONGEST = 300.0  # seconds between rounds that fail
 
 
 def add_serve(parser: ArgumentParser) -> None:
@@ -60,12 +60,15 @@ def _serve(args: Namespace) -> int:
     if args.no_web and args.no_work:
         raise UsageError("--no-web and --no-work leave nothing to do")
     interrupts = Interrupts()
+    broken: list[TreadleError] = []
     with interrupts.installed(), contextlib.ExitStack() as stack:
         if not args.no_web:
-            stack.enter_context(_page(args, root, interrupts))
+            stack.enter_context(_page(args, root, interrupts, broken))
         failed = None if args.no_work else _work(args, Layout(root), interrupts)
         while not interrupts.reason() and failed is None:
             time.sleep(_PAUSE)
+    for error in broken:
+        raise error
     if failed is not None:
         return failed
     is_int = interrupts.name == "SIGINT"
@@ -73,24 +76,37 @@ def _serve(args: Namespace) -> int:
 
 
 def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None:
-    """Start a round whenever one is due; return the exit code of one that cannot go on.
+    """Start a round whenever one is due; one that fails says why and is tried again later.
 
     A round is a process of its own: what it loads and keeps goes with it, and waiting costs little.
+    Without a page, a first round that fails ends it all: its exit code is returned.
     """
     words = ["serve", "--once", *(["--json"] if args.json else [])]
     round_ = environment.treadle_command(words, layout.root, os.environ)
     waiting = Waiting(layout, interrupts.reason, lambda: datetime.now(UTC))
+    is_first, pause = True, _AGAIN
     for _ in waiting.reasons(output.warn):
         code = attend(*round_, lambda: _signal(interrupts))
         if interrupts.name:
             return None
         if code == ExitCode.DONE:
             waiting.done()
+            is_first, pause = False, _AGAIN
         elif code == ExitCode.LOCKED:
             time.sleep(_AGAIN)
-        else:
+        elif is_first and args.no_web:
             return code
+        else:
+            pause = min(pause * 2, _LONGEST)
+            output.warn(f"the round failed; the next one comes in {pause:.0f} s")
+            _sleep(interrupts, pause)
     return None
+
+
+def _sleep(interrupts: Interrupts, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not interrupts.reason():
+        time.sleep(_PAUSE)
 
 
 def _signal(interrupts: Interrupts) -> int | None:
@@ -98,16 +114,29 @@ def _signal(interrupts: Interrupts) -> int | None:
 
 
 @contextlib.contextmanager
-def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]:
-    """Hold the port, hand out links; what answers is loaded when somebody comes."""
+def _page(
+    args: Namespace, root: Path, interrupts: Interrupts, broken: list[TreadleError]
+) -> Iterator[None]:
+    """Hold the port, hand out links; what answers is loaded when somebody comes.
+
+    A page that cannot answer ends everything, so that no port accepts and stays silent.
+    """
     keys = Keys()
+
+    def answer() -> None:
+        try:
+            if access.wait_for_visitor(server, interrupts.reason):
+                main.load("page.show")(root, keys, server, args.read_only, interrupts.reason)
+        except TreadleError as error:
+            broken.append(error)
+        finally:
+            interrupts.name = interrupts.name or "SIGTERM"
+
     with access.bind_port(args.port) as server:
         port = server.getsockname()[1]
         with access.offer_links(serve_socket(os.environ, root), lambda: _url(port, keys)):
             _say(args, root, port, _url(port, keys))
-            waiting = Thread(
-                target=_answer, args=(args, root, keys, server, interrupts), daemon=True
-            )
+            waiting = Thread(target=answer, daemon=True)
             waiting.start()
             try:
                 yield
@@ -115,13 +144,6 @@ def _page(args: Namespace, root: Path, interrupts: Interrupts) -> Iterator[None]
                 access.remove_doors(serve_doors(os.environ, root))
                 interrupts.name = interrupts.name or "SIGTERM"
                 waiting.join(_GRACE)
-
-
-def _answer(
-    args: Namespace, root: Path, keys: Keys, server: socket.socket, interrupts: Interrupts
-) -> None:
-    if access.wait_for_visitor(server, interrupts.reason):
-        main.load("page.show")(root, keys, server, args.read_only, interrupts.reason)
 
 
 def _url(port: int, keys: Keys) -> str:
