@@ -15,9 +15,9 @@ from bench.harness import Bench, Claim, Command, Maker, Sample
 from bench.lab import Lab
 from bench.told import measured
 from treadle.layout import Layout
-from treadle.mail import folders, look, send, sync
+from treadle.mail import effect, find, index
 from treadle.mail.claim import claim_next
-from treadle.mail.send import Draft
+from treadle.mail.effect import Draft
 from treadle.store.store import Reader, Store
 
 PROCESSES = 8
@@ -137,7 +137,7 @@ def fill(root: Path, count: int) -> None:
         (layout.mail.new / name).write_text(text)
     with Store.open(layout) as store:
         time.sleep(0.1)  # a folder this young would be read again
-        sync.refresh(store, layout.mail, _NOW)
+        effect.refresh(store, layout.mail, _NOW)
 
 
 def _claim_all(root: Path, processes: int, letters: int) -> None:
@@ -167,7 +167,7 @@ def _claimant(root: Path, gate: Barrier, found: "multiprocessing.Queue[int]") ->
     with Store.open(layout) as store:
 
         def refresh() -> None:
-            sync.refresh(store, layout.mail, datetime.now(UTC))
+            effect.refresh(store, layout.mail, datetime.now(UTC))
 
         gate.wait()
         while claim_next(store, "b", datetime.now(UTC), refresh):
@@ -180,15 +180,15 @@ def _list_often(root: Path) -> None:
     with measured():
         for _ in range(200):
             with Reader.open(layout) as store:
-                assert not folders.is_stale(store, layout.mail)
-                assert len(look.letters(store, look.Asked("b"))) == 50
+                assert not index.is_stale(store, layout.mail)
+                assert len(find.list_letters(store, find.Asked("b"))) == 50
 
 
 def _send_many(root: Path, count: int) -> None:
     layout = Layout(root)
     with measured():
         for _ in range(count):
-            send.send(layout, Draft("a", "b", "inform", "x" * 1000), datetime.now(UTC))
+            effect.send(layout, Draft("a", "b", "inform", "x" * 1000), datetime.now(UTC))
 
 
 def _write_many(root: Path, count: int) -> None:

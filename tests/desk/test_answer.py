@@ -8,7 +8,7 @@ from treadle.desk import desk
 from treadle.desk.answer import answer
 from treadle.errors import NotFoundError, UsageError
 from treadle.layout import Layout
-from treadle.mail import look, send
+from treadle.mail import effect, find
 from treadle.mail.post import Draft
 from treadle.store.store import Store
 from treadle.tasks import checks, questions
@@ -41,12 +41,12 @@ def test_items_come_oldest_first_with_their_commands(store):
 
 @pytest.mark.parametrize(("option", "reviewed"), [(1, True), (2, False)])
 def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, reviewed):
-    send.send(layout, Draft("boss", "all", "fix_bug", "Mend", "B-1"), NOW)
-    send.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
+    effect.send(layout, Draft("boss", "all", "fix_bug", "Mend", "B-1"), NOW)
+    effect.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
     (item,) = desk.items(store)
     assert item.options == ("approve", "reject")
     given = answer(store, item.question_id, None, option, NOW)
-    letter = look.open_letter(layout.mail, look.find(store, given.letter))
+    letter = find.open_letter(layout.mail, find.find_letter(store, given.letter))
     assert (letter.to, letter.status) == ("ada", "completed" if reviewed else "failed")
     assert checks.standing(store, store.task("B-1")).peer_reviewed == reviewed
     assert desk.items(store) == []
@@ -64,7 +64,7 @@ def test_an_answer_that_starts_something_only_names_the_command(layout, store):
 
 
 def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
-    send.send(layout, Draft("ada", "human", "escalate", "Which?", "B-1"), NOW)
+    effect.send(layout, Draft("ada", "human", "escalate", "Which?", "B-1"), NOW)
     (item,) = desk.items(store)
     layout.mail.new.rename(layout.mail.root / "aside")
     layout.mail.new.touch()  # a file where the letters go

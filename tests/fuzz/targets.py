@@ -22,7 +22,7 @@ from treadle.inbox import message as inbox_message
 from treadle.inbox import schedule
 from treadle.inbox.message import Place
 from treadle.layout import Layout, MissionLayout
-from treadle.mail import letter, name
+from treadle.mail import letter
 from treadle.missions import gates, taskfile
 from treadle.missions.mission import Mission
 from treadle.sandbox.mask import Mask
@@ -136,9 +136,9 @@ def _markdown(data: bytes) -> None:
 
 
 def _name(data: bytes) -> None:
-    label = name.split(data.decode(errors="surrogateescape"))
+    label = letter.split_name(data.decode(errors="surrogateescape"))
     if label and data.isascii():
-        assert name.split(next(name.build(label))) == label
+        assert letter.split_name(next(letter.file_names(label))) == label
 
 
 def _events(data: bytes) -> None:

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from treadle.layout import Layout
-from treadle.mail import claim, send, sync
-from treadle.mail.send import Draft
+from treadle.mail import claim, effect
+from treadle.mail.effect import Draft
 from treadle.store.store import Store
 
 
 def claim_next(store, mail, agent, now):
     """Claim the next letter; what others wrote is found first."""
-    return claim.claim_next(store, agent, now, lambda: sync.refresh(store, mail, now))
+    return claim.claim_next(store, agent, now, lambda: effect.refresh(store, mail, now))
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def post(layout, store, now):
     """Send a letter and return its name."""
 
     def deliver(sender, to, intent, body="", at=now, **fields):
-        sent = send.send(layout, Draft(sender, to, intent, body, **fields), at)
-        sync.refresh(store, layout.mail, at)
+        sent = effect.send(layout, Draft(sender, to, intent, body, **fields), at)
+        effect.refresh(store, layout.mail, at)
         return sent.name
 
     return deliver
@@ -59,7 +59,7 @@ def drop(mail, store, now):
         path = mail.root / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        return sync.refresh(store, mail, now)
+        return effect.refresh(store, mail, now)
 
     return write
 

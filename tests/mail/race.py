@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.mail.conftest import claim_next
 from treadle.errors import TreadleError
 from treadle.layout import Layout
-from treadle.mail import send, sync
-from treadle.mail.send import Draft
+from treadle.mail import effect
+from treadle.mail.effect import Draft
 from treadle.store.store import Store
 from treadle.tasks import claim
 
@@ -75,7 +75,7 @@ def send_many(store: Store, layout: Layout, number: str, count: str) -> list[str
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     for turn in range(int(count)):
         body = f"{number}-{turn} " + "x" * 3000 + " end"
-        sent = send.send(layout, Draft("a", "b", "inform", body), moment)
+        sent = effect.send(layout, Draft("a", "b", "inform", body), moment)
         print(sent.name, flush=True)
     return []
 
@@ -84,7 +84,7 @@ def send_quietly(store: Store, layout: Layout, number: str, count: str) -> int:
     """Send letters of one name; return how many."""
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     for _ in range(int(count)):
-        send.send(layout, Draft("a", "b", "inform", "x"), moment)
+        effect.send(layout, Draft("a", "b", "inform", "x"), moment)
     return int(count)
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     role, root, *words = sys.argv[1:]
     layout = Layout(Path(root))
     with Store.open(layout) as store:
-        sync.refresh(store, layout.mail, datetime.now(UTC))
+        effect.refresh(store, layout.mail, datetime.now(UTC))
         print("ready", flush=True)
         sys.stdin.readline()
         found = ROLES[role](store, layout, *words)

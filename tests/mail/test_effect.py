@@ -4,8 +4,8 @@ import pytest
 
 from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError
-from treadle.mail import look, sync
-from treadle.tasks import checks, move
+from treadle.mail import effect, find
+from treadle.tasks import checks, claim
 from treadle.tasks.claim import Holder
 
 ESCALATION = """## Summary
@@ -38,7 +38,7 @@ def test_escalating_blocks_the_task_and_asks_the_human(claimed, post, store, mai
 
 def test_an_answer_by_letter_settles_the_question_and_unblocks(claimed, post, store):
     name = post("ada", "human", "escalate", ESCALATION, task_id="B-1")
-    message_id = look.find(store, name).message_id
+    message_id = find.find_letter(store, name).message_id
     post("human", "ada", "answer", "Take RS256", headers=(("in_reply_to", message_id),))
     assert store.questions() == []
     assert (store.task("B-1").lane, store.task("B-1").owner) == ("in_progress", "ada")
@@ -55,14 +55,14 @@ def test_results_count_unless_they_are_the_owners_own(claimed, post, store, mail
 
 def test_completing_is_refused_until_the_tests_pass(claimed, post, store, now):
     with pytest.raises(BlockedError, match="while tests_passed is false"):
-        move.done(store, "B-1", Holder("ada"), now)
+        claim.finish_task(store, "B-1", Holder("ada"), now)
     post("qa", "ada", "test_results", task_id="B-1", status="completed")
-    assert move.done(store, "B-1", Holder("ada"), now).after.lane == "done"
+    assert claim.finish_task(store, "B-1", Holder("ada"), now).after.lane == "done"
 
 
 def test_an_approving_answer_is_a_review(claimed, post, store):
     name = post("ada", "bob", "review_code", task_id="B-1")
-    reference = (("in_reply_to", look.find(store, name).message_id),)
+    reference = (("in_reply_to", find.find_letter(store, name).message_id),)
     post("bob", "ada", "answer", "Fine", status="completed", task_id="B-1", headers=reference)
     assert checks.standing(store, store.task("B-1")).peer_reviewed
 
@@ -78,7 +78,9 @@ def test_questions_to_a_human_reach_the_desk_and_those_to_others_do_not(post, st
 def test_a_claim_by_file_that_is_refused_is_answered(claimed, drop, store, mail, now):
     said = drop("20251121_180000_bob-boss_claim-task_B-1.md", "mine")
     assert "held by ada" in said[0]
-    sync.refresh(store, mail, now)
-    (told,) = [row for row in look.letters(store, look.Asked("bob")) if row.sender == "treadle"]
+    effect.refresh(store, mail, now)
+    (told,) = [
+        row for row in find.list_letters(store, find.Asked("bob")) if row.sender == "treadle"
+    ]
     assert (told.intent, told.status, "held by ada" in told.summary) == ("inform", "failed", True)
     assert store.task("B-1").owner == "ada"

@@ -6,23 +6,23 @@ import pytest
 
 from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError
-from treadle.mail import handle, look
+from treadle.mail import claim, find
 
 
 def test_work_goes_to_the_workspace_then_to_the_logs(store, mail, post, now, tree):
     name = post("boss", "ada", "fix_bug", task_id="B-1")
     row = claim_next(store, mail, "ada", now).row
-    row = handle.acknowledge(store, mail, row, "ada")
+    row = claim.acknowledge(store, mail, row, "ada")
     assert tree() == [f"AGENTS/ada/WORKSPACE/{name}"]
-    handle.acknowledge(store, mail, row, "ada")
+    claim.acknowledge(store, mail, row, "ada")
     assert tree() == [f"LOGS/{name}"]
 
 
 def test_an_unclaimed_letter_goes_to_the_logs_by_its_addressee(store, mail, post, tree):
     name = post("a", "ada", "inform")
     with pytest.raises(BlockedError, match="is ada's to acknowledge"):
-        handle.acknowledge(store, mail, look.find(store, name), "bob")
-    handle.acknowledge(store, mail, look.find(store, name), "ada")
+        claim.acknowledge(store, mail, find.find_letter(store, name), "bob")
+    claim.acknowledge(store, mail, find.find_letter(store, name), "ada")
     assert tree() == [f"LOGS/{name}"]
 
 
@@ -31,9 +31,9 @@ def test_a_broadcast_stays_until_everyone_has_acknowledged(store, mail, post, tr
         mail.inbox(agent).mkdir(parents=True)
     name = post("boss", "all", "inform", "Lunch")
     assert tree() == [f"AGENTS/{x}/INBOX/{name}" for x in ("ada", "bob")] + [f"NEW_MESSAGES/{name}"]
-    handle.acknowledge(store, mail, look.find(store, name, "ada"), "ada")
+    claim.acknowledge(store, mail, find.find_letter(store, name, "ada"), "ada")
     assert f"NEW_MESSAGES/{name}" in tree()
-    handle.acknowledge(store, mail, look.find(store, name, "bob"), "bob")
+    claim.acknowledge(store, mail, find.find_letter(store, name, "bob"), "bob")
     assert [path.partition("/")[0] for path in tree()] == ["LOGS"] * 3
 
 
@@ -42,14 +42,14 @@ def test_all_letters_of_a_task_are_archived(store, mail, post, now, tree):
     claim_next(store, mail, "ada", now)
     post("ada", "boss", "status_update", task_id="B-1")
     post("ada", "boss", "inform")
-    handle.archive_task(store, mail, "B-1")
+    claim.archive_task(store, mail, "B-1")
     assert sorted(path.partition("/")[0] for path in tree()) == ["LOGS", "LOGS", "NEW_MESSAGES"]
 
 
 def test_old_letters_are_sorted_by_month_and_still_found(store, mail, post, now, tree):
     name = post("a", "ada", "inform")
-    handle.archive(store, mail, look.find(store, name))
-    assert handle.archive_older(store, mail, timedelta(days=30), now) == []
-    handle.archive_older(store, mail, timedelta(days=30), now + timedelta(days=31))
+    claim.archive(store, mail, find.find_letter(store, name))
+    assert claim.archive_older(store, mail, timedelta(days=30), now) == []
+    claim.archive_older(store, mail, timedelta(days=30), now + timedelta(days=31))
     assert tree() == [f"LOGS/2025-11/{name}"]
-    assert look.open_letter(mail, look.find(store, name)).sender == "a"
+    assert find.open_letter(mail, find.find_letter(store, name)).sender == "a"

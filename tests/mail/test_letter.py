@@ -7,9 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import FormatError, UsageError
-from treadle.mail.intent import INTENTS, STATUSES
-from treadle.mail.letter import Letter, parse, parse_time, write
-from treadle.mail.name import split
+from treadle.mail.letter import INTENTS, STATUSES, Letter, parse, parse_time, split_name, write
 
 WORD = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 AGENT = st.builds(
@@ -57,7 +55,7 @@ def test_the_contracts_example_is_read():
 
 
 def test_headers_that_are_missing_come_from_the_file_name():
-    label = split("20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md")
+    label = split_name("20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md")
     found = parse("just text", label)
     assert found == Letter(
         "coordinator",

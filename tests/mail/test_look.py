@@ -5,32 +5,32 @@ from datetime import timedelta
 import pytest
 
 from treadle.errors import NotFoundError
-from treadle.mail import handle, look
-from treadle.mail.look import Asked
+from treadle.mail import claim, find
+from treadle.mail.find import Asked
 
 
 def test_an_agent_sees_its_own_letters_and_those_to_all_newest_first(store, post, now):
     first = post("a", "ada", "inform", "1")
     post("a", "bob", "inform", "2")
     work = post("a", "all", "fix_bug", task_id="B-1", at=now + timedelta(seconds=1))
-    assert [row.name for row in look.letters(store, Asked("ada"))] == [work, first]
+    assert [row.name for row in find.list_letters(store, Asked("ada"))] == [work, first]
 
 
 def test_pages_and_filters(store, mail, post, now):
     sent = [post("a", "b", "inform", at=now + timedelta(seconds=n)) for n in range(5)]
     post("a", "b", "question", task_id="B-1")
-    assert [row.name for row in look.letters(store, Asked(limit=2))] == sent[:2:-1]
-    assert len(look.letters(store, Asked(intent="question", limit=1))) == 1
-    assert [row.intent for row in look.letters(store, Asked(task_id="B-1"))] == ["question"]
-    handle.archive(store, mail, look.find(store, sent[0]))
-    assert len(look.letters(store, Asked())) == 5
-    assert len(look.letters(store, Asked(boxes=("logs",)))) == 1
+    assert [row.name for row in find.list_letters(store, Asked(limit=2))] == sent[:2:-1]
+    assert len(find.list_letters(store, Asked(intent="question", limit=1))) == 1
+    assert [row.intent for row in find.list_letters(store, Asked(task_id="B-1"))] == ["question"]
+    claim.archive(store, mail, find.find_letter(store, sent[0]))
+    assert len(find.list_letters(store, Asked())) == 5
+    assert len(find.list_letters(store, Asked(boxes=("logs",)))) == 1
 
 
 def test_a_letter_is_found_by_name_path_and_id(store, mail, post):
     name = post("a", "b", "inform")
-    row = look.find(store, name)
+    row = find.find_letter(store, name)
     for text in (str(mail.new / name), name.removesuffix(".md"), row.message_id):
-        assert look.find(store, text) == row
+        assert find.find_letter(store, text) == row
     with pytest.raises(NotFoundError, match="did you mean"):
-        look.find(store, name.replace("170000", "170001"))
+        find.find_letter(store, name.replace("170000", "170001"))

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.mail.test_letter import AGENT
-from treadle.mail.intent import INTENTS
-from treadle.mail.name import Label, build, split
+from treadle.mail.letter import INTENTS, Label, file_names, split_name
 
 MOMENT = datetime(2025, 11, 21, 17, tzinfo=UTC)
 
@@ -17,18 +16,18 @@ MOMENT = datetime(2025, 11, 21, 17, tzinfo=UTC)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(AGENT, AGENT, st.sampled_from(INTENTS), st.sampled_from([None, "FEAT-021", "a_b.c-d"]))
 def test_every_pair_of_agents_splits_at_its_own_place(sender, to, intent, task_id):
-    name = next(build(Label(MOMENT, sender, to, intent, task_id)))
+    name = next(file_names(Label(MOMENT, sender, to, intent, task_id)))
     dotted = [item.replace("-", ".").replace("_", ".") for item in (sender, to)]
     task = task_id.replace("_", ".") if task_id else None
-    assert split(name) == Label(MOMENT, *dotted, intent, task)
+    assert split_name(name) == Label(MOMENT, *dotted, intent, task)
 
 
 def test_a_taken_name_gets_a_number_that_is_no_field():
     label = Label(MOMENT, "coordinator", "all", "implement_feature", "AUTH-012")
-    names = list(islice(build(label), 3))
+    names = list(islice(file_names(label), 3))
     stem = "20251121_170000_coordinator-all_implement-feature_AUTH-012"
     assert names == [f"{stem}.md", f"{stem}~002.md", f"{stem}~003.md"]
-    assert split(names[2]) == label
+    assert split_name(names[2]) == label
 
 
 @pytest.mark.parametrize(
@@ -44,4 +43,4 @@ def test_a_taken_name_gets_a_number_that_is_no_field():
     ],
 )
 def test_names_that_do_not_follow_the_pattern(name):
-    assert split(name) is None
+    assert split_name(name) is None

@@ -9,13 +9,13 @@ import pytest
 
 from tests.mail import race
 from treadle.errors import BlockedError
-from treadle.mail import send, sync
+from treadle.mail import effect
+from treadle.mail.effect import Draft
 from treadle.mail.letter import parse
-from treadle.mail.send import Draft
-from treadle.store import letters as index
+from treadle.store import letters as table
 from treadle.tasks import claim, task
+from treadle.tasks.checks import criteria_from_flags
 from treadle.tasks.claim import Holder
-from treadle.tasks.criteria import from_flags
 from treadle.tasks.task import NewTask
 
 FEW = pytest.param(4, 40, id="few")
@@ -26,7 +26,7 @@ MANY = pytest.param(16, 200, id="many", marks=pytest.mark.real)
 @pytest.mark.parametrize(("processes", "rounds"), [FEW, MANY])
 def test_one_task_has_one_owner(layout, store, now, processes, rounds):
     for turn in range(rounds):
-        task.add(store, NewTask("g", from_flags("g", (), ()), f"R-{turn}"), now)
+        task.add(store, NewTask("g", criteria_from_flags("g", (), ()), f"R-{turn}"), now)
     won = race.together("claim_tasks", layout.root, processes, rounds)
     assert Counter(name for names in won for name in names) == Counter(
         f"R-{turn}" for turn in range(rounds)
@@ -40,7 +40,7 @@ def test_one_task_has_one_owner(layout, store, now, processes, rounds):
 @pytest.mark.parametrize(("processes", "rounds"), [FEW, MANY])
 def test_one_broadcast_letter_has_one_claimant(layout, store, now, processes, rounds):
     for turn in range(rounds):
-        send.send(layout, Draft("boss", "all", "fix_bug", "x", task_id=f"R-{turn}"), now)
+        effect.send(layout, Draft("boss", "all", "fix_bug", "x", task_id=f"R-{turn}"), now)
     won = race.together("claim_letters", layout.root, processes)
     names = [name for names in won for name in names]
     assert len(set(names)) == len(names) == rounds
@@ -60,11 +60,11 @@ def test_senders_killed_at_random_leave_only_whole_letters(layout, store, now, p
         [race.start("send", layout.root, number, count) for number in range(processes)]
     )
     told = _kill_some(children)
-    sync.refresh(store, layout.mail, now)
+    effect.refresh(store, layout.mail, now)
     letters = {path.name: path.read_text() for path in layout.mail.new.glob("*.md")}
     assert told <= set(letters)
     assert all(parse(text).body.endswith(" end\n") for text in letters.values())
-    assert {row.name for row in index.in_box(store, "new", 10_000)} == set(letters)
+    assert {row.name for row in table.in_box(store, "new", 10_000)} == set(letters)
 
 
 def _kill_some(children):
@@ -91,7 +91,7 @@ def test_a_thousand_letters_of_one_second_are_a_thousand_files(layout, store, pr
 def test_a_holder_killed_mid_claim_leaves_the_task_claimable_after_its_lease(layout, store, now):
     ids = [f"R-{number}" for number in range(40)]
     for id_ in ids:
-        task.add(store, NewTask("g", from_flags("g", (), ()), id_), now)
+        task.add(store, NewTask("g", criteria_from_flags("g", (), ()), id_), now)
     (child,) = race.shoot([race.start("claim_tasks", layout.root, 0, len(ids))])
     while store.task(ids[2]).owner is None:
         time.sleep(0.001)

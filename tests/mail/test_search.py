@@ -3,8 +3,8 @@
 import pytest
 
 from treadle.errors import UsageError
-from treadle.mail import handle, look, search
-from treadle.store import letters as index
+from treadle.mail import claim, find
+from treadle.store import letters as table
 
 
 def names(rows):
@@ -14,24 +14,24 @@ def names(rows):
 def test_every_word_must_be_there_wherever_the_letter_lies(store, mail, post):
     both = post("a", "b", "inform", "The token refresh times out")
     post("a", "c", "inform", "The token is fine")
-    assert names(search.search(store, mail, ["refresh token"], 10)) == [both]
-    handle.archive(store, mail, look.find(store, both))
+    assert names(find.search(store, mail, ["refresh token"], 10)) == [both]
+    claim.archive(store, mail, find.find_letter(store, both))
     later = post("a", "d", "inform", "refresh every token")
-    assert set(names(search.search(store, mail, ["token", "REFRESH"], 10))) == {both, later}
+    assert set(names(find.search(store, mail, ["token", "REFRESH"], 10))) == {both, later}
 
 
 def test_signs_in_words_are_words_too(store, mail, post):
     post("a", "b", "inform", 'say "hello" AND (go)')
-    assert len(search.search(store, mail, ['"hello"', "AND", "(go)"], 10)) == 1
-    assert search.search(store, mail, ['x" OR "a'], 10) == []
+    assert len(find.search(store, mail, ['"hello"', "AND", "(go)"], 10)) == 1
+    assert find.search(store, mail, ['x" OR "a'], 10) == []
 
 
 def test_without_full_text_search_files_are_read(store, mail, post, monkeypatch):
     name = post("a", "b", "inform", "Some Words here")
-    monkeypatch.setattr(index, "take_in_words", lambda store, text: False)
-    assert names(search.search(store, mail, ["words", "here"], 10)) == [name]
+    monkeypatch.setattr(table, "take_in_words", lambda store, text: False)
+    assert names(find.search(store, mail, ["words", "here"], 10)) == [name]
 
 
 def test_no_word_is_no_search(store, mail):
     with pytest.raises(UsageError, match="which words"):
-        search.search(store, mail, ["", " "], 5)
+        find.search(store, mail, ["", " "], 5)

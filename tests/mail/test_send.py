@@ -3,9 +3,9 @@
 import pytest
 
 from treadle.errors import BlockedError, NotFoundError, UsageError
-from treadle.mail import send
+from treadle.mail import effect
+from treadle.mail.effect import Draft
 from treadle.mail.letter import parse
-from treadle.mail.send import Draft
 
 
 def test_a_letter_lies_in_new_messages_and_its_addressee_has_folders(post, mail, tree):
@@ -48,7 +48,7 @@ def test_no_dot_file_stays_behind(post, mail):
 )
 def test_bad_drafts_are_refused_and_nothing_is_written(layout, now, draft, said):
     with pytest.raises(UsageError, match=said):
-        send.send(layout, draft, now)
+        effect.send(layout, draft, now)
     assert not layout.mail.new.exists()
 
 
@@ -58,7 +58,7 @@ def test_upper_case_is_lowered_and_rooster_is_the_human(post, tree):
 
 
 def test_configured_intents_are_accepted(layout, now):
-    sent = send.send(layout, Draft("a", "b", "dance", ""), now, ["dance"])
+    sent = effect.send(layout, Draft("a", "b", "dance", ""), now, ["dance"])
     assert sent.letter.intent == "dance"
 
 
@@ -68,9 +68,9 @@ def test_a_claim_by_letter_that_is_refused_is_not_sent(post, layout, store, now,
     assert store.task("B-1").owner == "ada"
     before = tree()
     with pytest.raises(BlockedError, match="held by ada"):
-        send.send(layout, Draft("bob", "boss", "claim_task", "", "B-1"), now)
+        effect.send(layout, Draft("bob", "boss", "claim_task", "", "B-1"), now)
     with pytest.raises(NotFoundError):
-        send.send(layout, Draft("bob", "boss", "claim_task", "", "B-2"), now)
+        effect.send(layout, Draft("bob", "boss", "claim_task", "", "B-2"), now)
     assert tree() == before
     post("ada", "boss", "release_task", task_id="B-1")
     assert store.task("B-1").lane == "planned"

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.mail.conftest import claim_next
-from treadle.mail import folders, look, sync
-from treadle.store import letters as index
+from treadle.mail import effect, find, index
+from treadle.store import letters as table
 
 NAME = "20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md"
 HELLO = (
@@ -51,18 +51,18 @@ def test_commands_in_letters_are_never_taken_over(drop, store):
 def test_a_malformed_file_is_set_aside_with_its_reason(drop, store, mail, now, name, text, why):
     drop(name, text)
     settle(mail)
-    (said,) = sync.refresh(store, mail, now)
+    (said,) = effect.refresh(store, mail, now)
     assert why in said
     reason = json.loads((mail.quarantine / f"{name}.reason.json").read_text())
     assert why in reason["reason"]
     assert (mail.quarantine / name).read_text() == text
-    assert sync.refresh(store, mail, now) == []
+    assert effect.refresh(store, mail, now) == []
 
 
 def test_an_agents_folder_may_be_spelled_in_capitals(drop, store, mail, tree):
     drop("x.md", HELLO, "AGENTS/Engineer/INBOX")
-    assert [row.agent for row in index.held(store, "engineer", "inbox", 9)] == ["engineer"]
-    assert look.find(store, "x.md", "engineer").folder == "AGENTS/Engineer/INBOX"
+    assert [row.agent for row in table.held(store, "engineer", "inbox", 9)] == ["engineer"]
+    assert find.find_letter(store, "x.md", "engineer").folder == "AGENTS/Engineer/INBOX"
 
 
 def test_folders_that_no_agent_can_have_are_left_alone(drop, store, mail, now):
@@ -70,7 +70,7 @@ def test_folders_that_no_agent_can_have_are_left_alone(drop, store, mail, now):
         (mail.agents / name / "INBOX").mkdir(parents=True)
     (mail.logs / "bad\udcff").mkdir(parents=True)
     drop("x.md", HELLO.replace("to: b", "to: all"))
-    assert sync.refresh(store, mail, now) == []
+    assert effect.refresh(store, mail, now) == []
     assert not list(mail.agents.rglob("*.md"))
 
 
@@ -92,8 +92,8 @@ def test_links_pipes_and_giants_are_set_aside_unread(drop, store, mail, now, tmp
     with (mail.new / "giant.md").open("wb") as file:
         file.truncate(1 << 30)
     settle(mail)
-    assert len(sync.refresh(store, mail, now)) == 3
-    assert [row.name for row in look.letters(store, look.Asked())] == ["fine.md"]
+    assert len(effect.refresh(store, mail, now)) == 3
+    assert [row.name for row in find.list_letters(store, find.Asked())] == ["fine.md"]
     assert secret.read_text() == "key"
 
 
@@ -101,8 +101,8 @@ def test_a_letter_moved_by_hand_is_followed_without_a_second_effect(drop, store,
     drop(NAME, TEXT)
     mail.inbox("engineer").mkdir(parents=True, exist_ok=True)
     (mail.new / NAME).rename(mail.inbox("engineer") / NAME)
-    sync.refresh(store, mail, now)
-    (row,) = index.named(store, NAME)
+    effect.refresh(store, mail, now)
+    (row,) = table.named(store, NAME)
     assert (row.box, row.agent) == ("inbox", "engineer")
     assert store.task("FEAT-021").owner == "engineer"
 
@@ -110,27 +110,27 @@ def test_a_letter_moved_by_hand_is_followed_without_a_second_effect(drop, store,
 def test_a_removed_file_is_forgotten(drop, store, mail, now):
     drop(NAME, TEXT)
     (mail.new / NAME).unlink()
-    sync.refresh(store, mail, now)
-    assert index.named(store, NAME) == []
+    effect.refresh(store, mail, now)
+    assert table.named(store, NAME) == []
 
 
 def test_nothing_is_read_again_while_no_folder_changed(drop, store, mail, now):
     drop(NAME, TEXT)
     for folder in ("NEW_MESSAGES", "TASKS"):
         settle(mail, folder)
-    sync.refresh(store, mail, now)
-    assert not folders.is_stale(store, mail)
+    effect.refresh(store, mail, now)
+    assert not index.is_stale(store, mail)
     (mail.new / "x.md").write_text("y")
-    assert folders.is_stale(store, mail)
+    assert index.is_stale(store, mail)
 
 
 def test_the_index_can_be_rebuilt_from_nothing(post, store, mail, now):
     names = {post("a", "b", "inform", str(number)) for number in range(5)}
-    index.forget(store, index.in_box(store, "new", 10))
-    sync.rebuild(store, mail, now)
-    assert {row.name for row in look.letters(store, look.Asked())} == names
+    table.forget(store, table.in_box(store, "new", 10))
+    effect.rebuild(store, mail, now)
+    assert {row.name for row in find.list_letters(store, find.Asked())} == names
 
 
 def test_an_unknown_intent_is_read_all_the_same(drop, store):
     drop("20251106_140211_a-b_dance.md", "x")
-    assert [row.intent for row in look.letters(store, look.Asked())] == ["dance"]
+    assert [row.intent for row in find.list_letters(store, find.Asked())] == ["dance"]

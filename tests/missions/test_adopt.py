@@ -13,7 +13,7 @@ from treadle.missions import mission as missions
 from treadle.missions import taskfile
 from treadle.project import setup
 from treadle.store.store import Store
-from treadle.tasks import move, task
+from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.task import NewTask
 
@@ -46,7 +46,7 @@ def test_an_edited_file_changes_the_task_but_not_its_lane(store, mission):
     taskfile.adopt(store, mission, ["WP02"], NOW)
     other = task.add(store, NewTask(goal="plain", criteria=()), NOW).task_id
     task.link(store, "auth.WP02", [other])
-    move.move(store, "auth.WP01", "claimed", Holder("ann"), NOW)
+    claim.move_task(store, "auth.WP01", "claimed", Holder("ann"), NOW)
     write_task(mission, "WP01.md", "title: New\nlane: done\n")
     write_task(mission, "WP02.md", "dependencies: []\n")
     taskfile.adopt(store, mission, ["WP01", "WP02"], NOW)

@@ -9,9 +9,8 @@ from treadle.layout import Layout
 from treadle.store.store import Store
 from treadle.store.tasks import TaskClaimRow
 from treadle.tasks import task
-from treadle.tasks.change import Note, change
-from treadle.tasks.criteria import from_flags
-from treadle.tasks.task import NewTask
+from treadle.tasks.checks import criteria_from_flags
+from treadle.tasks.task import NewTask, Note, change_task
 
 
 @pytest.fixture
@@ -38,14 +37,14 @@ def add(store, now):
     """Add a task, said to be tested, in any lane and return its id."""
 
     def add_in(lane="planned", depends_on=(), **fields):
-        new = NewTask("goal", from_flags("goal", (), ()), **fields)
+        new = NewTask("goal", criteria_from_flags("goal", (), ()), **fields)
         added = task.add(store, new, now)
         task.link(store, added.task_id, depends_on)
         said = TaskClaimRow(added.task_id, "tests_passed", True, "qa", utc(now))
         store.claim_check(said)
         if lane != "planned":
             note = Note("test")
-            change(store, added.task_id, lambda row: row._replace(lane=lane), note, now)
+            change_task(store, added.task_id, lambda row: row._replace(lane=lane), note, now)
         return added.task_id
 
     return add_in

@@ -8,10 +8,9 @@ from tests.store.rows import RUN, check_row, cursor, run_row, step_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import BlockedError
 from treadle.store.runs import History
-from treadle.tasks import checks, move, task
-from treadle.tasks.change import HUMAN
+from treadle.tasks import checks, claim, task
 from treadle.tasks.claim import Holder
-from treadle.tasks.task import NewTask
+from treadle.tasks.task import HUMAN, NewTask
 
 ASKED = (Criterion("AC1", "Tests pass", "pytest"), Criterion("AC2", "95% coverage", "cov"))
 
@@ -49,16 +48,16 @@ def test_checks_come_from_what_was_observed(tested, passed, expected):
 def test_failed_tests_stop_even_a_person(tested, store, now):
     tested(True, False)
     with pytest.raises(BlockedError, match="its tests do not pass"):
-        move.done(store, "T-9", Holder(HUMAN), now)
-    forced = move.move(store, "T-9", "done", Holder(HUMAN), now, "it is fine", force=True)
+        claim.finish_task(store, "T-9", Holder(HUMAN), now)
+    forced = claim.move_task(store, "T-9", "done", Holder(HUMAN), now, "it is fine", force=True)
     assert forced.after.lane == "done"
 
 
 def test_a_person_may_complete_what_nobody_has_tested_and_an_agent_may_not(store, now):
     task.add(store, NewTask("goal", ASKED, "T-9"), now)
     with pytest.raises(BlockedError, match="nobody has seen its tests pass"):
-        move.done(store, "T-9", Holder("ada"), now)
-    assert move.done(store, "T-9", Holder(HUMAN), now + timedelta(1)).after.lane == "done"
+        claim.finish_task(store, "T-9", Holder("ada"), now)
+    assert claim.finish_task(store, "T-9", Holder(HUMAN), now + timedelta(1)).after.lane == "done"
 
 
 def test_an_approved_task_is_reviewed(store, add):

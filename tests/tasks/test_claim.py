@@ -7,8 +7,7 @@ import pytest
 from tests.store.rows import child, output
 from treadle.errors import BlockedError, UsageError
 from treadle.ids import utc
-from treadle.tasks.claim import LEASE, Holder, claim, release, renew
-from treadle.tasks.move import move
+from treadle.tasks.claim import LEASE, Holder, claim, move_task, release, renew
 
 CLAIM = """
     import sys
@@ -53,7 +52,7 @@ def test_an_expired_lease_can_be_taken_over_and_the_old_holder_is_refused(store,
     assert not renew(store, task_id, old.claim_id, later)
     for verb in (
         lambda: release(store, task_id, Holder("ada", old.claim_id), later),
-        lambda: move(store, task_id, "in_progress", Holder("ada", old.claim_id), later),
+        lambda: move_task(store, task_id, "in_progress", Holder("ada", old.claim_id), later),
     ):
         with pytest.raises(BlockedError, match="held by bob and not by this claim of ada"):
             verb()
@@ -103,7 +102,7 @@ def test_only_the_holder_releases_while_the_lease_runs(store, add, now):
 def test_a_task_that_waits_cannot_be_claimed(store, add, now):
     first, second = add(), add()
     third = add(depends_on=[first, second])
-    move(store, second, "canceled", Holder("ada"), now)
+    move_task(store, second, "canceled", Holder("ada"), now)
     with pytest.raises(BlockedError, match=r"T-3 .* waits for T-1 .planned., T-2 .cance") as caught:
         claim(store, third, "ada", now)
     assert caught.value.fix == (

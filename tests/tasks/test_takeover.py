@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from treadle.tasks import claim, views
-from treadle.tasks.takeover import take_over, take_over_all
+from treadle.tasks import claim
+from treadle.tasks.files import take_over, take_over_all
+from treadle.tasks.task import view_stamp, view_texts
 
 
 @pytest.fixture
@@ -64,8 +65,7 @@ def test_other_states_are_put_back(store, add, said, mail, now, text, why):
     found = said(task_id, "status", text)
     assert (why in found[0]) if why else (store.task(task_id).lane == "planned")
     assert (
-        views.texts(store, store.task(task_id))["status"]
-        == mail.task(task_id, "status").read_text()
+        view_texts(store, store.task(task_id))["status"] == mail.task(task_id, "status").read_text()
     )
 
 
@@ -80,7 +80,7 @@ def test_a_file_that_lags_behind_is_no_edit(store, add, mail, now):
     task_id = add()
     claim.claim(store, task_id, "ada", now)
     old = mail.task(task_id, "status").read_text()
-    stamp = views.stamp(store.task(task_id))
+    stamp = view_stamp(store.task(task_id))
     claim.release(store, task_id, claim.Holder("ada"), now + timedelta(seconds=1))
     mail.task(task_id, "status").write_text(old)
     os.utime(mail.task(task_id, "status"), ns=(stamp, stamp))

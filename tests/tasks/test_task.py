@@ -5,14 +5,12 @@ import pytest
 from tests.store.rows import run_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import NotFoundError, UsageError
-from treadle.tasks import show, task
-from treadle.tasks.change import find
-from treadle.tasks.claim import Holder, claim
-from treadle.tasks.criteria import from_flags
-from treadle.tasks.move import done
-from treadle.tasks.task import NewTask
+from treadle.tasks import task
+from treadle.tasks.checks import criteria_from_flags
+from treadle.tasks.claim import Holder, claim, finish_task
+from treadle.tasks.task import NewTask, find_task
 
-CRITERIA = from_flags("goal", ["Tests pass", "AC7: No warnings"], ["AC1=pytest -q"])
+CRITERIA = criteria_from_flags("goal", ["Tests pass", "AC7: No warnings"], ["AC1=pytest -q"])
 
 
 def ready(store, now):
@@ -66,7 +64,7 @@ def test_an_empty_goal_is_refused(store, now):
 def test_an_unknown_task_gets_the_nearest_id(store, add):
     add(task_id="AUTH-012")
     with pytest.raises(NotFoundError, match="did you mean AUTH-012"):
-        find(store, "AUTH-102")
+        find_task(store, "AUTH-102")
 
 
 def test_show_tells_what_is_around_a_task(store, add, now):
@@ -75,10 +73,10 @@ def test_show_tells_what_is_around_a_task(store, add, now):
     task.link(store, third, [second])
     store.insert_run(run_row(task_id=second), (), {})
     claim(store, first, "ada", now)
-    shown = show.document(store, find(store, second), now)
+    shown = task.whole_document(store, find_task(store, second), now)
     assert (shown["depends_on"], shown["needed_by"]) == ([first], [third])
     assert [row["run_id"] for row in shown["runs"]] == [run_row().run_id]
-    (move,) = show.document(store, find(store, first), now)["moves"]
+    (move,) = task.whole_document(store, find_task(store, first), now)["moves"]
     assert (move["who"], move["to_lane"]) == ("ada", "claimed")
 
 
@@ -86,9 +84,9 @@ def test_ready_are_the_planned_ones_that_wait_for_nothing(store, add, now):
     first, second = add(), add()
     third = add(depends_on=[first, second])
     assert ready(store, now) == [first, second]
-    done(store, first, Holder("human"), now)
+    finish_task(store, first, Holder("human"), now)
     assert ready(store, now) == [second]
-    done(store, second, Holder("human"), now)
+    finish_task(store, second, Holder("human"), now)
     assert ready(store, now) == [third]
     claim(store, third, "ada", now)
     assert ready(store, now) == []

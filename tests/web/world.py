@@ -12,13 +12,13 @@ from treadle.contract.criterion import Criterion
 from treadle.ids import utc
 from treadle.inbox import box as inbox
 from treadle.layout import Layout
-from treadle.mail import send as mail
+from treadle.mail import effect as mail
 from treadle.mail.post import Draft
 from treadle.project.project import open_project
 from treadle.store.messages import MessageRow
 from treadle.store.runs import Cursor, Event, History, RunRow, StepRow, UsageRow
 from treadle.store.store import Store
-from treadle.tasks import claim, move, questions, task
+from treadle.tasks import claim, questions, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.questions import Question
 from treadle.tasks.task import NewTask
@@ -65,8 +65,8 @@ def tasks(store: Store, now: datetime, texts: Sequence[str]) -> None:
     task.add(store, NewTask("Be stuck", (), "STUCK"), now)
     row = claim.claim(store, "STUCK", "codex", now)
     holder = Holder("codex", row.claim_id)
-    move.move(store, "STUCK", "in_progress", holder, now)
-    move.move(store, "STUCK", "blocked", holder, now, f"no key: {texts[0]}")
+    claim.move_task(store, "STUCK", "in_progress", holder, now)
+    claim.move_task(store, "STUCK", "blocked", holder, now, f"no key: {texts[0]}")
     task.add(store, NewTask("Be held", (), "HELD"), now)
     claim.claim(store, "HELD", "ada", now)
 

@@ -6,10 +6,11 @@ from datetime import datetime
 
 from treadle.cli import main, output
 from treadle.cli.place import Place
-from treadle.mail import address, agents, folders, sync
-from treadle.store import letters as index
+from treadle.mail import effect, index, post
+from treadle.mail.letter import HUMAN, parse_sender
+from treadle.store import letters as table
 from treadle.store.store import Reader, Store
-from treadle.tasks import claim, leases
+from treadle.tasks import claim
 
 
 def add_agent(parser: ArgumentParser, option: str = "--as") -> ArgumentParser:
@@ -23,20 +24,20 @@ def add_agent(parser: ArgumentParser, option: str = "--as") -> ArgumentParser:
 def who(args: Namespace) -> str | None:
     """Return who acts, if anyone said so."""
     name = args.who or os.environ.get("TREADLE_AGENT")
-    return address.sender(name) if name else None
+    return parse_sender(name) if name else None
 
 
 def registered(found: Place, args: Namespace) -> str | None:
     """Return who acts; the first time, the agent gets its folders."""
     agent = who(args)
     if agent and not os.environ.get("TREADLE_RUN"):
-        agents.register(found.layout.mail, agent)
+        post.register(found.layout.mail, agent)
     return agent
 
 
 def required(found: Place, args: Namespace) -> str:
     """Return who acts; whoever does not say is the human."""
-    return registered(found, args) or address.HUMAN
+    return registered(found, args) or HUMAN
 
 
 def fresh(found: Place, now: datetime) -> Reader:
@@ -45,18 +46,18 @@ def fresh(found: Place, now: datetime) -> Reader:
     mail = found.layout.mail
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
-    if index.wait_elsewhere(reader):
+    if table.wait_elsewhere(reader):
         main.load("elsewhere.bring_letters")()
-    if not folders.is_stale(reader, mail):
+    if not index.is_stale(reader, mail):
         return reader
     reader.close()
-    store, said = sync.fresh(found.layout, now)
+    store, said = effect.fresh(found.layout, now)
     output.warn(*said)
     return store
 
 
 def renew(found: Place, store: Reader, agent: str | None) -> None:
     """Any command by a task's owner keeps its lease alive."""
-    if agent and not os.environ.get("TREADLE_RUN") and leases.due(store, agent, store.now()):
+    if agent and not os.environ.get("TREADLE_RUN") and claim.due_leases(store, agent, store.now()):
         with Store.open(found.layout) as writer:
             claim.renew_all(writer, agent, writer.now())

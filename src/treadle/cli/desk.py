@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from treadle.cli import context, output, place
 from treadle.desk import desk
 from treadle.desk.answer import Answered, answer, document
-from treadle.mail import sync
+from treadle.mail import effect
 from treadle.project.root import refuse_inside_run
 from treadle.store.questions import QuestionRow
 from treadle.store.store import Store
@@ -52,7 +52,7 @@ def _answer(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     found, now = place.find(os.environ), datetime.now(UTC)
     with Store.open(found.layout) as store:
-        sync.refresh(store, found.layout.mail, now)
+        effect.refresh(store, found.layout.mail, now)
         given = answer(store, args.item, args.text, args.option, now)
     return output.tell(args.json, document(given), _print_answer, given)
 

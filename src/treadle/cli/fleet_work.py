@@ -37,7 +37,7 @@ from treadle.project.root import refuse_inside_run
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import change, criteria, task
+from treadle.tasks import checks, task
 from treadle.text import plural
 
 
@@ -122,7 +122,7 @@ def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[
         yield _resume(desk, args.resume, budgets)
         return
     if args.goal is not None:
-        asked = criteria.from_flags(args.goal, args.ac, args.verify)
+        asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
         whole = order.freeze(config, text=args.goal, criteria=asked, swaps=swaps, task_id=None)
         yield submit.submit(desk, whole)
         return
@@ -144,7 +144,7 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
     words = [
         taskfile.resolve(desk.project.layout, store, word, args.mission, now) for word in args.tasks
     ]
-    return [change.find(store, word) for word in words]
+    return [task.find_task(store, word) for word in words]
 
 
 def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:

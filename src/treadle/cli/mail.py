@@ -13,29 +13,26 @@ from treadle.cli.parser import actions, add_repeated
 from treadle.cli.place import Place
 from treadle.errors import ExitCode, FormatError, UsageError
 from treadle.layout import BOXES
-from treadle.mail import (
-    address,
-    claim,
-    document,
-    entry,
-    folders,
-    handle,
-    intent,
-    kind,
-    look,
-    post,
-    search,
-    send,
-    sync,
-    take_in,
-    watch,
+from treadle.mail import claim, effect, find, index, post
+from treadle.mail import index as places
+from treadle.mail.letter import (
+    HUMAN,
+    INTENTS,
+    MAX_BYTES,
+    STATUSES,
+    Letter,
+    decode,
+    every_intent,
+    has_effect,
+    known_intent,
+    parse_time,
+    read_text,
+    reply_intent,
+    write,
 )
-from treadle.mail import place as places
-from treadle.mail.letter import MAX_BYTES, Letter, parse_time, write
 from treadle.mail.post import Draft
-from treadle.mail.read import decode, text
 from treadle.project.root import refuse_inside_run
-from treadle.store import letters as index
+from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.store import Reader, Store
 from treadle.tasks import claim as tasks
@@ -44,7 +41,7 @@ from treadle.text import plural
 Headers = tuple[tuple[str, str | None], ...]
 
 _CENTURY = 36_500.0
-_INTENTS = ", ".join(intent.INTENTS)
+_INTENTS = ", ".join(INTENTS)
 
 
 def add_mail(parser: ArgumentParser) -> None:
@@ -102,7 +99,7 @@ def _written(parser: ArgumentParser) -> ArgumentParser:
     parser.add_argument("--summary", metavar="TEXT", help="What it is about, in one line")
     add_repeated(parser, "--ac", "TEXT", "Acceptance criterion")
     parser.add_argument(
-        "--status", help=f"{', '.join(intent.STATUSES)} (default: new; blocked for escalate)"
+        "--status", help=f"{', '.join(STATUSES)} (default: new; blocked for escalate)"
     )
     parser.add_argument("--priority", metavar="TEXT", help="How urgent it is")
     parser.add_argument("--due-at", metavar="TIME", help="When it should be done")
@@ -126,18 +123,18 @@ def _send(args: Namespace) -> int:
 def _reply(args: Namespace) -> int:
     found = place.find(os.environ)
     with context.fresh(found, _now()) as store:
-        original = look.find(store, args.file, context.who(args))
+        original = find.find_letter(store, args.file, context.who(args))
     headers = (*_references(found, args.file), *_headers(args))
-    word = args.intent or intent.reply(original.intent)
+    word = args.intent or reply_intent(original.intent)
     return _deliver(found, args, _draft(args, original.sender, word, original.task_id, headers))
 
 
 def _references(found: Place, file: str) -> Headers:
     """Return the headers that tie an answer to a letter."""
     with context.fresh(found, _now()) as store:
-        original = look.find(store, file)
-    letter = look.open_letter(found.layout.mail, original)
-    return entry.references(original, letter.header("thread_id"))
+        original = find.find_letter(store, file)
+    letter = find.open_letter(found.layout.mail, original)
+    return index.references(original, letter.header("thread_id"))
 
 
 def _deliver(found: Place, args: Namespace, draft: Draft) -> int:
@@ -145,8 +142,8 @@ def _deliver(found: Place, args: Namespace, draft: Draft) -> int:
     letter = post.compose(draft, _now(), found.extra_intents)
     if os.environ.get("TREADLE_RUN"):
         return _leave(args, letter)
-    if kind.has_effect(letter):
-        sent = send.deliver(found.layout, letter, _now())
+    if has_effect(letter):
+        sent = effect.deliver(found.layout, letter, _now())
     else:
         sent = post.post(found.layout.mail, letter)
     output.warn(*sent.said)
@@ -169,7 +166,7 @@ def _leave(args: Namespace, letter: Letter) -> int:
 
 def _draft(args: Namespace, to: str, word: str, task_id: str | None, headers: Headers) -> Draft:
     return Draft(
-        sender=context.who(args) or address.HUMAN,
+        sender=context.who(args) or HUMAN,
         to=to,
         intent=word,
         body=_body(args),
@@ -211,7 +208,7 @@ def _markdown(name: str) -> str:
             if len(data) > MAX_BYTES:
                 raise UsageError(f"stdin has more than {MAX_BYTES} bytes")
             return decode(data, "stdin")
-        return text(Path(name))
+        return read_text(Path(name))
     except FileNotFoundError as error:
         raise UsageError(f"--body {name}: there is no such file") from error
     except FormatError as error:
@@ -220,13 +217,13 @@ def _markdown(name: str) -> str:
 
 def _list(args: Namespace) -> int:
     found = place.find(os.environ)
-    boxes = (args.box,) if args.box else BOXES if args.all else look.OPEN
-    word = intent.known(args.intent, found.extra_intents) if args.intent else None
+    boxes = (args.box,) if args.box else BOXES if args.all else find.OPEN
+    word = known_intent(args.intent, found.extra_intents) if args.intent else None
     if args.limit < 1:
         raise UsageError("--limit must be at least 1")
     agent = context.registered(found, args)
     with context.fresh(found, _now()) as store:
-        rows = look.letters(store, look.Asked(agent, boxes, args.task, word, args.limit))
+        rows = find.list_letters(store, find.Asked(agent, boxes, args.task, word, args.limit))
         context.renew(found, store, agent)
     return _show(found, args, rows, "no letters")
 
@@ -235,14 +232,14 @@ def _read(args: Namespace) -> int:
     found = place.find(os.environ)
     agent = context.registered(found, args)
     with context.fresh(found, _now()) as store:
-        row = look.find(store, args.file, agent)
-        letter = look.open_letter(found.layout.mail, row)
+        row = find.find_letter(store, args.file, agent)
+        letter = find.open_letter(found.layout.mail, row)
         context.renew(found, store, agent)
-    if letter.intent not in intent.every(found.extra_intents):
+    if letter.intent not in every_intent(found.extra_intents):
         output.warn(
             f"{row.name}: there is no intent {letter.intent}; mail.extra_intents can add it"
         )
-    told = document.whole(found.layout, row, letter)
+    told = find.whole_document(found.layout, row, letter)
     return output.tell(args.json, told, output.block, write(letter))
 
 
@@ -263,7 +260,7 @@ def _claim(args: Namespace) -> int:
         told = {"file": None, "claim_id": None}
         return output.say(args.json, told, f"no letter waits for {agent}")
     shown = found.layout.shown(places.path(found.layout.mail, taken.row))
-    whole = document.brief(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
+    whole = find.brief_document(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
     return output.say(args.json, whole, f"{shown} is {agent}'s")
 
 
@@ -272,10 +269,10 @@ def _ack(args: Namespace) -> int:
     agent = context.required(found, args)
     with Store.open(found.layout) as store:
         _refresh(found, store, _now())
-        row = look.find(store, args.file, agent)
-        row = handle.acknowledge(store, found.layout.mail, row, agent)
+        row = find.find_letter(store, args.file, agent)
+        row = claim.acknowledge(store, found.layout.mail, row, agent)
         tasks.renew_all(store, agent, store.now())
-    told = document.brief(found.layout, row)
+    told = find.brief_document(found.layout, row)
     return output.say(args.json, told, f"acknowledged: {told['file']}")
 
 
@@ -287,19 +284,19 @@ def _archive(args: Namespace) -> int:
     with Store.open(found.layout) as store:
         _refresh(found, store, _now())
         if args.task:
-            rows = handle.archive_task(store, mail, args.task)
+            rows = claim.archive_task(store, mail, args.task)
         elif args.file:
-            rows = [handle.archive(store, mail, look.find(store, args.file))]
+            rows = [claim.archive(store, mail, find.find_letter(store, args.file))]
         else:
             age = timedelta(days=min(args.older_than, _CENTURY))
-            rows = handle.archive_older(store, mail, age, _now())
+            rows = claim.archive_older(store, mail, age, _now())
     return _show(found, args, rows, "nothing to archive")
 
 
 def _watch(args: Namespace) -> int:
     found = _outside()
     agent = context.registered(found, args)
-    rows = watch.watch(found.layout, agent, args.timeout, _now)
+    rows = find.watch(found.layout, agent, args.timeout, _now)
     _show(found, args, rows, "no letter came")
     return ExitCode.DONE if rows else ExitCode.FAILED
 
@@ -307,7 +304,7 @@ def _watch(args: Namespace) -> int:
 def _search(args: Namespace) -> int:
     found = place.find(os.environ)
     with _searchable(found) as store:
-        rows = search.search(store, found.layout.mail, args.words, args.limit)
+        rows = find.search(store, found.layout.mail, args.words, args.limit)
     return _show(found, args, rows, "no letter has these words")
 
 
@@ -315,7 +312,7 @@ def _searchable(found: Place) -> Reader:
     """Open the store to search in; inside a run nothing is written, and files are read instead."""
     if os.environ.get("TREADLE_RUN"):
         return context.fresh(found, _now())
-    store, said = sync.fresh(found.layout, _now())
+    store, said = effect.fresh(found.layout, _now())
     output.warn(*said)
     return store
 
@@ -323,9 +320,9 @@ def _searchable(found: Place) -> Reader:
 def _reindex(args: Namespace) -> int:
     found = _outside()
     with Store.open(found.layout) as store:
-        said = sync.rebuild(store, found.layout.mail, _now())
-        index.forget_words(store)
-        count = sum(1 for _ in take_in.letters(found.layout.mail))
+        said = effect.rebuild(store, found.layout.mail, _now())
+        table.forget_words(store)
+        count = sum(1 for _ in index.letter_paths(found.layout.mail))
     output.warn(*said)
     told = {"letters": count, "set_aside": said}
     return output.say(args.json, told, f"read {plural(count, 'letter')}")
@@ -339,8 +336,8 @@ def _outside() -> Place:
 
 def _refresh(found: Place, store: Store, now: datetime) -> None:
     """Take in what others wrote, if there is anything, and tell what is no letter."""
-    if folders.is_stale(store, found.layout.mail):
-        output.warn(*sync.refresh(store, found.layout.mail, now))
+    if index.is_stale(store, found.layout.mail):
+        output.warn(*effect.refresh(store, found.layout.mail, now))
 
 
 def _show(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) -> int:
@@ -349,4 +346,4 @@ def _show(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) ->
         (row.box, row.agent, row.sender, row.recipient, row.intent, row.task_id, row.name)
         for row in rows
     ]
-    return output.table(args.json, document.listed(found.layout, rows), heads, table, nothing)
+    return output.table(args.json, find.list_document(found.layout, rows), heads, table, nothing)

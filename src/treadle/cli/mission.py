@@ -16,7 +16,7 @@ from treadle.missions.state import Asking, Decision, Step
 from treadle.missions.status import Listed, Status
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Reader, Store
-from treadle.tasks.owner import HUMAN, owner_id
+from treadle.tasks.task import HUMAN, owner_id
 
 
 def add_mission(parser: ArgumentParser) -> None:

@@ -27,7 +27,7 @@ from treadle.missions import taskfile
 from treadle.project.root import find_root, here
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-from treadle.tasks import criteria
+from treadle.tasks import checks
 from treadle.text import plural
 
 NOTHING_READY = "nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD"
@@ -124,7 +124,7 @@ def _work(
         approve = args.approve == "protected"
         return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps, approve=approve)]
     if args.goal is not None:
-        asked = criteria.from_flags(args.goal, args.ac, args.verify)
+        asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
         return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     ids = [
         taskfile.resolve(tools.layout, tools.store, word, args.mission, tools.now())

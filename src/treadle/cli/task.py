@@ -15,9 +15,9 @@ from treadle.missions import change, taskfile
 from treadle.project.root import refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
-from treadle.tasks import claim, criteria, document, lanes, move, reserve, show, takeover, task
-from treadle.tasks.change import Changed, find
+from treadle.tasks import checks, claim, files, lanes, reserve, task
 from treadle.tasks.claim import Holder
+from treadle.tasks.task import Changed, find_task
 from treadle.text import plural
 
 Change = Callable[[Store, Namespace, datetime], int]
@@ -72,7 +72,7 @@ def _find() -> Place:
     found = place.find(os.environ)
     if found.layout.mail.tasks.is_dir() and not address.exists(found.layout):
         with Store.open(found.layout) as store:
-            output.warn(*takeover.take_over_all(store, found.layout.mail, store.now()))
+            output.warn(*files.take_over_all(store, found.layout.mail, store.now()))
     return found
 
 
@@ -85,7 +85,7 @@ def _list(args: Namespace) -> int:
     table = [(row.task_id, row.lane, row.owner, row.goal) for row in rows]
     nothing = 'no tasks; add one with: treadle task add "GOAL" --verify "AC1=COMMAND"'
     heads = ["task", "lane", "owner", "goal"]
-    return output.table(args.json, document.listed(rows), heads, table, nothing)
+    return output.table(args.json, task.list_document(rows), heads, table, nothing)
 
 
 def _show(args: Namespace) -> int:
@@ -97,11 +97,11 @@ def _show(args: Namespace) -> int:
 
 
 def _print(store: Reader, args: Namespace, now: datetime) -> int:
-    row = find(store, args.task)
+    row = find_task(store, args.task)
     kept = reserve.live_of(store, args.task, now)
     return output.say(
         args.json,
-        show.document(store, row, now),
+        task.whole_document(store, row, now),
         f"{row.task_id}  {row.lane}  {row.owner or 'nobody'}",
         row.goal,
         *(f"  {it.id} {it.text}{f'  $ {it.verify}' if it.verify else ''}" for it in row.criteria),
@@ -134,10 +134,10 @@ def _changing(change_task: Change, *, moves: bool = False) -> Callable[[Namespac
 
 
 def _add(store: Store, args: Namespace, now: datetime) -> int:
-    asked = criteria.from_flags(args.goal, args.ac, args.verify)
+    asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
     new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
     for other in args.depends_on:
-        find(store, other)
+        find_task(store, other)
     row = task.add(store, new, now)
     task.link(store, row.task_id, args.depends_on)
     said = f"added {row.task_id}; run it: treadle run {row.task_id}"
@@ -157,23 +157,23 @@ def _claim(store: Store, args: Namespace, now: datetime) -> int:
     # A mission's task is claimed because `next` said so, and lent as `next` lends it.
     lease = args.lease if taskfile.is_mission_task(args.task, None) else claim.LEASE
     row = claim.claim(store, args.task, _owner(args), now, lease)
-    told = document.brief(row) | {"claim_id": row.claim_id}
+    told = task.brief_document(row) | {"claim_id": row.claim_id}
     return output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
 
 
 def _release(store: Store, args: Namespace, now: datetime) -> int:
     row = claim.release(store, args.task, _holder(args), now)
-    return output.say(args.json, document.brief(row), f"{row.task_id} is planned again")
+    return output.say(args.json, task.brief_document(row), f"{row.task_id} is planned again")
 
 
 def _move(store: Store, args: Namespace, now: datetime) -> int:
     lane = lanes.parse(args.to)
-    found = move.move(store, args.task, lane, _holder(args), now, args.reason, args.force)
+    found = claim.move_task(store, args.task, lane, _holder(args), now, args.reason, args.force)
     return _tell_move(store, args, found)
 
 
 def _done(store: Store, args: Namespace, now: datetime) -> int:
-    return _tell_move(store, args, move.done(store, args.task, _holder(args), now))
+    return _tell_move(store, args, claim.finish_task(store, args.task, _holder(args), now))
 
 
 def _tell_move(store: Store, args: Namespace, found: Changed) -> int:

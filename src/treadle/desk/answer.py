@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from treadle.errors import UsageError
-from treadle.mail import address, entry, handle, post, sync
-from treadle.mail.letter import Letter
+from treadle.mail import claim, effect, index, post
+from treadle.mail.letter import HUMAN, Letter
 from treadle.mail.post import Draft
-from treadle.store import letters as index
+from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.questions import QuestionRow
 from treadle.store.store import Store
@@ -33,9 +33,9 @@ def answer(
     """
     question = questions.find_open(store, item_id)
     words = _words(question, text, option)
-    asked = index.of_question(store, question.question_id)
+    asked = table.of_question(store, question.question_id)
     if not asked:
-        closed = questions.answer(store, question.question_id, words, address.HUMAN, now)
+        closed = questions.answer(store, question.question_id, words, HUMAN, now)
         return Answered(closed, None, None)
     name, task = _tell(store, asked[0], words, now)
     return Answered(questions.find(store, question.question_id), name, task)
@@ -59,7 +59,7 @@ def _tell(store: Store, asked: LetterRow, words: str, now: datetime) -> tuple[st
     before = store.task(asked.task_id or "")
     letter = _letter(asked, words, now)
     sent = post.post(store.mail, letter)
-    sync.see(store, store.mail, sent.name, letter, now)
+    effect.see(store, store.mail, sent.name, letter, now)
     _put_away(store, asked)
     after = store.task(asked.task_id or "")
     goes_on = before and after and before.lane == "blocked" != after.lane
@@ -88,16 +88,16 @@ def _words(question: QuestionRow, text: str | None, option: int | None) -> str:
 def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
     """Return the letter that brings the answer to whoever asked."""
     refused = asked.intent == "approval_request" and not words.lower().startswith("approve")
-    status, about = "failed" if refused else "completed", entry.references(asked, None)
+    status, about = "failed" if refused else "completed", index.references(asked, None)
     body = f"## Summary\n{words}"
-    draft = Draft(address.HUMAN, asked.sender, "answer", body, asked.task_id, status, about)
+    draft = Draft(HUMAN, asked.sender, "answer", body, asked.task_id, status, about)
     return post.compose(draft, now)
 
 
 def _put_away(store: Store, asked: LetterRow) -> None:
     """Archive what was asked, and the human's copy of it."""
-    rows = (*index.named(store, asked.name), *index.copies(store, asked.name))
+    rows = (*table.named(store, asked.name), *table.copies(store, asked.name))
     for row in {row.letter_id: row for row in rows}.values():
-        theirs = row.agent == address.HUMAN or row.recipient == address.HUMAN
+        theirs = row.agent == HUMAN or row.recipient == HUMAN
         if row.box in ("new", "inbox") and theirs:
-            handle.archive(store, store.mail, row)
+            claim.archive(store, store.mail, row)

@@ -8,7 +8,7 @@ from treadle.engine.lock import MAIL
 from treadle.engine.manifest import Manifest
 from treadle.engine.run import Run
 from treadle.engine.stage import OUTBOX
-from treadle.tasks import questions, work
+from treadle.tasks import claim, questions
 from treadle.tasks.questions import Kind, Question
 
 _RENEW_EVERY = 300.0
@@ -40,7 +40,7 @@ def settle(run: Run) -> None:
         return
     store, now = run.tools.store, run.tools.now()
     if run.order.task_id:
-        work.finish(store, run.order.task_id, run.id, run.row.status, now)
+        claim.finish_run(store, run.order.task_id, run.id, run.row.status, now)
     if question := _question(run):
         questions.ask(store, question, now)
     letters.tell_end(run)
@@ -51,7 +51,7 @@ def keep_claim(run: Run) -> None:
     """Renew the lease on the run's task while a long step works."""
     if run.order.task_id and time.monotonic() - run.claimed_at > _RENEW_EVERY:
         run.claimed_at = time.monotonic()
-        work.heartbeat(run.tools.store, run.order.task_id, run.id, run.tools.now())
+        claim.renew_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
 
 
 def _question(run: Run) -> Question | None:

@@ -21,8 +21,8 @@ from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Excess, Judged, Limits
 from treadle.git.scratch import Scratch
-from treadle.tasks import refusal, reserve
-from treadle.tasks.change import HUMAN
+from treadle.tasks import lanes, reserve
+from treadle.tasks.task import HUMAN
 
 MAX_PATCH = 64 << 20
 
@@ -188,7 +188,7 @@ def _reserved(run: Run, judged: Judged) -> Refused | None:
     found = reserve.conflicts(rows, paths, run.order.task_id, owner)
     if not found:
         return None
-    named = "; ".join(refusal.reserved(path, row).message for path, row in found[:5])
+    named = "; ".join(lanes.reserved(path, row).message for path, row in found[:5])
     return Refused(StepError.PATCH_REFUSED, f"the change is refused ({named})")
 
 

@@ -11,17 +11,26 @@ from treadle.engine.stage import OUTBOX, Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
 from treadle.layout import MailLayout
-from treadle.mail import address, agents, handle, kind, place, post, sync
-from treadle.mail.letter import FIRST_LINE, Letter, parse, time
-from treadle.mail.name import split
-from treadle.mail.read import read, text
-from treadle.store import letters as index
+from treadle.mail import claim, effect, index, post
+from treadle.mail.letter import (
+    FIRST_LINE,
+    HUMAN,
+    RUN_HEADER,
+    Letter,
+    format_time,
+    parse,
+    parse_sender,
+    read_letter,
+    read_text,
+    split_name,
+)
+from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.runs import RunRow
 from treadle.store.store import NO_MAIL, Store
 from treadle.store.tasks import TaskClaimRow
-from treadle.tasks import checks, views
-from treadle.tasks.change import TREADLE
+from treadle.tasks import checks
+from treadle.tasks.task import TREADLE, write_views
 from treadle.text import line, quoted
 
 HANDED = "letters_handed"
@@ -68,7 +77,7 @@ def tell(run: Run) -> None:
     catch_up(run)
     tell_end(run)
     if task_id:
-        views.write(store, store.mail, task_id)
+        write_views(store, store.mail, task_id)
     store.release(run.id, run.row.claim_epoch)
 
 
@@ -81,7 +90,7 @@ def deliver(run: Run, folder: Path, role: Role) -> None:
     for number, path in enumerate(_left(folder) if _has_mail(run) else (), 1):
         message_id = f"{run.id}-{folder.name[:3]}-{number}"
         try:
-            letter = _signed(run, parse(text(path), split(path.name)), role, message_id)
+            letter = _signed(run, parse(read_text(path), split_name(path.name)), role, message_id)
         except (FormatError, UsageError) as error:
             message = f"{OUTBOX}/{path.name} is no letter: {error.message}"
             run.timeline.add(EventType.LETTER_REFUSED, message, file=path.name)
@@ -101,19 +110,19 @@ def tell_end(run: Run) -> None:
     task_id, store, mail = run.order.task_id, run.tools.store, run.tools.layout.mail
     if task_id is None or run.row.status == "running" or not _has_mail(run):
         return
-    sync.refresh(store, mail, run.tools.now())
-    to = index.asker(store, task_id) or address.HUMAN
+    effect.refresh(store, mail, run.tools.now())
+    to = table.asker(store, task_id) or HUMAN
     _claim_tested(run, task_id)
     task = store.task(task_id)
     if task and task.lane == "done":
-        handle.archive_task(store, mail, task_id)
+        claim.archive_task(store, mail, task_id)
     _send_once(run, _report(run, to))
 
 
 def is_letter(path: Path) -> bool:
     """Tell a letter in an outbox from a message to the inbox."""
     try:
-        return split(path.name) is not None or text(path).startswith(FIRST_LINE)
+        return split_name(path.name) is not None or read_text(path).startswith(FIRST_LINE)
     except (FormatError, OSError):
         return False
 
@@ -136,8 +145,8 @@ def _found(run: Run, stage: Stage) -> list[tuple[int, str]]:
     """Return the letters about the run's task, from the folders of this machine."""
     store, mail = run.tools.store, run.tools.layout.mail
     if run.order.agent(stage.role).config.type != "builtin":
-        agents.register(mail, _agent(run, stage.role))
-    sync.refresh(store, mail, run.tools.now())
+        post.register(mail, _agent(run, stage.role))
+    effect.refresh(store, mail, run.tools.now())
     return _about(store, mail, run.id, run.order.task_id or "")
 
 
@@ -148,7 +157,7 @@ def _handed(store: Store, run_id: str) -> list[tuple[int, str]]:
 
 
 def _about(store: Store, mail: MailLayout, run_id: str, task_id: str) -> list[tuple[int, str]]:
-    rows = [row for row in index.of_task(store, task_id) if _is_news(run_id, row)]
+    rows = [row for row in table.of_task(store, task_id) if _is_news(run_id, row)]
     return [(row.letter_id or 0, _quoted(mail, row)) for row in rows]
 
 
@@ -159,7 +168,7 @@ def _is_news(run_id: str, row: LetterRow) -> bool:
 
 def _quoted(mail: MailLayout, row: LetterRow) -> str:
     try:
-        letter = read(place.path(mail, row))
+        letter = read_letter(index.path(mail, row))
     except (FileNotFoundError, FormatError):
         return ""
     head = f"From {letter.sender} to {letter.to}, {letter.intent}, {letter.created_at}:"
@@ -173,22 +182,22 @@ def _left(folder: Path) -> Iterator[Path]:
 
 
 def _signed(run: Run, letter: Letter, role: Role, message_id: str) -> Letter:
-    own = ("message_id", kind.RUN_HEADER)
+    own = ("message_id", RUN_HEADER)
     extra = (("message_id", message_id), *(item for item in letter.extra if item[0] not in own))
     return letter._replace(sender=_agent(run, role), extra=extra)
 
 
 def _send_once(run: Run, letter: Letter) -> None:
     store, mail, now = run.tools.store, run.tools.layout.mail, run.tools.now()
-    sync.refresh(store, mail, now)
-    if not index.with_message_id(store, letter.message_id or ""):
+    effect.refresh(store, mail, now)
+    if not table.with_message_id(store, letter.message_id or ""):
         sent = post.post(mail, letter)
-        sync.see(store, mail, sent.name, letter, now)
+        effect.see(store, mail, sent.name, letter, now)
 
 
 def _agent(run: Run, role: Role) -> str:
     try:
-        return address.sender(run.order.agent(role).name)
+        return parse_sender(run.order.agent(role).name)
     except UsageError:
         return TREADLE
 
@@ -199,10 +208,10 @@ def _claim_tested(run: Run, task_id: str) -> None:
     if task is None or run.row.verdict is None or checks.observed(store, task):
         return
     passed = run.row.verdict == "PASS"
-    now = time(run.tools.now())
+    now = format_time(run.tools.now())
     said = TaskClaimRow(task_id, checks.TESTS_PASSED, passed, _agent(run, "check"), now)
     store.claim_check(said)
-    views.write(store, store.mail, task_id)
+    write_views(store, store.mail, task_id)
 
 
 def _report(run: Run, to: str) -> Letter:
@@ -213,11 +222,11 @@ def _report(run: Run, to: str) -> Letter:
         to=to,
         intent=intent,
         status=status,
-        created_at=time(run.tools.now()),
+        created_at=format_time(run.tools.now()),
         task_id=run.order.task_id,
         extra=(
             ("message_id", f"{run.id}-{number}-{run.row.status}"),
-            (kind.RUN_HEADER, run.id),
+            (RUN_HEADER, run.id),
         ),
         body=_body(run),
     )

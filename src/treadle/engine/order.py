@@ -17,7 +17,7 @@ from treadle.config.schema import (
 from treadle.contract.criterion import Criterion
 from treadle.contract.request import AskedCriterion
 from treadle.contract.role import ROLES, Role
-from treadle.tasks import criteria as criteria_flags
+from treadle.tasks import checks as criteria_flags
 from treadle.tasks import markdown
 
 
@@ -99,7 +99,7 @@ def freeze(
     task_id: str | None,
 ) -> Order:
     """Write down what was asked, with the configuration of this moment."""
-    known = criteria_flags.with_config(criteria, config.verify)
+    known = criteria_flags.with_configured_commands(criteria, config.verify)
     return Order(
         goal=short_goal(text),
         text=text,

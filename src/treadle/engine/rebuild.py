@@ -19,7 +19,7 @@ from treadle.layout import Layout, RunLayout
 from treadle.store.messages import MessageRow
 from treadle.store.runs import Event, History, RunRow
 from treadle.store.store import Store
-from treadle.tasks import task, work
+from treadle.tasks import claim, task
 from treadle.tasks.task import NewTask
 
 
@@ -69,8 +69,8 @@ def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> Non
     )
     text = order.text if order.text != order.goal else None
     task.add(store, NewTask(order.goal, criteria, order.task_id, text), now)
-    work.begin(store, order.task_id, row.run_id, now)
-    work.finish(store, order.task_id, row.run_id, row.status, now)
+    claim.begin_run(store, order.task_id, row.run_id, now)
+    claim.finish_run(store, order.task_id, row.run_id, row.status, now)
 
 
 def _message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRow:

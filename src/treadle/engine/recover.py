@@ -31,7 +31,7 @@ from treadle.layout import Layout
 from treadle.proc import identity, sweep
 from treadle.store import fleet
 from treadle.store.runs import Event, RunRow, StepRow
-from treadle.tasks import work
+from treadle.tasks import claim
 
 # The contract's own sentence.
 RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
@@ -73,7 +73,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
         intent.settle_all(tools)
         _settle_ended(tools, dead)
     _exchange_letters(tools)
-    work.reconcile(tools.store, tools.now())
+    claim.reconcile_runs(tools.store, tools.now())
     return Recovered(tuple(sorted(rows)), tuple(steps))
 
 

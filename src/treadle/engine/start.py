@@ -23,7 +23,7 @@ from treadle.ids import new_run_id, utc
 from treadle.proc import identity
 from treadle.sandbox import probe
 from treadle.store.runs import RunRow
-from treadle.tasks import work
+from treadle.tasks import claim
 
 
 class Extras(NamedTuple):
@@ -53,7 +53,7 @@ def begin(
     if below and below.base_branch == head.branch and below.head_commit:
         _stack(run, below, below.head_commit)
     if order.task_id:
-        work.begin(tools.store, order.task_id, run.id, tools.now())
+        claim.begin_run(tools.store, order.task_id, run.id, tools.now())
     _note_start(run, extras)
     _write_folder(run, extras)
     reach("before_run_row")

@@ -12,8 +12,8 @@ from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.sandbox import probe
 from treadle.store.runs import RunRow
 from treadle.store.tasks import TaskRow
-from treadle.tasks import change, questions, task
-from treadle.tasks import work as claims
+from treadle.tasks import claim as claims
+from treadle.tasks import questions, task
 
 
 class Refused(NamedTuple):
@@ -62,7 +62,7 @@ def resume_run(
     run = resume.resume(tools, row, config, budgets=budgets, swaps=swaps, approve=approve)
     questions.settle(tools.store, run.id, "approved" if approve else "resumed", tools.now())
     if run.order.task_id:
-        claims.begin(tools.store, run.order.task_id, run.id, tools.now())
+        claims.begin_run(tools.store, run.order.task_id, run.id, tools.now())
     return autoland.settle(tools, config, loop.drive_run(run))
 
 
@@ -98,7 +98,7 @@ class _Queue:
 
     def __init__(self, tools: Tools, ids: Sequence[str]) -> None:
         self._tools = tools
-        self._named = [change.find(tools.store, task_id) for task_id in ids] if ids else None
+        self._named = [task.find_task(tools.store, task_id) for task_id in ids] if ids else None
         self._taken: set[str] = set()
 
     def take(self) -> TaskRow | None:

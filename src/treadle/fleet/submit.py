@@ -19,7 +19,7 @@ from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
 from treadle.git import remote, repo
 from treadle.ids import new_run_id, utc
-from treadle.mail import sync
+from treadle.mail import effect
 from treadle.project import key as keys
 from treadle.project import trust
 from treadle.project.key import Key
@@ -27,7 +27,7 @@ from treadle.project.project import Project
 from treadle.store import fleet
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
-from treadle.tasks import work
+from treadle.tasks import claim
 
 
 class Desk(NamedTuple):
@@ -63,7 +63,7 @@ def submit(desk: Desk, asked: Order) -> RunRow:
     queue.insert(desk.store, row, asked, ticket, key, now)
     if asked.task_id and desk.site.url:
         mail = desk.project.layout.mail
-        sync.refresh(desk.store, mail, now)
+        effect.refresh(desk.store, mail, now)
         letters.hand_over(desk.store, mail, row)
     enqueue(desk, row, ticket)
     return row
@@ -120,7 +120,7 @@ def _publish(desk: Desk, row: RunRow, asked: Order, ticket: Ticket, now: datetim
     place = f"{archive.folder(row.run_id)}order.json"
     Shelf(ticket.artifacts).put(place, msgspec.json.encode(asked))
     if asked.task_id:
-        work.begin(desk.store, asked.task_id, row.run_id, now)
+        claim.begin_run(desk.store, asked.task_id, row.run_id, now)
 
 
 def _take_back(desk: Desk, row: RunRow, ticket: Ticket) -> None:

@@ -44,7 +44,7 @@ from treadle.store.database.sqlite import WriteLock
 from treadle.store.fleet import WorkerRow
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
-from treadle.tasks import questions, work
+from treadle.tasks import claim, questions
 from treadle.tasks.questions import Question
 
 
@@ -237,7 +237,7 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
             message = f"this worker's own configuration is stricter: {', '.join(taken)}"
             run.timeline.add(EventType.ORDER_HELD, message, keys=taken)
         if run.order.task_id:
-            work.begin(store, run.order.task_id, run.id, tools.now())
+            claim.begin_run(store, run.order.task_id, run.id, tools.now())
         place.prepare(run)
     return run
 
@@ -310,7 +310,7 @@ def _give_up(machine: Machine, store: Store, row: RunRow, tries: int) -> None:
     kv = {"reason_code": "gave_up", "reason": message}
     queue.record(store, row, EventType.GAVE_UP, message, machine.now(), kv, "failed")
     if row.task_id:
-        work.finish(store, row.task_id, row.run_id, "failed", machine.now())
+        claim.finish_run(store, row.task_id, row.run_id, "failed", machine.now())
     _ask(machine, store, row, message, "again", f"treadle runs show {row.run_id}")
     store.release(row.run_id, row.claim_epoch)
 

@@ -1,21 +1,20 @@
-"""Claim letters: one claimant each, and its task with it."""
+"""Claim letters with their tasks, acknowledge and archive them; nothing is ever deleted."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
 from treadle.ids import utc
-from treadle.mail import address, folders, intent, look, move, place
-from treadle.mail.letter import time
-from treadle.mail.name import numbered
-from treadle.store import letters as index
+from treadle.layout import LOGS, MailLayout
+from treadle.mail import find, index
+from treadle.mail.letter import ALL, WORK, format_time, numbered
+from treadle.store import letters as table
 from treadle.store.letters import LetterRow, TaskTaken, Wanted
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim as tasks
-from treadle.tasks import views
-from treadle.tasks.change import Note, moved
+from treadle.tasks.task import Note, moved_record, write_views
 
 # Work on a task that somebody else may be busy with; it has an owner of its own.
 _ON_OTHERS = ("test", "review_code", "audit", "document")
@@ -30,11 +29,11 @@ class Claimed(NamedTuple):
 
 def claim(store: Store, agent: str, text: str, now: datetime) -> Claimed:
     """Claim one letter, or say why it cannot be had."""
-    row = look.find(store, text, agent)
+    row = find.find_letter(store, text, agent)
     _check(row, agent)
     found = _take(store, agent, now, row.letter_id)
     if found is None:
-        raise place.gone(row.name)
+        raise index.gone(row.name)
     return found
 
 
@@ -50,8 +49,8 @@ def claim_next(
     Looking into the folders before every claim would cost more than the claim: once a second
     is often enough, and whenever nothing is left.
     """
-    looked = not folders.is_recent(store)
-    if looked and folders.is_stale(store, store.mail):
+    looked = not index.is_recent(store)
+    if looked and index.is_stale(store, store.mail):
         refresh()
     while True:
         try:
@@ -61,7 +60,7 @@ def claim_next(
         if found or looked:
             return found
         looked = True
-        if folders.is_stale(store, store.mail):
+        if index.is_stale(store, store.mail):
             refresh()
 
 
@@ -72,20 +71,20 @@ def _take(
     letter_id: int | None = None,
     task_id: str | None = None,
 ) -> Claimed | None:
-    wanted = Wanted(agent, place.inbox(agent), time(now), letter_id, task_id)
+    wanted = Wanted(agent, index.inbox(agent), format_time(now), letter_id, task_id)
     take = _taking(store, agent, now, strict=letter_id is not None)
-    found = index.claim(store, wanted, numbered, take)
+    found = table.claim(store, wanted, numbered, take)
     if found is None:
         return None
     try:
-        row = move.follow(store, store.mail, found.before, found.after)
+        row = index.follow_file(store, store.mail, found.before, found.after)
     except NotFoundError:
         if found.task:
             by = tasks.Holder(agent, found.task.claim_id)
             tasks.release(store, found.task.task_id, by, now)
         raise
     if found.task:
-        views.write(store, store.mail, found.task.task_id)
+        write_views(store, store.mail, found.task.task_id)
     return Claimed(row, found.task)
 
 
@@ -96,7 +95,7 @@ def _taking(
     take = tasks.taking(store, agent, now)
 
     def decide(row: LetterRow, task: TaskRow | None) -> TaskTaken | None:
-        if task is None or row.intent not in intent.WORK:
+        if task is None or row.intent not in WORK:
             return TaskTaken()
         if row.intent in _ON_OTHERS and (task.lane != "planned" or task.owner):
             return TaskTaken()
@@ -108,19 +107,72 @@ def _taking(
             if strict:
                 raise
             return None
-        return TaskTaken(after, moved(task, after, Note(agent, f"letter {row.name}")))
+        return TaskTaken(after, moved_record(task, after, Note(agent, f"letter {row.name}")))
 
     return decide
 
 
 def _check(row: LetterRow, agent: str) -> None:
     """Refuse what is somebody else's, or nobody's to claim any more."""
-    if row.recipient == address.ALL and row.intent not in intent.WORK:
+    if row.recipient == ALL and row.intent not in WORK:
         said = f"{row.name} is for everybody; acknowledge your copy instead"
-        raise place.not_yours(row, said, "ack")
-    if row.recipient not in (agent, address.ALL):
+        raise index.not_yours(row, said, "ack")
+    if row.recipient not in (agent, ALL):
         said = f"{row.name} is addressed to {row.recipient}, not to {agent}"
-        raise place.not_yours(row, said)
+        raise index.not_yours(row, said)
     if row.box != "new":
         holder = f"claimed by {row.agent}" if row.box != "logs" else "archived"
-        raise place.not_yours(row, f"{row.name} is {holder}")
+        raise index.not_yours(row, f"{row.name} is {holder}")
+
+
+_PAGE = 500
+
+
+def acknowledge(store: Store, mail: MailLayout, row: LetterRow, agent: str) -> LetterRow:
+    """Say that a letter is taken care of: claimed work goes to WORKSPACE, the rest to LOGS."""
+    holder = row.agent or row.recipient
+    if holder not in (agent, ALL) or (row.box == "new" and row.recipient == ALL):
+        said = f"{row.name} is {holder}'s to acknowledge, not {agent}'s"
+        raise index.not_yours(row, said)
+    if row.box == "logs":
+        return row
+    if row.box == "inbox" and row.intent in WORK:
+        return index.move_letter(store, mail, row, index.workspace(agent))
+    moved = index.move_letter(store, mail, row, index.logs(agent))
+    _finish_broadcast(store, mail, row)
+    return moved
+
+
+def archive(store: Store, mail: MailLayout, row: LetterRow) -> LetterRow:
+    """Put a letter into the LOGS, wherever it lies."""
+    if row.box == "logs":
+        return row
+    return index.move_letter(store, mail, row, index.logs(row.agent))
+
+
+def archive_task(store: Store, mail: MailLayout, task_id: str) -> list[LetterRow]:
+    """Put every letter about a task into the LOGS."""
+    rows = [row for row in table.of_task(store, task_id) if row.box != "logs"]
+    return [archive(store, mail, row) for row in rows]
+
+
+def archive_older(store: Store, mail: MailLayout, age: timedelta, now: datetime) -> list[LetterRow]:
+    """Sort letters in the LOGS that are older than this into a folder for each month."""
+    before, moved = (format_time(now - age), 0), []
+    while page := table.in_box(store, "logs", _PAGE, before):
+        for row in page:
+            if row.folder == LOGS:
+                month = index.logs(row.agent, row.created_at[:7])
+                moved.append(index.move_letter(store, mail, row, month))
+        before = (page[-1].created_at, page[-1].letter_id or 0)
+    return moved
+
+
+def _finish_broadcast(store: Store, mail: MailLayout, row: LetterRow) -> None:
+    """Put a letter to all into the LOGS when everyone has acknowledged a copy."""
+    if row.copy_of is None:
+        return
+    if all(copy.box == "logs" for copy in table.copies(store, row.copy_of)):
+        for original in table.named(store, row.copy_of):
+            if original.box == "new" and original.recipient == ALL:
+                archive(store, mail, original)

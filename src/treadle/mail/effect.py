@@ -1,48 +1,57 @@
-"""What a letter brings about: tasks, claims, checks, questions to a human, copies."""
+"""What letters bring about: tasks, claims, checks, questions to a human, copies."""
 
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError, argument
-from treadle.files import deliver
-from treadle.layout import MailLayout
-from treadle.mail import address, agents, intent, kind, place, post
-from treadle.mail.entry import row, summary
-from treadle.mail.letter import Letter, write
-from treadle.mail.name import numbered
-from treadle.mail.post import Draft
-from treadle.mail.read import read
-from treadle.store import letters as index
-from treadle.store.letters import LetterRow
-from treadle.store.store import Store
+from treadle.files import deliver as files
+from treadle.layout import NEW_MESSAGES, Layout, MailLayout
+from treadle.mail import index, post
+from treadle.mail.index import entry_row, summary
+from treadle.mail.letter import (
+    ASKING,
+    HUMAN,
+    WORK,
+    Letter,
+    has_effect,
+    is_broadcast,
+    numbered,
+    read_letter,
+    write,
+)
+from treadle.mail.post import Draft, Sent
+from treadle.store import letters as table
+from treadle.store.letters import FolderRow, LetterRow
+from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskClaimRow, TaskRow
-from treadle.tasks import checks, claim, lanes, markdown, move, questions, views
-from treadle.tasks.change import TREADLE, Note, change, find
+from treadle.tasks import checks, claim, lanes, markdown, questions
+from treadle.tasks.files import take_over_all
 from treadle.tasks.questions import Question
-from treadle.tasks.task import NewTask, add
+from treadle.tasks.task import TREADLE, NewTask, Note, add, change_task, find_task, write_views
 
 APPROVE = ("approve", "reject")
 
 
-def make(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
+def make_effect(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
     """Make a letter's effect; a kill repeats it, so all of it bears being made twice."""
     question_id, said = None, []
     with contextlib.suppress(FileNotFoundError, FormatError):
-        letter = read(place.path(mail, known))
+        letter = read_letter(index.path(mail, known))
         try:
             question_id = _make(store, mail, known, letter, now)
         except TreadleError as error:
             said.append(f"{known.name}: {error.message}")
             _tell(mail, letter, error.message, now)
-    index.settle(store, known.letter_id or 0, question_id)
+    table.settle(store, known.letter_id or 0, question_id)
     return said
 
 
 def try_out(store: Store, letter: Letter, now: datetime) -> None:
     """Claim or release a letter's task, so that a refusal is the sender's to see."""
-    find(store, letter.task_id or "")
+    find_task(store, letter.task_id or "")
     if letter.intent == "claim_task":
         _claim_task(store, letter, now)
     else:
@@ -73,15 +82,15 @@ def ensure_task(store: Store, letter: Letter, now: datetime) -> None:
 def _make(
     store: Store, mail: MailLayout, known: LetterRow, letter: Letter, now: datetime
 ) -> str | None:
-    if letter.intent in intent.WORK:
+    if letter.intent in WORK:
         _work(store, known, letter, now)
     elif found := _EFFECTS.get(letter.intent):
         found(store, letter, now)
-    if kind.is_broadcast(letter):
+    if is_broadcast(letter):
         _copy_to_all(store, mail, known, letter)
     if letter.intent == "escalate":
-        _copy(store, mail, known, letter, address.HUMAN)
-    if letter.intent == "escalate" or letter.to == address.HUMAN:
+        _copy(store, mail, known, letter, HUMAN)
+    if letter.intent == "escalate" or letter.to == HUMAN:
         return known.question_id or _ask(store, known, letter, now)
     return None
 
@@ -126,7 +135,7 @@ def _answer(store: Store, letter: Letter, now: datetime) -> None:
     if task and reviews and decided and letter.sender != task.owner:
         _say(store, task, checks.PEER_REVIEWED, letter)
     question = store.question(asked.question_id or "")
-    if question and question.answered_at is None and letter.sender == address.HUMAN:
+    if question and question.answered_at is None and letter.sender == HUMAN:
         # Closed last: a kill before that leaves it open, and the letter is seen again.
         unblock(store, asked, now)
         questions.answer(store, question.question_id, summary(letter), letter.sender, now)
@@ -137,7 +146,7 @@ def _escalate(store: Store, letter: Letter, now: datetime) -> None:
     if task and "blocked" in lanes.legal(task.lane):
         blocked = claim.freed(task, "blocked")
         note = Note(letter.sender, "escalated")
-        change(store, task.task_id, lambda _: blocked, note, now)
+        change_task(store, task.task_id, lambda _: blocked, note, now)
 
 
 _EFFECTS: dict[str, Callable[[Store, Letter, datetime], None]] = {
@@ -156,26 +165,26 @@ def unblock(store: Store, asked: LetterRow, now: datetime) -> TaskRow | None:
         return None
     lane: lanes.Lane = "in_progress" if task.owner else "planned"
     by = claim.Holder(task.owner or TREADLE)
-    return move.move(store, task.task_id, lane, by, now, "answered", force=True).after
+    return claim.move_task(store, task.task_id, lane, by, now, "answered", force=True).after
 
 
 def _say(store: Store, task: TaskRow, name: str, letter: Letter) -> None:
     value = letter.status == "completed"
     said = TaskClaimRow(task.task_id, name, value, letter.sender, letter.created_at)
     store.claim_check(said)
-    views.write(store, store.mail, task.task_id)
+    write_views(store, store.mail, task.task_id)
 
 
 def _original(store: Store, letter: Letter) -> LetterRow | None:
     reference = letter.header("in_reply_to")
     if not reference:
         return None
-    found = index.with_message_id(store, reference) or index.named(store, reference)
+    found = table.with_message_id(store, reference) or table.named(store, reference)
     return found[0] if found else None
 
 
 def _ask(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str | None:
-    if letter.intent not in intent.ASKING:
+    if letter.intent not in ASKING:
         return None
     approval = letter.intent == "approval_request"
     return questions.ask(
@@ -203,20 +212,93 @@ def options(letter: Letter) -> tuple[str, ...]:
 
 
 def _copy_to_all(store: Store, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
-    for agent in agents.registered(mail):
+    for agent in post.registered(mail):
         if agent != letter.sender:
             _copy(store, mail, known, letter, agent)
 
 
 def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> None:
     """Put a copy into an agent's INBOX, unless it has had one."""
-    if any(copy.agent == agent for copy in index.copies(store, known.name)):
+    if any(copy.agent == agent for copy in table.copies(store, known.name)):
         return
-    agents.register(mail, agent)
-    name = deliver.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
-    copy = row(letter, place.inbox(agent), name, pending=False)
-    index.insert(store, [copy._replace(copy_of=known.name)])
+    post.register(mail, agent)
+    name = files.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
+    copy = entry_row(letter, index.inbox(agent), name, pending=False)
+    table.insert(store, [copy._replace(copy_of=known.name)])
 
 
 def _without_command(item: Criterion) -> Criterion:
     return Criterion(item.id, f"{item.text}: {item.verify}") if item.verify else item
+
+
+def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Take in what changed, and make the effects of letters; return what went wrong."""
+    stale, marks = index.stale(store, mail)
+    said = _tasks(store, mail, now) if index.TASKS in stale else []
+    if stale:
+        said += index.take_in(store, mail, stale, marks)
+    return said + make_effects(store, mail, now)
+
+
+def fresh(layout: Layout, now: datetime) -> tuple[Store, list[str]]:
+    """Open the store with every letter in it, and say what was wrong with some."""
+    store = Store.open(layout)
+    return store, refresh(store, layout.mail, now)
+
+
+def rebuild(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Read every folder again, whatever its time says."""
+    table.mark(store, [], list(table.folders(store)))
+    return refresh(store, mail, now)
+
+
+def make_effects(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Make the effects that letters still wait for."""
+    said = []
+    for pending in table.pending(store):
+        said += make_effect(store, mail, pending, now)
+    return said
+
+
+def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
+    """Take in one letter that was just delivered, with its effect."""
+    new = entry_row(letter, index.NEW, name, pending=has_effect(letter))
+    table.insert(store, [new])
+    known = table.at(store, NEW_MESSAGES, name)
+    return make_effect(store, mail, known, now) if known and known.pending else []
+
+
+def _tasks(store: Store, mail: MailLayout, now: datetime) -> list[str]:
+    """Take in what others wrote about tasks; writing it down again index the folder too."""
+    said = take_over_all(store, mail, now)
+    table.mark(store, [FolderRow(index.TASKS, index.dated(mail.tasks), time.time_ns())])
+    return said
+
+
+def send(layout: Layout, draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Sent:
+    """Deliver a letter durably; an effect that is refused refuses the letter with it."""
+    return deliver(layout, post.compose(draft, now, extra), now)
+
+
+def deliver(layout: Layout, letter: Letter, now: datetime) -> Sent:
+    """Put a letter into NEW_MESSAGES and make its effect."""
+    if letter.intent in ("claim_task", "release_task"):
+        with Store.open(layout) as store:
+            try_out(store, letter, now)
+            sent = post.post(layout.mail, letter)
+            return sent._replace(said=see(store, layout.mail, sent.name, letter, now))
+    sent = post.post(layout.mail, letter)
+    if not _has_effect(layout, letter):
+        return sent
+    with Store.open(layout) as store:
+        return sent._replace(said=see(store, layout.mail, sent.name, letter, now))
+
+
+def _has_effect(layout: Layout, letter: Letter) -> bool:
+    """Tell whether the store must hear of it now; a known task need not be made."""
+    if not has_effect(letter):
+        return False
+    if letter.intent not in WORK:
+        return True
+    with Reader.open(layout) as store:
+        return store.task(letter.task_id or "") is None

@@ -1,13 +1,172 @@
-"""A letter: headers, a blank line, markdown."""
+"""A letter: who writes to whom, what for, its file name, its headers and its markdown."""
 
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import FormatError, UsageError
-from treadle.ids import is_task_id
-from treadle.mail import address, intent
-from treadle.mail.name import Label
+from treadle.ids import hint, is_agent_id, is_task_id
+
+ALL = "all"
+HUMAN = "human"
+MAX_ADDRESS = 64
+
+_ADDRESS_ALIASES = {"rooster": HUMAN}
+
+
+def parse_address(text: str) -> str:
+    """Return an address in lower case; `rooster` is the human."""
+    name = text.strip().lower()
+    if not is_agent_id(name):
+        shown = repr(text[:MAX_ADDRESS]) + ("…" if len(text) > MAX_ADDRESS else "")
+        raise UsageError(
+            f"{shown} is no agent id: begin with a letter, then letters and digits "
+            f"joined by . _ -, at most {MAX_ADDRESS}",
+            code="agent_id_invalid",
+        )
+    return _ADDRESS_ALIASES.get(name, name)
+
+
+def parse_sender(text: str) -> str:
+    """Return the address of someone who writes or acts, which nobody does as `all`."""
+    name = parse_address(text)
+    if name == ALL:
+        raise UsageError(
+            "'all' is everybody and cannot write or claim; give an agent's id",
+            code="agent_id_invalid",
+        )
+    return name
+
+
+WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
+INTENTS = (
+    *WORK,
+    "status_update",
+    "request_help",
+    "claim_task",
+    "release_task",
+    "coordinate",
+    "question",
+    "answer",
+    "escalate",
+    "inform",
+    "test_results",
+    "audit_report",
+    "approval_request",
+)
+NEED_TASK = frozenset((*WORK, "claim_task", "release_task", "test_results", "approval_request"))
+# What a person is asked with; addressed to `human` they reach the desk.
+ASKING = frozenset(("question", "request_help", "escalate", "approval_request"))
+STATUSES = ("new", "in_progress", "completed", "blocked", "failed")
+
+_REPLIES = {
+    "test": "test_results",
+    "audit": "audit_report",
+    "question": "answer",
+    "request_help": "answer",
+    "review_code": "answer",
+    "approval_request": "answer",
+    "escalate": "answer",
+}
+
+
+def known_intent(text: str, extra: Sequence[str] = ()) -> str:
+    """Return an intent as headers spell it, or raise UsageError with the nearest one."""
+    word = text.strip().lower().replace("-", "_")
+    intents = every_intent(extra)
+    if word in intents:
+        return word
+    raise UsageError(
+        f"there is no intent {text[:64]!r}{hint(word[:64], intents, or_all=True)}",
+        code="intent_unknown",
+        fix=["treadle mail send --help", "treadle config show"],
+    )
+
+
+def every_intent(extra: Sequence[str]) -> tuple[str, ...]:
+    """Return the standard intents and those that the configuration adds."""
+    return (*INTENTS, *(item.replace("-", "_") for item in extra))
+
+
+def parse_status(text: str) -> str:
+    """Return a letter's status; `done` is read as completed."""
+    word = text.strip().lower().replace("-", "_")
+    word = "completed" if word == "done" else word
+    if word in STATUSES:
+        return word
+    near = hint(word[:64], STATUSES, or_all=True)
+    raise UsageError(f"there is no status {text[:64]!r}{near}")
+
+
+def reply_intent(intent: str) -> str:
+    """Return the intent with which a letter is usually answered."""
+    return _REPLIES.get(intent, "inform")
+
+
+_STAMP = "%Y%m%d_%H%M%S"
+
+
+class Label(NamedTuple):
+    """What a file name says; headers, where they are there, say it better."""
+
+    created_at: datetime
+    sender: str
+    to: str
+    intent: str
+    task_id: str | None
+
+
+def file_names(label: Label) -> Iterator[str]:
+    """Yield the letter's name, then the same with `~002`, `~003`, … for when it is taken."""
+    fields = [
+        label.created_at.astimezone(UTC).strftime(_STAMP).zfill(15),  # a year may be short
+        f"{_dotted(label.sender)}-{_dotted(label.to)}",
+        label.intent.replace("_", "-"),
+        *([label.task_id.replace("_", ".")] if label.task_id else []),
+    ]
+    return numbered("_".join(fields) + ".md")
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield a name, then its further ones."""
+    stem = name.removesuffix(".md").partition("~")[0]
+    yield name
+    for number in range(2, 1_000_000):
+        if (further := f"{stem}~{number:03d}.md") != name:
+            yield further
+
+
+def split_name(name: str) -> Label | None:
+    """Return what a name says, or None when it does not follow the pattern."""
+    fields = name.removesuffix(".md").partition("~")[0].split("_")
+    if not name.endswith(".md") or len(fields) not in (4, 5):
+        return None
+    sender, dash, to = fields[2].partition("-")
+    moment = _moment("_".join(fields[:2]))
+    if moment is None or not all((sender, dash, to, *fields[3:])) or "-" in to:
+        return None
+    task_id = fields[4] if len(fields) == 5 else None
+    return Label(moment, sender.lower(), to.lower(), fields[3].replace("-", "_"), task_id)
+
+
+def _moment(text: str) -> datetime | None:
+    # Not strptime, which loads locales and calendars first.
+    day, _, hour = text.partition("_")
+    if len(day) != 8 or len(hour) != 6 or not (text.isascii() and (day + hour).isdigit()):
+        return None
+    parts = (day[:4], day[4:6], day[6:], hour[:2], hour[2:4], hour[4:])
+    try:
+        return datetime(*map(int, parts), tzinfo=UTC)  # type: ignore[misc,arg-type]  # six numbers
+    except ValueError:
+        return None
+
+
+def _dotted(agent: str) -> str:
+    return agent.replace("-", ".").replace("_", ".")
+
 
 FIRST_LINE = "# MESSAGE"
 MAX_BYTES = 1 << 20
@@ -60,7 +219,7 @@ def parse(text: str, label: Label | None = None) -> Letter:
         raise FormatError(error.message) from error
 
 
-def time(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """Write a moment as letters do: in UTC, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -116,7 +275,7 @@ def _from_label(label: Label | None) -> dict[str, str]:
         "to": label.to,
         "intent": label.intent,
         "status": "new",
-        "created_at": time(label.created_at),
+        "created_at": format_time(label.created_at),
     }
     return found | ({"task_id": label.task_id} if label.task_id else {})
 
@@ -126,11 +285,11 @@ def _checked(found: Mapping[str, str], body: str) -> Letter:
     if task_id is not None:
         check_task_id(task_id)
     return Letter(
-        sender=address.sender(found["from"]),
-        to=address.parse(found["to"]),
+        sender=parse_sender(found["from"]),
+        to=parse_address(found["to"]),
         intent=found["intent"].lower().replace("-", "_"),
-        status=intent.status(found["status"]),
-        created_at=time(parse_time(found["created_at"])),
+        status=parse_status(found["status"]),
+        created_at=format_time(parse_time(found["created_at"])),
         task_id=task_id,
         # What treadle has no field for; an empty header says nothing.
         extra=tuple((key, said) for key, said in found.items() if key not in _KNOWN and said),
@@ -142,3 +301,58 @@ def check_task_id(text: str) -> None:
     """Refuse what cannot name a task, and so a file."""
     if not is_task_id(text):
         raise UsageError(f"task_id {text[:64]!r} is no task id", code="task_id_invalid")
+
+
+# A letter about a run's end: the run itself has had its effects.
+RUN_HEADER = "run_id"
+
+_EFFECTIVE = ("claim_task", "release_task", "test_results", "answer", "escalate")
+
+
+def has_effect(letter: Letter) -> bool:
+    """Tell whether a letter does more than lie there."""
+    if letter.header(RUN_HEADER):
+        return False
+    asks = letter.to == HUMAN and letter.intent in ASKING
+    works = letter.intent in WORK and letter.task_id is not None
+    return asks or works or letter.intent in _EFFECTIVE or is_broadcast(letter)
+
+
+def is_broadcast(letter: Letter) -> bool:
+    """Tell whether everybody gets a copy: letters to all, unless they ask for work."""
+    return letter.to == ALL and letter.intent not in WORK
+
+
+def read_letter(path: Path) -> Letter:
+    """Read a letter, or raise FormatError that says what is wrong with it."""
+    if not path.name.isprintable():  # bytes that are no text are not either
+        raise FormatError("its name has signs that cannot be written")
+    return parse(read_text(path), split_name(path.name))
+
+
+def read_text(path: Path, limit: int = MAX_BYTES) -> str:
+    """Return a file's text; FormatError unless it is a plain file of moderate size in UTF-8."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FormatError(f"{path.name} is no plain file ({error.strerror})") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise FormatError(f"{path.name} is no plain file")
+        if found.st_size > limit:
+            raise FormatError(f"{path.name} has {found.st_size} bytes; at most {limit} are read")
+        data = b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
+    finally:
+        os.close(descriptor)
+    return decode(data[:limit], path.name)
+
+
+def decode(data: bytes, name: str) -> str:
+    """Return bytes as text, or raise FormatError."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{name} is not UTF-8 (byte {error.start})") from error

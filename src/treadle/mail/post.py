@@ -9,10 +9,46 @@ from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.files import deliver
+from treadle.ids import is_agent_id
 from treadle.layout import MailLayout
-from treadle.mail import address, agents, intent
-from treadle.mail.letter import MAX_BYTES, Letter, check_task_id, parse_time, time, write
-from treadle.mail.name import Label, build
+from treadle.mail.letter import (
+    ALL,
+    MAX_BYTES,
+    NEED_TASK,
+    Label,
+    Letter,
+    check_task_id,
+    file_names,
+    format_time,
+    known_intent,
+    parse_address,
+    parse_sender,
+    parse_status,
+    parse_time,
+    write,
+)
+
+
+def register(mail: MailLayout, agent: str) -> None:
+    """Give an agent its folders; from then on it gets letters to all."""
+    for folder in (mail.inbox(agent), mail.workspace(agent)):
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def registered(mail: MailLayout) -> list[str]:
+    """Return the agents that have folders."""
+    return sorted({parse_address(name) for name in agent_folders(mail)})
+
+
+def agent_folders(mail: MailLayout) -> list[str]:
+    """Return the names of agents' folders as they are spelled; what else lies there is nobody's."""
+    if not mail.agents.is_dir():
+        return []
+    names = [path.name for path in mail.agents.iterdir() if path.is_dir()]
+    ours = (name for name in names if is_agent_id(name.lower()))
+    return sorted(name for name in ours if name.lower() != ALL)
+
 
 _HAS_SUMMARY = r"(?mi)^#+ +summary *$"
 
@@ -42,8 +78,8 @@ def post(mail: MailLayout, letter: Letter) -> Sent:
     """Put a letter into NEW_MESSAGES under the first free name."""
     if not mail.new.is_dir():
         mail.new.mkdir(parents=True, exist_ok=True)
-    if letter.to != address.ALL:
-        agents.register(mail, letter.to)
+    if letter.to != ALL:
+        register(mail, letter.to)
     return Sent(drop(mail.new, letter), letter)
 
 
@@ -51,22 +87,22 @@ def drop(folder: Path, letter: Letter) -> str:
     """Write a letter into a folder under the first free name."""
     moment = parse_time(letter.created_at)
     label = Label(moment, letter.sender, letter.to, letter.intent, letter.task_id)
-    return deliver.deliver(folder, build(label), write(letter).encode())
+    return deliver.deliver(folder, file_names(label), write(letter).encode())
 
 
 def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:
     """Check a draft and return the letter it becomes."""
-    word = intent.known(draft.intent, extra)
+    word = known_intent(draft.intent, extra)
     if draft.task_id is not None:
         check_task_id(draft.task_id)
-    elif word in intent.NEED_TASK:
+    elif word in NEED_TASK:
         raise UsageError(f"a letter with intent {word} needs --task", code="task_id_missing")
     letter = Letter(
-        sender=address.sender(draft.sender),
-        to=address.parse(draft.to),
+        sender=parse_sender(draft.sender),
+        to=parse_address(draft.to),
         intent=word,
         status=_status(draft, word),
-        created_at=time(draft.created_at or now),
+        created_at=format_time(draft.created_at or now),
         task_id=draft.task_id,
         extra=(("message_id", new_id(now)), *((k, v) for k, v in draft.headers if v)),
         body=_body(draft, word),
@@ -83,7 +119,7 @@ def new_id(now: datetime) -> str:
 
 def _status(draft: Draft, word: str) -> str:
     if draft.status:
-        return intent.status(draft.status)
+        return parse_status(draft.status)
     if word == "test_results":
         raise UsageError("test_results need --status completed or --status failed")
     return "blocked" if word == "escalate" else "new"

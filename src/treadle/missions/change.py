@@ -3,18 +3,18 @@
 from datetime import datetime
 
 from treadle.layout import Layout
-from treadle.mail import handle, sync
+from treadle.mail import claim, effect
 from treadle.missions import taskfile
 from treadle.store.store import Store
-from treadle.tasks import takeover, worktree
-from treadle.tasks.change import Changed
+from treadle.tasks import files, worktree
+from treadle.tasks.task import Changed
 
 
 def find(
     layout: Layout, store: Store, task: str, mission: str | None, now: datetime
 ) -> tuple[str, list[str]]:
     """Return the id of the task that is meant, and what was wrong with files on the way."""
-    said = takeover.take_over(store, layout.mail, task, now)
+    said = files.take_over(store, layout.mail, task, now)
     return taskfile.resolve(layout, store, task, mission, now), said
 
 
@@ -28,8 +28,8 @@ def require_clean(layout: Layout, store: Store, task_id: str) -> None:
 def finish(store: Store, found: Changed, now: datetime) -> None:
     """Put the letters about a task that is done away."""
     if found.after.lane == "done":
-        sync.refresh(store, store.mail, now)
-        handle.archive_task(store, store.mail, found.after.task_id)
+        effect.refresh(store, store.mail, now)
+        claim.archive_task(store, store.mail, found.after.task_id)
 
 
 def document(found: Changed) -> dict[str, object]:

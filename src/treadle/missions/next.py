@@ -23,11 +23,11 @@ from treadle.missions.state import (
 )
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import MissionStepRow
-from treadle.tasks import claim, lanes, move, questions, worktree
+from treadle.tasks import claim, lanes, questions, worktree
 from treadle.tasks.claim import Holder, release
 from treadle.tasks.lanes import HELD, WALK, Lane, parse
-from treadle.tasks.owner import HUMAN, TREADLE
 from treadle.tasks.questions import Question
+from treadle.tasks.task import HUMAN, TREADLE
 
 
 def where_of(mission: Mission, at: At) -> Where:
@@ -282,7 +282,7 @@ def retry(asking: Asking, store: Store) -> Decision:
     for id_ in found.board.in_lane("blocked"):
         taskfile.adopt(store, mission, [id_], now)
         task_id = mission.task_id(id_)
-        move.move(store, task_id, "in_progress", by, now, "retry")
+        claim.move_task(store, task_id, "in_progress", by, now, "retry")
         release(store, task_id, by, now)
     return decide(asking, store)
 
@@ -356,9 +356,9 @@ def _move_aside(found: State, store: Store, at: At, word: Report) -> None:
     reason = word.note or f"reported as {word.result}"
     taskfile.adopt(store, found.mission, [at.id], found.now)
     if at.phase == "review" and word.result == "failed":
-        move.move(store, task_id, "planned", by, found.now, reason)
+        claim.move_task(store, task_id, "planned", by, found.now, reason)
     elif at.phase == "implement" and word.result == "blocked" and lane != "blocked":
-        move.move(store, task_id, "blocked", by, found.now, reason)
+        claim.move_task(store, task_id, "blocked", by, found.now, reason)
 
 
 def _walk(found: State, store: Store, id_: str, goal: Lane) -> None:
@@ -367,7 +367,7 @@ def _walk(found: State, store: Store, id_: str, goal: Lane) -> None:
     at = found.board.lane(id_)
     first = WALK.index("claimed" if at == "blocked" else parse(at)) + 1
     for lane in WALK[first : WALK.index(goal) + 1]:
-        move.move(store, found.mission.task_id(id_), lane, Holder(found.agent), found.now)
+        claim.move_task(store, found.mission.task_id(id_), lane, Holder(found.agent), found.now)
 
 
 def _own_files(found: State, at: At) -> Sequence[str]:

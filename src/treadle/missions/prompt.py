@@ -9,7 +9,7 @@ from treadle.files import quick
 from treadle.missions import mission as missions
 from treadle.missions.state import GATED, PHASES, TASK_PHASES, At, State
 from treadle.missions.taskfile import TaskFile
-from treadle.tasks.owner import HUMAN
+from treadle.tasks.task import HUMAN
 from treadle.text import block, line, quoted
 
 _DATA = Path(__file__).parent

@@ -13,7 +13,7 @@ from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, SCHEMA_VERSION, Asking, Phase, State
 from treadle.store.store import Reader
 from treadle.tasks import lanes
-from treadle.tasks.owner import HUMAN
+from treadle.tasks.task import HUMAN
 
 
 class Status(NamedTuple):

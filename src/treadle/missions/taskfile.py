@@ -17,7 +17,7 @@ from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import lanes, markdown, refusal, task
+from treadle.tasks import lanes, markdown, task
 from treadle.tasks.lanes import Lane
 from treadle.tasks.task import NewTask
 
@@ -239,13 +239,13 @@ def _find_task(layout: Layout, word: str, slug: str | None) -> tuple[Mission, st
         mission = missions.find(layout, slug)
         known = names(mission)
         if id_ not in known:
-            raise refusal.unknown(f"{slug}.{id_}", [mission.task_id(name) for name in known])
+            raise lanes.unknown_task(f"{slug}.{id_}", [mission.task_id(name) for name in known])
         return mission, id_
     found = [m for m in missions.find_all(layout) if id_ in names(m)]
     if len(found) == 1:
         return found[0], id_
     if not found:
-        raise refusal.unknown(id_, [n for m in missions.find_all(layout) for n in names(m)])
+        raise lanes.unknown_task(id_, [n for m in missions.find_all(layout) for n in names(m)])
     slugs = ", ".join(mission.slug for mission in found)
     raise UsageError(
         f"{id_} is a task of several missions ({slugs}); say which with --mission",
@@ -257,4 +257,4 @@ def _find_task(layout: Layout, word: str, slug: str | None) -> tuple[Mission, st
 def _task_row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
     id_, source = mission.task_id(file.id), mission.name(file.path)
     new = NewTask(file.title, file.criteria, id_, file.text, mission.slug, source)
-    return task.row(new, now)._replace(lane=file.lane)
+    return task.new_row(new, now)._replace(lane=file.lane)

@@ -1,8 +1,11 @@
-"""Whether a task's work is tested, reviewed and ready: as observed, else as letters claim."""
+"""Acceptance criteria, and whether a task's work is tested, reviewed and ready."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from treadle.errors import BlockedError
+from treadle.contract.criterion import Criterion
+from treadle.errors import BlockedError, UsageError
+from treadle.ids import hint, is_criterion_id
 from treadle.store.runs import CheckRow
 from treadle.store.store import Reader
 from treadle.store.tasks import TaskRow
@@ -48,7 +51,7 @@ def observed(store: Reader, task: TaskRow) -> list[CheckRow]:
     return store.task_checks(task.task_id)
 
 
-def require(store: Reader, task: TaskRow, *, person: bool) -> None:
+def require_tested(store: Reader, task: TaskRow, *, person: bool) -> None:
     """Refuse to complete untested work; a person's word stands in for tests nobody has run."""
     found = tests_passed(store, task)
     if found or (found is None and person):
@@ -73,3 +76,55 @@ def _coverage(task: TaskRow, seen: list[CheckRow], tested: bool) -> bool:
     named = {item.id for item in task.criteria if "coverage" in item.text.lower()}
     found = [row.passed for row in seen if row.criterion_id in named]
     return all(found) if found else tested
+
+
+def criteria_from_flags(
+    goal: str, texts: Sequence[str], verify: Sequence[str]
+) -> tuple[Criterion, ...]:
+    """Number the criteria and attach their commands; without any, AC1 is the goal."""
+    criteria: dict[str, Criterion] = {}
+    for number, raw in enumerate(texts or [goal], 1):
+        id_, text = _split_id(raw, f"AC{number}")
+        if id_ in criteria:
+            raise UsageError(f"criterion {id_} is given twice; give each --ac its own id")
+        criteria[id_] = Criterion(id_, text)
+    for id_, command in map(_split_verify, verify):
+        if id_ not in criteria:
+            near = hint(id_, criteria, or_all=True)
+            raise UsageError(f"--verify {id_}: no such criterion{near}")
+        if criteria[id_].verify is not None:
+            raise UsageError(f"--verify {id_} is given twice")
+        criteria[id_] = criteria[id_]._replace(verify=command)
+    return tuple(criteria.values())
+
+
+def with_configured_commands(
+    criteria: Sequence[Criterion], commands: Mapping[str, str]
+) -> tuple[Criterion, ...]:
+    """Attach configured commands to criteria whose text contains their key."""
+    return tuple(_configured(criterion, commands) for criterion in criteria)
+
+
+def _configured(criterion: Criterion, commands: Mapping[str, str]) -> Criterion:
+    if criterion.verify is not None:
+        return criterion
+    for key, command in commands.items():
+        if key in criterion.text:
+            return criterion._replace(verify=command)
+    return criterion
+
+
+def _split_id(raw: str, default: str) -> tuple[str, str]:
+    head, colon, rest = raw.partition(":")
+    if colon and rest.strip() and is_criterion_id(head.strip()) and head.strip()[-1].isdigit():
+        return head.strip(), rest.strip()
+    if not raw.strip():
+        raise UsageError("an --ac must say something")
+    return default, raw.strip()
+
+
+def _split_verify(raw: str) -> tuple[str, str]:
+    id_, equals, command = raw.partition("=")
+    if not equals or not command.strip():
+        raise UsageError(f'--verify {raw!r}: write it as --verify "AC1=command"')
+    return id_.strip(), command.strip()

@@ -1,20 +1,29 @@
-"""Hold a task: a claim lasts as long as its lease, and an expired one can be taken over."""
+"""Hold a task by a claim with a lease, move it from lane to lane, and tie it to a run."""
 
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from treadle.ids import utc
+from treadle.contract.role import RunStatus
+from treadle.errors import UsageError
+from treadle.ids import is_run_id, utc
+from treadle.store import letters as index
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import lanes, leases, refusal
-from treadle.tasks.change import Note, change
-from treadle.tasks.owner import HUMAN as HUMAN
-from treadle.tasks.owner import TREADLE as TREADLE
-from treadle.tasks.owner import owner_id as owner_id
+from treadle.tasks import lanes
+from treadle.tasks.task import HUMAN as HUMAN
+from treadle.tasks.task import TREADLE as TREADLE
+from treadle.tasks.task import Changed, Note, change_task
+from treadle.tasks.task import owner_id as owner_id
 
-LEASE = leases.LEASE
+LEASE = timedelta(minutes=30)
+
+
+def due_leases(store: Reader, owner: str, now: datetime) -> list[TaskRow]:
+    """Return the tasks of which an owner has used half the lease."""
+    found = store.tasks_to_renew(owner, utc(now), utc(now + LEASE / 2))
+    return [task for task in found if not is_run_id(task.claim_id or "")]
 
 
 class Holder(NamedTuple):
@@ -30,7 +39,7 @@ def claim(
     """Take a task that nobody holds; of many who try at once, one gets it."""
     owner = owner_id(owner)
     take = taking(store, owner, now, lease)
-    return change(store, task_id, take, Note(owner), now).after
+    return change_task(store, task_id, take, Note(owner), now).after
 
 
 def taking(
@@ -40,9 +49,9 @@ def taking(
 
     def take(task: TaskRow) -> TaskRow:
         if task.lane not in ("planned", *lanes.HELD):
-            raise refusal.wrong_lane(task, "claimed")
+            raise lanes.wrong_lane(task, "claimed")
         if is_held(task, now):
-            raise refusal.held(task)
+            raise lanes.held_by_other(task)
         check_dependencies(store, task)
         return given(task, "claimed", new_claim(owner, now), now, lease)
 
@@ -55,11 +64,11 @@ def release(store: Store, task_id: str, by: Holder, now: datetime) -> TaskRow:
 
     def free(task: TaskRow) -> TaskRow:
         if task.lane not in lanes.HELD:
-            raise refusal.wrong_lane(task, "planned")
+            raise lanes.wrong_lane(task, "planned")
         check_holder(task, by, now)
         return freed(task, "planned")
 
-    return change(store, task_id, free, Note(by.owner), now).after
+    return change_task(store, task_id, free, Note(by.owner), now).after
 
 
 def renew(
@@ -78,7 +87,7 @@ def renew(
 
 def renew_all(store: Store, owner: str, now: datetime) -> None:
     """Prolong all claims of an owner that shows signs of life; a run renews its own."""
-    for task in leases.due(store, owner, now):
+    for task in due_leases(store, owner, now):
         renew(store, task.task_id, task.claim_id or "", now)
 
 
@@ -99,16 +108,16 @@ def check_holder(task: TaskRow, by: Holder, now: datetime) -> None:
     if is_holder(task, by):
         return
     if by.claim_id is not None:
-        raise refusal.not_yours(task, by.owner)
+        raise lanes.not_yours(task, by.owner)
     if is_held(task, now):
-        raise refusal.held(task)
+        raise lanes.held_by_other(task)
 
 
 def check_dependencies(store: Reader, task: TaskRow) -> None:
     """Refuse a task that waits for others."""
     needed = [other for other in store.dependencies(task.task_id) if other.lane != "done"]
     if needed:
-        raise refusal.waiting(task, needed)
+        raise lanes.waits_for_others(task, needed)
 
 
 def new_claim(owner: str, now: datetime) -> Holder:
@@ -133,3 +142,145 @@ def freed(task: TaskRow, lane: str) -> TaskRow:
 def acting(by: Holder) -> Holder:
     """Return the holder with its name as addresses are written."""
     return by._replace(owner=owner_id(by.owner))
+
+
+def move_task(
+    store: Store,
+    task_id: str,
+    to: lanes.Lane,
+    by: Holder,
+    now: datetime,
+    reason: str | None = None,
+    force: bool = False,
+) -> Changed:
+    """Move a task; `force` skips the rules but not the reason, and is recorded."""
+    if force and not reason:
+        raise UsageError(f"--force on {task_id} needs --reason to say why")
+    by = acting(by)
+
+    def go(task: TaskRow) -> TaskRow:
+        _check_lane(task, to, reason, force)
+        if not force:
+            check_holder(task, by, now)
+            _check_ready(store, task, to)
+        return _entered(task, to, by, now)
+
+    return change_task(store, task_id, go, Note(by.owner, reason, force), now)
+
+
+def finish_task(store: Store, task_id: str, by: Holder, now: datetime) -> Changed:
+    """Finish a task: a plain one walks its remaining lanes, a mission's must be approved."""
+    by = acting(by)
+
+    def finish(task: TaskRow) -> TaskRow:
+        if task.lane == "done":
+            return task
+        if task.lane == "canceled":
+            raise lanes.wrong_lane(task, "done")
+        if task.mission and task.lane != "approved":
+            raise lanes.not_approved(task)
+        # Whoever asked for the work may say that it is done; the tests have to agree.
+        if index.asker(store, task_id) != by.owner:
+            check_holder(task, by, now)
+        _check_ready(store, task, "claimed")
+        return freed(task, "done")._replace(owner=task.owner or by.owner)
+
+    return change_task(store, task_id, finish, Note(by.owner), now)
+
+
+def _check_lane(task: TaskRow, to: lanes.Lane, reason: str | None, force: bool) -> None:
+    if task.lane in lanes.FINAL or (not force and to not in lanes.legal(task.lane)):
+        raise lanes.wrong_lane(task, to)
+    if lanes.needs_reason(task.lane, to) and not reason:
+        raise UsageError(
+            f"{task.task_id} is {task.lane}; sending it back to {to} needs --reason to say why"
+        )
+
+
+def _check_ready(store: Store, task: TaskRow, to: lanes.Lane) -> None:
+    """Whatever takes a task from planned into someone's hands is a claim."""
+    if task.lane == "planned" and to in lanes.HELD:
+        check_dependencies(store, task)
+
+
+def _entered(task: TaskRow, to: lanes.Lane, by: Holder, now: datetime) -> TaskRow:
+    if to not in lanes.HELD:
+        return freed(task, to)
+    keeper = Holder(by.owner, task.claim_id) if is_holder(task, by) else new_claim(by.owner, now)
+    return given(task, to, keeper, now)
+
+
+_STARTS: tuple[lanes.Lane, ...] = ("planned", "blocked", *lanes.HELD)
+
+
+def begin_run(store: Store, task_id: str, run_id: str, now: datetime, by: str = HUMAN) -> TaskRow:
+    """Claim a task for a run and put it in progress; the run's id is the claim's id."""
+    claim = Holder(owner_id(by), run_id)
+
+    def start(task: TaskRow) -> TaskRow:
+        if task.lane not in _STARTS:
+            raise lanes.wrong_lane(task, "in_progress")
+        if task.claim_id != run_id:
+            _check_free(store, task, claim.owner, now)
+            check_dependencies(store, task)
+        return given(task, "in_progress", claim, now)
+
+    return change_task(store, task_id, start, Note(claim.owner, f"run {run_id}"), now).after
+
+
+def renew_run(store: Store, task_id: str, run_id: str, now: datetime) -> bool:
+    """Keep a run's claim alive; False when the task was given to someone else."""
+    return renew(store, task_id, run_id, now)
+
+
+def finish_run(
+    store: Store, task_id: str, run_id: str, outcome: RunStatus, now: datetime
+) -> TaskRow:
+    """Move the lane as the run ended, if the task is still the run's; return the task as it is."""
+
+    def end(task: TaskRow) -> TaskRow:
+        if task.claim_id != run_id:
+            return task
+        return freed(task, _lane_after(task, outcome))
+
+    note = Note(TREADLE, f"run {run_id} {outcome}")
+    return change_task(store, task_id, end, note, now).after
+
+
+def reconcile_runs(store: Store, now: datetime) -> list[TaskRow]:
+    """Move the tasks whose run ended, or never began, before it could tell them.
+
+    Only for the process that holds the run lock: others' runs may be just about to begin.
+    """
+    tasks = [task for task in store.tasks("in_progress") if is_run_id(task.claim_id or "")]
+    return [moved for task in tasks if (moved := _catch_up(store, task, now)) != task]
+
+
+def _catch_up(store: Store, task: TaskRow, now: datetime) -> TaskRow:
+    run_id = task.claim_id or ""
+    run = store.run(run_id)
+    if run is None:
+        return release(store, task.task_id, Holder(TREADLE, run_id), now)
+    if run.status == "running" or store.kv_value(run_id, "reason_code") == "queued":
+        return task
+    return finish_run(store, task.task_id, run_id, run.status, now)
+
+
+def _lane_after(task: TaskRow, outcome: RunStatus) -> str:
+    if outcome == "passed":
+        return "for_review" if task.mission else "done"
+    return "blocked" if outcome == "failed" else task.lane
+
+
+def _check_free(store: Reader, task: TaskRow, owner: str, now: datetime) -> None:
+    """Refuse a task that another run, or someone else, is working on."""
+    if not is_held(task, now):
+        return
+    claim = task.claim_id or ""
+    if is_run_id(claim):
+        run = store.run(claim)
+        if run is None or run.status != "running":
+            return
+    elif task.owner == owner:
+        return
+    raise lanes.held_by_other(task)

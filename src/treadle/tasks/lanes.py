@@ -1,9 +1,11 @@
-"""The lanes of a task, and which lane may follow which."""
+"""The lanes of a task, which lane may follow which, and why a task cannot go there."""
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
-from treadle.errors import UsageError
-from treadle.ids import hint
+from treadle.errors import BlockedError, NotFoundError, UsageError
+from treadle.ids import hint, is_run_id, nearest
+from treadle.store.tasks import ReservationRow, TaskRow
 
 Lane = Literal[
     "planned",
@@ -73,3 +75,109 @@ def _back(lane: str) -> tuple[Lane, ...]:
     if lane in REVIEW:
         return ("in_progress", "planned")
     return ("planned",) if lane in HELD else ()
+
+
+def unknown_task(task_id: str, known: Iterable[str]) -> NotFoundError:
+    """There is no such task."""
+    close = nearest(task_id, known)
+    if close:
+        return NotFoundError(
+            f"there is no task {task_id}; did you mean {close}?", fix=[f"treadle task show {close}"]
+        )
+    return NotFoundError(f"there is no task {task_id}", fix=["treadle task list"])
+
+
+def held_by_other(task: TaskRow) -> BlockedError:
+    """Someone else works on it."""
+    claim = task.claim_id or ""
+    by_run = is_run_id(claim)
+    who = f"{task.owner} (run {claim})" if by_run else f"{task.owner}"
+    release = f"treadle task release {task.task_id} --as {task.owner}"
+    return _blocked_task(
+        task,
+        f"{task.task_id} is {task.lane}, held by {who} until {task.lease_until}",
+        "task_held",
+        [f"treadle stop {claim}" if by_run else release],
+    )
+
+
+def not_yours(task: TaskRow, owner: str) -> BlockedError:
+    """It was taken over, or never belonged to whoever asks."""
+    holder = f"held by {task.owner}" if task.claim_id else "held by nobody"
+    return _blocked_task(
+        task,
+        f"{task.task_id} is {task.lane}, {holder} and not by this claim of {owner}",
+        "task_not_yours",
+        [f"treadle task show {task.task_id}"],
+    )
+
+
+def wrong_lane(task: TaskRow, to: str) -> BlockedError:
+    """Its lane does not lead there."""
+    onward = legal(task.lane)
+    ways = f"from there it can go to {', '.join(onward)}" if onward else f"{task.lane} is final"
+    return _blocked_task(
+        task,
+        f"{task.task_id} is {task.lane}{_holder(task)} and cannot become {to}; {ways}",
+        "task_wrong_lane",
+        [_way(task, lane) for lane in onward] or [f"treadle task show {task.task_id}"],
+    )
+
+
+def waits_for_others(task: TaskRow, needed: Sequence[TaskRow]) -> BlockedError:
+    """Other tasks must be done first."""
+    names = ", ".join(f"{item.task_id} ({item.lane})" for item in needed)
+    return _blocked_task(
+        task,
+        f"{task.task_id} is {task.lane} and waits for {names}",
+        "task_waiting",
+        [_help(task, item) for item in needed],
+    )
+
+
+def not_approved(task: TaskRow) -> BlockedError:
+    """A mission's task is done only after its review."""
+    return _blocked_task(
+        task,
+        f"{task.task_id} belongs to mission {task.mission} and is {task.lane}{_holder(task)}; "
+        f"it must be approved before it is done",
+        "task_not_approved",
+        [_way(task, legal(task.lane)[0])],
+    )
+
+
+def reserved(path: str, by: ReservationRow) -> BlockedError:
+    """Somebody keeps it to a task."""
+    return BlockedError(
+        f"{path} is reserved by {by.owner} for {by.task_id} until {by.until}",
+        code="reserved",
+        fix=[f"treadle task show {by.task_id}"],
+        details={"task_id": by.task_id, "owner": by.owner, "pattern": by.pattern},
+    )
+
+
+def _blocked_task(task: TaskRow, message: str, code: str, fix: Sequence[str]) -> BlockedError:
+    details: dict[str, object] = {
+        "task_id": task.task_id,
+        "lane": task.lane,
+        "owner": task.owner,
+        "legal": list(legal(task.lane)),
+    }
+    return BlockedError(message, code=code, fix=fix, details=details)
+
+
+def _way(task: TaskRow, lane: str) -> str:
+    if lane == "claimed":
+        return f"treadle task claim {task.task_id}"
+    reason = ' --reason "why"' if needs_reason(task.lane, lane) else ""
+    return f"treadle task move {task.task_id} --to {lane}{reason}"
+
+
+def _help(task: TaskRow, needed: TaskRow) -> str:
+    if needed.lane == "canceled":
+        return f"treadle task link {task.task_id} --depends-on {needed.task_id} --remove"
+    return f"treadle run {needed.task_id}"
+
+
+def _holder(task: TaskRow) -> str:
+    return f", held by {task.owner}" if task.claim_id else ""

@@ -8,9 +8,9 @@ from treadle.errors import UsageError
 from treadle.ids import utc
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import ReservationRow
-from treadle.tasks import refusal
-from treadle.tasks.change import find
+from treadle.tasks import lanes
 from treadle.tasks.claim import Holder, acting, check_holder
+from treadle.tasks.task import find_task
 
 MAX_MINUTES = 7 * 24 * 60
 
@@ -25,19 +25,19 @@ def reserve(
 ) -> list[ReservationRow]:
     """Reserve what the patterns match; the task must be yours, or nobody's."""
     by, until = acting(by), utc(now + timedelta(minutes=minutes))
-    check_holder(find(store, task_id), by, now)
+    check_holder(find_task(store, task_id), by, now)
     rows = [ReservationRow(task_id, by.owner, _checked(item), until) for item in patterns]
     for row in rows:
         for other in live(store, now):
             if other.pattern == row.pattern and other.owner != row.owner:
-                raise refusal.reserved(row.pattern, other)
+                raise lanes.reserved(row.pattern, other)
     store.reserve_files(rows)
     return rows
 
 
 def give_back(store: Store, task_id: str, by: Holder, now: datetime) -> int:
     """Let all of a task's reservations go; return how many there were."""
-    check_holder(find(store, task_id), acting(by), now)
+    check_holder(find_task(store, task_id), acting(by), now)
     return store.unreserve_files(task_id)
 
 

@@ -1,16 +1,183 @@
-"""Add tasks, look at them, and say which waits for which."""
+"""A task: add it, look at it, change it by compare-and-swap, and show it in its files."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
-from treadle.ids import is_task_id, utc
-from treadle.store.store import Reader, Store
-from treadle.store.tasks import TaskRow
-from treadle.tasks import views
-from treadle.tasks.change import find
+from treadle.files import deliver
+from treadle.ids import is_agent_id, is_task_id, utc
+from treadle.layout import MailLayout
+from treadle.store.store import NO_MAIL, Reader, Store
+from treadle.store.tasks import MoveRow, TaskRow
+from treadle.tasks import checks, lanes
+
+HUMAN = "human"
+TREADLE = "treadle"
+
+
+def owner_id(text: str) -> str:
+    """Return an owner's name as addresses are written, or raise UsageError."""
+    name = text.lower()
+    if not is_agent_id(name):
+        raise UsageError(f"{text!r} cannot name an owner; use letters and digits joined by . _ -")
+    return name
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def write_views(store: Reader, mail: MailLayout, task_id: str) -> None:
+    """Bring a task's files up to date.
+
+    Each is dated with the change it shows, so that a file that lags behind can be told from
+    one that somebody edited. Two writers may overtake each other: look again afterwards.
+    A worker on another machine has none of them.
+    """
+    written = None
+    while mail is not NO_MAIL and (task := store.task(task_id)) is not None and task != written:
+        mail.tasks.mkdir(parents=True, exist_ok=True)
+        for ending, text in view_texts(store, task).items():
+            _put(mail.task(task_id, ending), text, view_stamp(task))
+        written = task
+
+
+def view_texts(store: Reader, task: TaskRow) -> dict[str, str | None]:
+    """Return what the files should say; None for one that should not be there."""
+    moves = store.task_moves(task.task_id)
+    standing = checks.standing(store, task)._asdict()
+    return {
+        "status": _status_text(task, moves),
+        "owner": _owner_text(task, moves),
+        "checks": _lines({name: str(value).lower() for name, value in standing.items()}),
+    }
+
+
+def define(mail: MailLayout, task: TaskRow) -> None:
+    """Write what a task is, once; what people make of the file later stays."""
+    mail.tasks.mkdir(parents=True, exist_ok=True)
+    path = mail.task(task.task_id, "md")
+    if not path.exists():
+        _put(path, definition(task), view_stamp(task))
+
+
+def definition(task: TaskRow) -> str:
+    """Return a task as markdown from which it can be read again."""
+    items = [_item(f"{item.id}: {item.text}", item.verify) for item in task.criteria]
+    text = f"\n{task.text.strip()}\n" if task.text else ""
+    body = "\n".join(items)
+    return f"# {task.goal}\n{text}\n## Acceptance Criteria\n{body}\n"
+
+
+def view_stamp(task: TaskRow) -> int:
+    """Return the moment of a task's last change, in nanoseconds."""
+    moment = datetime.fromisoformat(task.updated_at)
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _item(text: str, verify: str | None) -> str:
+    return f"- {text}: `$ {verify}`" if verify else f"- {text}"
+
+
+def _put(path: Path, text: str | None, mtime_ns: int) -> None:
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        deliver.replace(path, text.encode(), mtime_ns)
+
+
+def _status_text(task: TaskRow, moves: Sequence[MoveRow]) -> str:
+    started = next((item.at for item in moves if item.to_lane in lanes.HELD), None)
+    return _lines(
+        {
+            "task_id": task.task_id,
+            "status": lanes.status(task.lane),
+            "owner": task.owner,
+            "started_at": _second(started),
+            "updated_at": _second(task.updated_at),
+        }
+    )
+
+
+def _owner_text(task: TaskRow, moves: Sequence[MoveRow]) -> str | None:
+    if task.owner is None:
+        return None
+    claimed = [item.at for item in moves if item.to_lane in lanes.HELD]
+    return _lines(
+        {"owner": task.owner, "claimed_at": _second(claimed[-1] if claimed else task.updated_at)}
+    )
+
+
+def _lines(values: dict[str, str | None]) -> str:
+    return "".join(f"{key}: {value}\n" for key, value in values.items() if value is not None)
+
+
+def _second(moment: str | None) -> str | None:
+    return f"{moment[:19]}Z" if moment else None
+
+
+class Note(NamedTuple):
+    """Who changes a task, and why."""
+
+    who: str
+    reason: str | None = None
+    forced: bool = False
+
+
+class Changed(NamedTuple):
+    """A task before and after."""
+
+    before: TaskRow
+    after: TaskRow
+
+
+def change_task(
+    store: Store, task_id: str, decide: Callable[[TaskRow], TaskRow], note: Note, now: datetime
+) -> Changed:
+    """Read, decide, and write unless someone came in between; then decide again."""
+    while True:
+        before = find_task(store, task_id)
+        after = decide(before)
+        if after == before:
+            return Changed(before, before)
+        _check_tested(store, before, after, note)
+        after = after._replace(updated_at=utc(now))
+        if store.swap_task(before, after, moved_record(before, after, note)):
+            write_views(store, store.mail, task_id)
+            return Changed(before, after)
+
+
+def find_task(store: Reader, task_id: str) -> TaskRow:
+    """Return a task, or raise NotFoundError with the nearest id."""
+    task = store.task(task_id)
+    if task is None:
+        raise lanes.unknown_task(task_id, store.task_ids())
+    return task
+
+
+def _check_tested(store: Reader, before: TaskRow, after: TaskRow, note: Note) -> None:
+    """Refuse to complete untested work; a mission's tasks have their reviews instead."""
+    if after.lane != "done" or after.mission or note.forced or note.who == TREADLE:
+        return
+    checks.require_tested(store, before, person=note.who == HUMAN)
+
+
+def moved_record(before: TaskRow, after: TaskRow, note: Note) -> MoveRow | None:
+    """Return the record of a change of lane or holder, or None when it is neither."""
+    if before.lane == after.lane and before.claim_id == after.claim_id:
+        return None
+    return MoveRow(
+        task_id=after.task_id,
+        seq=0,
+        at=after.updated_at,
+        who=note.who,
+        from_lane=before.lane,
+        to_lane=after.lane,
+        reason=note.reason,
+        forced=note.forced,
+    )
 
 
 class NewTask(NamedTuple):
@@ -27,15 +194,15 @@ class NewTask(NamedTuple):
 def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
     """Add a task at the end of the order."""
     _check(new)
-    added = store.add_task(row(new, utc(now)))
+    added = store.add_task(new_row(new, utc(now)))
     if added is None:
         raise UsageError(
             f"there already is a task {new.task_id}; give another --id",
             code="task_exists",
             fix=[f"treadle task show {new.task_id}"],
         )
-    views.define(store.mail, added)
-    views.write(store, store.mail, added.task_id)
+    define(store.mail, added)
+    write_views(store, store.mail, added.task_id)
     return added
 
 
@@ -46,9 +213,9 @@ def ready(store: Reader, now: datetime) -> list[TaskRow]:
 
 def link(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
     """Make a task wait for others; circles are refused."""
-    find(store, task_id)
+    find_task(store, task_id)
     for other in depends_on:
-        find(store, other)
+        find_task(store, other)
         circle = store.link_task(task_id, other)
         if circle:
             raise _circular(task_id, circle)
@@ -56,7 +223,7 @@ def link(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
 
 def unlink(store: Store, task_id: str, depends_on: Sequence[str]) -> None:
     """Let a task wait no longer for others."""
-    find(store, task_id)
+    find_task(store, task_id)
     for other in depends_on:
         if not store.unlink_task(task_id, other):
             raise UsageError(
@@ -85,7 +252,7 @@ def _check(new: NewTask) -> None:
         )
 
 
-def row(new: NewTask, now: str) -> TaskRow:
+def new_row(new: NewTask, now: str) -> TaskRow:
     """Return what the store keeps of a new task."""
     return TaskRow(
         task_id=new.task_id or "",
@@ -102,3 +269,35 @@ def row(new: NewTask, now: str) -> TaskRow:
         updated_at=now,
         position=0,
     )
+
+
+def brief_document(row: TaskRow) -> dict[str, object]:
+    """Return one task as a list gives it."""
+    return {
+        "task_id": row.task_id,
+        "goal": row.goal,
+        "status": lanes.status(row.lane),
+        "lane": row.lane,
+        "owner": row.owner,
+        "lease_until": row.lease_until,
+        "criteria": [item._asdict() for item in row.criteria],
+    }
+
+
+def list_document(rows: Sequence[TaskRow]) -> dict[str, object]:
+    """Return a list of tasks."""
+    return {"tasks": [brief_document(row) for row in rows]}
+
+
+def whole_document(store: Reader, task: TaskRow, now: datetime) -> dict[str, object]:
+    """Return one task with what it waits for and what became of it."""
+    id_ = task.task_id
+    return brief_document(task) | {
+        "depends_on": [row.task_id for row in store.dependencies(id_)],
+        "needed_by": [row.task_id for row in store.dependents(id_)],
+        "runs": [row._asdict() for row in store.task_runs(id_)],
+        "moves": [row._asdict() for row in store.task_moves(id_)],
+        "reservations": [
+            row._asdict() for row in store.reservations(utc(now)) if row.task_id == id_
+        ],
+    }

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from treadle.errors import NotFoundError, UsageError
 from treadle.ids import is_run_id
 from treadle.layout import Layout
-from treadle.mail import folders, sync
+from treadle.mail import effect, index
 from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
 from treadle.store.store import Reader
@@ -137,11 +137,11 @@ def store_with_letters(site: Site) -> Iterator[Reader]:
     """Take in what others wrote, if there is anything, then read."""
     layout = site.project.layout
     with site.store() as reader:
-        if not layout.mail.root.is_dir() or not folders.is_stale(reader, layout.mail):
+        if not layout.mail.root.is_dir() or not index.is_stale(reader, layout.mail):
             yield reader
             return
     # What cannot be read is set aside, and stands in the list of what was.
-    fresh, _ = sync.fresh(layout, site.now())
+    fresh, _ = effect.fresh(layout, site.now())
     fresh.close()
     with site.store() as reader:
         yield reader

@@ -8,8 +8,8 @@ from treadle.errors import NotFoundError
 from treadle.ids import is_task_id, utc
 from treadle.store.store import Reader
 from treadle.store.tasks import TaskRow
-from treadle.tasks import document as documents
 from treadle.tasks import lanes
+from treadle.tasks import task as documents
 from treadle.web.site import Document, Site, WebRequest
 
 _RUNS = 50  # that are asked for conflicts
@@ -21,7 +21,7 @@ def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle task list --json` gives, and the conflicts of `treadle runs list`."""
     with site.store() as store:
         storms = weather.storms(store, store.runs(_RUNS))
-        found = documents.listed(store.tasks())
+        found = documents.list_document(store.tasks())
     return found | {"weather": [storm._asdict() for storm in storms]}
 
 

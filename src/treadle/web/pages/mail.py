@@ -6,10 +6,10 @@ from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.layout import BOXES, MailLayout
-from treadle.mail import document as documents
-from treadle.mail import look
-from treadle.mail.address import HUMAN
-from treadle.store import letters as index
+from treadle.mail import find
+from treadle.mail import find as documents
+from treadle.mail.letter import HUMAN
+from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.web.site import Document, Site, WebRequest, store_with_letters
 
@@ -21,15 +21,15 @@ _MAX = 64 * 1024
 def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mail list --json` gives."""
     with store_with_letters(site) as store:
-        rows = look.letters(store, _wanted(asked))
-    return documents.listed(site.project.layout, rows)
+        rows = find.list_letters(store, _wanted(asked))
+    return documents.list_document(site.project.layout, rows)
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Sort the letters into threads; the one with the newest letter comes first."""
     with store_with_letters(site) as store:
-        rows = look.letters(store, _wanted(asked))
-        unread = index.unread(store)
+        rows = find.list_letters(store, _wanted(asked))
+        unread = table.unread(store)
     threads: dict[str | None, list[LetterRow]] = defaultdict(list)
     for row in rows:
         threads[row.task_id].append(row)
@@ -46,15 +46,15 @@ def one(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mail read --json` gives."""
     layout = site.project.layout
     with store_with_letters(site) as store:
-        row = look.find(store, asked.names["letter"], asked.fields.get("as"))
-    return documents.whole(layout, row, look.open_letter(layout.mail, row))
+        row = find.find_letter(store, asked.names["letter"], asked.fields.get("as"))
+    return documents.whole_document(layout, row, find.open_letter(layout.mail, row))
 
 
 def view_one(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the other letters about the same task."""
     with site.store() as store:
         task_id = found["task_id"]
-        others = index.of_task(store, str(task_id)) if task_id else []
+        others = table.of_task(store, str(task_id)) if task_id else []
     name = str(found["file"]).rpartition("/")[2]
     return {"thread": [row._asdict() for row in others], "name": name, "human": HUMAN}
 
@@ -70,9 +70,9 @@ def ack(asked: WebRequest) -> list[str]:
     return ["mail", "ack", f"--as={HUMAN}", "--", asked.names["letter"]]
 
 
-def _wanted(asked: WebRequest) -> look.Asked:
-    boxes = BOXES if asked.fields.get("all") else look.OPEN
-    return look.Asked(None, boxes, asked.fields.get("task") or None, None, _LETTERS)
+def _wanted(asked: WebRequest) -> find.Asked:
+    boxes = BOXES if asked.fields.get("all") else find.OPEN
+    return find.Asked(None, boxes, asked.fields.get("task") or None, None, _LETTERS)
 
 
 def _quarantine(mail: MailLayout) -> list[tuple[str, str]]:

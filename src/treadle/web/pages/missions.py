@@ -8,7 +8,7 @@ from treadle.missions import dossier, state, status
 from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, Asking, Board
-from treadle.tasks.owner import HUMAN
+from treadle.tasks.task import HUMAN
 from treadle.web.site import Document, Site, WebRequest
 
 _MAX = 1 << 20

@@ -11,9 +11,8 @@ from treadle.ids import is_task_id
 from treadle.layout import HOME_NAME, MailLayout
 from treadle.store.store import Store
 from treadle.store.tasks import MoveRow, TaskRow
-from treadle.tasks import claim, lanes, markdown, move, views
-from treadle.tasks.change import TREADLE
-from treadle.tasks.task import NewTask, add
+from treadle.tasks import claim, lanes, markdown
+from treadle.tasks.task import TREADLE, NewTask, add, view_stamp, view_texts, write_views
 
 _MAX_BYTES = 1 << 20
 # A mission's own files say what its tasks are.
@@ -47,7 +46,7 @@ def take_over(store: Store, mail: MailLayout, task_id: str, now: datetime) -> li
         if task and text is not None and (why := take(store, task, _pairs(text), now)):
             said.append(_put_back(store, task, f"TASKS/{task_id}.{ending}: {why}"))
     if said:
-        views.write(store, mail, task_id)
+        write_views(store, mail, task_id)
     return said
 
 
@@ -87,7 +86,7 @@ def _begin(store: Store, task_id: str, owner: str | None, lane: lanes.Lane, now:
         claim.claim(store, task_id, holder.owner, now)
     if lane not in ("planned", "claimed"):
         reason = f"TASKS/{task_id}.status"
-        move.move(store, task_id, lane, holder, now, reason=reason, force=True)
+        claim.move_task(store, task_id, lane, holder, now, reason=reason, force=True)
 
 
 def _owner(store: Store, task: TaskRow, said: dict[str, str], now: datetime) -> str | None:
@@ -110,8 +109,8 @@ def _status(store: Store, task: TaskRow, said: dict[str, str], now: datetime) ->
     if task.owner and by.owner != task.owner:
         return f"only {task.owner} may change it"
     if lane == "done":
-        return _try(lambda: move.done(store, task.task_id, by, now))
-    return _try(lambda: move.move(store, task.task_id, lane, by, now))
+        return _try(lambda: claim.finish_task(store, task.task_id, by, now))
+    return _try(lambda: claim.move_task(store, task.task_id, lane, by, now))
 
 
 def _checks(store: Store, task: TaskRow, said: dict[str, str], now: datetime) -> str:
@@ -133,10 +132,10 @@ def _foreign(store: Store, mail: MailLayout, task: TaskRow, ending: str) -> str 
         dated = path.lstat().st_mtime_ns
     except OSError:
         return None
-    if dated <= views.stamp(task):
+    if dated <= view_stamp(task):
         return None
     text = _read(path)
-    return text if text != views.texts(store, task)[ending] else None
+    return text if text != view_texts(store, task)[ending] else None
 
 
 def _put_back(store: Store, task: TaskRow, why: str) -> str:
