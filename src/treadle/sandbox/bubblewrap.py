@@ -59,8 +59,9 @@ def _mounts(policy: Policy) -> Iterator[str]:
             yield from ("--bind" if kind == "writable" else "--ro-bind", path)
         yield path
     if policy.home:
-        closed, home = Closed(found), real(policy.home)
-        for link, target in dict(_links((*policy.readable, *policy.writable))).items():
+        closed, home, plain = Closed(found), real(policy.home), {item.path for item in found}
+        places = (it for it in (*policy.readable, *policy.writable) if str(it) not in plain)
+        for link, target in dict(_links(places)).items():
             if closed.around(str(link.parent)):
                 yield from ("--symlink", target, str(link))
         # Only now: the kernel makes no place for a mount in a folder that nothing may change.
