@@ -60,6 +60,24 @@ def test_an_odd_value(form):
     assert text.endswith(" after")
 
 
+def test_a_file_larger_than_memory_is_masked_and_stays_as_sparse(tmp_path):
+    path, value = tmp_path / "huge.log", "s3cr3t-value-of-nobody"
+    with path.open("wb") as file:
+        file.write(f"first {value}\n".encode())
+        file.seek(3 << 30)
+        file.write(f"last {value}, and on\n".encode())
+        file.truncate(4 << 30)
+    Mask({"A_TOKEN": value}).file(path)
+    masked = f"first {MASKED}\n".encode()
+    gone = len(value) - len(MASKED)
+    with path.open("rb") as file:
+        assert file.read(len(masked) + 1) == masked + b"\0"
+        file.seek((3 << 30) - gone)
+        assert file.read(30).rstrip(b"\0") == f"last {MASKED}, and on\n".encode()
+    assert path.stat().st_size == (4 << 30) - 2 * gone
+    assert path.stat().st_blocks < 10_000  # of 512 bytes
+
+
 def test_a_value_across_two_windows(tmp_path):
     log = tmp_path / "big.txt"
     log.write_bytes(b"x" * ((1 << 20) - 5) + b"sesame-open-0815" + b"y" * 100)

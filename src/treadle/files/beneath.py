@@ -52,11 +52,18 @@ def take(source: Path | str, folder: Path, name: str) -> None:
 
 def write(folder: Path, name: str, data: bytes, *, mode: int = 0o600) -> None:
     """Put a whole file in its place below `folder`; a link or folder in the way is not followed."""
+    with replaced(folder, name, mode=mode) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def replaced(folder: Path, name: str, *, mode: int) -> Iterator[BinaryIO]:
+    """Open a new file that takes its place below `folder` once it is written."""
     with _holder(folder, name) as (at, last):
         staged, aside = (f".{last}.{word}-{secrets.token_hex(4)}" for word in ("tmp", "old"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(staged, flags, mode, dir_fd=at), "wb") as stream:
-            stream.write(data)
+            yield stream
         try:
             os.replace(staged, last, src_dir_fd=at, dst_dir_fd=at)
         except IsADirectoryError:

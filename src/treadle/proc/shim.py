@@ -214,7 +214,6 @@ class Shim:
             drain(self._wake)
         return len(killed), 0
 
-
     def _bid_farewell(self, waiter: select.poll) -> None:
         """Let a jail that has ended vanish by itself: to look at all processes takes longer."""
         until = time.monotonic() + _FAREWELL

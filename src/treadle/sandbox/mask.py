@@ -1,10 +1,12 @@
 """Take secrets out of what is kept: values of secret-named variables, and known kinds of tokens."""
 
 import base64
+import errno
 import html
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,7 +22,6 @@ _NAMES = re.compile(
     re.IGNORECASE,
 )
 _SHORTEST = 8  # shorter values are words that stand in every log
-_LONGEST_FILE = 64 << 20
 _CHUNK = 1 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
 _ANCHOR = 8
@@ -102,13 +103,10 @@ class Mask:
         """
         kinds = self._values if name.endswith(".diff") else self._all
         with beneath.opened(folder, name) as stream:
-            if not 0 < os.fstat(stream.fileno()).st_size <= _LONGEST_FILE:
-                return
             spans = _merged(_in_windows(stream, kinds))
-            stream.seek(0)
-            data = stream.read(_LONGEST_FILE) if spans else b""
-        if spans:
-            beneath.write(folder, name, b"".join(_without(data, spans)), mode=0o644)
+            if spans:
+                with beneath.replaced(folder, name, mode=0o644) as masked:
+                    _copy(stream, spans, masked)
 
 
 def _found(kinds: Sequence[Kind], data: bytes) -> list[tuple[int, int]]:
@@ -118,11 +116,49 @@ def _found(kinds: Sequence[Kind], data: bytes) -> list[tuple[int, int]]:
 
 def _in_windows(stream: BinaryIO, kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
     """Yield where secrets stand in a file, without holding all of it."""
-    at, data = 0, b""
-    while more := stream.read(_CHUNK):
-        at += max(len(data) - _OVERLAP, 0)
-        data = data[-_OVERLAP:] + more
-        yield from ((at + start, at + end) for start, end in _found(kinds, data))
+    end, data = 0, b""
+    for at, block in _blocks(stream, 0, _size(stream)):
+        data = data[-_OVERLAP:] + block if at == end else block
+        end = at + len(block)
+        begin = end - len(data)
+        yield from ((begin + start, begin + stop) for start, stop in _found(kinds, data))
+
+
+def _blocks(stream: BinaryIO, at: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield what a part of a file holds, without its holes: they may be larger than any disk."""
+    while (at := _next_data(stream.fileno(), at)) < end:
+        data = os.pread(stream.fileno(), min(_CHUNK, end - at), at)
+        if not data:  # it has become shorter
+            return
+        yield at, data
+        at += len(data)
+
+
+def _next_data(descriptor: int, at: int) -> int:
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        return sys.maxsize if error.errno == errno.ENXIO else at
+
+
+def _copy(stream: BinaryIO, spans: Sequence[tuple[int, int]], masked: BinaryIO) -> None:
+    """Copy a file without its secrets; what was a hole stays one."""
+    size = _size(stream)
+    at = shift = 0
+    for start, end in (*spans, (size, size)):
+        for place, data in _blocks(stream, at, start):
+            masked.seek(place + shift)
+            masked.write(data)
+        if start < end:
+            masked.seek(start + shift)
+            masked.write(MASKED.encode())
+            shift += len(MASKED) - (end - start)
+            at = end
+    masked.truncate(size + shift)
+
+
+def _size(stream: BinaryIO) -> int:
+    return os.fstat(stream.fileno()).st_size
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
