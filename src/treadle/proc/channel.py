@@ -113,8 +113,9 @@ def _words(command: Command, jail: Jail) -> list[str]:
     rules = [f"{rights} {path}" for rights, path in jail.rules]
     if jail.access:  # a shell opens /dev/stderr anew, and that is this file
         rules += [f"{_REOPEN} {path}" for path in {command.stdout, command.stderr}]
-    lasting = (str(jail.seen), jail.lasting)
-    return [str(jail.access), str(jail.scope), jail.filter.hex(), *lasting, *rules]
+    limits = (command.limits.memory_bytes or 0, command.limits.processes or 0)
+    numbers = map(str, (*limits, jail.access, jail.scope, jail.seen))
+    return [*numbers, jail.filter.hex(), jail.lasting, *rules]
 
 
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -4,10 +4,10 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from treadle.proc import sweep
+from treadle.proc import cgroup, sweep
 from treadle.proc.command import Cause, Command, Limits
 
 _SHARE = 20  # counting may take one part in so many of the time
@@ -116,16 +116,21 @@ class Load:
         most, memory = self._limits.processes, self._limits.memory_bytes
         if (most is None and memory is None) or now < self._next:
             return None
-        found = _tree(self._shim, most)
-        used = self._used(found, memory) if memory is not None else 0
+        held = cgroup.held(self._shim)
+        met = next((name for name, is_met in held.items() if is_met), "")
+        met = met or self._counted({"memory": memory, "pids": most}, held)
         self._next = now + (time.monotonic() - now) * _SHARE
+        return exceeded(self._limits, met)
+
+    def _counted(self, limits: dict[str, int | None], held: Collection[str]) -> str:
+        """Count for ourselves what the kernel does not; return which limit is exceeded."""
+        most, memory = (limits[it] if it not in held else None for it in ("pids", "memory"))
+        if most is None and memory is None:
+            return ""
+        found = _tree(self._shim, most)
         if most is not None and sum(found.values()) > most:
-            told = f"ran more than {most} processes and threads at once"
-            return Cause("process_limit", f"{told}; raise sandbox.processes")
-        if memory is not None and used > memory:
-            told = f"took more than {memory >> 20} MiB of memory"
-            return Cause("memory_limit", f"{told}; raise sandbox.memory_mb")
-        return None
+            return "pids"
+        return "memory" if memory is not None and self._used(found, memory) > memory else ""
 
     def _used(self, found: dict[int, int], memory: int) -> int:
         """Return the memory of all together; pages that they share count once if it matters."""
@@ -144,6 +149,17 @@ class Load:
 
 
 _IN_MEMORY = ("--tmpfs", "--dev")
+
+
+def exceeded(limits: Limits, what: str) -> Cause | None:
+    """Say that a command took too many processes or too much memory, if it is one of these."""
+    if what == "pids":
+        told = f"ran more than {limits.processes} processes and threads at once"
+        return Cause("process_limit", f"{told}; raise sandbox.processes")
+    if what == "memory":
+        told = f"took more than {(limits.memory_bytes or 0) >> 20} MiB of memory"
+        return Cause("memory_limit", f"{told}; raise sandbox.memory_mb")
+    return None
 
 
 def _tree(root: int, most: int | None) -> dict[int, int]:

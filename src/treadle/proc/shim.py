@@ -18,7 +18,7 @@ import select
 import sys
 import time
 
-from treadle.proc import confine, sweep
+from treadle.proc import cgroup, confine, sweep
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
 _FAREWELL = 0.02  # seconds in which the kernel ends what was in a jail with its own processes
@@ -132,7 +132,7 @@ class Shim:
             os.chdir(order.folder)
             stage = "program"
             self._is_wrapped = order.is_wrapped
-            self._main = _start(order, fds)
+            self._main = self._start(order, fds)
         except confine.Refused as error:
             self._say("failed", "sandbox", error.errno)
             return True
@@ -144,10 +144,21 @@ class Shim:
                 os.close(fd)
             os.chdir("/")
         heard = self._supervise()
+        met = next((name for name, is_met in cgroup.held(self._me).items() if is_met), "-")
         stragglers, left = self._end_all()
+        cgroup.remove(self._me)
         order.over.release()
-        self._say("ended", *self._outcome(), stragglers, left, self._seconds, self._max_rss)
+        self._say("ended", *self._outcome(), stragglers, left, self._seconds, self._max_rss, met)
         return heard and not left
+
+    def _start(self, order: "_Order", fds: list[int]) -> int:
+        """Start a command in a group of its own, if there can be one."""
+        is_in = cgroup.enter(self._me, order.memory, order.processes)
+        try:
+            return _start(order, fds)
+        finally:
+            if is_in:
+                cgroup.leave()
 
     def _outcome(self) -> tuple[int, int]:
         code = -_signal.SIGKILL if self._status is None else self._status
@@ -202,6 +213,7 @@ class Shim:
         waiter = select.poll()
         waiter.register(self._wake, select.POLLIN)
         self._bid_farewell(waiter)
+        killed |= cgroup.kill(self._me) - {self._main}
         while (has_children := self._reap()) or sweep.send_group(self._main, 0):
             found = sweep.kill(self._me, self._main, set())
             alive = {row[0] for row in found if row[3]}
@@ -230,10 +242,9 @@ class _Order:
     def __init__(self, body: bytes) -> None:
         self.folder, self.program, count, *rest = body.split(b"\0")
         held, rest = rest[: int(count)], rest[int(count) :]
-        self.access, self.scope = int(held[0]), int(held[1])
-        self.filter = bytes.fromhex(held[2].decode())
-        self.seen, self.lasting = int(held[3]), held[4]
-        self.rules = [_rule(text) for text in held[5:]]
+        self.memory, self.processes, self.access, self.scope, self.seen = map(int, held[:5])
+        self.filter, self.lasting = bytes.fromhex(held[5].decode()), held[6]
+        self.rules = [_rule(text) for text in held[7:]]
         self.argv, pairs = rest[1 : int(rest[0]) + 1], rest[int(rest[0]) + 1 :]
         self.env = dict(pair.split(b"=", 1) for pair in pairs)
         self.over = _thread.allocate_lock()
@@ -334,7 +345,7 @@ class KeeperLoop:
         self._parent = os.getppid()
         self._wake = watch_children()
         self._lines: dict[int, int] = {}  # shim to its line's descriptor
-        self._lost: list[int] = []  # lines of killed shims whose orphans are being ended
+        self._lost: dict[int, int] = {}  # killed shims whose orphans are being ended
         self._hunting = False
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
@@ -377,7 +388,8 @@ class KeeperLoop:
         try:
             os.setsid()
             adopt_orphans()
-            for other in (self._requests.detach(), self._wake, *self._lines.values(), *self._lost):
+            lines = (*self._lines.values(), *self._lost.values())
+            for other in (self._requests.detach(), self._wake, *lines):
                 os.close(other)
             status = Shim(_socket.socket(fileno=line)).serve()
         finally:
@@ -392,7 +404,8 @@ class KeeperLoop:
                     return True
                 line = self._lines.pop(pid, None)
                 if line is not None and status:
-                    self._lost.append(line)
+                    cgroup.kill(pid)
+                    self._lost[pid] = line
                     self._hunting = True
                 elif line is not None:
                     os.close(line)
@@ -404,12 +417,14 @@ class KeeperLoop:
         self._reap()
         if sweep.kill(os.getpid(), 0, set(self._lines)):
             return
-        for line in self._lost:
+        for pid, line in self._lost.items():
+            cgroup.remove(pid)
             _tell_lost(line)
         self._lost.clear()
         self._hunting = False
 
     def _end_all(self) -> None:
+        groups = [*self._lines, *self._lost]
         deadline = time.monotonic() + _PATIENCE
         waiter = select.poll()
         waiter.register(self._wake, select.POLLIN)
@@ -417,6 +432,8 @@ class KeeperLoop:
             sweep.kill(os.getpid(), 0, set())
             waiter.poll(_HUNT)
             drain(self._wake)
+        for pid in groups:
+            cgroup.remove(pid)
 
 
 def _tell_lost(line: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from treadle.proc import program
 from treadle.proc.channel import Channel, Files
 from treadle.proc.command import Cause, Command, Ended, Limits
-from treadle.proc.limits import Disk, Load
+from treadle.proc.limits import Disk, Load, exceeded
 
 # Every moment makes it worse.
 _AT_ONCE = ("output_limit", "disk_limit", "memory_limit", "process_limit")
@@ -131,7 +131,8 @@ class Watch:
             number = code - _SIGNALLED  # how a wrapper tells of it
         # An order that crossed with this message would hit the shim's next command.
         self._channel.is_reusable = self._cause is None and not left
-        ended = self._record(self._cause or _own_end(number, stragglers, left))
+        cause = self._cause or exceeded(self._limits, words[7])
+        ended = self._record(cause or _own_end(number, stragglers, left))
         return ended._replace(
             exit_code=None if number else code,
             signal=number or None,
