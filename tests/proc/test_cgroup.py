@@ -1,4 +1,4 @@
-"""Where the kernel counts for us, it holds memory and processes of a command, and ends all of it."""
+"""Where the kernel counts for us, it holds a command's memory and processes, and ends them all."""
 
 import os
 from pathlib import Path

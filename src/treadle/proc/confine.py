@@ -28,7 +28,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-class Refused(OSError):
+class SandboxRefused(OSError):
     """The kernel does not take the rules."""
 
 
@@ -87,7 +87,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, rights: int, path: bytes) -> None:
 def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise Refused(number, os.strerror(number))
+        raise SandboxRefused(number, os.strerror(number))
     return result
 
 

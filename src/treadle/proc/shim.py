@@ -133,7 +133,7 @@ class Shim:
             stage = "program"
             self._is_wrapped = order.is_wrapped
             self._main = self._start(order, fds)
-        except confine.Refused as error:
+        except confine.SandboxRefused as error:
             self._say("failed", "sandbox", error.errno)
             return True
         except OSError as error:
