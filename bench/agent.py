@@ -20,9 +20,9 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.agents import table
 from treadle.config.load import load
-from treadle.engine import start
-from treadle.engine import step as steps
 from treadle.engine.rehearse import spec_of
+from treadle.engine.run import begin
+from treadle.engine.wheel import loop as steps
 from treadle.layout import Layout
 from treadle.proc.keeper import Ended, Keeper
 from treadle.project.project import open_project
@@ -78,13 +78,13 @@ def _candidate(root: Path, number: int) -> None:
     with Model(script) as model:
         prepare(root, model.url)
         with wheel.opened(root) as (tools, asked):
-            run = start.begin(tools, asked)
-            steps.take(run, "plan")
+            run = begin.begin_run(tools, asked)
+            steps.take_step(run, "plan")
             inside = _timed(tools.keeper)
             with measured(steps=number) as figures:
                 begun = time.perf_counter()
                 for _ in range(number):
-                    steps.take(run, "plan")
+                    steps.take_step(run, "plan")
                 figures["own"] = time.perf_counter() - begun - sum(inside)
 
 

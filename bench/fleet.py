@@ -18,9 +18,10 @@ from bench import fleet_store
 from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import REPOSITORY, Lab
 from bench.told import measured
-from treadle.engine import archive, manifest
-from treadle.engine.archive import Shelf
-from treadle.engine.manifest import Manifest, Snapshot
+from treadle.engine.elsewhere import archive
+from treadle.engine.elsewhere.archive import Shelf
+from treadle.engine.run import run_files
+from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.fleet.queue import Dbos, Job
 from treadle.project.key import Key
 from treadle.store import address
@@ -184,10 +185,10 @@ def _folder(root: Path, index: int) -> Path:
     for number in range(4):
         (folder / f"{number}.txt").write_bytes(os.urandom(5000))
     names = [f"{number}.txt" for number in range(4)]
-    files = {name: manifest.walk.sha256(folder / name) for name in names}
+    files = {name: run_files.walk.sha256(folder / name) for name in names}
     here = Snapshot("c", "t")
     made = Manifest(_row(index), (), Cursor("running", 1, index), {}, here, here, None, (), files)
-    manifest.write(folder, made)
+    run_files.write_step(folder, made)
     return folder
 
 

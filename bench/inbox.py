@@ -12,8 +12,8 @@ from bench.harness import Bench, Claim, Command, Sample, run
 from bench.lab import Lab
 from bench.told import measured, used
 from treadle.config.load import load
-from treadle.engine import orchestrator
-from treadle.engine.progress import Progress, Watch
+from treadle.engine import session
+from treadle.engine.run.progress import Progress, Watch
 from treadle.inbox.process import process
 from treadle.layout import Layout
 from treadle.project.project import open_project
@@ -131,7 +131,7 @@ def _both(root: Path, number: int) -> None:
 def _process(root: Path, number: int, watch: Watch) -> None:
     project = open_project(root, os.environ)
     config = load(project.layout, os.environ, None).config
-    with orchestrator.opened(project, watch=watch) as tools:
+    with session.opened(project, watch=watch) as tools:
         found = process(tools, config)
     if len([item for item in found.outcomes if item.status == "done"]) != number:
         sys.exit(f"not all of them are done: {found.outcomes[:3]}")

@@ -13,8 +13,9 @@ from bench import bare, wheel
 from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import Lab
 from bench.told import measured
-from treadle.engine import start, step
-from treadle.engine.run import Run
+from treadle.engine.run import begin
+from treadle.engine.run.run import Run
+from treadle.engine.wheel import loop
 from treadle.store.store import Store
 
 STEPS = 4
@@ -65,7 +66,7 @@ def _candidate(root: Path, number: int) -> None:
         clock = _Clock(tools.store)
         gate = threading.Barrier(number + 1)
         with ThreadPoolExecutor(4) as pool:
-            runs = list(pool.map(lambda _: start.begin(tools, asked), range(number)))
+            runs = list(pool.map(lambda _: begin.begin_run(tools, asked), range(number)))
         with ThreadPoolExecutor(number) as pool, measured() as figures:
             done = [pool.submit(_drive, run, gate) for run in runs]
             gate.wait()
@@ -79,7 +80,7 @@ def _candidate(root: Path, number: int) -> None:
 def _drive(run: Run, gate: threading.Barrier) -> None:
     gate.wait()
     for _ in range(STEPS):
-        step.take(run, "plan")
+        loop.take_step(run, "plan")
 
 
 def _floor(folder: Path, number: int) -> None:

@@ -8,7 +8,7 @@ from bench import store, wheel
 from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
-from treadle.engine import recover
+from treadle.engine.recovery import recover
 from treadle.layout import Layout
 from treadle.proc import identity
 

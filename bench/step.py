@@ -13,8 +13,8 @@ from bench import bare, wheel
 from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import Lab
 from bench.told import measured
-from treadle.engine import start
-from treadle.engine import step as steps
+from treadle.engine.run import begin
+from treadle.engine.wheel import loop as steps
 from treadle.sandbox import probe
 
 _COUNTED = 20
@@ -83,10 +83,10 @@ def _counted(lab: Lab, number: int) -> counts.Counts:
 
 def _candidate(root: Path, number: int) -> None:
     with wheel.opened(root) as (tools, asked):
-        run = start.begin(tools, asked)
+        run = begin.begin_run(tools, asked)
         with measured(steps=number):
             for _ in range(number):
-                steps.take(run, "plan")
+                steps.take_step(run, "plan")
 
 
 def _floor(folder: Path, number: int) -> None:

@@ -7,7 +7,8 @@ from bench import wheel
 from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import Lab
 from bench.told import Memory, measured, own_cpu
-from treadle.engine import start, step
+from treadle.engine.run import begin
+from treadle.engine.wheel import loop
 from treadle.proc import keeper
 
 _LINE = '{"type": "text", "text": "' + "word " * 34 + '"}'
@@ -80,10 +81,10 @@ def _stream(folder: Path, size: int) -> None:
 
 def _step(root: Path, size: int) -> None:
     with wheel.opened(root) as (tools, asked):
-        run = start.begin(tools, asked)
+        run = begin.begin_run(tools, asked)
         memory, used = Memory(), own_cpu()
         with measured() as figures:
-            turn = step.take(run, "plan")
+            turn = loop.take_step(run, "plan")
             figures["grown_kb"], figures["own_cpu"] = memory.grown_kb(), own_cpu() - used
         log = run.folder.step(turn.stage.index, "plan") / "logs" / "stdout.txt"
         if not 0 < log.stat().st_size <= size:

@@ -10,9 +10,10 @@ from bench.bare import RESPONSE
 from bench.lab import Lab
 from treadle.config.load import load
 from treadle.contract.criterion import Criterion
-from treadle.engine import orchestrator, order
-from treadle.engine.order import Order
-from treadle.engine.run import Tools
+from treadle.engine import session
+from treadle.engine.run import order
+from treadle.engine.run.order import Order
+from treadle.engine.run.run import Tools
 from treadle.layout import Layout
 from treadle.project.project import open_project
 
@@ -53,7 +54,7 @@ def opened(root: Path) -> Iterator[tuple[Tools, Order]]:
     config = load(Layout(root), os.environ, None).config
     criteria = [Criterion("AC1", "It works", None)]
     asked = order.freeze(config, text="Measure it", criteria=criteria, swaps={}, task_id=None)
-    with orchestrator.opened(project, watch=lambda _: None) as tools:
+    with session.opened(project, watch=lambda _: None) as tools:
         yield tools, asked
 
 

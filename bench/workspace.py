@@ -8,7 +8,8 @@ from bench import wheel
 from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
-from treadle.engine import clean, start
+from treadle.engine.checks import clean
+from treadle.engine.run import begin
 from treadle.git import repo as repos
 from treadle.git import workspace
 
@@ -46,7 +47,7 @@ def _create(root: Path, folder: Path) -> None:
 
 def _clean(root: Path, folder: Path) -> None:
     with wheel.opened(root) as (tools, asked):
-        run = start.begin(tools, asked)
+        run = begin.begin_run(tools, asked)
         with measured():
             clean.bring(run, run.head)
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from treadle.cli.main import main as treadle
-from treadle.engine import orchestrator
+from treadle.engine import session
 from treadle.project.project import open_project
 
 GOAL = ["run", "--goal", "Make done.txt", "--ac", "done.txt is there"]
@@ -15,7 +15,7 @@ GOAL = ["run", "--goal", "Make done.txt", "--ac", "done.txt is there"]
 def settle(root: Path, note: Path) -> int:
     """Open the project as every working command does, and write down its rows."""
     project = open_project(root, os.environ)
-    with orchestrator.opened(project, watch=lambda _: None) as tools:
+    with session.opened(project, watch=lambda _: None) as tools:
         runs = tools.store.runs(1000)
         rows = {
             "runs": [run._asdict() for run in runs],

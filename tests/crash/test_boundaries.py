@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from treadle.engine.boundary import BOUNDARIES
+from treadle.engine.run.run import BOUNDARIES
 
 # How often a run of seven steps with one patch gets there.
 ONCE = ("before_run_row", "after_run_row", "before_branch", "after_branch", "after_workspace")

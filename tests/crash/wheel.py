@@ -14,7 +14,7 @@ from tests.builder import Project, make_home
 from tests.crash import settle
 from tests.crash.scenario import Outcome
 from tests.crash.supervise import Command
-from treadle.engine import manifest
+from treadle.engine.run import run_files
 from treadle.errors import FormatError
 
 _HERE = Path(__file__).parent
@@ -80,7 +80,7 @@ class Wheel:
         found = []
         for row in steps:
             try:
-                intent, digest = manifest.read(root / row["step_dir"])
+                intent, digest = run_files.read_step(root / row["step_dir"])
             except FormatError as error:
                 if row["digest"] is not None:
                     found.append(f"{row['step_dir']} is not whole: {error}")

@@ -8,8 +8,9 @@ import sys
 import tarfile
 from pathlib import Path
 
-from treadle.engine import archive, manifest
-from treadle.engine.manifest import Manifest, Snapshot
+from treadle.engine.elsewhere import archive
+from treadle.engine.run import run_files
+from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import TreadleError
 from treadle.files import tar
 from treadle.store.runs import Cursor, StepRow
@@ -23,11 +24,11 @@ def step_json(folder, files, *, more=(), digest=None):
     here = Snapshot("c", "t")
     said = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     said |= dict(more)
-    manifest.write(
+    run_files.write_step(
         folder, Manifest(ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), said)
     )
-    data = (folder / manifest.NAME).read_bytes()
-    (folder / manifest.NAME).unlink()
+    data = (folder / run_files.STEP_JSON).read_bytes()
+    (folder / run_files.STEP_JSON).unlink()
     return data.replace(b'"do"', b'"act"') if digest else data
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.engine import archive, manifest
-from treadle.engine.archive import Shelf
-from treadle.engine.manifest import Manifest, Snapshot
+from treadle.engine.elsewhere import archive
+from treadle.engine.elsewhere.archive import Shelf
+from treadle.engine.run import run_files
+from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
 from treadle.project.key import Key
 from treadle.store.runs import Cursor, StepRow
@@ -24,11 +25,11 @@ def step(tmp_path):
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "stdout.txt").write_text("words")
     here = Snapshot("c", "t")
-    digest = manifest.walk.sha256(folder / "logs" / "stdout.txt")
+    digest = run_files.walk.sha256(folder / "logs" / "stdout.txt")
     found = Manifest(
         ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), {"logs/stdout.txt": digest}
     )
-    manifest.write(folder, found)
+    run_files.write_step(folder, found)
     return folder
 
 
@@ -54,7 +55,7 @@ def shelf_data(shelf, step):
 def test_a_folder_comes_back_whole_with_its_commit(step, shelf, tmp_path):
     row = kept(shelf, step)
     archive.fetch(shelf, row, KEY, tmp_path / "copy")
-    assert manifest.read(tmp_path / "copy")[0].row == ROW
+    assert run_files.read_step(tmp_path / "copy")[0].row == ROW
     assert archive.held(archive.read(shelf, row, KEY)) == b"pack"
     assert shelf.names(f"runs/{ROW.run_id}/001-") == [NAME]
     with tarfile.open(tmp_path / "shelf" / NAME) as plain:  # other programs can read it

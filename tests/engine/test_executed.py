@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.engine import executed
+from treadle.engine.checks import executed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.engine import expect
+from treadle.engine.checks import expect
 
 BOMB = '<!DOCTYPE a [<!ENTITY b "c">]><testsuite><testcase name="&b;"/></testsuite>'
 

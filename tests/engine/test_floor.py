@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from treadle.config.schema import Config
-from treadle.engine import floor
-from treadle.engine.order import NamedAgent, Order
+from treadle.engine.run import order as run_order
+from treadle.engine.run.order import NamedAgent, Order
 
 SH = {"type": "exec", "cmd": ["sh", "agent.sh"]}
 
@@ -28,7 +28,7 @@ def order(**parts):
 
 
 def held(asked, today):
-    return floor.held_to(order(**asked), msgspec.convert(today, Config))
+    return run_order.held_to(order(**asked), msgspec.convert(today, Config))
 
 
 def sandbox(**keys):
@@ -202,19 +202,19 @@ def test_the_configuration_an_order_was_frozen_from_takes_nothing_away():
         **agent(env_allow=["KEY"], writable=["~/.cache/x"], network="full"),
     }
     assert held(config, config) == order(**config)
-    assert floor.lowered(order(**config), held(config, config)) == []
+    assert run_order.lowered(order(**config), held(config, config)) == []
 
 
 def test_holding_twice_is_holding_once():
     asked = {**sandbox(mode="off"), **checks(writable=["/"]), **agent(network="full")}
     today = msgspec.convert({"network": "none"}, Config)
-    once = floor.held_to(order(**asked), today)
-    assert floor.held_to(once, today) == once
+    once = run_order.held_to(order(**asked), today)
+    assert run_order.held_to(once, today) == once
 
 
 def test_what_was_lowered_is_named_by_its_keys():
     asked = {**sandbox(mode="off", hide=[]), **checks(writable=["/"]), **agent(env_allow=["K"])}
-    found = floor.lowered(order(**asked), held(asked, {"network": "none"}))
+    found = run_order.lowered(order(**asked), held(asked, {"network": "none"}))
     assert found == [
         "sandbox.mode",
         "sandbox.hide",
@@ -231,7 +231,7 @@ def test_what_was_lowered_is_named_by_its_keys():
 @pytest.mark.parametrize("key", ["memory_mb", "processes", "disk_mb"])
 def test_the_lower_limit_counts(key, asked, today, found):
     kind = msgspec.defstruct("Sandbox", [(key, int | None)])
-    assert getattr(floor._sandbox(kind(asked), kind(today)), key) == found
+    assert getattr(run_order._sandbox(kind(asked), kind(today)), key) == found
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_key_of_the_sandbox_without_a_rule_is_todays():
         mode: str = "auto"
         new: str = "strict"
 
-    found = floor._sandbox(Sandbox("off", "loose"), Sandbox())
+    found = run_order._sandbox(Sandbox("off", "loose"), Sandbox())
     assert (found.mode, found.new) == ("auto", "strict")
 
 
@@ -260,7 +260,7 @@ def test_a_key_of_the_sandbox_without_a_rule_is_todays():
     ],
 )
 def test_what_both_expect_of_checks_is_expected(asked, today, found):
-    rules = floor._CHECKS
+    rules = run_order._CHECKS
     assert rules["expect"](asked, today) == found
     assert rules["place"]("workspace", "clean") == rules["place"]("clean", "workspace") == "clean"
     assert rules["protect_mode"]("warn", "ask") == "ask"

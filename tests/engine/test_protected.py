@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builder import git
-from treadle.engine import protected
+from treadle.engine.checks import protected
 from treadle.git import repo as repos
 
 BASE = {

@@ -7,9 +7,10 @@ import pytest
 from treadle import ids
 from treadle.config.schema import BudgetsConfig
 from treadle.contract.event import EventType
-from treadle.engine import budget, loop, order
-from treadle.engine.budget import Spent
-from treadle.engine.timeline import Timeline
+from treadle.engine.run import budget, order
+from treadle.engine.run.budget import Spent
+from treadle.engine.run.run import Timeline
+from treadle.engine.wheel import loop
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import StepRow
 

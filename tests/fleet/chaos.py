@@ -17,7 +17,7 @@ from tests.builder import GIT_IDENTITY
 from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
 from treadle.contract.criterion import Criterion
-from treadle.engine import order
+from treadle.engine.run import order
 from treadle.fleet import site as sites
 from treadle.fleet import submit
 from treadle.fleet.submit import Desk

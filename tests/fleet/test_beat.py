@@ -8,8 +8,8 @@ from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
 from tests.store.rows import run_row
 from treadle.config.schema import FleetConfig
-from treadle.engine import queue
-from treadle.engine.queue import Ticket
+from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere.queue import Ticket
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.layout import Layout

@@ -10,7 +10,7 @@ from tests.fleet.inline import Inline
 from tests.fleet.lab import database, wait_for
 from tests.fleet.test_beat import queued, status
 from treadle.config.schema import FleetConfig
-from treadle.engine import queue
+from treadle.engine.elsewhere import queue
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.fleet.site import Site

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.engine.archive import Shelf
+from treadle.engine.elsewhere.archive import Shelf
 from treadle.errors import FormatError, StoreError
 
 pytestmark = pytest.mark.real

@@ -5,7 +5,7 @@ import pytest
 
 from tests.fleet.test_beat import LONG_AGO, RUN, queued
 from tests.fleet.test_faults import in_do
-from treadle.engine import queue
+from treadle.engine.elsewhere import queue
 from treadle.fleet.site import LOCAL, Site
 from treadle.fleet.status import status
 from treadle.layout import Layout

@@ -10,7 +10,7 @@ import pytest
 
 from tests.builder import git
 from treadle.config.load import load
-from treadle.engine import orchestrator
+from treadle.engine import session
 from treadle.inbox.process import process
 from treadle.project.project import open_project
 from treadle.project.setup import init
@@ -55,7 +55,7 @@ class Inbox:
 
     def with_tools(self, work):
         project = open_project(self.root, os.environ)
-        with orchestrator.opened(project, watch=self._hear) as tools:
+        with session.opened(project, watch=self._hear) as tools:
             return work(tools)
 
     def _hear(self, moment):

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from treadle.engine import land
+from treadle.engine.landing import land
 
 CHAIN = "2025022514320000"
 

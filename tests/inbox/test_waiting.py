@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from treadle.engine.due import RESUME_AT
+from treadle.engine.run.memory import RESUME_AT
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout
 from treadle.store.runs import History, RunRow

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from tests.store.rows import RUN, cursor, run_row, step_row
-from treadle.engine import costs as documents
+from treadle.engine.show import usage as documents
 from treadle.store import runs
 from treadle.store.runs import History, UsageRow
 
@@ -50,7 +50,7 @@ def test_what_was_spent_stays_spent_when_a_run_is_removed(store):
 
 def test_the_document_sums_up_by_agent_model_and_day(store):
     commit(store)
-    found = documents.document(store, 2, NOW)
+    found = documents.cost_document(store, 2, NOW)
     sums = {
         "steps": 1,
         "input_tokens": 100,

@@ -5,7 +5,8 @@ import os
 from treadle.cli import output
 from treadle.cli.project import watcher
 from treadle.config.load import load
-from treadle.engine import orchestrator, queue, restore
+from treadle.engine import session
+from treadle.engine.elsewhere import queue, restore
 from treadle.engine.lock import is_abandoned as is_abandoned
 from treadle.errors import LockedError, TreadleError
 from treadle.layout import Layout
@@ -33,7 +34,7 @@ def bring_letters() -> None:
     project = open_project(here(), os.environ)
     place_mail(project, load(project.layout, project.env).config)
     try:
-        with orchestrator.opened(project, watch=watcher(True)):
+        with session.opened(project, watch=watcher(True)):
             pass
     except LockedError:
         return

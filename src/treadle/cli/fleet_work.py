@@ -20,10 +20,11 @@ from treadle.cli.run import NOTHING_READY, check
 from treadle.config import agents
 from treadle.config.load import Loaded, parse_budgets
 from treadle.config.schema import FleetConfig
-from treadle.engine import order, queue
-from treadle.engine.find import find
-from treadle.engine.order import Order
-from treadle.engine.run import Tools
+from treadle.engine.elsewhere import queue
+from treadle.engine.run import order
+from treadle.engine.run.order import Order
+from treadle.engine.run.run import Tools
+from treadle.engine.show.find_run import find_run
 from treadle.errors import BlockedError, StoreError, UsageError
 from treadle.fleet import queue as fleet_queue
 from treadle.fleet import submit, worker
@@ -148,7 +149,7 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
 
 
 def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:
-    row = find(desk.store, text)
+    row = find_run(desk.store, text)
     kv = desk.store.kv(row.run_id)
     if row.status != "stopped" or queue.FLEET not in kv or queue.is_queued(row, kv):
         raise BlockedError(

@@ -5,11 +5,12 @@ from argparse import ArgumentParser, Namespace
 from treadle.cli import output
 from treadle.cli.parser import add_run_id, add_wait
 from treadle.cli.project import open_configured, require_trust, watcher
-from treadle.engine import land, orchestrator, undo
-from treadle.engine.find import find
-from treadle.engine.land import Landed
+from treadle.engine import session
+from treadle.engine.landing import land, undo
+from treadle.engine.landing.land import Landed
+from treadle.engine.landing.undo import Undone
 from treadle.engine.prune import prune
-from treadle.engine.undo import Undone
+from treadle.engine.show.find_run import find_run
 
 _CENTURY = 36_500.0
 
@@ -30,8 +31,8 @@ def add_land(parser: ArgumentParser) -> None:
 def _land(args: Namespace) -> int:
     project, loaded = open_configured()
     require_trust(args, project, loaded)
-    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        row = find(tools.store, args.run)
+    with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        row = find_run(tools.store, args.run)
         found = land.land(tools, row, onto=args.onto, keep_steps=args.keep_steps)
     told = {"run_id": found.run_id, "landed": found.commit, "branch": found.branch}
     return output.tell(args.json, told | {"merged": found.merged}, _print_landed, found)
@@ -59,8 +60,8 @@ def add_undo(parser: ArgumentParser) -> None:
 
 def _undo(args: Namespace) -> int:
     project, _ = open_configured()
-    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        found = undo.undo(tools, find(tools.store, args.run))
+    with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+        found = undo.undo(tools, find_run(tools.store, args.run))
     told = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
     return output.tell(args.json, told | {"exact": found.exact}, _print_undone, found)
 
@@ -77,7 +78,7 @@ def _print_undone(found: Undone) -> None:
 def prune_runs(args: Namespace) -> int:
     """Remove the workspaces of runs that have ended, and with --history the runs themselves."""
     project, _ = open_configured()
-    with orchestrator.opened(project, watch=watcher(args.json)) as tools:
+    with session.opened(project, watch=watcher(args.json)) as tools:
         days = min(args.older_than, _CENTURY)
         found = prune(tools, older_than=days, history=args.history, dry_run=args.dry_run)
     verb = "would remove" if args.dry_run else "removed"

@@ -9,9 +9,9 @@ from treadle.cli.parser import actions, add_wait
 from treadle.cli.project import open_configured, require_trust, watcher
 from treadle.config.load import Loaded
 from treadle.config.schema import Config
-from treadle.engine import orchestrator, work
-from treadle.engine.order import Order
-from treadle.engine.run import Tools
+from treadle.engine import goals, session
+from treadle.engine.run.order import Order
+from treadle.engine.run.run import Tools
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox import decide, hooks, process, routine
 from treadle.inbox.decide import Outcome, Summary
@@ -52,8 +52,8 @@ def process_inbox(args: Namespace, submitter: Submitter | None = None) -> int:
     if args.dry_run:
         return _dry_run(args, project, loaded)
     require_trust(args, project, loaded, tuple(decide.commands(project.layout)))
-    work.require_sandbox(loaded.config)
-    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+    goals.require_sandbox(loaded.config)
+    with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         submit = submitter(tools, loaded) if submitter else None
         found = process.process(tools, loaded.config, fail_fast=args.fail_fast, submit=submit)
     output.tell(args.json, _document(found), _print, found)
@@ -64,7 +64,7 @@ def once(args: Namespace) -> int:
     """Do what is due in a round of `serve`, where that is allowed, and say what came of it."""
     project, loaded = open_configured()
     trust.require(project, loaded, tuple(decide.commands(project.layout)))
-    work.require_sandbox(loaded.config)
+    goals.require_sandbox(loaded.config)
     summary = process.serve_once(Server(project, watcher(args.json)))
     if args.json and (summary.outcomes or summary.failed_hook):
         output.print_json(_document(summary))

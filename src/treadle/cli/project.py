@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from treadle.cli import output
 from treadle.config.load import Loaded, load
-from treadle.engine import whereabouts
-from treadle.engine.progress import Progress, Watch
+from treadle.engine.run import memory
+from treadle.engine.run.progress import Progress, Watch
 from treadle.errors import BlockedError
 from treadle.project import trust
 from treadle.project.project import Project, open_project, place_mail
@@ -74,8 +74,8 @@ def run_document(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:
         "branch": row.branch,
         "base_commit": row.base_commit,
         "head_commit": row.head_commit,
-        "landed": whereabouts.commit(kv, "landed"),
-        "undone": whereabouts.commit(kv, "undone"),
+        "landed": memory.commit_of(kv, "landed"),
+        "undone": memory.commit_of(kv, "undone"),
         "reason": kv.get("reason"),
         "reason_code": kv.get("reason_code"),
     }

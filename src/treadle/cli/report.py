@@ -7,8 +7,8 @@ from pathlib import Path
 
 from treadle.cli import output
 from treadle.cli.parser import add_run_id
-from treadle.engine import report
-from treadle.engine.find import find
+from treadle.engine.show import report
+from treadle.engine.show.find_run import find_run
 from treadle.errors import UsageError
 from treadle.files import atomic
 from treadle.project.project import open_project
@@ -32,7 +32,7 @@ def _report(args: Namespace) -> int:
         raise UsageError(f"--html {args.html}: give a file in a folder that exists")
     project = open_project(here(), os.environ)
     with Reader.open(project.layout) as store:
-        row = find(store, args.run)
+        row = find_run(store, args.run)
         if path is None:
             text = report.markdown(project, store, row)
             told = {"run_id": row.run_id, "markdown": text}

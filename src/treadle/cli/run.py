@@ -16,10 +16,12 @@ from treadle.cli.project import (
 )
 from treadle.config import agents
 from treadle.config.load import Loaded, parse_budgets
-from treadle.engine import explain, loop, orchestrator, recording, start, work
-from treadle.engine.find import find
-from treadle.engine.run import Tools
-from treadle.engine.work import Refused
+from treadle.engine import goals, recording, session
+from treadle.engine.goals import Refused
+from treadle.engine.run import begin, memory
+from treadle.engine.run.run import Tools
+from treadle.engine.show.find_run import find_run
+from treadle.engine.wheel import loop
 from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo
 from treadle.layout import Layout
@@ -84,8 +86,8 @@ def _run(args: Namespace) -> int:
     budgets = parse_budgets(args.budget)
     project, loaded = open_configured({"budgets": budgets} if budgets else None)
     require_trust(args, project, loaded)
-    work.require_sandbox(loaded.config)
-    with orchestrator.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
+    goals.require_sandbox(loaded.config)
+    with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         found = _work(tools, args, loaded, budgets)
         refused = [item for item in found if isinstance(item, Refused)]
         if len(found) == 1 and refused:
@@ -122,15 +124,17 @@ def _work(
     swaps = agents.parse_swaps(args.agent)
     if args.resume:
         approve = args.approve == "protected"
-        return [work.resume_run(tools, loaded.config, args.resume, budgets, swaps, approve=approve)]
+        return [
+            goals.resume_run(tools, loaded.config, args.resume, budgets, swaps, approve=approve)
+        ]
     if args.goal is not None:
         asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
-        return [work.run_goal(tools, loaded.config, args.goal, asked, swaps)]
+        return [goals.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     ids = [
         taskfile.resolve(tools.layout, tools.store, word, args.mission, tools.now())
         for word in args.tasks
     ]
-    return work.run_tasks(tools, loaded.config, ids, swaps, args.parallel)
+    return goals.run_tasks(tools, loaded.config, ids, swaps, args.parallel)
 
 
 def _refusal(item: Refused) -> dict[str, object]:
@@ -166,7 +170,7 @@ def _render(
         colour: output.Colour = "green" if row.status == "passed" else "red"
         verdict = output.paint(row.status.upper(), colour)
         output.line(verdict, f"{row.run_id} {row.goal} ({kv.get('reason') or ''})")
-        for command in explain.next_commands(row, kv):
+        for command in memory.next_commands(row, kv):
             output.line(f"  next: {command}")
 
 
@@ -197,7 +201,7 @@ def _replay_or_export(args: Namespace) -> int:
 def _export(run_id: str, target: Path, as_json: bool) -> int:
     layout = Layout(find_root(here(), os.environ))
     with Reader.open(layout) as store:
-        row = find(store, run_id)
+        row = find_run(store, run_id)
         count = recording.export(layout, row, target)
     told = {"run_id": row.run_id, "file": str(target), "files": count}
     again = f"treadle replay {argument(str(target))}"
@@ -217,8 +221,8 @@ def _replay(source: Path, args: Namespace) -> int:
         base = (found.asked.base_commit or "")[:12]
         output.warn(f"it was recorded on {base}, not on your HEAD; its changes may not apply")
     asked = recording.order(loaded.config, found, swaps)
-    with orchestrator.opened(project, watch=watcher(args.json)) as tools:
-        row = loop.drive_run(start.begin(tools, asked))
+    with session.opened(project, watch=watcher(args.json)) as tools:
+        row = loop.drive_run(begin.begin_run(tools, asked))
         kv = tools.store.kv(row.run_id)
     said = f"{row.status.upper()} {row.run_id} {row.goal} ({kv.get('reason') or ''})"
     output.say(args.json, run_document(row, kv), said)

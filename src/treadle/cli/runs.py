@@ -11,19 +11,13 @@ from typing import BinaryIO
 
 from treadle.cli import main, output
 from treadle.cli.parser import actions, add_run_id
-from treadle.engine import (
-    comments,
-    costs,
-    documents,
-    protection,
-    review,
-    spending,
-    weather,
-    whereabouts,
-)
-from treadle.engine.comments import Comment
-from treadle.engine.explain import Explanation, explain
-from treadle.engine.find import find, require_chain
+from treadle.engine.landing import conflicts
+from treadle.engine.run import comments, memory
+from treadle.engine.run.comments import Comment
+from treadle.engine.show import usage
+from treadle.engine.show import view as show_view
+from treadle.engine.show.find_run import find_run, require_chain
+from treadle.engine.show.view import Explanation, explain
 from treadle.errors import BlockedError, ExitCode, UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
@@ -85,9 +79,9 @@ def _list(args: Namespace) -> int:
         if not rows and layout.runs.exists() and not address.exists(layout):
             output.warn("the store is missing; rebuild it with: treadle doctor --repair")
         if args.json:
-            output.print_json(documents.runs(store, rows))
+            output.print_json(show_view.runs_document(store, rows))
             return ExitCode.DONE
-        storms = [storm.sentence for storm in weather.storms(store, rows)]
+        storms = [storm.sentence for storm in conflicts.clashes(store, rows)]
     heads = ["run", "status", "verdict", "iteration", "task", "goal"]
     table = [
         (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal) for row in rows
@@ -114,18 +108,18 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
 def _show(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
-        row = find(store, args.run)
+        row = find_run(store, args.run)
         if any(step.archive for step in store.steps(row.run_id)):
             main.load("elsewhere.bring_steps")(layout, store, row)
-        told = documents.run(layout, store, row)
+        told = show_view.run_document(layout, store, row)
         return output.tell(args.json, told, _print_run, layout, store, row)
 
 
 def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
     steps = store.steps(row.run_id)
-    views = review.criteria(layout, store, row)
+    views = show_view.criteria(layout, store, row)
     _print_head(row, store.kv(row.run_id))
-    if used := spending.words(store.usage(row.run_id)):
+    if used := usage.usage_words(store.usage(row.run_id)):
         output.line(f"used       {used}")
         output.line()
     output.print_table(
@@ -141,13 +135,13 @@ def _print_head(row: RunRow, kv: dict[str, object]) -> None:
     output.line(f"goal       {row.goal}")
     if kv.get("reason"):
         output.line(f"because    {kv['reason']}")
-    if told := protection.words(kv):
+    if told := memory.protected_words(kv):
         output.line(f"protected  {told}")
     if kv.get("resume_at"):
         output.line(f"goes on    {str(kv['resume_at'])[:19]}Z or later")
     output.line(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
     output.line(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
-    for word in whereabouts.words(kv):
+    for word in memory.landing_words(kv):
         output.line(f"work       {word}")
     output.line(f"folder     {row.run_dir}")
     output.line()
@@ -164,8 +158,8 @@ def _yes(value: bool | None) -> str:
 
 def _events(args: Namespace) -> int:
     with Reader.open(_layout()) as store:
-        row = find(store, args.run)
-        told = documents.events(store, row.run_id, args.after)
+        row = find_run(store, args.run)
+        told = show_view.events_document(store, row.run_id, args.after)
         events = store.events(row.run_id, args.after)
     table = [(event.seq, event.ts[:19], event.type, event.message) for event in events]
     heads = ["seq", "time", "type", "message"]
@@ -173,10 +167,10 @@ def _events(args: Namespace) -> int:
 
 
 def _cost(args: Namespace) -> int:
-    if not 1 <= args.days <= costs.MAX_DAYS:
-        raise UsageError(f"--days must be between 1 and {costs.MAX_DAYS}")
+    if not 1 <= args.days <= usage.MAX_DAYS:
+        raise UsageError(f"--days must be between 1 and {usage.MAX_DAYS}")
     with Reader.open(_layout()) as store:
-        found = costs.document(store, args.days, datetime.now(UTC))
+        found = usage.cost_document(store, args.days, datetime.now(UTC))
     return output.tell(args.json, found, _print_cost, found)
 
 
@@ -200,7 +194,7 @@ def _log(args: Namespace) -> int:
     """Print one line for each event; with --json, one document a line."""
     layout = _layout()
     with Reader.open(layout) as store:
-        run_id = find(store, args.run).run_id
+        run_id = find_run(store, args.run).run_id
         seq = _print_after(store, run_id, 0, args.json)
         if args.follow:
             live = _LiveEvents(layout.run(run_id).live_events)
@@ -321,7 +315,7 @@ def add_why(parser: ArgumentParser) -> None:
 def _why(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
-        row = find(store, args.run)
+        row = find_run(store, args.run)
         found = explain(layout, store, row)
     if gone := _abandoned(row):
         found = found._replace(reason=gone.message, reason_code=gone.code, next=gone.fix)
@@ -367,7 +361,7 @@ def _stop(args: Namespace) -> int:
     """Leave a request that the run's owner reads within a second."""
     refuse_inside_run(os.environ)
     with Store.open(_layout()) as store:
-        row = find(store, args.run)
+        row = find_run(store, args.run)
         reason = args.reason or "stopped by `treadle stop`"
         if row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued":
             # A worker that takes it this very moment finds the request below.
@@ -401,7 +395,7 @@ def _comment(args: Namespace) -> int:
         raise UsageError("a comment must say something")
     said = Comment(utc(datetime.now(UTC)), args.step, args.text, args.file, args.line)
     with Store.open(_layout()) as store:
-        row = find(store, args.run)
+        row = find_run(store, args.run)
         comments.add(store, row, said)
     told = f"the next act step of {row.run_id} will read it, on {said.place}"
     return output.say(args.json, {"run_id": row.run_id} | said._asdict(), told)

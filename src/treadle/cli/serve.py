@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 from treadle.cli import main, output
-from treadle.engine.signals import Interrupts
+from treadle.engine.session import Interrupts
 from treadle.errors import ExitCode, TreadleError, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket

@@ -13,8 +13,9 @@ from treadle.cli.parser import actions
 from treadle.config import agents, schema
 from treadle.config.load import Loaded, load
 from treadle.contract.role import ROLES
-from treadle.engine import health, lock, orchestrator, repair
-from treadle.engine.progress import nobody
+from treadle.engine import health, lock, session
+from treadle.engine.recovery import repair
+from treadle.engine.run.progress import nobody
 from treadle.errors import ExitCode, StoreError
 from treadle.ids import mask
 from treadle.layout import Layout
@@ -181,7 +182,7 @@ def _doctor(args: Namespace) -> int:
 def _repair() -> list[str]:
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
-    with orchestrator.opened(project, watch=nobody) as tools:
+    with session.opened(project, watch=nobody) as tools:
         return repair.repair(tools)
 
 

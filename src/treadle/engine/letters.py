@@ -5,9 +5,9 @@ from pathlib import Path
 
 from treadle.contract.event import EventType
 from treadle.contract.role import Role
-from treadle.engine.explain import next_commands
-from treadle.engine.run import Run
-from treadle.engine.stage import OUTBOX, Stage
+from treadle.engine.run.memory import next_commands
+from treadle.engine.run.run import Run
+from treadle.engine.wheel.step_folder import OUTBOX, Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
 from treadle.layout import MailLayout

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from treadle.engine import archive, clean, find, load, queue
-from treadle.engine.archive import Shelf
-from treadle.engine.queue import Ticket
-from treadle.engine.run import Tools
+from treadle.engine.checks import clean
+from treadle.engine.elsewhere import archive, queue
+from treadle.engine.elsewhere.archive import Shelf
+from treadle.engine.elsewhere.queue import Ticket
+from treadle.engine.run.run import Tools
+from treadle.engine.show import find_run
 from treadle.errors import ConfigError, FormatError, GitError, StoreError
 from treadle.files import remove
 from treadle.git import refs, remote
 from treadle.ids import utc
-from treadle.layout import scratch_of, workspace_root
 from treadle.project import key
 from treadle.store.runs import RunRow
 
@@ -34,32 +35,18 @@ def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> P
     vain = [] if history else [name for row in rows for name in _in_vain(tools, row, dry_run)]
     if not dry_run:
         for row in workspaces:
-            remove_workspace(tools, row)
+            clean.remove_workspace(tools, row)
         gone = [row for row in gone if _forget(tools, row)]
     return Pruned(_ids(workspaces), _ids(gone), tuple(vain))
 
 
 def _ended(tools: Tools) -> list[RunRow]:
-    rows = [row for row in find.every(tools.store) if row.status != "running"]
+    rows = [row for row in find_run.every_run(tools.store) if row.status != "running"]
     return [row for row in rows if not queue.is_queued(row, tools.store.kv(row.run_id))]
 
 
 def _has_workspace(tools: Tools, row: RunRow) -> bool:
     return tools.layout.run(row.run_id).workspace_link.is_symlink()
-
-
-def remove_workspace(tools: Tools, row: RunRow) -> None:
-    """Delete the checkout that run.json names, never merely what the link points at."""
-    folder = tools.layout.run(row.run_id)
-    try:
-        path = load.load(tools, row).workspace.path
-    except FormatError:
-        path = workspace_root(tools.env, tools.layout.root) / row.run_id
-    remove.remove_tree(path)
-    remove.remove_tree(scratch_of(path))
-    clean.discard(path, folder)
-    folder.workspace_link.unlink(missing_ok=True)
-    folder.index.unlink(missing_ok=True)
 
 
 def _forget(tools: Tools, row: RunRow) -> bool:

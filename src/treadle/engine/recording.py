@@ -17,9 +17,9 @@ from treadle.config.schema import AgentConfig, Config
 from treadle.contract import strictjson
 from treadle.contract.criterion import Criterion
 from treadle.contract.role import ROLES
-from treadle.engine import order as orders
-from treadle.engine import runfile
-from treadle.engine.order import NamedAgent, Order
+from treadle.engine.run import order as orders
+from treadle.engine.run import run_files
+from treadle.engine.run.order import NamedAgent, Order
 from treadle.errors import BlockedError, FormatError, NotFoundError
 from treadle.files import atomic, remove, sync, tar, walk
 from treadle.layout import Layout
@@ -56,7 +56,7 @@ class Recording(NamedTuple):
 def export(layout: Layout, row: RunRow, target: Path) -> int:
     """Write a run's request and all its steps into one archive; return how many files it holds."""
     folder = layout.run(row.run_id)
-    order = runfile.read(folder.run_json).order
+    order = run_files.read_run(folder.run_json).order
     criteria = tuple(
         (item.id, item.text, None if item.verify is UNSET else item.verify)
         for item in order.criteria

@@ -18,7 +18,7 @@ from treadle.config.schema import AgentConfig, Config
 from treadle.contract import request as requests
 from treadle.contract.request import AgentRequest, Asked, Context, Paths, Step
 from treadle.contract.role import ROLES, Role
-from treadle.engine import surroundings
+from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, TreadleError
 from treadle.files import remove
 from treadle.ids import nearest
@@ -164,7 +164,7 @@ def spec_of(
         keeper=keeper,
         should_stop=lambda: None,
         on_tick=lambda elapsed: None,
-        policy=surroundings.reading(project, asked)._replace(writable=(folder,), network=True),
+        policy=confinement.reading(project, asked)._replace(writable=(folder,), network=True),
         tier="0" if asked.mode == "off" else probe.probe(asked.tier).tier,
     )
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.config.schema import FleetConfig
-from treadle.engine import queue
-from treadle.engine.progress import Progress, Watch, nobody
+from treadle.engine.elsewhere import queue
+from treadle.engine.run.progress import Progress, Watch, nobody
 from treadle.errors import StoreError
 from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
-from treadle.engine import queue
+from treadle.engine.elsewhere import queue
 from treadle.fleet.site import Site
 from treadle.ids import utc
 from treadle.store import fleet

@@ -10,10 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.config.load import Loaded
-from treadle.engine import archive, letters, queue, start
-from treadle.engine.archive import Shelf
-from treadle.engine.order import Order
-from treadle.engine.queue import Ticket
+from treadle.engine import letters
+from treadle.engine.elsewhere import archive, queue
+from treadle.engine.elsewhere.archive import Shelf
+from treadle.engine.elsewhere.queue import Ticket
+from treadle.engine.run import begin
+from treadle.engine.run.order import Order
 from treadle.errors import BlockedError, ConfigError, StoreError, TreadleError
 from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import Site
@@ -49,7 +51,7 @@ def submit(desk: Desk, asked: Order) -> RunRow:
             code="not_for_fleet",
             fix=["treadle process"],
         )
-    start.check_possible(asked)
+    begin.check_possible(asked)
     _check_free(desk, asked.task_id)
     key = sealing(desk.site, desk.project.env)
     now, ticket = desk.store.now(), _ticket(desk)

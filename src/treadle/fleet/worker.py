@@ -15,15 +15,18 @@ from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import adopt, archive, floor, load, loop, place, queue, restore
-from treadle.engine.archive import Shelf
-from treadle.engine.manifest import Manifest
-from treadle.engine.order import Order
-from treadle.engine.progress import Progress, Watch
-from treadle.engine.queue import Ticket
-from treadle.engine.run import Archive, Run, Tools
-from treadle.engine.signals import Interrupts
-from treadle.engine.work import require_sandbox
+from treadle.engine.elsewhere import adopt, archive, queue, restore
+from treadle.engine.elsewhere.archive import Shelf
+from treadle.engine.elsewhere.queue import Ticket
+from treadle.engine.goals import require_sandbox
+from treadle.engine.run import begin, resume
+from treadle.engine.run import order as run_order
+from treadle.engine.run.order import Order
+from treadle.engine.run.progress import Progress, Watch
+from treadle.engine.run.run import Archive, Run, Tools
+from treadle.engine.run.run_files import Manifest
+from treadle.engine.session import Interrupts
+from treadle.engine.wheel import loop
 from treadle.errors import ExitCode, FencedError, FormatError, GitError, TreadleError
 from treadle.files import remove
 from treadle.files.walk import names
@@ -213,7 +216,7 @@ def _asked(machine: Machine, store: Store, row: RunRow, project: str) -> _Asked:
             code="order_forged",
             fix=[f"treadle runs show {row.run_id}"],
         )
-    held = floor.held_to(order, machine.floor)
+    held = run_order.held_to(order, machine.floor)
     require_sandbox(held)
     return _Asked(order, held, ticket, key)
 
@@ -228,17 +231,17 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
     home = structs.replace(asked.held.workspace, root=str(folder / "space"))
     order = structs.replace(asked.held, workspace=home)
     restore.restore(tools.layout, store, row, order, asked.key)
-    run = load.load(tools, row)
+    run = resume.load_run(tools, row)
     while run.row.status == "running" and adopt.adopt(run, shelf):
         pass
     _publish(run, ticket)
     if run.row.status == "running":
-        if taken := floor.lowered(asked.signed, asked.held):
+        if taken := run_order.lowered(asked.signed, asked.held):
             message = f"this worker's own configuration is stricter: {', '.join(taken)}"
             run.timeline.add(EventType.ORDER_HELD, message, keys=taken)
         if run.order.task_id:
             claim.begin_run(store, run.order.task_id, run.id, tools.now())
-        place.prepare(run)
+        begin.prepare(run)
     return run
 
 

@@ -10,11 +10,14 @@ from msgspec import structs
 from treadle import frontmatter
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
-from treadle.engine import letters, loop, order, resume, routine, start
-from treadle.engine.order import MessageOrder, Order, Script
-from treadle.engine.run import Run, Tools
-from treadle.engine.stage import OUTBOX
-from treadle.engine.start import Extras
+from treadle.engine import letters
+from treadle.engine.run import begin as run_begin
+from treadle.engine.run import order, resume
+from treadle.engine.run.begin import Extras
+from treadle.engine.run.order import MessageOrder, Order, Script
+from treadle.engine.run.run import Run, Tools
+from treadle.engine.wheel import loop, step_folder
+from treadle.engine.wheel.step_folder import OUTBOX
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.inbox import box, message
@@ -34,18 +37,18 @@ _NOTEBOOK = "from treadle.inbox.notebook import run; run()"
 
 def begin(tools: Tools, config: Config, job: Job, below: RunRow | None, context: str | None) -> Run:
     """Start a run for the message; BlockedError or GitError if it cannot begin."""
-    files = {routine.NAME: job.known.data}
+    files = {step_folder.MESSAGE_FILE: job.known.data}
     if context:
         files[CONTEXT] = context.encode()
     if job.selected.choice.transcript:
         files["router.txt"] = job.selected.choice.transcript.encode()
     extras = Extras(files, job.known.notes)
-    return start.begin(tools, freeze(tools, config, job, context), below, extras)
+    return run_begin.begin_run(tools, freeze(tools, config, job, context), below, extras)
 
 
 def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
     """Continue a run that a signal or a kill cut off."""
-    run = resume.resume(tools, row, config, budgets={}, swaps={})
+    run = resume.resume_run(tools, row, config, budgets={}, swaps={})
     questions.settle(tools.store, run.id, "resumed", tools.now())
     return loop.drive_run(run)
 
@@ -54,7 +57,7 @@ def freeze(tools: Tools, config: Config, job: Job, context: str | None) -> Order
     """Write down what is asked of the run."""
     asked, text = _message(job), job.text
     if job.selected.routine.kind != "builtin":
-        return routine.freeze(config, text=text, message=asked, script=_script(job))
+        return order.freeze_script(config, text=text, message=asked, script=_script(job))
     goal = markdown.title(text) or f"message {asked.id}"
     criteria = markdown.criteria(text) or (Criterion("AC1", goal),)
     words = f"{text}\n\n{context}" if context else text

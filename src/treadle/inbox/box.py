@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from treadle import frontmatter
 from treadle.contract import strictjson
-from treadle.engine.run import Tools
+from treadle.engine.run.run import Tools
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, remove, sync, walk
 from treadle.ids import nearest, utc

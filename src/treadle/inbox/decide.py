@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine.routine import NAME as MESSAGE_FILE
-from treadle.engine.run import Tools
+from treadle.engine.run.run import Tools
+from treadle.engine.wheel.step_folder import MESSAGE_FILE as MESSAGE_FILE
 from treadle.errors import ExitCode, FormatError, NotFoundError
 from treadle.files import walk
 from treadle.ids import utc

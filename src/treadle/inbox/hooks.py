@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from treadle.config.agents import is_in_project
 from treadle.config.schema import Config, SandboxConfig
-from treadle.engine import surroundings
-from treadle.engine.run import Tools
+from treadle.engine.run import confinement
+from treadle.engine.run.run import Tools
 from treadle.errors import TreadleError
 from treadle.proc import environment
 from treadle.proc.command import Jail
@@ -69,7 +69,7 @@ class Host(NamedTuple):
                 stdin=stdin,
                 stdout=output[0],
                 stderr=output[1],
-                limits=surroundings.capped(limits, self.bounds.asked, (self.root,)),
+                limits=confinement.capped(limits, self.bounds.asked, (self.root,)),
                 jail=self.bounds.widened(Path(folder)).jail,
             )
             return self.keeper.run(command, should_stop=self.should_stop)
@@ -78,7 +78,7 @@ class Host(NamedTuple):
 def bounds_for(config: Config, project: Project) -> Bounds:
     """Return the bounds of a check command without its workspace."""
     asked = config.checks
-    found = surroundings.reading(project, config.sandbox)._replace(
+    found = confinement.reading(project, config.sandbox)._replace(
         writable=policies.expand(asked.writable, project.env),
         network=(asked.network or config.network) == "full",
         unix_sockets=asked.unix_sockets,

@@ -11,11 +11,15 @@ from treadle import frontmatter
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine import autoland, due, loop, orchestrator, queue, restore, tracker, work
-from treadle.engine.load import take_over
-from treadle.engine.order import Order
-from treadle.engine.progress import Progress, Watch
-from treadle.engine.run import Tools
+from treadle.engine import goals, session
+from treadle.engine.elsewhere import queue, restore
+from treadle.engine.landing import tracker
+from treadle.engine.run import memory
+from treadle.engine.run.order import Order
+from treadle.engine.run.progress import Progress, Watch
+from treadle.engine.run.resume import take_over
+from treadle.engine.run.run import Tools
+from treadle.engine.wheel import end, loop
 from treadle.errors import (
     BlockedError,
     FormatError,
@@ -109,7 +113,7 @@ def _has_moved_on(work: Pass, row: MessageRow) -> bool:
     if last is None or row.status == "held":
         return True
     if row.status == "refused":
-        return not autoland.waits(work.tools, last)
+        return not end.waits_to_land(work.tools, last)
     return last.status != "stopped"
 
 
@@ -246,7 +250,7 @@ def _land(work: Pass, last: RunRow) -> str | None:
     if work.config.land.process == "manual":
         work.below = last
         return None
-    refusal = autoland.bring(work.tools, last)
+    refusal = end.land_or_ask(work.tools, last)
     if refusal is None:
         work.below = None
     return refusal
@@ -438,7 +442,7 @@ class _Round:
         """Build on what passed in an earlier pass and could not land."""
         for row in self._tools.store.messages("refused"):
             last = self._tools.store.run(row.run_ids[-1]) if row.run_ids else None
-            if last and autoland.waits(self._tools, last):
+            if last and end.waits_to_land(self._tools, last):
                 self._work.below = last
 
     def _warn(self) -> None:
@@ -481,10 +485,10 @@ def serve_once(server: Server) -> Summary:
     layout = server.project.layout
     _fire(server, layout)
     config = load(layout, server.project.env).config
-    with orchestrator.opened(server.project, watch=server.watch, now=server.now) as tools:
-        for row in due.runs(tools.store, server.now()):
+    with session.opened(server.project, watch=server.watch, now=server.now) as tools:
+        for row in memory.due_runs(tools.store, server.now()):
             try:
-                work.resume_run(tools, config, row.run_id, {}, {})
+                goals.resume_run(tools, config, row.run_id, {}, {})
             except BlockedError as error:
                 server.watch(Progress(kind="note", run_id=row.run_id, message=error.message))
         return process(tools, config)

@@ -12,7 +12,7 @@ import watchfiles
 from cronsim import CronSim, CronSimError
 
 from treadle import frontmatter
-from treadle.engine import due
+from treadle.engine.run import memory
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.frontmatter import Value
@@ -158,7 +158,7 @@ class Waiting:
         For a run that is the end of a usage limit, for a message a human's answer.
         """
         with Reader.open(self._layout) as store:
-            runs = {row.run_id for row in due.runs(store, self._now())}
+            runs = {row.run_id for row in memory.due_runs(store, self._now())}
             held = [row for row in store.messages("held") if _is_answered(store, row)]
         found = {*runs, *(f"{row.message_id} {row.updated_at}" for row in held)} - self._tried
         self._tried |= found

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from treadle import frontmatter
-from treadle.engine import tracker
+from treadle.engine.landing import tracker
 from treadle.errors import FormatError
 from treadle.files import atomic, beneath, walk
 from treadle.inbox import box

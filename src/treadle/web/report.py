@@ -4,7 +4,9 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from treadle.engine import documents, report, review, whereabouts
+from treadle.engine.run import memory
+from treadle.engine.show import report
+from treadle.engine.show import view as show_view
 from treadle.errors import GitError
 from treadle.git import diff as git_diff
 from treadle.project.project import Project
@@ -19,10 +21,10 @@ _STYLES = ("treadle.css", "report.css")
 
 def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
     """Return goal, criteria with evidence, timeline, changes and cost of a run."""
-    views = review.criteria(project.layout, store, row)
+    views = show_view.criteria(project.layout, store, row)
     steps = store.steps(row.run_id)
     folder = project.layout.run(row.run_id).steps
-    held, total = review.counts(views)
+    held, total = show_view.counts(views)
     styles = "\n".join((render.STATIC / name).read_text("utf-8") for name in _STYLES)
     mask = Mask(project.env)
     text = (
@@ -32,11 +34,11 @@ def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
             styles=Markup(styles),
             project=project.layout.root.name,
             read_only=True,
-            doc=documents.run(project.layout, store, row),
+            doc=show_view.run_document(project.layout, store, row),
             run=row,
             held=held,
             total=total,
-            where=whereabouts.words(store.kv(row.run_id)),
+            where=memory.landing_words(store.kv(row.run_id)),
             evidence=[
                 (view.id, report.tail(folder / (view.evidence or "")))
                 for view in views

@@ -6,8 +6,11 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from treadle.contract.role import ROLES, follows
-from treadle.engine import comments, documents, explain, restore, review, weather, whereabouts
-from treadle.engine.find import find
+from treadle.engine.elsewhere import restore
+from treadle.engine.landing import conflicts
+from treadle.engine.run import comments, memory
+from treadle.engine.show import view as show_view
+from treadle.engine.show.find_run import find_run
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
 from treadle.web import draw, foreign, render
@@ -42,17 +45,17 @@ class Meter(NamedTuple):
 def document(site: Site, asked: WebRequest) -> Document:
     """Return a run as `treadle runs show --json` does."""
     with site.store() as store:
-        row = find(store, asked.run)
+        row = find_run(store, asked.run)
         restore.peek(site.project.layout, store, row)
-        return documents.run(site.project.layout, store, row)
+        return show_view.run_document(site.project.layout, store, row)
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the picture, the matrix, the meters, the end of the log and the last events."""
     layout = site.project.layout
     with site.store() as store:
-        row, kv, steps = find(store, asked.run), store.kv(asked.run), store.steps(asked.run)
-        order = review.order(layout, asked.run)
+        row, kv, steps = find_run(store, asked.run), store.kv(asked.run), store.steps(asked.run)
+        order = show_view.asked_order(layout, asked.run)
         last = store.last_seq(asked.run)
         told = store.events(asked.run, max(last - _EVENTS, 0))
         return {
@@ -67,12 +70,12 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
             "log": foreign.tails_of_run(layout, row, steps, site.mask),
             "events": told[::-1],
             "earlier": max(last - _EVENTS, 0),
-            "where": whereabouts.words(kv),
-            "is_in": whereabouts.now(kv) is not None,
-            "next": explain.next_commands(row, kv),
+            "where": memory.landing_words(kv),
+            "is_in": memory.landed_commit(kv) is not None,
+            "next": memory.next_commands(row, kv),
             "budget": kv.get("budget_needed"),
             "comments": comments.unheard(store, asked.run),
-            "storms": [s.sentence for s in weather.storms(store, [row])],
+            "storms": [s.sentence for s in conflicts.clashes(store, [row])],
         }
 
 
@@ -116,7 +119,7 @@ def _matrix(
     found: dict[str, dict[int, Cell]] = {}
     for step in (step for step in steps if step.role == "check"):
         seen = {c.criterion_id: c.passed for c in checks if c.step_index == step.step_index}
-        said = review.claims(site.project.layout, step)
+        said = show_view.claims(site.project.layout, step)
         for id_ in {**seen, **said}:
             cell = Cell(said.get(id_), seen.get(id_))
             found.setdefault(id_, {})[step.iteration] = cell

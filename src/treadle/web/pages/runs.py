@@ -4,7 +4,8 @@ from datetime import date, timedelta
 from typing import NamedTuple, cast
 
 from treadle.contract.role import RunStatus
-from treadle.engine import costs, documents, review, spending
+from treadle.engine.show import usage
+from treadle.engine.show import view as show_view
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.web import draw
@@ -29,7 +30,7 @@ class RunLine(NamedTuple):
 def document(site: Site, asked: WebRequest) -> Document:
     """Return a page of runs as `treadle runs list --json` does."""
     with site.store() as store:
-        return documents.runs(store, _rows(store, asked))
+        return show_view.runs_document(store, _rows(store, asked))
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:
@@ -66,8 +67,8 @@ def _size(asked: WebRequest) -> int:
 def glance(site: Site, store: Reader, row: RunRow) -> RunLine:
     """Sum one run up."""
     layout = site.project.layout
-    order = review.order(layout, row.run_id)
-    held, total = review.counts(review.criteria(layout, store, row))
+    order = show_view.asked_order(layout, row.run_id)
+    held, total = show_view.counts(show_view.criteria(layout, store, row))
     return RunLine(row, _agents(order), _limit(order), held, total, spent(store, row.run_id))
 
 
@@ -76,7 +77,7 @@ def spent(store: Reader, run_id: str) -> str:
     kept = store.kv_value(run_id, "spent")
     minutes = kept.get("minutes") if isinstance(kept, dict) else None
     said = [f"{minutes:.1f} min"] if isinstance(minutes, float) and minutes >= 0.05 else []
-    used = spending.total(store.usage(run_id))
+    used = usage.total_usage(store.usage(run_id))
     tokens = int(str(used["input_tokens"])) + int(str(used["output_tokens"]))
     said += [f"{tokens:,} tok"] if tokens else []
     said += [f"${used['cost_usd']:.2f}"] if used["cost_usd"] else []
@@ -101,9 +102,9 @@ _UNITS = {"cost_usd": "USD", "tokens": "tokens", "minutes": "minutes"}
 
 def cost_document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle runs cost --json` gives."""
-    days = min(max(asked.number("days", _DAYS), 1), costs.MAX_DAYS)
+    days = min(max(asked.number("days", _DAYS), 1), usage.MAX_DAYS)
     with site.store() as store:
-        return costs.document(store, days, site.now())
+        return usage.cost_document(store, days, site.now())
 
 
 def cost_view(site: Site, asked: WebRequest, found: Document) -> Document:

@@ -2,8 +2,9 @@
 
 import json
 
-from treadle.engine import comments, protection, restore
-from treadle.engine.find import find
+from treadle.engine.elsewhere import restore
+from treadle.engine.run import comments, memory
+from treadle.engine.show.find_run import find_run
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
 from treadle.files.walk import Entry
@@ -20,7 +21,7 @@ def document(site: Site, asked: WebRequest) -> Document:
     """Return the step's row as in `treadle runs show --json`, and its files."""
     layout = site.project.layout
     with site.store() as store:
-        row = find(store, asked.run)
+        row = find_run(store, asked.run)
         restore.peek(layout, store, row)
         step = _find(store.steps(row.run_id), asked)
     files = [e._asdict() for e in _entries(site, step) if not e.is_folder]
@@ -32,7 +33,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
     layout = site.project.layout
     run = layout.run(asked.run)
     with site.store() as store:
-        row, steps = find(store, asked.run), store.steps(asked.run)
+        row, steps = find_run(store, asked.run), store.steps(asked.run)
         step = _find(steps, asked)
         usage = [item for item in store.usage(asked.run) if item.step_index == step.step_index]
         kv = store.kv(asked.run)
@@ -58,11 +59,14 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
 
 def _protected(site: Site, step: StepRow, kv: dict[str, object]) -> Document | None:
     """Return the change of protected files that this check found, and what came of it."""
-    text = _text(site, step, f"files/{protection.DIFF}")
+    text = _text(site, step, f"files/{memory.PROTECTED_DIFF}")
     if text is None:
         return None
-    is_last = (protection.diff(kv) or "").startswith(f"{step.step_dir}/")
-    return {"diff": foreign.parse_diff(text), "words": protection.words(kv) if is_last else None}
+    is_last = (memory.protected_diff(kv) or "").startswith(f"{step.step_dir}/")
+    return {
+        "diff": foreign.parse_diff(text),
+        "words": memory.protected_words(kv) if is_last else None,
+    }
 
 
 def comment(asked: WebRequest) -> list[str]:

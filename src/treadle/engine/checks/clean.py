@@ -1,0 +1,270 @@
+"""Keep a second checkout in which commands meet the judged commit and nothing an agent left."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from treadle import layout
+from treadle.engine.run import confinement, resume
+from treadle.engine.run.run import Run, Tools
+from treadle.errors import FormatError, GitError
+from treadle.files import atomic, remove, walk
+from treadle.git import checkout, repo, rules, trees, workspace
+from treadle.git.checkout import Workspace
+from treadle.git.diff import GITLINK
+from treadle.proc.keeper import Ended, Limits
+from treadle.store.runs import RunRow
+
+_MAX_LOG = 16 << 20
+_MAX_STATE = 512 << 20
+# Besides lock files: what package managers read to decide what to install.
+_NAMES = """
+    build.gradle build.gradle.kts build.rs cargo.toml cmakelists.txt composer.json conanfile.txt
+    deno.json environment.yml flake.nix gemfile go.mod go.work gradle.properties meson.build mix.exs
+    package.json pdm.toml pipfile pnpm-workspace.yaml podfile pom.xml pubspec.yaml pyproject.toml
+    settings.gradle settings.gradle.kts setup.cfg setup.py shell.nix uv.toml
+"""
+_MANIFESTS = frozenset(_NAMES.split())
+_REQUIREMENTS = re.compile(r"(requirements|constraints)\b.*\.(txt|in)", re.IGNORECASE)
+_WORD = re.compile(r"[\w@%+=:,./-]+")
+
+Mark = tuple[int, ...]
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """What the setup left: made from which tree, out of what, and how each file looked then."""
+
+    tree: str
+    inputs: str
+    files: dict[str, Mark]
+    folders: tuple[str, ...] = ()  # those without a file in them
+
+
+def checkout_of(run: Run) -> Workspace:
+    """Return the run's second checkout, made or not."""
+    path = layout.clean_of(run.workspace.path)
+    return replace(run.workspace, path=path, index=run.folder.clean_index)
+
+
+def bring(run: Run, commit: str) -> Ended | None:
+    """Bring the checkout to `commit` as a fresh clone has it; return how its setup failed."""
+    ws, state, tree = checkout_of(run), _read(run), repo.tree_of(run.tools.repo, commit)
+    if state and _is_tidy(ws, commit, state) and _is_fit(run, state, tree):
+        return None
+    if not (state and _is_tidy(ws, commit, None)):
+        workspace.remove(ws)
+        ws = workspace.create(ws.repo, ws.path, ws.index, commit, ws.branch, ws.runner)
+    return _prepare_for(run, ws, commit, tree)
+
+
+def _is_tidy(ws: Workspace, commit: str, state: State | None) -> bool:
+    """Tidy up; False if that cannot be done, so that the checkout is better made anew."""
+    try:
+        return walk.is_folder(ws.path) and ws.index.is_file() and _tidy(ws, commit, state)
+    except (GitError, OSError):
+        return False
+
+
+def remove_workspace(tools: Tools, row: RunRow) -> None:
+    """Delete the checkout that run.json names, never merely what the link points at."""
+    folder = tools.layout.run(row.run_id)
+    try:
+        path = resume.load_run(tools, row).workspace.path
+    except FormatError:
+        path = layout.workspace_root(tools.env, tools.layout.root) / row.run_id
+    remove.remove_tree(path)
+    remove.remove_tree(layout.scratch_of(path))
+    discard(path, folder)
+    folder.workspace_link.unlink(missing_ok=True)
+    folder.index.unlink(missing_ok=True)
+
+
+def discard(workspace_path: Path, folder: layout.RunLayout) -> None:
+    """Remove the second checkout that lies beside a workspace."""
+    path = layout.clean_of(workspace_path)
+    remove.remove_tree(path)
+    remove.remove_tree(layout.scratch_of(path))
+    index = folder.clean_index.parent
+    remove.remove_tree(index)
+    marker = index.with_name(f"{index.name}.commit")
+    for file in (marker, folder.clean_state, folder.clean_setup):
+        file.unlink(missing_ok=True)
+
+
+def _is_fit(run: Run, state: State, tree: str) -> bool:
+    """Tell whether what the setup made may serve this tree.
+
+    What it made from the base serves as long as its inputs are the same. What it made from an
+    agent's tree serves that tree alone: files that are gone by now may have had a hand in it.
+    """
+    if state.tree == tree or not run.order.workspace.setup:
+        return True
+    return state.tree == _base_tree(run) and state.inputs == _inputs(run, tree)
+
+
+def _prepare_for(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
+    """Set up anew; from the base, if this commit would give the setup the same inputs."""
+    base = run.row.base_commit or commit
+    if not run.order.workspace.setup or tree == _base_tree(run):
+        return _prepare(run, ws, commit, tree)
+    if _inputs(run, tree) != _inputs(run, _base_tree(run)):
+        return _prepare(run, ws, commit, tree)
+    workspace.restore(ws, base)
+    failed = _prepare(run, ws, base, _base_tree(run))
+    if failed is None:
+        workspace.restore(ws, commit)
+    return failed
+
+
+def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
+    """Fill a checkout in which nothing is ignored yet, and write down with what."""
+    run.folder.clean_state.unlink(missing_ok=True)
+    copied, inputs = workspace.copy_included(ws.repo, ws.path), ""
+    if argv := run.order.workspace.setup:
+        inputs = _inputs(run, tree)
+        log = run.folder.clean_setup
+        log.unlink(missing_ok=True)
+        limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
+        ended = confinement.execute(run, argv, log, log, limits, ws.path)
+        if ended.reason != "exit" or ended.exit_code != 0:
+            return ended
+    state = State(tree=tree, inputs=inputs, files={})
+    if argv or copied:
+        workspace.restore(ws, commit)
+        roots = (*workspace.survey(ws).ignored, *_submodules(ws, commit))
+        made = dict(_files(ws.path, roots))
+        state = structs.replace(state, files=made, folders=tuple(_empty_folders(ws.path)))
+    atomic.write(run.folder.clean_state, msgspec.json.encode(state))
+    return None
+
+
+def _tidy(ws: Workspace, commit: str, state: State | None) -> bool:
+    """Undo what commands did, except to what the state keeps; without one, keep nothing ignored.
+
+    Return whether all that is to be kept is there as it was.
+    """
+    if checkout.commit_of(ws) != commit:
+        workspace.restore(ws, commit)
+    found = workspace.survey(ws)
+    if found.changes:
+        workspace.restore(ws, commit)
+        found = workspace.survey(ws)
+    else:
+        checkout.write_git_dir(ws, commit)
+    roots = (*found.ignored, *_submodules(ws, commit))
+    if state and not _remove_others(ws.path, roots, state):
+        return False
+    for name in () if state else roots:
+        remove.remove_tree(ws.path / name.rstrip("/"))
+    kept = state.folders if state else ()
+    for folder in _empty_folders(ws.path):
+        if folder not in kept:
+            remove.empty_upwards(ws.path, ws.path / folder)
+    for folder in kept:
+        (ws.path / folder).mkdir(parents=True, exist_ok=True)
+    return True
+
+
+def _submodules(ws: Workspace, commit: str) -> list[str]:
+    """Return the folders of submodules: git looks into none of them, the setup fills them."""
+    if not (ws.path / ".gitmodules").is_file():
+        return []
+    leaves = trees.files(ws.repo, commit).items()
+    return [
+        name for name, leaf in leaves if leaf.mode == GITLINK and walk.is_folder(ws.path / name)
+    ]
+
+
+def _remove_others(root: Path, ignored: Iterable[str], state: State) -> bool:
+    """Remove what the setup did not make; False if it cannot be told apart any more."""
+    try:
+        there = dict(_files(root, ignored))
+        if not state.files.items() <= there.items():
+            return False
+        for name in there.keys() - state.files.keys():
+            (root / name).unlink()
+    except OSError:  # a folder that a command closed to its owner
+        return False
+    return True
+
+
+def _files(root: Path, ignored: Iterable[str]) -> Iterator[tuple[str, Mark]]:
+    """Yield every file below what git ignores; no program can choose its change time."""
+    for name in ignored:
+        path = root / name.rstrip("/")
+        if not walk.is_folder(path):
+            yield name, _mark(path)
+            continue
+        for folder, inner, names in os.walk(path, onerror=_fail):
+            links = [item for item in inner if Path(folder, item).is_symlink()]
+            for item in (*names, *links):
+                file = Path(folder, item)
+                yield os.path.relpath(file, root), _mark(file)
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _mark(path: Path) -> Mark:
+    found = path.lstat()
+    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _empty_folders(root: Path) -> Iterator[str]:
+    """Yield folders with nothing in them, which git does not see and a clone does not have."""
+    for folder, inner, names in os.walk(root):
+        if ".git" in inner:
+            inner.remove(".git")
+        elif not inner and not names and folder != str(root):
+            yield os.path.relpath(folder, root)
+
+
+def _base_tree(run: Run) -> str:
+    return repo.tree_of(run.tools.repo, run.row.base_commit or run.head)
+
+
+def _inputs(run: Run, tree: str) -> str:
+    """Return a digest of what the setup depends on in a tree: lock files, and what it names."""
+    files = trees.files(run.tools.repo, tree)
+    named = _named(" ".join(run.order.workspace.setup or ()), files)
+    texts = trees.contents(run.tools.repo, (files[name] for name in named))
+    for text in texts.values():
+        named |= _named(text.decode(errors="replace"), files)
+    wanted = sorted(named | {name for name in files if _is_manifest(name)})
+    lines = [" ".join(run.order.workspace.setup or ()), *(f"{n} {files[n].id}" for n in wanted)]
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+def _named(text: str, files: trees.Listing) -> set[str]:
+    """Return the files whose names stand in a text, by themselves or by a folder above them."""
+    words = {os.path.normpath(word) for word in _WORD.findall(text)} - {".", ".."}
+    return {
+        name
+        for name in files
+        if name in words or any(name[:end] in words for end in _slashes(name))
+    }
+
+
+def _slashes(name: str) -> list[int]:
+    return [match.start() for match in re.finditer("/", name)]
+
+
+def _is_manifest(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    known = rules.is_generated(name) or last.lower() in _MANIFESTS
+    return known or bool(_REQUIREMENTS.fullmatch(last))
+
+
+def _read(run: Run) -> State | None:
+    try:
+        data = walk.read(run.folder.clean_state, max_bytes=_MAX_STATE)
+        return msgspec.json.decode(data, type=State)
+    except (OSError, ValueError, FormatError):
+        return None

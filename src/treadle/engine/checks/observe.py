@@ -1,0 +1,247 @@
+"""Run the criteria's own commands and write down what was seen."""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import UNSET, structs
+
+from treadle import layout
+from treadle.contract.event import EventType
+from treadle.contract.request import AskedCriterion, Observed
+from treadle.engine.checks import clean, expect
+from treadle.engine.run import confinement
+from treadle.engine.run.run import Run
+from treadle.engine.wheel.step_folder import Stage
+from treadle.files import atomic, walk
+from treadle.proc.keeper import Ended, Limits
+from treadle.store.runs import CheckRow, Phase
+
+_MAX_LOG = 16 << 20
+
+
+class Observation(NamedTuple):
+    """What all commands showed; `stopped` says why the rest did not run."""
+
+    seen: tuple[Observed, ...]
+    rows: tuple[CheckRow, ...]
+    stopped: str | None
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Return the ids of the criteria whose command failed."""
+        return tuple(item.id for item in self.seen if not item.passed)
+
+
+NOTHING = Observation((), (), None)
+
+
+def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
+    """Run every criterion's command on the run's head, or reuse what this tree showed before."""
+    if not run.order.commands:
+        return NOTHING
+    folder = stage.checks / "before" if phase == "before" else stage.checks
+    folder.mkdir(parents=True)
+    # What was asked for besides the exit code is not in the rows, so it is looked at each time.
+    may_reuse = phase == "check" and not run.order.checks.expect
+    reuse = functools.partial(_reused, run, folder) if may_reuse else _nothing
+    seen, stopped = Bench(run, run.head).observe(folder, reuse)
+    if stopped:
+        return Observation(seen, (), stopped)
+    write_summary(folder, seen)
+    _note(run, phase, seen)
+    return Observation(seen, _rows(run, stage, phase, seen), None)
+
+
+def expose(stage: Stage) -> None:
+    """Let the check agent read the logs; treadle keeps its own copies out of reach."""
+    if not stage.checks.is_dir():
+        return
+    target = stage.folder / "files" / "checks"
+    target.mkdir(parents=True)
+    for entry in walk.walk(stage.checks):
+        if not entry.is_folder and "/" not in entry.path:
+            atomic.create(target / entry.path, (stage.checks / entry.path).read_bytes())
+
+
+def _nothing(_: AskedCriterion) -> None:
+    return None
+
+
+def _reused(run: Run, folder: Path, criterion: AskedCriterion) -> Observed | None:
+    command = "" if criterion.verify is UNSET else criterion.verify
+    row = run.tools.store.observed(run.id, run.tree, command)
+    if row is None or not row.log or not (old := run.folder.steps / row.log).is_file():
+        return None
+    atomic.create(folder / f"{criterion.id}.txt", old.read_bytes())
+    return _from_row(criterion.id, row)
+
+
+def in_clean_place(run: Run) -> bool:
+    """Tell whether this run's commands work in a checkout of their own."""
+    return run.order.checks.place == "clean" and not run.order.in_project
+
+
+class Bench:
+    """Where commands meet one commit: each of them finds it as a fresh clone has it."""
+
+    def __init__(self, run: Run, commit: str) -> None:
+        self._run = run
+        self._commit = commit
+        self._failed: Ended | None = None
+        asked = run.order.checks.expect
+        self._wishes = (asked,) if isinstance(asked, str) else asked
+        self._unmet: dict[str, str] = {}
+
+    def observe(
+        self, folder: Path, reuse: Callable[[AskedCriterion], Observed | None] = _nothing
+    ) -> tuple[tuple[Observed, ...], str | None]:
+        """Run every criterion's command, logging to `folder`; the text says why it was cut off."""
+        seen: list[Observed] = []
+        for criterion in self._run.order.commands:
+            found, stopped = reuse(criterion), None
+            if found is None:
+                found, stopped = self._execute(criterion, folder / f"{criterion.id}.txt")
+            if stopped:
+                return tuple(seen), stopped
+            seen.append(found)
+        missing = [self._unmet[wish] for wish in self._wishes if self._unmet.get(wish)]
+        if missing:
+            seen = [_refused(item, missing[0]) if item.passed else item for item in seen]
+        return tuple(seen), None
+
+    def _execute(self, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
+        run, command = self._run, "" if criterion.verify is UNSET else criterion.verify
+        place = layout.clean_of(run.workspace.path) if in_clean_place(run) else None
+        if place and not self._failed:
+            self._failed = clean.bring(run, self._commit)
+        if self._failed:
+            return self._unprepared(criterion.id, command, self._failed, log)
+        expect.prepare(place or run.workspace.path, self._wishes)
+        limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
+        ended = confinement.execute(run, ("sh", "-c", command), log, log, limits, place)
+        seen = _from_end(run, criterion.id, command, ended)
+        if seen.passed and (told := expect.silent(command, log)):
+            seen = _refused(seen, told)
+        self._look_for_wishes(log, place or run.workspace.path)
+        return _explained(run, seen, log, place), _cut_off(ended)
+
+    def _look_for_wishes(self, log: Path, place: Path) -> None:
+        """Note what is missing; one command that shows it is enough."""
+        for wish in self._wishes:
+            if self._unmet.get(wish) != "":
+                self._unmet[wish] = expect.unmet(wish, log, place) or ""
+
+    def _unprepared(
+        self, id_: str, command: str, ended: Ended, log: Path
+    ) -> tuple[Observed, str | None]:
+        """Fail a criterion whose checkout the setup did not get ready: a clone has no better."""
+        how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
+        said = self._run.folder.clean_setup
+        atomic.create(log, said.read_bytes() if said.is_file() else b"")
+        seen = _from_end(self._run, id_, command, ended)
+        note = f"not run: workspace.setup {how} in the clean checkout of the commit"
+        return _refused(seen, note), _cut_off(ended)
+
+
+def _refused(seen: Observed, note: str) -> Observed:
+    return structs.replace(seen, passed=False, note=note)
+
+
+def _cut_off(ended: Ended) -> str | None:
+    return ended.detail if ended.reason == "stopped" else None
+
+
+def _explained(run: Run, seen: Observed, log: Path, place: Path | None) -> Observed:
+    """Say which denial of the sandbox a failed command met, if its log tells."""
+    if seen.passed or seen.note is not UNSET:
+        return seen
+    told = confinement.denied(run, [log], confinement.for_command(run, place))
+    return structs.replace(seen, note=told) if told else seen
+
+
+def _from_end(run: Run, id_: str, command: str, ended: Ended) -> Observed:
+    note: dict[str, str] = {}
+    if ended.reason == "timeout":
+        note["note"] = f"took longer than checks.timeout = {run.order.checks.timeout:g} s"
+    elif ended.reason != "exit":
+        note["note"] = ended.detail or ended.reason
+    return Observed(
+        id=id_,
+        command=command,
+        passed=ended.reason == "exit" and ended.exit_code == 0,
+        exit_code=ended.exit_code,
+        seconds=round(ended.seconds, 3),
+        log=f"files/checks/{id_}.txt",
+        **note,
+    )
+
+
+def _from_row(id_: str, row: CheckRow) -> Observed:
+    return Observed(
+        id=id_,
+        command=row.command,
+        passed=row.passed,
+        exit_code=row.exit_code,
+        seconds=row.seconds,
+        log=f"files/checks/{id_}.txt",
+        note=f"same tree and command as in step {row.step_index}",
+    )
+
+
+def write_summary(folder: Path, seen: Sequence[Observed]) -> None:
+    """Write down what all commands showed."""
+    text = json.dumps([_as_json(item) for item in seen], indent=2)
+    atomic.create(folder / "observed.json", text.encode() + b"\n")
+
+
+def _as_json(item: Observed) -> dict[str, object]:
+    fields = structs.asdict(item)
+    fields["pass"] = fields.pop("passed")
+    return {key: value for key, value in fields.items() if value is not UNSET}
+
+
+def _note(run: Run, phase: Phase, seen: Sequence[Observed]) -> None:
+    if phase == "before":
+        for item in seen:
+            text = "already passes" if item.passed else "fails as expected"
+            message = f"{item.id} {text} before any work"
+            run.timeline.add(EventType.CHECK_BEFORE, message, id=item.id, passed=item.passed)
+        return
+    for item in seen:
+        note_observed(run, item)
+
+
+def note_observed(run: Run, item: Observed, where: str = "") -> None:
+    """Write down what one command showed."""
+    word = "passed" if item.passed else "failed"
+    run.timeline.add(
+        EventType.CHECK_OBSERVED,
+        f"{item.id} {word}{where}: {item.command}",
+        id=item.id,
+        passed=item.passed,
+        exit_code=item.exit_code,
+    )
+
+
+def _rows(run: Run, stage: Stage, phase: Phase, seen: Sequence[Observed]) -> tuple[CheckRow, ...]:
+    step = run.folder.step(stage.index, stage.role).name
+    folder = "files/checks/before" if phase == "before" else "files/checks"
+    return tuple(
+        CheckRow(
+            run_id=run.id,
+            step_index=stage.index,
+            criterion_id=item.id,
+            phase=phase,
+            command=item.command,
+            tree=run.tree,
+            passed=item.passed,
+            exit_code=item.exit_code,
+            seconds=item.seconds,
+            log=f"{step}/{folder}/{item.id}.txt",
+            note=None if item.note is UNSET else item.note,
+        )
+        for item in seen
+    )

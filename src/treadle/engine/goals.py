@@ -1,0 +1,139 @@
+"""Run goals, tasks and stopped runs: what `treadle run` asks for."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
+
+from treadle.config.schema import Config
+from treadle.contract.criterion import Criterion
+from treadle.engine.run import begin, order, resume
+from treadle.engine.run.run import Tools
+from treadle.engine.show import find_run
+from treadle.engine.wheel import end, loop
+from treadle.errors import BlockedError, GitError, TreadleError
+from treadle.sandbox import probe
+from treadle.store.runs import RunRow
+from treadle.store.tasks import TaskRow
+from treadle.tasks import claim as claims
+from treadle.tasks import questions, task
+
+
+class Refused(NamedTuple):
+    """A task that could not be begun, and why."""
+
+    task_id: str
+    error: TreadleError
+
+
+def require_sandbox(asked: Config | order.Order) -> None:
+    """Refuse to work without the sandbox that a configuration or an order demands."""
+    if asked.sandbox.mode != "required":
+        return
+    found = probe.probe(asked.sandbox.tier)
+    if found.tier == "0":
+        raise BlockedError(
+            f'sandbox = "required", but there is none: {found.reason}',
+            code="no_sandbox",
+            fix=[*found.fix, "treadle doctor"],
+        )
+
+
+def run_goal(
+    tools: Tools,
+    config: Config,
+    goal: str,
+    criteria: Sequence[Criterion],
+    swaps: Mapping[str, str],
+) -> RunRow:
+    """Run a goal that is no task."""
+    asked = order.freeze(config, text=goal, criteria=criteria, swaps=swaps, task_id=None)
+    return end.land_automatically(tools, config, loop.drive_run(begin.begin_run(tools, asked)))
+
+
+def resume_run(
+    tools: Tools,
+    config: Config,
+    text: str,
+    budgets: Mapping[str, float],
+    swaps: Mapping[str, str],
+    *,
+    approve: bool = False,
+) -> RunRow:
+    """Continue a stopped run, or let it pass if all it waits for is an approval."""
+    row = find_run.find_run(tools.store, text)
+    run = resume.resume_run(tools, row, config, budgets=budgets, swaps=swaps, approve=approve)
+    questions.settle(tools.store, run.id, "approved" if approve else "resumed", tools.now())
+    if run.order.task_id:
+        claims.begin_run(tools.store, run.order.task_id, run.id, tools.now())
+    return end.land_automatically(tools, config, loop.drive_run(run))
+
+
+def run_tasks(
+    tools: Tools,
+    config: Config,
+    ids: Sequence[str],
+    swaps: Mapping[str, str],
+    parallel: int,
+) -> list[RunRow | Refused]:
+    """Run these tasks, or everything that is ready, at most `parallel` at a time.
+
+    Dependencies that are done meanwhile make further tasks ready; a task that was tried is
+    not tried again, and one that is refused holds up no other. One after the other, a run
+    builds on the one before even if that could not land.
+    """
+    queue = _Queue(tools, ids)
+    results: list[RunRow | Refused] = []
+    busy: set[Future[RunRow | Refused]] = set()
+    with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="run") as pool:
+        while True:
+            while len(busy) < parallel and (found := queue.take()):
+                below = _below(tools, results) if parallel == 1 else None
+                busy.add(pool.submit(_run_task, tools, config, found, swaps, below))
+            if not busy:
+                return results
+            done, busy = wait(busy, return_when=FIRST_COMPLETED)
+            results.extend(future.result() for future in done)
+
+
+class _Queue:
+    """The tasks that wait for their turn."""
+
+    def __init__(self, tools: Tools, ids: Sequence[str]) -> None:
+        self._tools = tools
+        self._named = [task.find_task(tools.store, task_id) for task_id in ids] if ids else None
+        self._taken: set[str] = set()
+
+    def take(self) -> TaskRow | None:
+        """Return the next task, or None if nothing is ready now."""
+        if self._tools.interrupted():
+            return None
+        waiting = self._named
+        if waiting is None:
+            waiting = task.ready(self._tools.store, self._tools.now())
+        found = next((item for item in waiting if item.task_id not in self._taken), None)
+        if found:
+            self._taken.add(found.task_id)
+        return found
+
+
+def _run_task(
+    tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str], below: RunRow | None
+) -> RunRow | Refused:
+    asked = order.freeze(
+        config,
+        text=found.text or found.goal,
+        criteria=found.criteria,
+        swaps=swaps,
+        task_id=found.task_id,
+    )
+    try:
+        run = begin.begin_run(tools, asked, below)
+    except (BlockedError, GitError) as error:
+        return Refused(found.task_id, error)
+    return end.land_automatically(tools, config, loop.drive_run(run))
+
+
+def _below(tools: Tools, results: Sequence[RunRow | Refused]) -> RunRow | None:
+    """Return the last run of the series if it passed and could not land."""
+    rows = [item for item in results if not isinstance(item, Refused) and item.status == "passed"]
+    return rows[-1] if rows and end.waits_to_land(tools, rows[-1]) else None

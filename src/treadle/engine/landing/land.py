@@ -1,0 +1,267 @@
+"""Bring a passed run's work into a branch of the user."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from treadle.engine.landing import move, recheck, tracker
+from treadle.engine.landing.move import Done, Move
+from treadle.engine.run import memory, resume
+from treadle.engine.run.order import Order
+from treadle.engine.run.run import Run, Tools, name_some
+from treadle.errors import BlockedError
+from treadle.git import commit, obstacles, refs, repo, scratch
+from treadle.git.commit import Conflict
+from treadle.git.refs import OWN_PREFIX
+from treadle.git.scratch import Scratch
+from treadle.ids import is_run_id
+from treadle.store.runs import RunRow, StepRow
+from treadle.text import line
+
+_SUBJECT = 72
+
+
+def landing_message(order: Order, run_id: str) -> str:
+    """Return the message of a landing: the goal, and where it came from."""
+    return _message(_line(order.goal), order, run_id)
+
+
+def step_message(order: Order, run_id: str, row: StepRow) -> str:
+    """Return the message of one step that is brought in by itself."""
+    return _message(f"{row.role} {row.iteration}: {_line(order.goal)}", order, run_id)
+
+
+def undo_message(order: Order, run_id: str, commit: str) -> str:
+    """Return the message of the commit that takes a landing back."""
+    text = f"Undo: {_line(order.goal)}"
+    return _message(text, order, run_id, f"This takes back {commit}.")
+
+
+def _message(text: str, order: Order, run_id: str, body: str = "") -> str:
+    short = text if len(text) <= _SUBJECT else f"{text[: _SUBJECT - 1].rstrip()}…"
+    parts = [short, text if short != text else "", body, _trailers(order, run_id)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _trailers(order: Order, run_id: str) -> str:
+    lines = [f"Treadle-Run: {run_id}"]
+    if order.task_id:
+        lines.append(f"Treadle-Task: {order.task_id}")
+    if order.message and order.message.spec:
+        lines.append(f"Treadle-Spec: {order.message.spec}")
+    return "\n".join(lines)
+
+
+def _line(goal: str) -> str:
+    return " ".join(line(goal).split())
+
+
+_NAMED = 20
+
+
+def require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
+    """Name the files that would be overwritten; `new` may still lie in the scratch place."""
+    where = run.tools.repo.place | {"GIT_OBJECT_DIRECTORY": str(place.store)}
+    found = obstacles.find(run.tools.repo.root, where, old, new)
+    if found.staged:
+        names = _words(found.staged)
+        raise _refusal("staged", "staged_files", found.staged, [f"git commit -- {names}"])
+    if found.unstaged:
+        names = _words(found.unstaged)
+        fix = [f"git diff -- {names}", f"git commit -- {names}", f"git stash push -- {names}"]
+        raise _refusal("uncommitted", "uncommitted_files", found.unstaged, fix)
+    if found.unknown:
+        fix = [f"mv {name} {name}.mine" for name in map(shlex.quote, found.unknown[:_NAMED])]
+        raise _refusal("unknown to git", "file_in_the_way", found.unknown, fix)
+
+
+def _words(paths: Sequence[str]) -> str:
+    return shlex.join(paths[:_NAMED])
+
+
+def _refusal(what: str, code: str, paths: Sequence[str], fix: list[str]) -> BlockedError:
+    return BlockedError(
+        f"files in your checkout that are {what} would be overwritten: {name_some(paths)}",
+        code=code,
+        fix=fix,
+        details={"files": list(paths)},
+    )
+
+
+class Landed(NamedTuple):
+    """Where a run's work is now; without a commit there was nothing to bring in."""
+
+    run_id: str
+    branch: str
+    commit: str | None
+    merged: bool = False
+
+
+class Part(NamedTuple):
+    """One commit to be: the change between two trees of the run, and what to say about it."""
+
+    base: str
+    tree: str
+    message: str
+
+
+class Built(NamedTuple):
+    """The commit that the branch should stand on, and its tree."""
+
+    commit: str
+    tree: str
+    is_merged: bool = False
+
+
+def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
+    """Land a run, or raise BlockedError with everything as it was."""
+    _require_passed(row)
+    run = resume.take_up(tools, row)
+    try:
+        move.finish_move(run)
+        _require_not_landed(run)
+        with move.refusals(run, "land"):
+            _require_ground(run)
+            return _bring(run, _target(run, onto), keep_steps)
+    finally:
+        tools.store.release(run.id, run.row.claim_epoch)
+
+
+def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
+    tip = _tip(run, name)
+    refs.require_quiet(run.tools.repo, name)
+    place = scratch.make(run.tools.repo, run.folder.live / "land")
+    try:
+        built = _build(run, place, tip, keep_steps)
+        if built.commit == tip:
+            return Landed(run.id, name, None)
+        if refs.is_checked_out(run.tools.repo, name):
+            refs.require_unlocked(run.tools.repo, name)
+            require_clear(run, place, tip, built.commit)
+        scratch.keep(place)
+    finally:
+        scratch.drop(place)
+    if built.is_merged:
+        recheck.require(run, built.commit)
+    move.make_move(run, Move(what="land", branch=name, old=tip, commit=built.commit))
+    return Landed(run.id, name, built.commit, built.is_merged)
+
+
+def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
+    """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
+    is_base, signs = tip == run.row.base_commit, commit.signs(run.tools.git_settings)
+    built = Built(tip, repo.tree_of(run.tools.repo, tip))
+    if keep_steps and is_base and not signs and not run.order.message:
+        return Built(run.head, run.tree)
+    parts = tuple(_parts(run, keep_steps))
+    for part in parts:
+        tree = combine(place, part.base, built.tree, part.tree, _by_hand(run))
+        is_merged = tree != run.tree
+        if part is parts[-1]:
+            tree = tracker.listed(run, place, tip, tree)
+        if tree != built.tree:
+            new = commit_on(run, place, tree, built.commit, part.message)
+            built = Built(new, tree, is_merged)
+    return built
+
+
+def commit_on(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
+    """Commit a tree as the user would; no branch moves."""
+    settings = run.tools.git_settings
+    who, sign = commit.committer(settings, run.tools.env), commit.signs(settings)
+    return commit.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
+
+
+def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
+    """Merge three trees; BlockedError names the files that both sides changed."""
+    if ours == base:
+        return theirs
+    found = commit.three_way(place, base, ours, theirs)
+    if isinstance(found, Conflict):
+        raise BlockedError(
+            f"both sides changed {name_some(found.paths)}",
+            code="merge_conflict",
+            fix=fix,
+            details={"files": list(found.paths)},
+        )
+    return found.tree
+
+
+def _by_hand(run: Run) -> tuple[str, ...]:
+    """Return how to go on where git cannot merge: by hand, or by a new run from the new base."""
+    again = f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
+    return f"git merge {shlex.quote(run.row.branch or '')}", again
+
+
+def _parts(run: Run, keep_steps: bool) -> Iterator[Part]:
+    base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
+    if not keep_steps:
+        yield Part(base, run.tree, landing_message(run.order, run.id))
+        return
+    for step in run.tools.store.steps(run.id):
+        if step.tree and step.tree != base:
+            yield Part(base, step.tree, step_message(run.order, run.id, step))
+            base = step.tree
+    if run.order.message:
+        yield Part(base, base, landing_message(run.order, run.id))
+
+
+def _require_passed(row: RunRow) -> None:
+    if row.status != "passed":
+        raise BlockedError(
+            f"run {row.run_id} has not passed: it is {row.status}",
+            code="not_passed",
+            fix=[f"treadle why {row.run_id}"],
+        )
+
+
+def _require_not_landed(run: Run) -> None:
+    landed: Done | None = move.move_done(run, move.LANDED)
+    if landed and not move.move_done(run, move.UNDONE):
+        raise BlockedError(
+            f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}",
+            code="already_landed",
+            fix=[f"git show {landed.commit[:12]}", f"treadle undo {run.id}"],
+        )
+
+
+def _require_ground(run: Run) -> None:
+    """Refuse a run that builds on another one's work before that is in."""
+    below = run.kv.get("stacked_on")
+    if isinstance(below, str) and not memory.landed_commit(run.tools.store.kv(below)):
+        raise BlockedError(
+            f"run {run.id} builds on run {below}, which has not landed",
+            code="stacked",
+            fix=[f"treadle land {below}", f"treadle land {run.id}"],
+        )
+
+
+def _target(run: Run, onto: str | None) -> str:
+    name = onto.removeprefix("refs/heads/") if onto else run.row.base_branch
+    again = f"treadle land {run.id} --onto BRANCH"
+    if not name:
+        raise BlockedError(
+            f"run {run.id} began on a detached HEAD; say which branch it should land on",
+            code="no_branch",
+            fix=["git branch", again],
+        )
+    own = name.startswith(OWN_PREFIX) and is_run_id(name.removeprefix(OWN_PREFIX))
+    if name == run.row.branch or own:
+        text = f"{name} is a run's own branch, which only its steps move"
+        raise BlockedError(text, code="own_branch", fix=[again])
+    return name
+
+
+def _tip(run: Run, name: str) -> str:
+    found = refs.resolve(run.tools.repo, name)
+    if found is None:
+        base = (run.row.base_commit or "")[:12]
+        raise BlockedError(
+            f"there is no branch {name}",
+            code="branch_missing",
+            fix=[
+                f"git branch {shlex.quote(name)} {base}",
+                f"treadle land {run.id} --onto BRANCH",
+            ],
+        )
+    return found

@@ -1,0 +1,151 @@
+"""Move a branch of the user exactly once: write the move down, make it, write down that it is made.
+
+After a kill the next owner of the run looks where the branch stands and finishes the move, or
+drops it if the branch went elsewhere or git refuses.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Literal, TypeVar
+
+from msgspec import Struct, ValidationError, convert, structs
+
+from treadle.contract.event import EventType
+from treadle.engine.checks import clean
+from treadle.engine.run import resume
+from treadle.engine.run.run import Run, Tools, reach, readable
+from treadle.errors import BlockedError, FormatError, GitError, TreadleError
+from treadle.git import obstacles, refs
+from treadle.ids import utc
+from treadle.tasks import questions
+
+T = TypeVar("T")
+
+MOVING = "landing"
+LANDED = "landed"
+UNDONE = "undone"
+REFUSED = "land_refused"
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """A branch that goes from `old` to `commit`."""
+
+    what: Literal["land", "undo"]
+    branch: str
+    old: str
+    commit: str
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A move that was made."""
+
+    branch: str
+    old: str
+    commit: str
+    at: str
+
+
+def make_move(run: Run, move: Move) -> None:
+    """Move the branch; only when this returns is the run landed or undone."""
+    message = f"{move.what}: {move.branch} goes from {move.old[:12]} to {move.commit[:12]}"
+    data = structs.asdict(move)
+    run.timeline.add(EventType.LANDING, message, **data)
+    run.record(run.cursor(), {MOVING: data})
+    reach("after_intent")
+    refs.advance(run.tools.repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
+    reach("after_move")
+    _finish(run, move)
+
+
+@contextlib.contextmanager
+def refusals(run: Run, what: str) -> Iterator[None]:
+    """Write down why the block moved no branch, if it did not."""
+    try:
+        yield
+    except (BlockedError, GitError) as error:
+        _refuse(run, what, error)
+        raise
+
+
+def _refuse(run: Run, what: str, error: TreadleError) -> None:
+    run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
+    told = {
+        "what": what,
+        "code": error.code,
+        "message": readable(error.message),
+        "fix": [readable(command) for command in error.fix],
+    }
+    # Where a lock cut git off, files may be written: the move waits to be finished.
+    kept = run.kv.get(MOVING) if error.code == refs.LOCKED else None
+    run.record(run.cursor(), {MOVING: kept, REFUSED: told})
+
+
+def finish_move(run: Run) -> None:
+    """Finish or drop a move that a kill cut off; behind a lock it waits as it is."""
+    move = _recall(run, MOVING, Move)
+    if move is None:
+        return
+    repo, found = run.tools.repo, refs.resolve(run.tools.repo, move.branch)
+    if found and refs.contains(repo, found, move.commit):
+        _finish(run, move)
+        return
+    try:
+        if found != move.old:
+            where = f"{move.branch} stands on {(found or 'nothing')[:12]}"
+            raise BlockedError(f"cut off by a kill, and now {where}", code="branch_moved")
+        if refs.is_checked_out(repo, move.branch):
+            obstacles.stage_written(
+                repo, run.folder.live / "mend", move.branch, move.old, move.commit
+            )
+        refs.advance(repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
+    except (BlockedError, GitError) as error:
+        if error.code == refs.LOCKED:
+            raise
+        _refuse(run, move.what, error)
+    else:
+        _finish(run, move)
+
+
+def finish_moves(tools: Tools) -> None:
+    """Finish or drop what killed processes were about to move."""
+    for run_id in tools.store.runs_with_key(MOVING):
+        row = tools.store.run(run_id)
+        if row is None:
+            continue
+        try:
+            run = resume.take_over(tools, row)
+            finish_move(run)
+        except (BlockedError, FormatError, GitError) as error:
+            tools.note(run_id, f"not recovered: {error.message}")
+        else:
+            tools.store.release(run.id, run.row.claim_epoch)
+
+
+def move_done(run: Run, key: str) -> Done | None:
+    """Return the move that landed or undid this run."""
+    return _recall(run, key, Done)
+
+
+def _recall(run: Run, key: str, kind: type[T]) -> T | None:
+    try:
+        return convert(run.kv[key], kind) if run.kv.get(key) is not None else None
+    except ValidationError as error:
+        raise FormatError(f"{run.folder.run_json}: {key}: {error}") from error
+
+
+def _finish(run: Run, move: Move) -> None:
+    made = structs.asdict(
+        Done(branch=move.branch, old=move.old, commit=move.commit, at=utc(run.tools.now()))
+    )
+    kv: dict[str, object] = {MOVING: None, REFUSED: None}
+    where = {"commit": move.commit, "branch": move.branch}
+    if move.what == "land":
+        run.timeline.add(EventType.LANDED, f"{move.commit[:12]} on {move.branch}", **where)
+        kv |= {LANDED: made, UNDONE: None}
+    else:
+        run.timeline.add(EventType.UNDONE, f"{move.commit[:12]} on {move.branch}", **where)
+        kv |= {UNDONE: made}
+    run.record(run.cursor(), kv)
+    reach("after_landed")
+    questions.settle(run.tools.store, run.id, LANDED, run.tools.now())
+    clean.remove_workspace(run.tools, run.row)

@@ -1,0 +1,1 @@
+"""After a crash: bring the store and the run folders together again, and mend what disagrees."""

@@ -1,0 +1,253 @@
+"""Take up a run again: load what its files and the store say, and continue after its last step."""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import structs
+
+from treadle.config.schema import Config
+from treadle.contract.event import EventType
+from treadle.engine.elsewhere import restore
+from treadle.engine.run import begin, confinement, memory, order, run_files
+from treadle.engine.run import order as run_order
+from treadle.engine.run.order import NamedAgent, named
+from treadle.engine.run.run import Run, Timeline, Tools, lost_branch
+from treadle.errors import BlockedError, FormatError
+from treadle.git import diff, refs, repo, workspace
+from treadle.proc import identity
+from treadle.store.runs import RunRow, StepRow
+
+
+def take_over(tools: Tools, row: RunRow) -> Run:
+    """Become the run's owner; whoever owned it before can commit nothing more."""
+    owner = tools.worker or identity.current().encode()
+    epoch = tools.store.take_over(row.run_id, owner)
+    return load_run(tools, row._replace(claim_epoch=epoch, owner=owner))
+
+
+def take_up(tools: Tools, row: RunRow) -> Run:
+    """Become the owner of a run whose commands are to run again, within today's bounds."""
+    run = take_over(tools, row)
+    held = order.held_to(run.order, tools.today)
+    today = structs.replace(tools.today.workspace, branch=held.workspace.branch)
+    run.order = structs.replace(held, workspace=today)
+    run.workspace = begin.workspace_of(tools, run.order, run.folder, row.base_branch)
+    return run
+
+
+def load_run(tools: Tools, row: RunRow) -> Run:
+    """Return the run as its last commit left it."""
+    if tools.carrier is None:
+        restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
+    folder = tools.layout.run(row.run_id)
+    found = run_files.read_run(folder.run_json)
+    last_seq = tools.store.last_seq(row.run_id)
+    run = Run(
+        tools=tools,
+        order=found.order,
+        row=row,
+        folder=folder,
+        timeline=Timeline(last_seq, tools.now, tools.mask),
+        workspace=begin.workspace_of(tools, found.order, folder, row.base_branch),
+        tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
+        kv=dict(tools.store.kv(row.run_id)),
+        step_dirs=[
+            f"{tools.layout.root}/{step.step_dir}" for step in tools.store.steps(row.run_id)
+        ],
+        # What run.json holds beyond the store's last event was never committed.
+        recorded=[event for event in found.timeline() if event.seq <= last_seq],
+    )
+    return confinement.confine(run)
+
+
+def mismatches(tools: Tools, row: RunRow) -> dict[str, str]:
+    """Say of each step whose folder is missing, damaged or not the one committed what is wrong."""
+    problems = {step.step_dir: _problem(tools, step) for step in tools.store.steps(row.run_id)}
+    return {folder: text for folder, text in problems.items() if text}
+
+
+def require_intact(tools: Tools, row: RunRow) -> None:
+    """Refuse to build on a run whose rows and folders disagree."""
+    found = mismatches(tools, row)
+    if not found:
+        return
+    run = take_over(tools, row)
+    for folder, text in found.items():
+        run.timeline.add(EventType.ROW_MISMATCH, f"{folder}: {text}")
+    run.record(run.cursor())
+    raise BlockedError(
+        f"the store and the files of run {row.run_id} disagree about {', '.join(found)}",
+        code="row_mismatch",
+        fix=["treadle doctor --repair"],
+    )
+
+
+def _problem(tools: Tools, step: StepRow) -> str | None:
+    if step.digest is None:
+        return None
+    try:
+        run_files.read_committed(tools.layout.root / step.step_dir, step)
+    except FormatError as error:
+        return error.message
+    return None
+
+
+def approve(run: Run) -> None:
+    """Let a run pass that waits for it, with exactly the tree that was looked at."""
+    found = run.kv.get(memory.PROTECTED)
+    if run.kv.get("reason_code") != memory.WAITS_FOR_APPROVAL or not isinstance(found, dict):
+        raise BlockedError(
+            f"run {run.id} does not wait for an approval of protected files",
+            code="nothing_to_approve",
+            fix=[f"treadle why {run.id}"],
+        )
+    if found.get("tree") != run.tree:
+        raise BlockedError(
+            f"run {run.id} stands on another tree than the one that was looked at",
+            code="tree_changed",
+            fix=[f"treadle run --resume {run.id}"],
+        )
+    names = memory.protected_names(run.kv)
+    told = list(memory.protected_files(run.kv))
+    run.timeline.add(EventType.PROTECTED_APPROVED, names, tree=run.tree, files=told[:100])
+    run.end("passed", "passed", f"every criterion passed; changes approved: {names}")
+
+
+def refuse(run: Run) -> dict[str, object]:
+    """Return what a run remembers that goes on without approval: the criteria have failed."""
+    found = run.kv.get(memory.PROTECTED)
+    if run.kv.get("reason_code") != memory.WAITS_FOR_APPROVAL or not isinstance(found, dict):
+        return {}
+    failing = list(found.get("failing", []))
+    return {
+        memory.PROTECTED: {**found, "refused": True},
+        "failing": failing,
+        "refuted": failing,
+        "last_check": {"tree": run.tree, "failing": failing},
+    }
+
+
+def resume_run(
+    tools: Tools,
+    row: RunRow,
+    config: Config,
+    *,
+    budgets: Mapping[str, float],
+    swaps: Mapping[str, str],
+    approve: bool = False,
+) -> Run:
+    """Return the run, running again; with `approve`, as passed if it waits for just that."""
+    _check_resumable(row)
+    restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
+    require_intact(tools, row)
+    run = take_up(tools, row)
+    if approve:
+        return _approve(run)
+    _change_order(run, config, budgets, swaps)
+    _require_agents(run)
+    run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
+    cleared = {"reason_code": None, "reason": None, "stop_requested": None, "resume_at": None}
+    cleared["budget_needed"] = None
+    refused = refuse(run)
+    verdict = "FAIL" if refused else run.row.verdict
+    now = run.cursor(status="running", ended_at=None, verdict=verdict)
+    run.record(now, {**cleared, **refused})
+    if _lost(run):
+        return run
+    keep_interrupted(run)
+    begin.prepare(run)
+    return run
+
+
+def _approve(run: Run) -> Run:
+    if not _lost(run):
+        approve(run)
+    return run
+
+
+def _lost(run: Run) -> bool:
+    """Fail a run whose branch does not stand where the run left it."""
+    found = refs.resolve(run.tools.repo, run.row.branch or "")
+    if run.row.branch and found not in (None, run.head):
+        lost_branch(run)
+        return True
+    return False
+
+
+def keep_interrupted(run: Run) -> None:
+    """Save what a step left behind when it was cut off, then bring the workspace back."""
+    if not run.workspace.path.is_dir() or not run.workspace.index.exists():
+        return
+    found = workspace.survey(run.workspace)
+    run.ignored = frozenset(found.ignored)
+    if not found.changes:
+        return
+    run.folder.interrupted.mkdir(exist_ok=True)
+    target = _free_name(run)
+    diff.write(run.workspace, run.head, target, found.changes)
+    workspace.restore(run.workspace, run.head)
+    where = run.tools.layout.relative(target)
+    run.timeline.add(EventType.WORKSPACE_RESTORED, f"interrupted edits are kept in {where}")
+    run.record(run.cursor())
+
+
+def _free_name(run: Run) -> Path:
+    """Return where the diff goes; a step can be cut off more than once."""
+    name = f"{run.row.current_step_index + 1:03d}"
+    names = itertools.chain([name], (f"{name}-{again}" for again in itertools.count(2)))
+    paths = (run.folder.interrupted / f"{found}.diff" for found in names)
+    return next(path for path in paths if not path.exists())
+
+
+def _check_resumable(row: RunRow) -> None:
+    if row.status == "stopped":
+        return
+    if row.status == "running":
+        raise BlockedError(
+            f"run {row.run_id} is running",
+            code="still_running",
+            fix=[f"treadle log -f {row.run_id}", f"treadle stop {row.run_id}"],
+        )
+    raise BlockedError(
+        f"run {row.run_id} has {row.status}; only a stopped run can go on",
+        code="not_resumable",
+        fix=[f"treadle why {row.run_id}", "treadle run"],
+    )
+
+
+def _require_agents(run: Run) -> None:
+    """Refuse to start a program that only the record names."""
+    for role, agent in run.order.agents.items():
+        if _is_known(run, agent):
+            continue
+        run.tools.store.release(run.id, run.row.claim_epoch)
+        words = agent.config.cmd or agent.config.run or (agent.config.type,)
+        raise BlockedError(
+            f"run {run.id} began with an agent {agent.name} that today's configuration does not"
+            f" have: {' '.join(words)}",
+            code="agent_unknown",
+            fix=["treadle config show", f"treadle run --resume {run.id} --agent {role}=NAME"],
+        )
+
+
+def _is_known(run: Run, agent: NamedAgent) -> bool:
+    config, script = agent.config, run.order.script
+    if config.type in ("builtin", "replay") and not config.run:
+        return True
+    if script and config.type == "builtin" and config.run == script.argv:
+        return Path(script.argv[-1]).parent == run.tools.layout.routines
+    return run_order.is_known(agent, run.tools.today)
+
+
+def _change_order(
+    run: Run, config: Config, budgets: Mapping[str, float], swaps: Mapping[str, str]
+) -> None:
+    order = run.order
+    if budgets:
+        order = structs.replace(order, budgets=structs.replace(order.budgets, **budgets))
+        words = ", ".join(f"{key} = {value:g}" for key, value in budgets.items())
+        run.timeline.add(EventType.BUDGET_RAISED, words, **budgets)
+    if swaps:
+        order = structs.replace(order, agents=order.agents | named(config, swaps, swaps))
+    run.order = order

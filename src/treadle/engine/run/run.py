@@ -1,0 +1,272 @@
+"""One run while it works: what was asked, where it stands, what it works with."""
+
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Protocol
+
+from msgspec import UNSET, convert
+
+from treadle.config.load import load
+from treadle.config.schema import Config as Settings
+from treadle.contract.event import EventType
+from treadle.contract.role import RunStatus
+from treadle.engine.run import run_files
+from treadle.engine.run.budget import Spent
+from treadle.engine.run.order import Order
+from treadle.engine.run.progress import Progress, Watch
+from treadle.engine.run.run_files import Manifest
+from treadle.git import refs
+from treadle.git.checkout import Workspace
+from treadle.git.repo import Repo
+from treadle.git.settings import GitSettings
+from treadle.ids import utc
+from treadle.layout import Layout, RunLayout
+from treadle.proc.keeper import Keeper
+from treadle.project.project import Project
+from treadle.sandbox.mask import Mask
+from treadle.store.runs import Cursor, Event, RunRow
+from treadle.store.store import Store
+from treadle.text import line
+
+_NAMED = 20
+
+
+class Timeline:
+    """The events of one run that wait for the next commit."""
+
+    def __init__(self, last_seq: int, now: Callable[[], datetime], mask: Mask) -> None:
+        self._last = last_seq
+        self._now = now
+        self._mask = mask
+        self._pending: list[Event] = []
+
+    def add(self, type_: EventType, message: str, **data: object) -> None:
+        """Note what happened."""
+        self._last += 1
+        known = {key: _readable(self._mask.value(value)) for key, value in data.items()} or None
+        text = readable(self._mask.text(message))
+        self._pending.append(Event(self._last, utc(self._now()), type_, text, known))
+
+    def take(self) -> tuple[Event, ...]:
+        """Hand over what waits and begin anew."""
+        events, self._pending = tuple(self._pending), []
+        return events
+
+
+def readable(text: str) -> str:
+    """Escape what is not Unicode: names of files can be any bytes, JSON and the store cannot."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def name_some(paths: Sequence[str]) -> str:
+    """Name the first twenty paths and count the rest; odd signs are written out."""
+    shown = [line(path) for path in paths[:_NAMED]]
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(shown) + more
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, str):
+        return readable(value)
+    return [_readable(item) for item in value] if isinstance(value, list) else value
+
+
+_STEPS = """
+    before_run_row after_run_row after_stage after_agent before_manifest before_sync before_rename
+    after_rename before_branch after_branch after_workspace before_transaction after_transaction
+    before_run_file after_run_file
+"""
+BOUNDARIES = tuple(_STEPS.split())
+
+# The boundaries of moving a user's branch, by `land` and `undo`.
+MOVES = ("after_intent", "after_move", "after_landed")
+
+_die_at, _, _die_count = os.environ.get("TREADLE_DIE_AT", "").partition(":")
+_passes_left = {_die_at: int(_die_count or 1)}
+
+
+def reach(name: str) -> None:
+    """Kill this process if somebody asked for it here."""
+    if name not in _passes_left:
+        return
+    _passes_left[name] -= 1
+    if _passes_left[name] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Archive(NamedTuple):
+    """Where a step's folder can be had by other machines, and the proof that it is whole."""
+
+    key: str
+    sha256: str
+
+
+class Carrier(Protocol):
+    """Bring what a step left to where other machines find it."""
+
+    def save(self, run: "Run", folder: Path, found: Manifest) -> Archive:
+        """Upload a step's folder before its row is written."""
+
+    def publish(self, run: "Run", before: str, after: str) -> None:
+        """Move the run's branch in the shared repository after the row is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """What every run of one orchestrator shares."""
+
+    project: Project
+    store: Store
+    keeper: Keeper
+    git_settings: GitSettings
+    now: Callable[[], datetime]
+    interrupted: Callable[[], str | None]
+    watch: Watch
+    landing: Lock = field(default_factory=Lock)  # one run at a time moves the user's branch
+    worker: str | None = None  # who drives, if not this process on its own: a worker of the fleet
+    carrier: "Carrier | None" = None
+    yields: Callable[[], bool] = lambda: False
+
+    @property
+    def layout(self) -> Layout:
+        """Return the project's paths."""
+        return self.project.layout
+
+    @property
+    def repo(self) -> Repo:
+        """Return the project's repository."""
+        return self.project.repo
+
+    def note(self, run_id: str, message: str) -> None:
+        """Tell the onlooker something about a run."""
+        self.watch(Progress(kind="note", run_id=run_id, message=message))
+
+    @functools.cached_property
+    def mask(self) -> Mask:
+        """Return what takes the user's secrets out of texts and files."""
+        return Mask(self.env)
+
+    @functools.cached_property
+    def today(self) -> Settings:
+        """Return the configuration in force now, whatever a run began with."""
+        return load(self.layout, self.env).config
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Return the environment treadle was started in."""
+        return self.project.env
+
+
+@dataclass(kw_only=True)
+class Run:
+    """The state that changes from step to step; it changes only when a commit is through."""
+
+    tools: Tools
+    order: Order
+    row: RunRow
+    folder: RunLayout
+    timeline: Timeline
+    workspace: Workspace
+    tree: str
+    kv: dict[str, object] = field(default_factory=dict)
+    recorded: list[Event] = field(default_factory=list)
+    step_dirs: list[str] = field(default_factory=list)
+    ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
+    claimed_at: float = field(default_factory=time.monotonic)
+    given: dict[str, int] = field(default_factory=dict)  # the last letter each role was given
+    is_settled: bool = False  # its end was told with its last step
+    scratch: Path | None = None  # the folder for temporary files, once this step has made it
+
+    @property
+    def id(self) -> str:
+        """Return the run's id."""
+        return self.row.run_id
+
+    @property
+    def place(self) -> Path:
+        """Return where the run's programs work."""
+        return self.tools.layout.root if self.order.in_project else self.workspace.path
+
+    @property
+    def head(self) -> str:
+        """Return the commit the run's branch stands on."""
+        return self.row.head_commit or self.row.base_commit or ""
+
+    @property
+    def spent(self) -> Spent:
+        """Return what the run has used, as its last commit says."""
+        return convert(self.kv.get("spent", {}), Spent)
+
+    def cursor(self, **changes: object) -> Cursor:
+        """Return where the run stands, with changes."""
+        return cursor_of(self.row, **changes)
+
+    def advance(self, cursor: Cursor, kv: Mapping[str, object]) -> None:
+        """Take over what was just committed."""
+        self.row = self.row._replace(**cursor._asdict())
+        self.kv.update(kv)
+
+    def record(self, cursor: Cursor, kv: Mapping[str, object] | None = None) -> None:
+        """Commit events that belong to no step: first into run.json, then into the store."""
+        changes = dict(kv or {})
+        events = self.timeline.take()
+        row = self.row._replace(**cursor._asdict())
+        self.recorded.extend(events)
+        reach("before_run_file")
+        run_files.write_run(self.folder.run_json, self.order, row, self.recorded, self.kv | changes)
+        reach("after_run_file")
+        self.tools.store.record(self.id, events, cursor, changes, self.row.claim_epoch)
+        self.advance(cursor, changes)
+
+    def end(
+        self, status: RunStatus, reason: str, message: str, kv: Mapping[str, object] | None = None
+    ) -> None:
+        """Finish between two steps."""
+        self.timeline.add(ENDS[status], message, reason_code=reason)
+        ended = self.cursor(status=status, ended_at=utc(self.tools.now()))
+        self.record(ended, {"reason_code": reason, "reason": message, **(kv or {})})
+
+
+ENDS: dict[str, EventType] = {
+    "passed": EventType.RUN_PASSED,
+    "failed": EventType.RUN_FAILED,
+    "stopped": EventType.RUN_STOPPED,
+}
+
+
+def cursor_of(row: RunRow, **changes: object) -> Cursor:
+    """Return where a run stands, with changes."""
+    now = Cursor(*(getattr(row, name) for name in Cursor._fields))
+    return now._replace(**changes)  # type: ignore[arg-type]  # checked by _replace at run time
+
+
+def lost_branch(run: Run) -> None:
+    """Fail a run whose branch somebody else has moved."""
+    where = refs.resolve(run.tools.repo, run.row.branch or "")
+    run.timeline.add(
+        EventType.BRANCH_MOVED,
+        f"branch {run.row.branch} was moved by someone else; it stands on {where or 'nothing'}",
+        branch=run.row.branch,
+        found=where,
+    )
+    run.end("failed", "branch_moved", f"branch {run.row.branch} was moved by someone else")
+
+
+def criteria_passed(run: Run) -> int:
+    """Return how many criteria passed in the last check."""
+    failing = run.kv.get("failing")
+    if not isinstance(failing, list) or run.row.verdict is None:
+        return 0
+    return len(run.order.criteria) - len(failing)
+
+
+def has_commands(order: Order) -> bool:
+    """Tell whether every criterion can be observed by a command."""
+    return all(item.verify is not UNSET for item in order.criteria)

@@ -1,0 +1,181 @@
+"""The files that make a run whole: run.json, and step.json, the intent and proof of a commit."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from treadle.contract import strictjson
+from treadle.engine.run.order import Order
+from treadle.errors import FormatError
+from treadle.files import atomic, walk
+from treadle.store.runs import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
+
+_MAX_RUN = 64 << 20
+
+
+class RunFile(Struct, frozen=True, kw_only=True):
+    """What `run.json` says."""
+
+    version: int = 1
+    order: Order
+    row: dict[str, object]
+    events: tuple[dict[str, object], ...]
+    kv: dict[str, object]
+
+    def run_row(self) -> RunRow:
+        """Return the row as the store keeps it."""
+        return RunRow(**self.row)  # type: ignore[arg-type]  # read() compared the names
+
+    def timeline(self) -> tuple[Event, ...]:
+        """Return the run's own events."""
+        return tuple(Event(**item) for item in self.events)  # type: ignore[arg-type]  # as above
+
+
+def write_run(
+    path: Path, order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, object]
+) -> None:
+    """Replace `run.json` durably."""
+    atomic.write(path, encode_run(order, row, events, kv))
+
+
+def encode_run(
+    order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, object]
+) -> bytes:
+    """Return what `run.json` is to say."""
+    found = RunFile(
+        order=order,
+        row=row._asdict(),
+        events=tuple(event._asdict() for event in events),
+        kv=dict(kv),
+    )
+    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+
+
+def read_run(path: Path) -> RunFile:
+    """Return what `run.json` says, or raise FormatError."""
+    try:
+        raw = strictjson.load_object(walk.read(path, max_bytes=_MAX_RUN), source=path.name)
+        found = msgspec.convert(raw, RunFile)
+    except (FormatError, msgspec.ValidationError) as error:
+        fix = ["treadle doctor --repair", f"treadle runs show {path.parent.name}"]
+        text = str(error).removeprefix(path.name).lstrip(": ")
+        raise FormatError(f"{path}: {text}", fix=fix) from error
+    if set(found.row) != set(RunRow._fields):
+        raise FormatError(f"{path}: row does not have the columns of a run")
+    if any(set(event) != set(Event._fields) for event in found.events):
+        raise FormatError(f"{path}: events do not have the columns of an event")
+    return found
+
+
+STEP_JSON = "step.json"
+MAX_STEP = 64 << 20
+_EMPTY = hashlib.sha256().hexdigest()
+
+
+class Snapshot(NamedTuple):
+    """What the run's branch stands on."""
+
+    commit: str
+    tree: str
+
+
+class Manifest(NamedTuple):
+    """Everything the store learns from one step, and the digest of every file."""
+
+    row: StepRow
+    events: tuple[Event, ...]
+    cursor: Cursor
+    kv: Mapping[str, object]
+    before: Snapshot
+    after: Snapshot
+    usage: UsageRow | None
+    checks: tuple[CheckRow, ...]
+    files: Mapping[str, str]
+
+
+def write_step(folder: Path, manifest: Manifest) -> str:
+    """Write `step.json` and return its digest."""
+    parts = {name: _plain(value) for name, value in manifest._asdict().items()}
+    body: dict[str, object] = {"version": 1, **parts}
+    body["digest"] = _digest(body)
+    data = msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
+    atomic.create(f"{folder}/{STEP_JSON}", data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_step(folder: Path) -> tuple[Manifest, str]:
+    """Return the manifest and its digest; FormatError unless it and every file are intact."""
+    data = walk.read(folder / STEP_JSON, max_bytes=MAX_STEP)
+    manifest = parse_step(data, folder.name)
+    check_files(folder, manifest.files)
+    return manifest, hashlib.sha256(data).hexdigest()
+
+
+def read_committed(folder: Path, step: StepRow) -> Manifest:
+    """Return the manifest of a committed step; FormatError unless folder and row agree."""
+    found, digest = read_step(folder)
+    if digest != step.digest:
+        raise FormatError(f"{STEP_JSON} is not the one that was committed")
+    told = ("digest", "archive", "archive_sha256")  # known only when the folder was whole
+    if found.row._replace(**{name: getattr(step, name) for name in told}) != step:
+        raise FormatError("the row was changed after it was committed")
+    return found
+
+
+def parse_step(data: bytes, step: str) -> Manifest:
+    """Return what a `step.json` says; FormatError unless it is whole."""
+    body = strictjson.load_object(data, source=f"{step}/{STEP_JSON}")
+    if body.pop("digest", None) != _digest(body):
+        raise FormatError(f"{step}/{STEP_JSON}: its digest does not match")
+    try:
+        return _parse(body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{step}/{STEP_JSON}: incomplete ({error})") from error
+
+
+def check_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Raise FormatError unless every file is there with the digest it had."""
+    for name, digest in files.items():
+        path = folder / name
+        if not path.is_file() or walk.sha256(path) != digest:
+            raise FormatError(f"{folder.name}/{name}: missing or changed since it was committed")
+
+
+def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
+    """Return the digest of every file of a step."""
+    place = str(folder)
+    return {
+        item.path: walk.sha256(f"{place}/{item.path}") if item.size else _EMPTY
+        for item in entries
+        if not item.is_folder
+    }
+
+
+def _plain(value: object) -> object:
+    """Return a record as a mapping, several as a list."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _digest(body: Mapping[str, object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
+
+
+def _parse(body: dict[str, Any]) -> Manifest:
+    """Build the records; the digest vouches for what is in them."""
+    return Manifest(
+        row=StepRow(**body["row"]),
+        events=tuple(Event(**item) for item in body["events"]),
+        cursor=Cursor(**body["cursor"]),
+        kv=dict(body["kv"]),
+        before=Snapshot(**body["before"]),
+        after=Snapshot(**body["after"]),
+        usage=UsageRow(**body["usage"]) if body["usage"] else None,
+        checks=tuple(CheckRow(**item) for item in body["checks"]),
+        files=dict(body["files"]),
+    )

@@ -1,0 +1,1 @@
+"""Show runs to people and programs: find one, explain it, report it, count what it cost."""

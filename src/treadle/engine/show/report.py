@@ -1,0 +1,142 @@
+"""Tell a run as markdown that is ready to be a pull request's body."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from treadle.engine.run import memory
+from treadle.engine.show import view as show_view
+from treadle.engine.show.view import CriterionView
+from treadle.errors import GitError
+from treadle.git import diff
+from treadle.project.project import Project
+from treadle.sandbox.mask import Mask
+from treadle.store.runs import RunRow, StepRow, UsageRow
+from treadle.store.store import Reader
+from treadle.text import block
+
+_TAIL = 20
+_TAIL_BYTES = 4000
+# Words of agents must not ping people, close issues or bring HTML into a pull request.
+_ENTITIES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "#": "&#35;", "|": "\\|", "`": "\\`"}
+)
+
+
+def markdown(project: Project, store: Reader, row: RunRow) -> str:
+    """Return goal, criteria with evidence, steps, changes and cost of a run."""
+    kv, steps = store.kv(row.run_id), store.steps(row.run_id)
+    views = show_view.criteria(project.layout, store, row)
+    parts = [
+        f"# {_text(row.goal)}",
+        _summary(row, kv, views),
+        "## Criteria",
+        _table(["criterion", "claimed", "observed", "command"], map(_criterion, views)),
+        *_evidence(project, row, views),
+        "## Steps",
+        _table(["step", "role", "agent", "status", "summary"], map(_step, steps)),
+        "## Changes",
+        _changes(project, row),
+        _protected(kv),
+        "## Cost",
+        _cost(kv, store.usage(row.run_id)),
+    ]
+    return Mask(project.env).text(block("\n\n".join(part for part in parts if part))) + "\n"
+
+
+def tail(path: Path) -> str:
+    """Return the end of a command's output; nothing if there is none."""
+    try:
+        data = path.read_bytes()[-_TAIL_BYTES:]
+    except OSError:
+        return ""
+    return "\n".join(data.decode(errors="replace").splitlines()[-_TAIL:])
+
+
+def _summary(row: RunRow, kv: Mapping[str, object], views: list[CriterionView]) -> str:
+    held, total = show_view.counts(views)
+    score = f"{held}/{total} criteria, iteration {row.iteration}, {row.current_step_index} steps"
+    lines = [f"Run `{row.run_id}` {row.status}: {score}."]
+    if row.task_id:
+        lines.append(f"Task `{row.task_id}`.")
+    lines += [f"{_text(line[:1].upper() + line[1:])}." for line in memory.landing_words(kv)]
+    return " ".join(lines)
+
+
+def _criterion(view: CriterionView) -> tuple[str, ...]:
+    command = _code(view.verify) if view.verify else ""
+    return f"**{view.id}** {_text(view.text)}", _yes(view.claimed), _yes(view.observed), command
+
+
+def _evidence(project: Project, row: RunRow, views: list[CriterionView]) -> list[str]:
+    """Return the end of each command's output, folded away."""
+    found = []
+    steps = project.layout.run(row.run_id).steps
+    for view in views:
+        if view.observed is None:
+            if view.evidence:
+                found.append(f"{view.id}: {_text(view.evidence)}")
+            continue
+        lines = tail(steps / (view.evidence or ""))
+        if lines:
+            head = f"<details><summary>{view.id}: {_text(view.verify or '')}</summary>"
+            found.append(f"{head}\n\n{_fenced(lines)}\n\n</details>")
+    return found
+
+
+def _step(step: StepRow) -> tuple[str, ...]:
+    status = f"{step.status} ({step.error_code})" if step.error_code else step.status
+    summary = _text(step.summary or "")
+    return str(step.step_index), step.role, _text(step.agent or ""), status, summary
+
+
+def _changes(project: Project, row: RunRow) -> str:
+    if not row.base_commit or not row.head_commit or row.base_commit == row.head_commit:
+        return "No files changed."
+    try:
+        return _fenced(diff.summary(project.repo, row.base_commit, row.head_commit))
+    except GitError as error:
+        return f"The changes cannot be read: {_text(error.message)}"
+
+
+def _protected(kv: Mapping[str, object]) -> str:
+    told = memory.protected_words(kv)
+    return f"Changed files that decide the checks: {_text(told)}." if told else ""
+
+
+def _cost(kv: Mapping[str, object], usage: Sequence[UsageRow]) -> str:
+    spent = kv.get("spent")
+    minutes = spent.get("minutes", 0.0) if isinstance(spent, dict) else 0.0
+    if not usage:
+        return f"{minutes:.1f} minutes; the agents reported no tokens."
+    tokens = sum((item.input_tokens or 0) + (item.output_tokens or 0) for item in usage)
+    cost = sum(item.cost_usd or 0.0 for item in usage)
+    return f"{minutes:.1f} minutes, {tokens} tokens, {cost:.2f} USD."
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(text: str) -> str:
+    return " ".join(text.split()).translate(_ENTITIES)
+
+
+def _code(text: str) -> str:
+    words = " ".join(text.split()).replace("|", "\\|")
+    mark = "`" * (_longest(words) + 1)
+    return f"{mark} {words} {mark}"
+
+
+def _fenced(text: str) -> str:
+    mark = "`" * max(3, _longest(text) + 1)
+    return f"{mark}text\n{text}\n{mark}"
+
+
+def _longest(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _yes(value: bool | None) -> str:
+    return "–" if value is None else "yes" if value else "no"

@@ -1,0 +1,235 @@
+"""What a run has to show: its criteria, its JSON, and in plain words why it stands there."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.engine.landing import conflicts
+from treadle.engine.run import memory
+from treadle.engine.show import usage
+from treadle.layout import Layout
+from treadle.store.runs import CheckRow, RunRow, StepRow
+from treadle.store.store import Reader
+
+
+class CriterionView(NamedTuple):
+    """One criterion as it was asked, claimed and observed in the last check."""
+
+    id: str
+    text: str
+    verify: str | None
+    claimed: bool | None
+    observed: bool | None
+    before: bool | None
+    evidence: str | None
+    note: str | None = None  # why its command ended as it did, as far as treadle can tell
+
+
+def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
+    """Return every criterion of a run with what is known about it."""
+    asked = _asked(layout, row.run_id)
+    checks = store.checks(row.run_id)
+    last = _last_check(store.steps(row.run_id))
+    claimed = _claimed(layout.root / last.step_dir) if last else {}
+    notes = _notes(layout.root / last.step_dir) if last else {}
+    views = []
+    for item in asked:
+        id_ = str(item.get("id"))
+        observed = _newest(checks, id_, "check")
+        before = _newest(checks, id_, "before")
+        claim = claimed.get(id_, {})
+        views.append(
+            CriterionView(
+                id=id_,
+                text=str(item.get("text")),
+                verify=_shown_text(item.get("verify")),
+                claimed=_flag(claim.get("pass")),
+                observed=observed.passed if observed else None,
+                before=before.passed if before else None,
+                evidence=observed.log if observed else _shown_text(claim.get("evidence")),
+                note=notes.get(id_) if observed else None,
+            )
+        )
+    return views
+
+
+def counts(views: list[CriterionView]) -> tuple[int, int]:
+    """Return how many criteria hold, and how many there are."""
+    held = [v for v in views if (v.claimed if v.observed is None else v.observed)]
+    return len(held), len(views)
+
+
+def asked_order(layout: Layout, run_id: str) -> dict[str, object]:
+    """Return what a run was asked to do, for showing; nothing if its file is lost."""
+    found = _read(layout.run(run_id).run_json).get("order")
+    return found if isinstance(found, dict) else {}
+
+
+def claims(layout: Layout, step: StepRow) -> dict[str, bool | None]:
+    """Return what a check step's agent claimed of each criterion."""
+    found = _claimed(layout.root / step.step_dir)
+    return {id_: _flag(item.get("pass")) for id_, item in found.items()}
+
+
+def _asked(layout: Layout, run_id: str) -> list[dict[str, object]]:
+    found = asked_order(layout, run_id).get("criteria")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _claimed(step_dir: Path) -> dict[str, dict[str, object]]:
+    found = _read(step_dir / "verdict.json").get("criteria")
+    items = found if isinstance(found, list) else []
+    return {str(item.get("id")): item for item in items if isinstance(item, dict)}
+
+
+def _notes(step_dir: Path) -> dict[str, str | None]:
+    found = _load(step_dir / "files" / "checks" / "observed.json")
+    items = found if isinstance(found, list) else []
+    return {
+        str(item.get("id")): _shown_text(item.get("note"))
+        for item in items
+        if isinstance(item, dict)
+    }
+
+
+def _last_check(steps: list[StepRow]) -> StepRow | None:
+    return next((step for step in reversed(steps) if step.role == "check"), None)
+
+
+def _newest(checks: list[CheckRow], id_: str, phase: str) -> CheckRow | None:
+    found = [check for check in checks if check.criterion_id == id_ and check.phase == phase]
+    return found[-1] if found else None
+
+
+def _read(path: Path) -> dict[str, object]:
+    found = _load(path)
+    return found if isinstance(found, dict) else {}
+
+
+def _load(path: Path) -> object:
+    """Read a file for showing; one that is missing or damaged shows nothing."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _shown_text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+Document = dict[str, object]
+
+
+def runs_document(store: Reader, rows: list[RunRow]) -> Document:
+    """Return a page of runs, and which of them would conflict."""
+    storms = conflicts.clashes(store, rows)
+    return {
+        "runs": [row._asdict() for row in rows],
+        "weather": [storm._asdict() for storm in storms],
+    }
+
+
+def run_document(layout: Layout, store: Reader, row: RunRow) -> Document:
+    """Return one run with its steps, criteria and usage."""
+    kv = store.kv(row.run_id)
+    return row._asdict() | {
+        "landed": memory.commit_of(kv, "landed"),
+        "undone": memory.commit_of(kv, "undone"),
+        "reason": kv.get("reason"),
+        "reason_code": kv.get("reason_code"),
+        "resume_at": kv.get("resume_at"),
+        "protected": list(memory.protected_files(kv)),
+        "steps": [step._asdict() for step in store.steps(row.run_id)],
+        "criteria": [view._asdict() for view in criteria(layout, store, row)],
+        "usage": usage.total_usage(store.usage(row.run_id)) | {"spent": kv.get("spent")},
+    }
+
+
+def events_document(store: Reader, run_id: str, after: int, limit: int | None = None) -> Document:
+    """Return a run's timeline after an event."""
+    return {"events": [event._asdict() for event in store.events(run_id, after, limit)]}
+
+
+# The events a reader would ask about; the rest of the timeline is in `treadle log`.
+_TELLING = """
+    base_dirty check_before claim_refuted step_failed attempt_failed answer_repaired routine_chosen
+    patch_applied no_patch risky_change no_progress budget_exceeded branch_moved reconciled_step
+    run_interrupted run_resumed row_mismatch store_rebuilt stop_requested landed land_refused undone
+    run_queued run_claimed push_refused gave_up order_held order_refused archive_refused
+    protected_changed protected_approved
+"""
+
+
+class Explanation(NamedTuple):
+    """The answer to `why`."""
+
+    headline: str
+    reason: str | None
+    reason_code: str | None
+    failing: tuple[CriterionView, ...]
+    events: tuple[str, ...]
+    look: tuple[str, ...]
+    next: tuple[str, ...]
+    weather: tuple[str, ...] = ()
+    usage: str | None = None
+    protected: str | None = None
+
+
+def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
+    """Explain one run."""
+    kv = store.kv(row.run_id)
+    steps = store.steps(row.run_id)
+    views = criteria(layout, store, row)
+    held, total = counts(views)
+    code = _text(kv.get("reason_code"))
+    where = f"iteration {row.iteration}, {len(steps)} steps, {held}/{total} criteria"
+    telling = _TELLING.split()
+    told = [event for event in store.events(row.run_id) if event.type in telling]
+    return Explanation(
+        headline=f"run {row.run_id} {_WORDS[row.status]} ({where})",
+        reason=_text(kv.get("reason")),
+        reason_code=code,
+        failing=tuple(v for v in views if v.claimed is False or v.observed is False),
+        events=tuple(f"{event.type}: {event.message}" for event in told),
+        look=_look(layout, steps),
+        next=memory.next_commands(row, kv),
+        weather=_weather(store, row),
+        usage=usage.usage_words(store.usage(row.run_id)),
+        protected=memory.protected_words(kv),
+    )
+
+
+def _weather(store: Reader, row: RunRow) -> tuple[str, ...]:
+    """Return what the newest runs say about landing this one; the later of two has noted it."""
+    found = conflicts.clashes(
+        store, {item.run_id: item for item in (*store.runs(50), row)}.values()
+    )
+    return tuple(storm.sentence for storm in found if row.run_id in storm.runs)
+
+
+_WORDS = {
+    "running": "is running",
+    "passed": "passed",
+    "failed": "failed",
+    "stopped": "was stopped",
+}
+
+
+def _look(layout: Layout, steps: list[StepRow]) -> tuple[str, ...]:
+    """Return the files worth opening: the last step's words, the last check's scorecard."""
+    found = []
+    if steps and steps[-1].status == "fail":
+        found += [f"{steps[-1].step_dir}/logs/stderr.txt", f"{steps[-1].step_dir}/logs/stdout.txt"]
+    checks = [step for step in steps if step.role == "check"]
+    if checks:
+        found.append(f"{checks[-1].step_dir}/scorecard.md")
+    return tuple(name for name in found if (layout.root / name).is_file())
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,224 @@
+"""Turn an act agent's patch, or an agent's edits, into a judged commit on the run's branch."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from msgspec import structs
+
+from treadle.agents import table
+from treadle.contract.event import EventType, StepError
+from treadle.engine.run.budget import RISKY, Exceeded
+from treadle.engine.run.run import Run, name_some
+from treadle.engine.run.run_files import Snapshot
+from treadle.engine.wheel import workspace_changes
+from treadle.engine.wheel.judge import Finding
+from treadle.engine.wheel.step_folder import PATCH, Stage
+from treadle.errors import FormatError, GitError
+from treadle.files import atomic, walk
+from treadle.git import build, commit, judge
+from treadle.git.build import Built, PatchFailed
+from treadle.git.judge import Excess, Judged, Limits
+from treadle.git.scratch import Scratch
+from treadle.tasks import lanes, reserve
+from treadle.tasks.task import HUMAN
+
+MAX_PATCH = 64 << 20
+
+
+class Refused(NamedTuple):
+    """A change that does not come in, and why."""
+
+    error: StepError
+    message: str
+    over: Exceeded | None = None
+
+
+class Accepted(NamedTuple):
+    """A change that became a commit; the branch does not stand on it yet.
+
+    `built_in` is where it was built, if out of the workspace's own files.
+    """
+
+    after: Snapshot
+    built_in: Scratch | None = None
+
+
+def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
+    """Bring in what the agent may change, put back what it may not."""
+    if run.order.in_project:
+        return finding, unchanged(run)
+    if table.may_edit(run.order.agent(stage.role).config, stage.role):
+        if lost := workspace_changes.mend_workspace(run):
+            finding = finding.failed(StepError.BOUNDARY_VIOLATION, lost.sentence)
+        if finding.error:
+            workspace_changes.set_aside(run, stage)
+            return finding, unchanged(run)
+        found = _built(_from_edits, run, stage)
+        edited = found is not None
+    else:
+        trespass = workspace_changes.undo_agents(run, stage)
+        if trespass:
+            finding = finding.failed(StepError.BOUNDARY_VIOLATION, trespass.sentence)
+        found, edited = None, False
+    if stage.role == "act" and not finding.error and not finding.skipped:
+        found = _with_patch(run, stage, found)
+    return _settle(run, stage, finding, found, edited)
+
+
+def _settle(
+    run: Run, stage: Stage, finding: Finding, found: Accepted | Refused | None, edited: bool
+) -> tuple[Finding, Accepted]:
+    if isinstance(found, Accepted):
+        return finding, found
+    if isinstance(found, Refused):
+        finding = replace(finding.failed(found.error, found.message), over=found.over)
+        if edited:
+            workspace_changes.set_aside(run, stage)
+    return finding, unchanged(run)
+
+
+def unchanged(run: Run) -> Accepted:
+    """Return what the run stood on before this step."""
+    return Accepted(Snapshot(run.head, run.tree))
+
+
+def _with_patch(
+    run: Run, stage: Stage, edited: Accepted | Refused | None
+) -> Accepted | Refused | None:
+    if not stage.patch.is_file():
+        if edited is None:
+            run.timeline.add(EventType.NO_PATCH, "act proposed no change")
+        return edited
+    if edited is not None:
+        text = "edits of the workspace and patch.diff together; an act step gives one of them"
+        return Refused(StepError.PROTOCOL_ERROR, text)
+    return _built(_from_patch, run, stage)
+
+
+def _built(
+    build_change: Callable[[Run, Stage], Accepted | Refused | None], run: Run, stage: Stage
+) -> Accepted | Refused | None:
+    """Build a change; what git cannot build is the agent's failure, not treadle's."""
+    try:
+        return build_change(run, stage)
+    except GitError as error:
+        return Refused(StepError.PATCH_FAILED, error.message)
+
+
+def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
+    """Take over what an agent changed in the workspace; None if nothing."""
+    found = workspace_changes.look_after_agent(run, stage)
+    if left := workspace_changes.special(found):
+        return Refused(StepError.BOUNDARY_VIOLATION, left.sentence)
+    if not found.changes:
+        return None
+    built = build.from_edits(run.workspace, run.head, stage.scratch, found.changes)
+    judged = _judge(run, stage, built)
+    atomic.create(stage.live / "workspace.diff", judged.diff)
+    taken = _admit(run, stage, built, judged)
+    return taken._replace(built_in=built.scratch) if isinstance(taken, Accepted) else taken
+
+
+def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:
+    """Build, judge and commit `patch.diff` without touching any work tree."""
+    try:
+        patch = walk.read(stage.patch, max_bytes=MAX_PATCH)
+    except FormatError as error:
+        return Refused(StepError.PATCH_REFUSED, error.message)
+    built = build.from_patch(
+        run.tools.repo,
+        run.head,
+        patch,
+        stage.scratch,
+        subdir=run.order.agent(stage.role).config.path,
+        workspace=run.workspace,
+    )
+    if isinstance(built, PatchFailed) and built.rule:
+        text = f"the change is refused ({built.rule}: {built.message})"
+        return Refused(StepError.PATCH_REFUSED, text)
+    if isinstance(built, PatchFailed):
+        return Refused(StepError.PATCH_FAILED, f"patch.diff does not apply: {built.message}")
+    for note in built.notes:
+        run.timeline.add(EventType.PATCH_RETRIED, note)
+    return _admit(run, stage, built, _judge(run, stage, built))
+
+
+def _judge(run: Run, stage: Stage, built: Built) -> Judged:
+    budgets = run.order.budgets
+    limits = Limits(budgets.max_changed_files, budgets.max_patch_kb, budgets.max_risky_files)
+    inside = run.order.agent(stage.role).config.path
+    return judge.judge(built.scratch, run.tree, built.tree, limits, _commands(run), inside=inside)
+
+
+def _commands(run: Run) -> set[str]:
+    """Return the words of every agent's command: changing such a file is risky."""
+    words = {
+        word
+        for agent in run.order.agents.values()
+        for word in (*(agent.config.cmd or ()), *(agent.config.run or ()))
+    }
+    return {word.removeprefix("./") for word in words}
+
+
+def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | Refused:
+    if built.tree == run.tree:
+        return unchanged(run)
+    if judged.refusals:
+        rules = "; ".join(f"{item.rule}: {item.message}" for item in judged.refusals[:5])
+        return Refused(StepError.PATCH_REFUSED, f"the change is refused ({rules})")
+    if taken := _reserved(run, judged):
+        return taken
+    if judged.risky:
+        files = [f"{item.path} ({item.reason})" for item in judged.risky]
+        text = f"risky files: {_risky_names(judged)}"
+        run.timeline.add(EventType.RISKY_CHANGE, text, files=files[:100])
+    if judged.exceeded:
+        return _over_budget(run, stage, judged, judged.exceeded[0])
+    return _commit(run, stage, built, judged)
+
+
+def _reserved(run: Run, judged: Judged) -> Refused | None:
+    """Refuse a change of files that somebody else keeps to another task."""
+    rows = reserve.live(run.tools.store, run.tools.now())
+    task = run.tools.store.task(run.order.task_id or "") if rows else None
+    owner = task.owner if task else HUMAN
+    paths = [item.path for item in judged.files] if rows else []
+    found = reserve.conflicts(rows, paths, run.order.task_id, owner)
+    if not found:
+        return None
+    named = "; ".join(lanes.reserved(path, row).message for path, row in found[:5])
+    return Refused(StepError.PATCH_REFUSED, f"the change is refused ({named})")
+
+
+def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> Refused:
+    """Let a change wait for a human who has looked at it."""
+    over = Exceeded(key=excess.budget, limit=excess.limit, used=excess.used)
+    kept = PATCH if stage.patch.is_file() else "files/workspace.diff"
+    where = run.tools.layout.relative(run.folder.step(stage.index, stage.role))
+    text = f"the change is over budget: {over.key} is {over.limit:g}, it has {over.used:g}"
+    if over.key == RISKY:
+        text += f": {_risky_names(judged)}"
+    text += f"; look at {where}/{kept}, then allow it with --budget {over.needed}"
+    data = structs.asdict(over)
+    run.timeline.add(EventType.BUDGET_EXCEEDED, text, **data)
+    return Refused(StepError.BUDGET_EXCEEDED, text, over)
+
+
+def _risky_names(judged: Judged) -> str:
+    return name_some(tuple(f"{item.path} ({item.reason})" for item in judged.risky))
+
+
+def _commit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted:
+    message = f"{stage.role} {stage.iteration}: {run.order.goal}\n\nTreadle-Run: {run.id}\n"
+    author = commit.identity(run.workspace.config)
+    new = commit.commit(built, run.head, message, run.tools.now(), author)
+    after = Snapshot(new, built.tree)
+    run.timeline.add(
+        EventType.PATCH_APPLIED,
+        f"{judged.changed_files} files changed",
+        before=Snapshot(run.head, run.tree)._asdict(),
+        after=after._asdict(),
+        files=[item.path for item in judged.files[:100]],
+    )
+    return Accepted(after)

@@ -1,0 +1,86 @@
+"""Commit a step: folder, branch, store, in that order, each of them in one instant."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.engine.run import run_files
+from treadle.engine.run.run import Archive, Run, lost_branch, reach
+from treadle.engine.run.run_files import Manifest, Snapshot
+from treadle.engine.wheel import end
+from treadle.engine.wheel.step_folder import Stage
+from treadle.files import atomic, sync
+from treadle.files.walk import Entry
+from treadle.git import refs, workspace
+from treadle.git.scratch import Scratch
+from treadle.store.runs import History
+
+
+def commit(
+    run: Run, stage: Stage, entries: Sequence[Entry], found: Manifest, place: Scratch | None
+) -> None:
+    """Make the step true; only when this returns may anyone be told."""
+    reach("before_manifest")
+    found = found._replace(files=run_files.digests(stage.folder, entries))
+    digest = run_files.write_step(stage.folder, found)
+    reach("before_sync")
+    sync.sync_all(_everything(stage.folder, entries))
+    reach("before_rename")
+    atomic.rename_new(stage.folder, stage.final)
+    reach("after_rename")
+    sync.sync(run.folder.steps)
+    moved = _follow(run, found, place)
+    carrier = run.tools.carrier
+    archive = carrier.save(run, stage.final, found) if carrier else None
+    reach("before_transaction")
+    settle(run, found, digest, archive)
+    reach("after_transaction")
+    if carrier:
+        carrier.publish(run, found.before.commit, found.after.commit)
+    if not moved:
+        lost_branch(run)
+
+
+def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | None = None) -> None:
+    """Tell the store what the folder says; the epoch keeps out an owner that lost the run."""
+    key, sha256 = archive or (None, None)
+    row = found.row._replace(digest=digest, archive=key, archive_sha256=sha256)
+    usage = (found.usage,) if found.usage else ()
+    history = History((row,), found.events, found.kv, usage, found.checks)
+    run.is_settled = end.is_nothing(run, found)
+    run.tools.store.commit_step(history, found.cursor, run.row.claim_epoch, run.is_settled)
+    run.advance(found.cursor, found.kv)
+    run.tree = found.after.tree
+    run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
+
+
+def _follow(run: Run, found: Manifest, place: Scratch | None) -> bool:
+    """Bring the run's branch and workspace to the step's commit."""
+    if found.after.commit == found.before.commit:
+        return True
+    reach("before_branch")
+    if not move_branch(run, found.before, found.after):
+        return False
+    reach("after_branch")
+    if place:
+        workspace.adopt(run.workspace, place.index, found.after.commit)
+    else:
+        workspace.follow(run.workspace, found.before.commit, found.after.commit)
+    reach("after_workspace")
+    return True
+
+
+def move_branch(run: Run, before: Snapshot, after: Snapshot) -> bool:
+    """Swap the branch from the old commit to the new; True also if it is there already."""
+    name = run.row.branch or ""
+    if refs.move(run.tools.repo, name, after.commit, before.commit):
+        return True
+    return refs.resolve(run.tools.repo, name) == after.commit
+
+
+def _everything(folder: Path, entries: Sequence[Entry]) -> list[str]:
+    place = str(folder)
+    return [
+        place,
+        f"{place}/{run_files.STEP_JSON}",
+        *(f"{place}/{entry.path}" for entry in entries),
+    ]

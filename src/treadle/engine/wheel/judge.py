@@ -1,0 +1,164 @@
+"""Hold an agent's turn against the rules of its role, and see what changed out of its reach."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from treadle.agents.backend import AgentResult
+from treadle.contract import verdict
+from treadle.contract.event import EventType, StepError
+from treadle.contract.role import VerdictWord
+from treadle.contract.verdict import Verdict
+from treadle.engine.checks.observe import Observation
+from treadle.engine.run import confinement
+from treadle.engine.run.budget import Exceeded
+from treadle.engine.run.memory import SecondLook
+from treadle.engine.run.run import Run, name_some, readable
+from treadle.engine.wheel.step_folder import PATCH, Stage
+from treadle.errors import FormatError
+from treadle.files import walk
+from treadle.sandbox import outside
+from treadle.sandbox.outside import View
+
+_MAX_VERDICT = 8 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a turn amounts to: an error with its sentence, or a result, with a verdict in check."""
+
+    message: str
+    error: StepError | None = None
+    skipped: bool = False
+    verdict: VerdictWord | None = None
+    failing: tuple[str, ...] = ()
+    refuted: tuple[str, ...] = ()
+    keeps_files: bool = True
+    over: Exceeded | None = None
+    look: SecondLook | None = None
+
+    def with_message(self, message: str) -> "Finding":
+        """Return this finding in other words."""
+        return self if message == self.message else replace(self, message=message)
+
+    def failed(self, error: StepError, message: str) -> "Finding":
+        """Return this finding turned into a failure; an earlier failure stands."""
+        return self if self.error else replace(self, error=error, message=readable(message))
+
+
+def judge(run: Run, stage: Stage, result: AgentResult, observation: Observation) -> Finding:
+    """Return what this turn amounts to."""
+    finding = Finding(message=result.message, error=result.error, skipped=result.skipped)
+    try:
+        names = {entry.path for entry in walk.walk(stage.folder) if not entry.is_folder}
+        if "files" in names:
+            raise FormatError("`files` must be a folder")
+    except FormatError as error:
+        finding = replace(finding, keeps_files=False)
+        return finding.failed(StepError.PROTOCOL_ERROR, f"the step folder: {error.message}")
+    missing = [name for name in _listed(result) if str(PurePosixPath(name)) not in names]
+    if missing:
+        text = f"files: {missing[0]!r} is not in the step folder"
+        return finding.failed(StepError.PROTOCOL_ERROR, text)
+    if finding.error:
+        return finding
+    if stage.role != "act" and PATCH in names:
+        text = f"patch.diff from {stage.role} is ignored; only act proposes patches"
+        run.timeline.add(EventType.PATCH_IGNORED, text)
+    return _check(run, stage, finding, observation) if stage.role == "check" else finding
+
+
+def _listed(result: AgentResult) -> tuple[str, ...]:
+    return result.response.files if result.response else ()
+
+
+def _check(run: Run, stage: Stage, finding: Finding, observation: Observation) -> Finding:
+    try:
+        claimed = _read_verdict(run, stage)
+    except FormatError as error:
+        return finding.failed(StepError.PROTOCOL_ERROR, error.message)
+    word, failing = claimed.verdict, set(claimed.failing)
+    refuted = tuple(id_ for id_ in observation.failing if id_ not in failing)
+    if word == "PASS" and observation.failing:
+        word = "FAIL"
+        names = ", ".join(observation.failing)
+        run.timeline.add(
+            EventType.CLAIM_REFUTED,
+            f"the agent claimed PASS but these commands failed: {names}",
+            criteria=list(observation.failing),
+        )
+    everything = tuple(id_ for id_ in run.order.ids if id_ in failing | set(observation.failing))
+    run.timeline.add(
+        EventType.VERDICT,
+        f"{word}" + (f": failing {', '.join(everything)}" if everything else ""),
+        verdict=word,
+        claimed=claimed.verdict,
+        failing=list(everything),
+    )
+    return replace(finding, verdict=word, failing=everything, refuted=refuted)
+
+
+def _read_verdict(run: Run, stage: Stage) -> Verdict:
+    data = walk.read(stage.folder / "verdict.json", max_bytes=_MAX_VERDICT)
+    found = verdict.parse(data, source="verdict.json", asked=run.order.ids)
+    if not walk.read(stage.folder / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
+        raise FormatError("scorecard.md is empty")
+    return found
+
+
+# What git itself changes in its folder all the time is no sign of anything.
+_IN_GIT = ("hooks", "info")
+_GIT_FILES = ("config", "config.worktree", "HEAD")
+
+
+def look_outside(run: Run, stage: Stage) -> View | None:
+    """Note how things are, where something can change: not in tier A, not if nobody asked."""
+    script = run.order.script
+    if run.order.sandbox.mode == "off" or confinement.tier(run) == "A":
+        return None
+    if script and script.in_project:
+        return None
+    git_dir, project = run.tools.repo.common_dir, run.tools.layout
+    volatile = [path for path in _children(git_dir) if path.name not in (*_IN_GIT, *_GIT_FILES)]
+    home = run.tools.env.get("HOME")
+    changing = set(project.changing())
+    secret = [path for path in confinement.hidden(run) if path not in changing]
+    return outside.look(
+        trees=(project.root, git_dir, *secret, *_last_step(run)),
+        flat=(run.folder.steps, *([Path(home)] if home else [])),
+        skip=(*volatile, *changing, stage.folder),
+        busy=(*volatile, *changing),
+    )
+
+
+def _last_step(run: Run) -> list[Path]:
+    """Return the step before; the digests of all others are looked at before they count again."""
+    return [Path(folder) for folder in run.step_dirs[-1:]]
+
+
+def judge_outside(run: Run, stage: Stage, before: View | None, finding: Finding) -> Finding:
+    """Fail a step that reached out; what the user or another program did is only noted."""
+    after = look_outside(run, stage)
+    if before is None or after is None:
+        return finding
+    found = outside.compare(before, after)
+    if confinement.tier(run) == "0":
+        inside = f"{run.tools.layout.root}/"
+        changed = tuple(path for path in sum(found, ()) if path.startswith(inside))
+        text = "without a sandbox, files of the project changed while the agent worked"
+    else:
+        changed = found.metadata
+        text = "the agent changed rights, times or attributes of files outside its folder"
+    others = tuple(path for path in sum(found, ()) if path not in changed)
+    if others:
+        run.timeline.add(
+            EventType.OUTSIDE_CHANGE,
+            f"changed outside of the step meanwhile: {name_some(others)}",
+            files=list(others[:20]),
+        )
+    if not changed:
+        return finding
+    return finding.failed(StepError.BOUNDARY_VIOLATION, f"{text}: {name_some(changed)}")
+
+
+def _children(folder: Path) -> list[Path]:
+    return [folder / name for name in walk.names(folder)]

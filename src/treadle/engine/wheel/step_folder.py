@@ -1,0 +1,208 @@
+"""Prepare the folder a step works in, and close it when its agent is gone."""
+
+import contextlib
+import functools
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.contract.role import Role
+from treadle.engine.run.order import MessageOrder
+from treadle.engine.run.run import Run
+from treadle.errors import FormatError
+from treadle.files import atomic, beneath, remove, walk
+from treadle.ids import utc
+from treadle.sandbox.mask import MASKED, Mask
+
+OUTBOX, PATCH = "outbox", "patch.diff"
+
+# Names in a step's folder that treadle writes itself once the agent is dead.
+_OWN = ("output.json", "step.json", "logs", "attempts", "files/checks", "files/workspace.diff")
+
+# What an agent prints, and what is seen of a run's checks, while they work.
+_SAID, _CHECKS = ("stdout.txt", "stderr.txt"), "checks"
+
+# What a tool was asked in words, and what it told while it worked.
+_SPOKEN = ("prompt.md", "events.jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A step's folder before it is committed as `final`, and treadle's own captures beside it."""
+
+    index: int
+    role: Role
+    iteration: int
+    folder: Path
+    final: Path
+    live: Path
+    started_at: str
+    started: float
+
+    @functools.cached_property
+    def stdout(self) -> Path:
+        """Return where the agent's standard output goes while it runs."""
+        return self.live / _SAID[0]
+
+    @functools.cached_property
+    def stderr(self) -> Path:
+        """Return where the agent's standard error goes while it runs."""
+        return self.live / _SAID[1]
+
+    @property
+    def checks(self) -> Path:
+        """Return where logs of observed checks go while they run."""
+        return self.live / _CHECKS
+
+    @functools.cached_property
+    def outbox(self) -> Path:
+        """Return where agents leave letters, and routines what is to follow."""
+        return self.folder / OUTBOX
+
+    @property
+    def scratch(self) -> Path:
+        """Return where a change is built before it is judged."""
+        return self.live / "scratch"
+
+    @property
+    def patch(self) -> Path:
+        """Return where an act agent leaves its patch."""
+        return self.folder / PATCH
+
+    def seconds(self) -> float:
+        """Return how long this step has worked."""
+        return time.monotonic() - self.started
+
+
+def open_stage(run: Run, role: Role) -> Stage:
+    """Make the folder of the next step under its temporary name."""
+    index = run.row.current_step_index + 1
+    remove.empty(run.folder.live)
+    folder = run.folder.staged(index, role, secrets.token_hex(4))
+    folder.mkdir(parents=True)
+    return Stage(
+        index=index,
+        role=role,
+        iteration=run.row.iteration,
+        folder=folder,
+        final=run.folder.step(index, role),
+        live=run.folder.live,
+        started_at=utc(run.tools.now()),
+        started=time.monotonic(),
+    )
+
+
+def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) -> list[walk.Entry]:
+    """Put treadle's own files in place of whatever stands there; return all that is in it."""
+    # Some file systems take `Logs` for `logs`.
+    there = {name.lower() for name in walk.names(stage.folder)}
+    for name in _OWN:
+        if name.partition("/")[0] in there:
+            beneath.remove(stage.folder, name)
+    _write_request(f"{stage.folder}/input.json", request)
+    if output is not None:
+        atomic.create(f"{stage.folder}/output.json", output)
+    _take_captures(stage)
+    entries = _without_secret_names(stage.folder, walk.walk(stage.folder), mask)
+    for entry in entries:
+        if entry.size and entry.path != "input.json":  # that stays as it was sent
+            mask.file_in(stage.folder, entry.path)
+    return entries
+
+
+def _without_secret_names(folder: Path, entries: list[walk.Entry], mask: Mask) -> list[walk.Entry]:
+    """Give files and folders whose names hold a secret names without it; return what is there."""
+    odd = [entry.path for entry in entries if mask.text(entry.path) != entry.path]
+    for path in sorted(odd, key=lambda path: path.count("/"), reverse=True):
+        above, _, name = path.rpartition("/")
+        shown = mask.text(name)
+        if shown == name:  # a secret with a slash, or one further up
+            shown = name if mask.text(above) != above else MASKED
+        _rename(folder / above, name, shown)
+    return walk.walk(folder) if odd else entries
+
+
+def _rename(folder: Path, name: str, shown: str) -> None:
+    there, number, free = walk.names(folder), 1, shown
+    while free in there and free != name:
+        number += 1
+        free = f"{shown}~{number}"
+    os.rename(folder / name, folder / free)
+
+
+def discard_contents(stage: Stage) -> None:
+    """Empty the folder of a step whose agent left something that must not be kept."""
+    remove.remove_tree(stage.folder)
+    stage.folder.mkdir()
+
+
+def set_apart(run: Run, stage: Stage) -> None:
+    """Leave the folder to whoever may still write in it; what it was is not looked at.
+
+    Rights hang on a folder, not on its name, so the one made anew is out of their reach.
+    """
+    run.folder.abandoned.mkdir(exist_ok=True)
+    os.rename(stage.folder, run.folder.abandoned / stage.folder.name)
+    stage.folder.mkdir()
+
+
+def _write_request(path: str, request: bytes) -> None:
+    """Leave the request as it is if the agent did."""
+    with contextlib.suppress(FormatError):
+        if walk.read(path, max_bytes=len(request)) == request:
+            return
+    remove.remove_tree(Path(path))
+    atomic.create(path, request)
+
+
+def _take_captures(stage: Stage) -> None:
+    """Move treadle's captures in; the folder of logs is filled before anybody could reach it."""
+    live, folder, there = str(stage.live), stage.folder, sorted(walk.names(stage.live))
+    logs = f"{live}/logs"
+    os.mkdir(logs)
+    for name in (*_SAID, *_SPOKEN):
+        if name in there:
+            os.rename(f"{live}/{name}", f"{logs}/{name}")
+        elif name in _SAID:
+            atomic.create(f"{logs}/{name}", b"")
+    beneath.take(logs, folder, "logs")
+    if "attempts" in there:
+        beneath.take(f"{live}/attempts", folder, "attempts")
+    for name in there:
+        if name == _CHECKS or name.endswith(".diff"):
+            beneath.take(f"{live}/{name}", folder, f"files/{name}")
+
+
+MESSAGE_FILE = "message.md"
+
+
+def message_environment(run: Run, stage: Stage) -> dict[str, str]:
+    """Return what a run that carries out a message tells its children about it."""
+    message, script = run.order.message, run.order.script
+    if message is None:
+        return {}
+    stage.outbox.mkdir(exist_ok=True)
+    found = {"TREADLE_OUTBOX": str(stage.outbox)}
+    return found | script.env | _variables(run, message) if script else found
+
+
+def close_outbox(stage: Stage) -> None:
+    """Leave no folder behind where nothing was sent; moving it is quicker than deleting it."""
+    if walk.is_folder(stage.outbox) and not walk.names(stage.outbox):
+        stage.outbox.rename(f"{stage.live}/{OUTBOX}")
+
+
+def _variables(run: Run, message: MessageOrder) -> dict[str, str]:
+    root, folder = run.tools.layout.root, str(run.folder.message)
+    input_file = str(root / message.input_file) if message.input_file else ""
+    return {
+        "spec_file": input_file if message.type == "spec" else "",
+        "message_file": f"{folder}/{MESSAGE_FILE}",
+        "message_id": message.id,
+        "message_dir": folder,
+        "chain": message.chain,
+        "seq": str(message.seq),
+        "input_file": input_file,
+    }
