@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents import fake
+from tests.agents.test_login import AFTER, BEFORE, codex
 from tests.agents.test_oneshot import DONE, GOOD, START, printed, said
-from tests.agents.test_state import AFTER, BEFORE, codex
 from treadle.sandbox import probe
 
 TIERS = [tier for tier in "AB" if probe.probe(tier).tier == tier]

@@ -14,7 +14,7 @@ import pytest
 from tests.acceptance.test_link import BROWSER, SPY, key
 from tests.acceptance.test_logins import ANSWER
 from tests.acceptance.test_shadows import FILES, GO, plant
-from tests.agents.test_state import AFTER, BEFORE, codex
+from tests.agents.test_login import AFTER, BEFORE, codex
 from tests.builder import GIT_IDENTITY, wait_for
 from tests.sandbox.test_hostile import NOBODY, as_nobody
 

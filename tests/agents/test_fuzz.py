@@ -7,8 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.agents import answer, lines, trouble
+from treadle.agents import answer, trouble
 from treadle.agents.table import TOOLS
+from treadle.agents.tool import parse_event
 
 NOWHERE = Path("/nonexistent")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -71,7 +72,7 @@ def test_any_complaint_is_some_kind_of_trouble(text, status):
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_line_is_an_object_or_nothing(data):
-    assert isinstance(lines.parse(data), dict | None)
+    assert isinstance(parse_event(data), dict | None)
 
 
 @settings(max_examples=150, deadline=None)

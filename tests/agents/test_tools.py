@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents import fake
-from treadle.agents import lines
-from treadle.agents.heard import hear
 from treadle.agents.table import TOOLS
-from treadle.agents.tool import overlay
+from treadle.agents.tool import hear, overlay, read_events
 from treadle.proc.keeper import Keeper
 
 EVERY = sorted(TOOLS)
@@ -34,7 +32,7 @@ def asked(tmp_path, keeper):
 
 @pytest.mark.parametrize("tool", EVERY)
 def test_a_recorded_stream_is_understood(asked, tool):
-    heard = hear(TOOLS[tool], lines.objects(fake.RECORDED / f"{tool}.jsonl"), asked(tool))
+    heard = hear(TOOLS[tool], read_events(fake.RECORDED / f"{tool}.jsonl"), asked(tool))
     answer = heard.structured or json.loads(heard.text)
     assert (heard.is_done, answer["summary"], heard.error) == (True, "plan is done", "")
     assert heard.session
@@ -45,7 +43,7 @@ def test_a_recorded_stream_is_understood(asked, tool):
 
 @pytest.mark.parametrize("tool", EVERY)
 def test_a_stream_without_its_last_event_is_no_success(asked, tool):
-    events = list(lines.objects(fake.RECORDED / f"{tool}.jsonl"))[:-1]
+    events = list(read_events(fake.RECORDED / f"{tool}.jsonl"))[:-1]
     assert not hear(TOOLS[tool], events, asked(tool)).is_done
 
 
@@ -56,7 +54,7 @@ def test_nothing_at_all_is_no_success(asked, tool):
 
 @pytest.mark.parametrize("tool", EVERY)
 def test_watchers_hear_of_tools_and_the_end(tool):
-    events = lines.objects(fake.RECORDED / f"{tool}.jsonl")
+    events = read_events(fake.RECORDED / f"{tool}.jsonl")
     kinds = [note.kind for event in events for note in TOOLS[tool].tell(event)]
     assert {"tool_start", "tool_end"} & set(kinds)
     assert kinds[-1] == "done"

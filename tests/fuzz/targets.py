@@ -9,10 +9,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from treadle import frontmatter, ids
-from treadle.agents import answer, lines, table, trouble
+from treadle.agents import answer, table, trouble
 from treadle.agents.conversation import Conversation
-from treadle.agents.heard import hear
-from treadle.agents.tool import Ask
+from treadle.agents.tool import Ask, hear, parse_event
 from treadle.config import complain, load
 from treadle.config.schema import AgentConfig
 from treadle.contract import response, strictjson, verdict
@@ -142,7 +141,7 @@ def _name(data: bytes) -> None:
 
 
 def _events(data: bytes) -> None:
-    events = [found for line in data.split(b"\n") if (found := lines.parse(line))]
+    events = [found for line in data.split(b"\n") if (found := parse_event(line))]
     for tool in table.TOOLS.values():
         spec = cast(Any, SimpleNamespace(config=AgentConfig(type=tool.name)))
         ask = Ask(
@@ -164,7 +163,7 @@ def _conversation(data: bytes) -> None:
     talk.hang_up()
     try:
         for line in data.split(b"\n"):
-            if message := lines.parse(line):
+            if message := parse_event(line):
                 talk._hear(message)
     finally:
         talk.close()

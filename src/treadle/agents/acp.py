@@ -15,19 +15,28 @@ from treadle.agents import (
     conversation,
     copilot,
     gemini,
-    live,
+    login,
     oneshot,
     opencode,
-    state,
-    usage,
 )
 from treadle.agents import prompt as prompts
 from treadle.agents.answer import Answer
 from treadle.agents.backend import AgentResult, AgentSpec, Usage
-from treadle.agents.child import run as run_child
+from treadle.agents.backend import run_child as run_child
 from treadle.agents.conversation import Conversation
-from treadle.agents.heard import Heard
-from treadle.agents.tool import Ask, Launch, Note, Tool, at, counted, items_at, number_at, text_at
+from treadle.agents.tool import (
+    Ask,
+    Heard,
+    Launch,
+    Remark,
+    Tool,
+    at,
+    counted,
+    items_at,
+    number_at,
+    text_at,
+    total_usage,
+)
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
 from treadle.contract.event import StepError
@@ -77,7 +86,7 @@ def preset(config: AgentConfig) -> Preset:
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
     tool = preset(spec.config).tool
-    with state.lent(tool, spec.environment) as lent:
+    with login.lend(tool, spec.environment) as lent:
         asked = oneshot.ask(tool, spec, request.step.role, step_dir, lent.folder)
         result = _converse(spec, request, prompt, asked)
         return result if result.error else replace(result, login=lent.refreshed())
@@ -148,7 +157,7 @@ class _Talk:
     def _hold(self) -> None:
         try:
             self.line.open(self._cwd)
-            self._note(Note("session", self.line.session or ""))
+            self._note(Remark("session", self.line.session or ""))
             self.found = self._turn(self._prompt)
             if isinstance(self.found, str):
                 self.repaired = self.found
@@ -163,8 +172,8 @@ class _Talk:
         used = _usage(ended, self.line.cost)
         self.calls.append(used)
         reason = text_at(ended, "stopReason")
-        self._note(Note("text", text))
-        self._note(Note("done", reason))
+        self._note(Remark("text", text))
+        self._note(Remark("done", reason))
         if reason not in ("end_turn", "max_tokens", "max_turn_requests"):
             raise FormatError(f"the turn ended with {reason or 'nothing'}")
         found = oneshot.read_answer(Heard(text=text), self._request, self._ask.step_dir)
@@ -188,8 +197,8 @@ class _Talk:
         inside = places and all(any(p.is_relative_to(r) for r in roots) for p in places)
         return conversation.allow(params) if inside else None
 
-    def _note(self, note: Note) -> None:
-        live.add(self._ask.scratch / "events.jsonl", [note], self._mask)
+    def _note(self, note: Remark) -> None:
+        oneshot.add_events(self._ask.scratch / "events.jsonl", [note], self._mask)
 
 
 def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> AgentResult:
@@ -209,7 +218,7 @@ def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> 
         talk.close()
     result = replace(result, output_bytes=result.output_bytes + talk.line.bytes)
     counters = ("cost", *preset(spec.config).cumulative)
-    used = usage.total(talk.calls, counters, spec.config.prices)
+    used = total_usage(talk.calls, counters, spec.config.prices)
     return replace(_settled(spec, talk, ended.reason, result), usage=used)
 
 

@@ -1,18 +1,18 @@
-"""What every backend gets and gives back."""
+"""What every backend gets and gives back, and how it runs a program."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from treadle.agents.login import Refreshed
 from treadle.config.schema import AgentConfig
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.response import AgentResponse
 from treadle.contract.role import Role
-from treadle.proc.keeper import Keeper, Limits
+from treadle.proc.keeper import Command, Ended, Keeper, Limits
+from treadle.sandbox import probe
 from treadle.sandbox.policy import READ_ONLY, Policy
 
 
@@ -47,6 +47,15 @@ class Usage:
     cost_usd: float = 0.0
 
 
+class Refreshed(NamedTuple):
+    """A login with new tokens: the user's file, what it held when it was lent, what it becomes."""
+
+    path: Path
+    lent: bytes
+    data: bytes
+    fields: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentResult:
     """How a turn ended: an error with its sentence, a skip, or a response."""
@@ -75,3 +84,82 @@ class Backend(Protocol):
 
     def can_change(self, config: AgentConfig, role: Role) -> bool:
         """Tell whether this agent can change the code when it has this role."""
+
+
+_ERRORS = {
+    "missing": StepError.AGENT_MISSING,
+    "not_executable": StepError.AGENT_MISSING,
+    "timeout": StepError.TIMEOUT,
+    "idle_timeout": StepError.IDLE_TIMEOUT,
+    "output_limit": StepError.OUTPUT_LIMIT,
+    "disk_limit": StepError.DISK_LIMIT,
+    "memory_limit": StepError.MEMORY_LIMIT,
+    "process_limit": StepError.PROCESS_LIMIT,
+    "stopped": StepError.INTERRUPTED,
+    "signal": StepError.AGENT_EXIT,
+    "lost": StepError.AGENT_EXIT,
+}
+
+
+def run_child(
+    spec: AgentSpec, argv: tuple[str, ...], stdin: Path | None
+) -> tuple[Ended, AgentResult]:
+    """Run `argv` in the workspace; the result carries an error unless it exited with 0."""
+    command = Command(
+        argv=argv,
+        cwd=spec.workspace,
+        env=spec.environment,
+        stdin=stdin,
+        stdout=spec.stdout,
+        stderr=spec.stderr,
+        limits=spec.limits,
+        jail=probe.jail_for(spec.tier, spec.policy.widened(spec.writable)),
+    )
+    ended = spec.keeper.run(command, should_stop=spec.should_stop, on_tick=spec.on_tick)
+    return ended, _how_ended(spec, argv, ended)
+
+
+def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
+    if ended.reason == "exit" and ended.exit_code == 0:
+        return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
+    if not ended.vouched:
+        return AgentResult(
+            error=StepError.MAY_STILL_RUN,
+            message=_unvouched(spec, argv[0], ended),
+            output_bytes=ended.output_bytes,
+        )
+    return AgentResult(
+        error=_ERRORS.get(ended.reason, StepError.AGENT_EXIT),
+        message=_sentence(spec, argv[0], ended),
+        output_bytes=ended.output_bytes,
+    )
+
+
+def _unvouched(spec: AgentSpec, program: str, ended: Ended) -> str:
+    return (
+        f"agent {spec.name} ({program}): {ended.detail or ended.reason}, so processes it started "
+        "may still be running; nothing that it left was read"
+    )
+
+
+def _sentence(spec: AgentSpec, program: str, ended: Ended) -> str:
+    who = f"agent {spec.name} ({program})"
+    match ended.reason:
+        case "timeout":
+            return f"{who} ran longer than {spec.limits.wall:g} s; raise agents.{spec.name}.timeout"
+        case "idle_timeout":
+            limit = f"{spec.limits.idle:g} s"
+            return f"{who} was silent for {limit}; raise agents.{spec.name}.idle_timeout"
+        case "output_limit":
+            limit = f"{(spec.limits.output_bytes or 0) / 2**20:g} MiB"
+            return f"{who} printed more than {limit}; raise it with --budget max_output_mb=N"
+        case "disk_limit" | "memory_limit" | "process_limit":
+            return f"{who} {ended.detail}"
+        case "stopped":
+            return f"{who} was stopped: {ended.detail}"
+        case "exit":
+            return f"{who} exited with {ended.exit_code}; its words are in logs/stderr.txt"
+        case "signal":
+            return f"{who} was killed by signal {ended.signal}; see logs/stderr.txt"
+        case _:
+            return f"{who}: {ended.detail}"

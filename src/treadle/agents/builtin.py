@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from treadle.agents import child
+from treadle.agents import backend
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
@@ -24,7 +24,7 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
     if request.step.role == "plan" or not spec.config.run:
         return AgentResult(message="nothing to do for the builtin agent", skipped=True)
     argv = agents.argv(spec.root, spec.config)
-    _, result = child.run(spec, argv, step_dir / "input.json")
+    _, result = backend.run_child(spec, argv, step_dir / "input.json")
     if result.error:
         return result
     return replace(result, response=AgentResponse(status="ok", summary=result.message))

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from treadle.agents import schema
+from treadle.agents import tool
 from treadle.agents.tool import (
     Ask,
     Event,
     Launch,
-    Note,
+    Remark,
     Tool,
     at,
     counted,
@@ -28,7 +28,7 @@ def launch(ask: Ask) -> Launch:
     argv = [
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
         *("--setting-sources", "user", "--strict-mcp-config"),
-        *("--json-schema", json.dumps(schema.RESPONSE)),
+        *("--json-schema", json.dumps(tool.RESPONSE)),
         *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
         *ask.model("--model"),
         *("--add-dir", str(ask.step_dir)),
@@ -53,13 +53,13 @@ def _permissions(ask: Ask) -> tuple[str, ...]:
     return ("--permission-mode", "dontAsk", "--allowedTools", *allowed)
 
 
-def tell(event: Event) -> Iterator[Note]:
+def tell(event: Event) -> Iterator[Remark]:
     """Say what one event means."""
     match (event.get("type"), event.get("subtype")):
         case ("system", "init"):
-            yield Note("session", text_at(event, "session_id"))
+            yield Remark("session", text_at(event, "session_id"))
         case ("system", "api_retry"):
-            yield Note("retry", text_at(event, "error"))
+            yield Remark("retry", text_at(event, "error"))
         case ("assistant" | "user", _):
             for block in items_at(event, "message", "content"):
                 yield from _tell_block(block)
@@ -67,7 +67,7 @@ def tell(event: Event) -> Iterator[Note]:
             yield _result(event)
 
 
-def _result(event: Event) -> Note:
+def _result(event: Event) -> Remark:
     """Read the last event; an API error says success in its subtype."""
     names = ("input_tokens", "cache_read_input_tokens", "output_tokens")
     used, models = counted(event.get("usage"), *names), event.get("modelUsage")
@@ -82,19 +82,19 @@ def _result(event: Event) -> Note:
     if event.get("is_error") is False and ended == "completed":
         return done(used, event.get("structured_output"))
     status = number_at(event, "api_error_status") or None
-    return Note("error", text_at(event, "result") or ended, usage=used, status=status)
+    return Remark("error", text_at(event, "result") or ended, usage=used, status=status)
 
 
-def _tell_block(block: object) -> Iterator[Note]:
+def _tell_block(block: object) -> Iterator[Remark]:
     match at(block, "type"):
         case "text":
-            yield Note("text", text_at(block, "text"))
+            yield Remark("text", text_at(block, "text"))
         case "tool_use":
             given = json.dumps(at(block, "input"), ensure_ascii=False)
-            yield Note("tool_start", f"{text_at(block, 'name')} {given}")
+            yield Remark("tool_start", f"{text_at(block, 'name')} {given}")
         case "tool_result":
             content = at(block, "content")
-            yield Note("tool_end", content if isinstance(content, str) else json.dumps(content))
+            yield Remark("tool_end", content if isinstance(content, str) else json.dumps(content))
 
 
 TOOL = Tool(

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 
-from treadle.agents import schema
+from treadle.agents import tool
 from treadle.agents.tool import (
     Ask,
     Event,
     Launch,
-    Note,
+    Remark,
     Tool,
     at,
     counted,
@@ -50,7 +50,7 @@ def launch(ask: Ask) -> Launch:
         argv=tuple(argv),
         cwd=ask.spec.workspace if ask.edits or ask.is_held else ask.step_dir,
         env={"CODEX_HOME": str(ask.state)},
-        files={_SCHEMA: json.dumps(schema.RESPONSE), "config.toml": _FEATURES},
+        files={_SCHEMA: json.dumps(tool.RESPONSE), "config.toml": _FEATURES},
     )
 
 
@@ -62,28 +62,28 @@ def _sandbox(ask: Ask) -> Iterator[str]:
     yield f"sandbox_workspace_write.writable_roots={json.dumps([*map(str, ask.roots)])}"
 
 
-def tell(event: Event) -> Iterator[Note]:
+def tell(event: Event) -> Iterator[Remark]:
     """Say what one event means."""
     kind, item = event.get("type"), event.get("item")
     match (kind, at(item, "type")):
         case ("thread.started", _):
-            yield Note("session", text_at(event, "thread_id"))
+            yield Remark("session", text_at(event, "thread_id"))
         case ("item.started", "command_execution"):
-            yield Note("tool_start", text_at(item, "command"))
+            yield Remark("tool_start", text_at(item, "command"))
         case ("item.completed", "command_execution"):
             code = at(item, "exit_code")
-            yield Note("tool_end", f"exit {code}: {text_at(item, 'command')}")
+            yield Remark("tool_end", f"exit {code}: {text_at(item, 'command')}")
         case ("item.completed", "file_change"):
             paths = [text_at(change, "path") for change in items_at(item, "changes")]
-            yield Note("tool_end", f"changed {', '.join(paths)}")
+            yield Remark("tool_end", f"changed {', '.join(paths)}")
         case ("item.completed", "agent_message" | "reasoning"):
-            yield Note("text", text_at(item, "text"))
+            yield Remark("text", text_at(item, "text"))
         case ("item.completed", "error"):
-            yield Note("warning", text_at(item, "message"))
+            yield Remark("warning", text_at(item, "message"))
         case ("error", _):
-            yield Note("retry", text_at(event, "message"))
+            yield Remark("retry", text_at(event, "message"))
         case ("turn.failed", _):
-            yield Note("error", text_at(event, "error", "message") or "the turn failed")
+            yield Remark("error", text_at(event, "error", "message") or "the turn failed")
         case ("turn.completed", _):
             names = ("input_tokens", "cached_input_tokens", "output_tokens")
             yield done(counted(event.get("usage"), *names))

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from treadle.agents.lines import parse
-from treadle.agents.tool import Note, at, items_at, money_at, number_at, text_at
+from treadle.agents.tool import Remark, at, items_at, money_at, number_at, parse_event, text_at
 from treadle.errors import FormatError
 
 Decide = Callable[[object], str | None]
@@ -32,7 +31,7 @@ class Conversation:
     """One session with one server; used by one thread, closed by another."""
 
     def __init__(
-        self, folder: Path, kept: Path, decide: Decide, note: Callable[[Note], None]
+        self, folder: Path, kept: Path, decide: Decide, note: Callable[[Remark], None]
     ) -> None:
         self.stdin, self.stdout = folder / "acp.in", folder / "acp.out"
         self._out: int | None = _pipe(self.stdin)
@@ -90,7 +89,7 @@ class Conversation:
         while True:
             over = self._over.is_set()
             for line in self._lines():
-                message = parse(line)
+                message = parse_event(line)
                 if message and message.get("id") == number and "method" not in message:
                     return _result(message)
                 if message:
@@ -139,16 +138,16 @@ class Conversation:
                 self._said.append(text_at(update, "content", "text"))
             case "tool_call":
                 self._said.clear()
-                self._note(Note("tool_start", title))
+                self._note(Remark("tool_start", title))
             case "tool_call_update" if at(update, "status") in ("completed", "failed"):
-                self._note(Note("tool_end", f"{text_at(update, 'status')}: {title}"))
+                self._note(Remark("tool_end", f"{text_at(update, 'status')}: {title}"))
             case "usage_update":
                 self.cost = money_at(update, "cost", "amount") or self.cost
 
     def _permit(self, number: object, params: object) -> None:
         chosen = self._decide(params)
         title = text_at(params, "toolCall", "title")
-        self._note(Note("permission", f"{'granted' if chosen else 'refused'}: {title}"))
+        self._note(Remark("permission", f"{'granted' if chosen else 'refused'}: {title}"))
         outcome = {"outcome": "selected", "optionId": chosen or _option(params, "reject")}
         if outcome["optionId"] is None:
             outcome = {"outcome": "cancelled"}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from treadle.agents import usage
+from treadle.agents import tool
 from treadle.agents.backend import Usage
-from treadle.agents.tool import Ask, Event, Launch, Note, Tool, at, counted, number_at, text_at
+from treadle.agents.tool import Ask, Event, Launch, Remark, Tool, at, counted, number_at, text_at
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -51,29 +51,29 @@ def spent(ask: Ask) -> Usage | None:
         return None
     names = ("inputTokens", "cacheReadTokens", "outputTokens")
     used = [counted(at(model, "usage"), *names) for model in models.values()]
-    total = usage.total(used, (), None)
+    total = tool.total_usage(used, (), None)
     return replace(total, model=next(iter(models))) if total else None
 
 
-def tell(event: Event) -> Iterator[Note]:
+def tell(event: Event) -> Iterator[Remark]:
     """Say what one event means."""
     data = event.get("data")
     match event.get("type"):
         case "assistant.message" if text_at(data, "content"):
-            yield Note("text", text_at(data, "content"))
+            yield Remark("text", text_at(data, "content"))
         case "tool.execution_start":
             given = json.dumps(at(data, "arguments"), ensure_ascii=False)
-            yield Note("tool_start", f"{text_at(data, 'toolName')} {given}")
+            yield Remark("tool_start", f"{text_at(data, 'toolName')} {given}")
         case "tool.execution_complete":
             word = "ok" if at(data, "success") else "failed"
-            yield Note("tool_end", f"{word} {text_at(data, 'error', 'message')}")
+            yield Remark("tool_end", f"{word} {text_at(data, 'error', 'message')}")
         case "session.error":
             status = number_at(data, "statusCode") or None
-            yield Note("error", text_at(data, "message") or "the session failed", status=status)
+            yield Remark("error", text_at(data, "message") or "the session failed", status=status)
         case "result":
-            yield Note("session", text_at(event, "sessionId"))
+            yield Remark("session", text_at(event, "sessionId"))
             code = event.get("exitCode", at(data, "exitCode"))
-            yield Note("done" if code == 0 else "warning", f"exit code {code}")
+            yield Remark("done" if code == 0 else "warning", f"exit code {code}")
 
 
 TOOL = Tool(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treadle.agents import answer, child
+from treadle.agents import answer, backend
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
@@ -14,7 +14,7 @@ from treadle.errors import FormatError
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Run the program once and believe its stdout only if it is exactly a response."""
     argv = agents.argv(spec.root, spec.config)
-    _, result = child.run(spec, argv, step_dir / "input.json")
+    _, result = backend.run_child(spec, argv, step_dir / "input.json")
     if result.error:
         return result
     try:

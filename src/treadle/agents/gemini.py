@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.agents.tool import Ask, Event, Launch, Note, Tool, counted, done, text_at
+from treadle.agents.tool import Ask, Event, Launch, Remark, Tool, counted, done, text_at
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -68,24 +68,24 @@ def _auth(ask: Ask) -> str:
     return text_at(found, "security", "auth", "selectedType") or "oauth-personal"
 
 
-def tell(event: Event) -> Iterator[Note]:
+def tell(event: Event) -> Iterator[Remark]:
     """Say what one event means."""
     match event.get("type"):
         case "init":
-            yield Note("session", text_at(event, "session_id"))
+            yield Remark("session", text_at(event, "session_id"))
         case "message" if event.get("role") == "assistant":
-            yield Note("text", text_at(event, "content"), is_part=True)
+            yield Remark("text", text_at(event, "content"), is_part=True)
         case "tool_use":
             given = json.dumps(event.get("parameters"), ensure_ascii=False)
-            yield Note("tool_start", f"{text_at(event, 'tool_name')} {given}")
+            yield Remark("tool_start", f"{text_at(event, 'tool_name')} {given}")
         case "tool_result":
-            yield Note("tool_end", f"{text_at(event, 'status')}: {text_at(event, 'output')}")
+            yield Remark("tool_end", f"{text_at(event, 'status')}: {text_at(event, 'output')}")
         case "error":
-            yield Note("warning", text_at(event, "message"))
+            yield Remark("warning", text_at(event, "message"))
         case "result" if event.get("status") == "success":
             yield done(counted(event.get("stats"), "input_tokens", "cached", "output_tokens"))
         case "result":
-            yield Note("error", text_at(event, "error", "message"))
+            yield Remark("error", text_at(event, "error", "message"))
 
 
 TOOL = Tool(

@@ -1,25 +1,86 @@
 """Drive a command-line tool: prompt on stdin, events on stdout, one repair of its answer."""
 
 import contextlib
+import json
 import os
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from treadle.agents import answer, child, lines, prompt, state, trouble, usage
+from treadle.agents import answer, backend, login, prompt, trouble
 from treadle.agents.answer import Answer
 from treadle.agents.backend import AgentResult, AgentSpec, Usage
-from treadle.agents.heard import Heard, hear
-from treadle.agents.live import Live
-from treadle.agents.tool import Ask, Launch, Tool
+from treadle.agents.tool import (
+    MAX_LINE,
+    Ask,
+    Event,
+    Heard,
+    Launch,
+    Remark,
+    Tool,
+    hear,
+    parse_event,
+    read_events,
+    total_usage,
+)
 from treadle.config.schema import AgentConfig
 from treadle.contract import verdict
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
+from treadle.ids import utc
 from treadle.sandbox.mask import Mask
+
+_LONGEST = 400
+
+
+class Live:
+    """Turns the tool's stdout into `agent_event` lines, as far as it has come."""
+
+    def __init__(
+        self, stdout: Path, events: Path, tell: Callable[[Event], Iterator[Remark]], mask: Mask
+    ) -> None:
+        self._stdout = stdout
+        self._at = 0
+        self._events = events
+        self._tell = tell
+        self._mask = mask
+
+    def catch_up(self) -> None:
+        """Append what the tool has said in whole lines since the last time."""
+        if not self._stdout.is_file():
+            return
+        found: list[Remark] = []
+        with self._stdout.open("rb") as stream:
+            stream.seek(self._at)
+            while (line := stream.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
+                self._at += len(line)
+                found += self._tell(parse_event(line) or {})
+        if found:
+            add_events(self._events, found, self._mask)
+
+
+def add_events(path: Path, notes: list[Remark], mask: Mask) -> None:
+    """Append notes to a step's events, without secrets: others read them at once."""
+    now = utc(datetime.now(UTC))
+    with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+        for note in notes:
+            line = {
+                "ts": now,
+                "type": "agent_event",
+                "kind": note.kind,
+                "message": _short(mask.text(note.text)),
+            }
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
 
 _TAIL = 4000  # characters of stderr that may hold the reason
 _MAX_VERDICT = 8 << 20
@@ -40,7 +101,7 @@ class OneShot:
         self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
     ) -> AgentResult:
         """Take one turn; success is the tool's own word for it and a valid answer."""
-        with state.lent(self.tool, spec.environment) as lent:
+        with login.lend(self.tool, spec.environment) as lent:
             asked = ask(self.tool, spec, request.step.role, step_dir, lent.folder)
             result = _turn(self.tool, asked, request, prompt)
             return result if result.error else replace(result, login=lent.refreshed())
@@ -76,7 +137,7 @@ def _turn(tool: Tool, asked: Ask, request: AgentRequest, text: str) -> AgentResu
         asked, text, complaint = replace(asked, resume=heard.session), prompt.repair(found), found
     if found is not None:
         result = replace(answer.result(spec, result, found), repaired=complaint)
-    used = usage.total(calls, tool.cumulative, spec.config.prices)
+    used = total_usage(calls, tool.cumulative, spec.config.prices)
     return replace(result, usage=used, output_bytes=spent)
 
 
@@ -91,11 +152,11 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
         live.catch_up()
         spec.on_tick(elapsed)
 
-    ended, result = child.run(replace(spec, on_tick=tick), launch.argv, stdin)
+    ended, result = backend.run_child(replace(spec, on_tick=tick), launch.argv, stdin)
     if not ended.vouched:
         return result, Heard()
     live.catch_up()
-    heard = hear(tool, lines.objects(spec.stdout), asked)
+    heard = hear(tool, read_events(spec.stdout), asked)
     if ended.reason not in ("exit", "signal", "lost"):
         return result, heard
     if heard.is_done and ended.reason == "exit":

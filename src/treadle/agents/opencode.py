@@ -10,7 +10,7 @@ from treadle.agents.tool import (
     Ask,
     Event,
     Launch,
-    Note,
+    Remark,
     Tool,
     at,
     counted,
@@ -66,17 +66,17 @@ def _permission(ask: Ask) -> object:
     return {"*": "allow", "edit": edit, "external_directory": "allow"}
 
 
-def tell(event: Event) -> Iterator[Note]:
+def tell(event: Event) -> Iterator[Remark]:
     """Say what one event means."""
     part = event.get("part")
     match event.get("type"):
         case "step_start":
-            yield Note("session", text_at(event, "sessionID"))
+            yield Remark("session", text_at(event, "sessionID"))
         case "text":
-            yield Note("text", text_at(part, "text"))
+            yield Remark("text", text_at(part, "text"))
         case "tool_use":
             given = json.dumps(at(part, "state", "input"), ensure_ascii=False)
-            yield Note("tool_end", f"{text_at(part, 'tool')} {given}")
+            yield Remark("tool_end", f"{text_at(part, 'tool')} {given}")
         case "step_finish":
             note = done(_usage(part))
             yield note if text_at(part, "reason") == "stop" else note._replace(kind="usage")
@@ -84,7 +84,7 @@ def tell(event: Event) -> Iterator[Note]:
             error = event.get("error")
             words = text_at(error, "data", "message") or text_at(error, "message")
             status = number_at(error, "data", "statusCode") or None
-            yield Note("error", words or text_at(error, "name"), status=status)
+            yield Remark("error", words or text_at(error, "name"), status=status)
 
 
 def _usage(part: object) -> Usage:

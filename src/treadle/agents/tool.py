@@ -1,8 +1,8 @@
-"""What oneshot needs to know about one command-line tool."""
+"""What is known of a command-line tool: how it starts, what its events mean, what it spent."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-class Note(NamedTuple):
+class Remark(NamedTuple):
     """One event of a tool in a few words, for whoever watches, and what it adds to the turn."""
 
     kind: str
@@ -78,7 +78,7 @@ class Tool:
     home: str
     state_variable: str
     launch: Callable[[Ask], Launch]
-    tell: Callable[[Event], Iterator[Note]]
+    tell: Callable[[Event], Iterator[Remark]]
     spent: Callable[[Ask], Usage | None] | None = None
     variables: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -97,10 +97,10 @@ def counted(value: object, given: str, cached: str, made: str) -> Usage:
     )
 
 
-def done(usage: Usage, structured: object = None) -> Note:
+def done(usage: Usage, structured: object = None) -> Remark:
     """Say that the tool has finished its turn, and what that took."""
     words = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return Note("done", words, usage=usage, structured=structured)
+    return Remark("done", words, usage=usage, structured=structured)
 
 
 def overlay(given: str | None, settings: Mapping[str, object]) -> str:
@@ -147,3 +147,116 @@ def items_at(value: object, *path: str | int) -> list[object]:
     """Return the list at a path, or an empty one."""
     found = at(value, *path)
     return found if isinstance(found, list) else []
+
+
+_MILLION = 1_000_000
+
+
+def total_usage(
+    calls: Sequence[Usage | None],
+    cumulative: tuple[str, ...],
+    prices: tuple[float, float, float] | None,
+) -> Usage | None:
+    """Return the sum; of counters that went on counting in a later call, the last value."""
+    known = [item for item in calls if item]
+    if not known:
+        return None
+    last = known[-1]
+    tokens = [last] if "tokens" in cumulative else known
+    found = Usage(
+        model=last.model,
+        input_tokens=sum(item.input_tokens for item in tokens),
+        cached_tokens=sum(item.cached_tokens for item in tokens),
+        output_tokens=sum(item.output_tokens for item in tokens),
+        cost_usd=last.cost_usd if "cost" in cumulative else sum(i.cost_usd for i in known),
+    )
+    return replace(found, cost_usd=priced(found, prices)) if prices else found
+
+
+def priced(usage: Usage, prices: tuple[float, float, float]) -> float:
+    """Return what the tokens cost; cached ones are part of the input."""
+    fresh = max(usage.input_tokens - usage.cached_tokens, 0)
+    parts = zip((fresh, usage.cached_tokens, usage.output_tokens), prices, strict=True)
+    return round(sum(count * price for count, price in parts) / _MILLION, 6)
+
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_FIELDS: dict[str, object] = {
+    "version": {"type": "integer", "enum": [1]},
+    "status": {"type": "string", "enum": ["ok", "fail"]},
+    "summary": {"type": "string"},
+    "files": _TEXTS,
+    "next_actions": _TEXTS,
+    "errors": _TEXTS,
+}
+
+RESPONSE: dict[str, object] = {
+    "type": "object",
+    "properties": _FIELDS,
+    "required": list(_FIELDS),
+    "additionalProperties": False,
+}
+
+
+MAX_LINE = 8 << 20
+
+
+def read_events(path: Path) -> Iterator[dict[str, object]]:
+    """Yield every line that is a JSON object; other lines are the tool's chatter."""
+    if not path.is_file():
+        return
+    with path.open("rb") as stream:
+        while line := stream.readline(MAX_LINE):
+            if found := parse_event(line):
+                yield found
+
+
+def parse_event(line: bytes) -> dict[str, object] | None:
+    """Return the object on a line, if it is one."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a tool's events amount to; only `is_done` means that it finished its turn."""
+
+    is_done: bool = False
+    text: str = ""
+    structured: object = None
+    session: str | None = None
+    usage: Usage | None = None
+    error: str = ""
+    status: int | None = None
+
+
+def hear(tool: Tool, events: Iterable[Event], ask: Ask) -> Heard:
+    """Take the tool's word that it is done, unless its last word before was an error."""
+    last: dict[str, Remark] = {}
+    text, kind, used = "", "", []
+    for note in (note for event in events for note in tool.tell(event)):
+        if note.kind == "text":
+            text = text + note.text if note.is_part and kind == "text" else note.text
+        if note.kind in ("text", "tool_start"):
+            last.pop("error", None)  # the tool went on
+        last[note.kind], kind = note, note.kind
+        if note.usage:
+            used.append(note.usage)
+    error, done, session = last.get("error"), last.get("done"), last.get("session")
+    blamed = error or (None if done else last.get("warning") or last.get("retry"))
+    spent = tool.spent(ask) if tool.spent else total_usage(used, (), None)
+    model = ask.spec.config.model
+    return Heard(
+        is_done=done is not None and error is None,
+        text=text,
+        structured=done.structured if done else None,
+        session=session.text if session else None,
+        usage=replace(spent, model=spent.model or model) if spent else None,
+        error=blamed.text if blamed else "",
+        status=blamed.status if blamed else None,
+    )

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.agents import prompt, state, table
+from treadle.agents import login as agents_login
+from treadle.agents import prompt, table
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.tool import Tool
 from treadle.config import agents
@@ -101,7 +102,7 @@ def login(tool: Tool, env: Mapping[str, str]) -> str | None:
     """Say how a tool would log in, as far as that can be seen from outside."""
     if key := next((name for name in tool.keys if env.get(name)), None):
         return f"key in {key}"
-    found = state.own_login(tool, env)
+    found = agents_login.own_login(tool, env)
     return str(found) if found else None
 
 
@@ -132,7 +133,7 @@ def _ask(
     (step / "input.json").write_bytes(requests.encode(asked))
     result = table.backend(agent).run(spec, asked, _TRY + prompt.ANSWER, step)
     if result.login:
-        state.give_back(result.login, spec.environment)
+        agents_login.give_back(result.login, spec.environment)
     if result.error and spec.stderr.exists():
         words = spec.stderr.read_text(errors="replace").strip().splitlines()[-3:]
         return replace(result, message=" / ".join([result.message, *words]))

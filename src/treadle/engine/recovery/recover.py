@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from treadle.agents import state
+from treadle.agents import login
 from treadle.contract import strictjson
 from treadle.contract.criterion import Criterion
 from treadle.contract.event import EventType
@@ -149,7 +149,7 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     kill, when `dead` names the killed process, every run folder is.
     """
     if dead is not None:
-        state.clear(tools.env)
+        login.clear_states(tools.env)
         _remove_unborn(tools.layout)
         rebuild(tools.store, tools.layout, tools.now, tools.watch)
     rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}

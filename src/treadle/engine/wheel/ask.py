@@ -7,9 +7,10 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from treadle.agents import prompt, table, usage
+from treadle.agents import prompt, table
 from treadle.agents.backend import AgentResult, AgentSpec, Usage
 from treadle.agents.oneshot import keep_attempt
+from treadle.agents.tool import total_usage
 from treadle.config.schema import AgentConfig
 from treadle.contract import verdict
 from treadle.contract.event import EventType, StepError
@@ -43,7 +44,7 @@ def until_answered(
         spent += result.output_bytes
         used.append(result.usage)
         if number > 1:
-            result = replace(result, output_bytes=spent, usage=usage.total(used, (), None))
+            result = replace(result, output_bytes=spent, usage=total_usage(used, (), None))
         if not result.may_retry or number == _TRIES:
             return result
         _set_back(run, stage, spec, result, number)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from treadle.agents import state, table
+from treadle.agents import login, table
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract import request as requests_contract
 from treadle.contract.event import EventType, StepError
@@ -129,7 +129,7 @@ def _explained(run: Run, spec: AgentSpec, result: AgentResult) -> AgentResult:
 
 def _keep_login(run: Run, stage: Stage, result: AgentResult, finding: Finding) -> None:
     """Let the user keep tokens that a successful step has refreshed: most work only once."""
-    if result.login and not finding.error and state.give_back(result.login, run.tools.env):
+    if result.login and not finding.error and login.give_back(result.login, run.tools.env):
         name, fields = result.login.path.name, list(result.login.fields)
         tool = run.order.agent(stage.role).name
         message = f"agent {tool} refreshed {', '.join(fields)} in {name}"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agents import fake
 from tests.agents.test_oneshot import DONE, GOOD, START, printed, request, said
-from treadle.agents import state
+from treadle.agents import login
 from treadle.agents.table import BACKENDS, TOOLS
 from treadle.proc.keeper import Keeper
 
@@ -87,10 +87,10 @@ class User:
 
     def turn(self, change):
         """Let a tool change its folder in a good turn; return whether a login came back."""
-        with state.lent(self.tool, self.env) as lent:
+        with login.lend(self.tool, self.env) as lent:
             change(lent.folder, lent.folder / self.tool.logins[0])
             found = lent.refreshed()
-        return found is not None and state.give_back(found, self.env)
+        return found is not None and login.give_back(found, self.env)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_what_the_settings_of_a_tool_become_stays_behind(tmp_path):
     own.parent.mkdir()
     own.write_text('{"copilot_tokens": {"u": "gho_1"}, "trusted_folders": []}')
     before = own.read_bytes()
-    with state.lent(tool, {"HOME": str(tmp_path)}) as lent:
+    with login.lend(tool, {"HOME": str(tmp_path)}) as lent:
         (lent.folder / "config.json").write_text(
             '{"copilot_tokens": {"u": "gho_2"}, "trusted_folders": ["/"]}'
         )
@@ -283,13 +283,13 @@ def test_a_login_that_the_user_changed_meanwhile_stays(user):
 
 def test_of_two_turns_at_once_the_first_one_counts_and_none_sees_the_other(user):
     ada = user()
-    with state.lent(ada.tool, ada.env) as one, state.lent(ada.tool, ada.env) as two:
+    with login.lend(ada.tool, ada.env) as one, login.lend(ada.tool, ada.env) as two:
         assert one.folder != two.folder
         (one.folder / "auth.json").write_text(json.dumps(codex(n=2)))
         assert json.loads((two.folder / "auth.json").read_text()) == codex()
         (two.folder / "auth.json").write_text(json.dumps(codex(n=3)))
-        assert state.give_back(one.refreshed(), ada.env)
-        assert not state.give_back(two.refreshed(), ada.env)
+        assert login.give_back(one.refreshed(), ada.env)
+        assert not login.give_back(two.refreshed(), ada.env)
     assert json.loads(ada.path.read_text()) == codex(n=2)
 
 
@@ -303,7 +303,7 @@ def test_the_next_turn_meets_nothing_of_the_one_before(user):
         (folder / "closed").mkdir(mode=0)
 
     ada.turn(plant)
-    with state.lent(ada.tool, ada.env) as lent:
+    with login.lend(ada.tool, ada.env) as lent:
         assert [path.name for path in lent.folder.iterdir()] == ["auth.json"]
         assert lent.folder.stat().st_mode & 0o777 == 0o700
         assert (lent.folder / "auth.json").stat().st_mode & 0o777 == 0o600
@@ -319,25 +319,25 @@ def left(ada):
 def test_a_killed_process_leaves_its_folder_to_whoever_comes_next(user):
     ada = user()
     script = (
-        "import sys; from treadle.agents import state; from treadle.agents.codex import TOOL\n"
-        f"with state.lent(TOOL, {ada.env!r}): print('ready', flush=True); sys.stdin.read()"
+        "import sys; from treadle.agents import login; from treadle.agents.codex import TOOL\n"
+        f"with login.lend(TOOL, {ada.env!r}): print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"ready\n"
         assert len(left(ada)) == 2
-        state.clear(ada.env)  # somebody else's, who is alive
+        login.clear_states(ada.env)  # somebody else's, who is alive
         assert len(left(ada)) == 2
         process.send_signal(signal.SIGKILL)
         process.wait()
-    state.clear(ada.env)
+    login.clear_states(ada.env)
     assert left(ada) == []
 
 
 def test_with_an_api_key_the_folder_holds_no_login(user):
     ada = user()
-    with state.lent(ada.tool, ada.env | {"CODEX_API_KEY": "k"}) as lent:
+    with login.lend(ada.tool, ada.env | {"CODEX_API_KEY": "k"}) as lent:
         assert list(lent.folder.iterdir()) == []
         (lent.folder / "auth.json").write_text(json.dumps(AFTER["codex"]))
         assert lent.refreshed() is None
@@ -347,7 +347,7 @@ def test_the_users_own_state_variable_is_where_the_login_is(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "auth.json").write_text("mine")
     env = {"HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "mine")}
-    with state.lent(TOOLS["codex"], env) as lent:
+    with login.lend(TOOLS["codex"], env) as lent:
         assert (lent.folder / "auth.json").read_text() == "mine"
 
 
@@ -393,5 +393,5 @@ def test_a_turn_that_is_asked_again_keeps_its_folder(tmp_path):
         result = BACKENDS["codex"].run(spec, request(), "please", tmp_path / "step")
     assert result.error is None
     assert result.repaired
-    assert state.give_back(result.login, spec.environment)
+    assert login.give_back(result.login, spec.environment)
     assert json.loads(ada.path.read_text()) == AFTER["codex"]
