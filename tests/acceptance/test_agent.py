@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance import messages
 from tests.agents import fake
 from tests.builder import Project, git, wait_for
 
@@ -113,6 +115,38 @@ exit 1; fi
     assert "ECONNRESET" in (step / "attempts" / "1" / "stderr.txt").read_text()
     assert "trash" in (step / "attempts" / "2" / "workspace.diff").read_text()
     assert git(project.root, "show", f"{run['branch']}:README.md") == "# Project\n"
+
+
+def stumbling(project, after, first=":"):
+    """Return the variables for a codex that fails once, and does something else after that."""
+    once = project.folder / "once"
+    failure = events("", ok=False)
+    script = f"""cat > /dev/null
+if mkdir {once} 2> /dev/null; then {first}; echo ECONNRESET >&2; {failure}
+exit 1; fi
+{after}
+"""
+    env = codex(project, script)
+    project.config["plan"] = project.config["check"] = 'type = "builtin"'
+    project.settings('sandbox = "off"\n')
+    return env
+
+
+def test_a_second_try_gets_what_the_first_has_left_of_the_time(project):
+    env = stumbling(project, "sleep 60", first="sleep 1")
+    run = project.run_json("--verify", "AC1=true", "--budget", "max_minutes=0.1", env=env)
+    words = re.search(r"ran longer than ([0-9.]+) s", json.dumps(project.events(run["run_id"])))
+    assert float(words[1]) < 5.0  # of six seconds the first try took one
+
+
+def test_a_second_try_has_an_outbox_too(project):
+    found = project.folder / "found"
+    env = stumbling(project, f'[ -d "$TREADLE_OUTBOX" ] && touch {found}\n{events(GOOD)}')
+    messages.spec(
+        project, "01-a.spec.md", "# Do it\n\n## Acceptance Criteria\n\n- It is done: `$ true`\n"
+    )
+    project.treadle("process", env=env)
+    assert found.exists()
 
 
 def test_a_usage_limit_stops_the_run_and_says_until_when(project):

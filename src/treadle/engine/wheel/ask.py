@@ -34,13 +34,20 @@ _LOOK = 0.1
 
 
 def until_answered(
-    run: Run, stage: Stage, spec: AgentSpec, ask: Callable[[], AgentResult]
+    run: Run,
+    stage: Stage,
+    prepare: Callable[[int], AgentSpec],
+    ask: Callable[[AgentSpec], AgentResult],
 ) -> AgentResult:
-    """Return the first answer, or how the last try ended; every failed try is kept."""
-    wait, spent = float(spec.config.retry_wait), 0
+    """Return the first answer, or how the last try ended; every failed try is kept.
+
+    Each try is prepared anew: it gets what the ones before have left of its limits.
+    """
+    wait, spent = float(run.order.agent(stage.role).config.retry_wait), 0
     used: list[Usage | None] = []
     for number in range(1, _TRIES + 1):
-        result = ask()
+        spec = prepare(spent)
+        result = ask(spec)
         spent += result.output_bytes
         used.append(result.usage)
         if number > 1:

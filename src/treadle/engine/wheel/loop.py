@@ -107,15 +107,18 @@ def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation
     agent = run.order.agent(stage.role)
     if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
         return table.BACKENDS["builtin"].run(_spec(run, stage), request, "", stage.folder)
-    spec, backend = _spec(run, stage), table.backend(agent.config)
+    backend = table.backend(agent.config)
     steps = run.tools.store.steps(run.id) if stage.index > 1 else []
     prompt = ask.build_prompt(run.tools.layout, steps, request, agent.config)
     result = ask.until_answered(
-        run, stage, spec, lambda: backend.run(spec, request, prompt, stage.folder)
+        run,
+        stage,
+        lambda printed: _spec(run, stage, printed),
+        lambda spec: backend.run(spec, request, prompt, stage.folder),
     )
     if result.repaired:
         run.timeline.add(EventType.ANSWER_REPAIRED, f"asked again: {result.repaired}")
-    return _explained(run, spec, result)
+    return _explained(run, _spec(run, stage), result)
 
 
 def _explained(run: Run, spec: AgentSpec, result: AgentResult) -> AgentResult:
@@ -136,7 +139,8 @@ def _keep_login(run: Run, stage: Stage, result: AgentResult, finding: Finding) -
         run.timeline.add(EventType.LOGIN_REFRESHED, message, file=name, fields=fields)
 
 
-def _spec(run: Run, stage: Stage) -> AgentSpec:
+def _spec(run: Run, stage: Stage, printed: int = 0) -> AgentSpec:
+    """Return the agent with what is left of its limits after it has printed so many bytes."""
     agent = run.order.agent(stage.role)
     return AgentSpec(
         name=agent.name,
@@ -148,7 +152,7 @@ def _spec(run: Run, stage: Stage) -> AgentSpec:
         | letters.environment(stage),
         stdout=stage.stdout,
         stderr=stage.stderr,
-        limits=_limits(run, stage),
+        limits=_limits(run, stage, printed),
         keeper=run.tools.keeper,
         should_stop=confinement.stopper(run),
         on_tick=lambda elapsed: _tick(run, stage, elapsed),
@@ -162,7 +166,7 @@ def _tick(run: Run, stage: Stage, elapsed: float) -> None:
     end.keep_claim(run)
 
 
-def _limits(run: Run, stage: Stage) -> Limits:
+def _limits(run: Run, stage: Stage, printed: int) -> Limits:
     config = run.order.agent(stage.role).config
     wall: float = config.timeout
     if run.order.budgets.max_minutes is not None:
@@ -171,7 +175,7 @@ def _limits(run: Run, stage: Stage) -> Limits:
     output = _MAX_OUTPUT
     if run.order.budgets.max_output_mb is not None:
         left = run.order.budgets.max_output_mb - run.spent.output_mb
-        output = min(output, max(int(left * 2**20), 1))
+        output = min(output, max(int(left * 2**20) - printed, 1))
     limits = Limits(
         wall=wall,
         idle=table.idle_limit(config),
