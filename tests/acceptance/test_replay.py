@@ -38,9 +38,13 @@ def test_edits_are_replayed_too(project, tmp_path):
     run = project.run_json()
     path = tmp_path / "run.tar.gz"
     assert project.treadle("replay", "export", run["run_id"], str(path)).code == 0
-    again = project.treadle("replay", str(path), "--json").json
-    assert again["status"] == "passed"
-    assert project.git("show", f"{again['branch']}:new.txt") == "edited"
+    linked = tmp_path / "linked"
+    project.git("worktree", "add", "-q", str(linked))
+    assert project.treadle("trust", cwd=linked).code == 0
+    for root in (project.root, linked):
+        again = project.treadle("replay", str(path), "--json", cwd=root).json
+        assert again["status"] == "passed"
+        assert project.git("show", f"{again['branch']}:new.txt") == "edited"
 
 
 def test_one_role_can_be_swapped(project, tmp_path):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 from treadle.contract.role import Role
@@ -10,7 +11,7 @@ from treadle.ids import nearest
 from treadle.text import line
 
 MAX_BYTES = 256 << 10  # the smallest limit among the tools is four times as much
-_TEMPLATES = Path(__file__).parent / "prompts"
+_TEMPLATES = resources.files("treadle.agents") / "prompts"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 # What no prompt may leave out: where to write and how to answer.
 _NEEDED = ("places", "answer")
@@ -47,11 +48,8 @@ def fill(text: str, values: Mapping[str, str], name: str) -> str:
 
 def repair(complaint: str) -> str:
     """Return what a tool is told when its answer could not be read."""
-    return (
-        f"Your answer could not be used: {line(complaint)}.\n"
-        "Put that right and answer again with ONLY the JSON object that was asked for:\n\n"
-        f"{ANSWER}\n"
-    )
+    text = (_TEMPLATES / "repair.md").read_text()
+    return text.replace("{{answer}}", ANSWER).replace("{{complaint}}", line(complaint))
 
 
 def cut(text: str, limit: int, where: str) -> str:

@@ -13,7 +13,7 @@ from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.git import workspace
+from treadle.git import repo, workspace
 from treadle.git.confined import Confined
 from treadle.proc import environment
 from treadle.sandbox import probe
@@ -78,7 +78,7 @@ def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:
     patch = walk.read(path, max_bytes=_MAX_FILE)
     if not patch.strip():
         return None
-    return workspace.apply_patch(spec.root / ".git", spec.workspace, patch, _hands(spec))
+    return workspace.apply_patch(repo.find(spec.root), spec.workspace, patch, _hands(spec))
 
 
 def _hands(spec: AgentSpec) -> Confined:

@@ -305,9 +305,9 @@ def _copy_plain(root: Path, target: Path, name: str) -> bool:
     return True
 
 
-def apply_patch(git_dir: Path, folder: Path, patch: bytes, runner: Runner) -> str | None:
+def apply_patch(repo: Repo, folder: Path, patch: bytes, runner: Runner) -> str | None:
     """Change the files of `folder`; return what git says if the patch does not fit them."""
-    place = {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(folder)}
+    place = repo.place | {"GIT_WORK_TREE": str(folder)}
     args, reach = ["apply", "--whitespace=nowarn", "-"], Reach(runner, (folder,))
     done = call.run(args, place, stdin=patch, cwd=folder, reach=reach)
     return call.said(done) or "git apply failed" if done.returncode else None
