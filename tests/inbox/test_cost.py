@@ -6,7 +6,7 @@ import pstats
 ROUTINE = "# workspace: project"
 
 
-def test_a_message_costs_four_commits_and_no_more_than_five_thousand_calls(inbox):
+def test_a_message_costs_four_commits_and_no_more_than_six_thousand_calls(inbox):
     inbox.settings('sandbox = "off"\n')
     inbox.routine("noop", ":", about=f"Do nothing\n{ROUTINE}")
     write(inbox, range(2))
@@ -14,7 +14,7 @@ def test_a_message_costs_four_commits_and_no_more_than_five_thousand_calls(inbox
     few = profiled(inbox, range(2, 5))
     many = profiled(inbox, range(5, 18))
     assert (commits(many) - commits(few)) / 10 == 4
-    assert (many.total_calls - few.total_calls) / 10 <= 5000
+    assert (many.total_calls - few.total_calls) / 10 <= 6000
 
 
 def write(inbox, numbers):
@@ -36,5 +36,5 @@ def commits(stats):
     return sum(
         row[1]
         for (file, _, name), row in stats.stats.items()
-        if file.endswith("store/sqlite.py") and name == "commit"
+        if file.endswith("database/sqlite.py") and name == "commit"
     )

@@ -18,7 +18,9 @@ from treadle.sandbox import probe
 def known(tmp_path):
     layout = Layout(tmp_path)
     layout.routines.mkdir(parents=True)
-    (layout.routines / "fix.sh").write_text("#!/bin/sh\n# Fix\n# when: crash|error|regression\n")
+    (layout.routines / "fix.sh").write_text(
+        "#!/bin/sh\n# Fix\n# when: crash*|error|regress|bad trip\n"
+    )
     (layout.routines / "docs.sh").write_text("# Write\n# when: manual, guide\nexit 0\n")
     return routine.discover(layout, notebooks=False)
 
@@ -31,10 +33,13 @@ def picked(known, text, *, spec=None, config="develop", external=None):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("It CRASHES with errors", ("fix", "router")),
+        ("It CRASHES with an error", ("fix", "router")),
+        ("a bad  trip", ("fix", "router")),
+        ("a bad day on a trip", ("develop", "config")),
+        ("all regressed", ("develop", "config")),
         ("write a guide for the manual", ("docs", "router")),
         ("an error in the guide", ("develop", "config")),
-        ("two errors, one crash, one guide", ("fix", "router")),
+        ("one error, one crash, one guide", ("fix", "router")),
         ("nothing known", ("develop", "config")),
         ("", ("develop", "config")),
         ("terror", ("develop", "config")),
@@ -42,6 +47,30 @@ def picked(known, text, *, spec=None, config="develop", external=None):
 )
 def test_the_embedded_router_takes_the_unique_best_match(known, text, expected):
     assert picked(known, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "word", "expected"),
+    [
+        ("fix", "fix", True),
+        ("fix", "fixture", False),
+        ("fix*", "fixture", True),
+        ("*ing", "ing", True),
+        ("a*a", "a", False),
+        ("a*b*c", "axxbxxc", True),
+        ("a*b*c", "axxcxxb", False),
+        ("*b*", "abc", True),
+        ("a*bc*c", "abc", False),
+    ],
+)
+def test_a_star_stands_for_any_part_of_a_word(pattern, word, expected):
+    assert routine._matches(pattern, word) is expected
+
+
+@pytest.mark.timeout(20)
+def test_no_pattern_takes_for_ever(known):
+    odd = known["fix"]._replace(when="(c+)+$|" + "a*" * 200 + "b|" + "a " * 200 + "b")
+    assert picked({**known, "fix": odd}, "a" * 60_000 + "! " + "a " * 2_000)[1] == "config"
 
 
 def test_what_nobody_decides_falls_to_spec_then_config_then_develop(known):

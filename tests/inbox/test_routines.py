@@ -86,7 +86,7 @@ def test_a_message_sets_only_what_is_declared_and_free(layout):
         ("# Fine\nexit 0\n", None),
         ("exit 0\n", "no description"),
         ("# X\nif\n", "yntax"),
-        ("# X\n# when: (\n", "no regular expression"),
+        ("# X\n# when: (\n", "must be words and phrases"),
         ("# X\n# pre-check: echo no pump; false\n", "no pump"),
         ("# X\nPATH=1\n", "PATH cannot be set"),
     ],

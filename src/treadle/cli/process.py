@@ -14,9 +14,8 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox import decide, hooks, process, routine
-from treadle.inbox.decide import Outcome, Summary
 from treadle.inbox.hooks import Host
-from treadle.inbox.process import Server
+from treadle.inbox.process import Outcome, Server, Summary
 from treadle.inbox.routine import Choice, External, Fallback, Routine
 from treadle.proc.keeper import Keeper
 from treadle.project import trust

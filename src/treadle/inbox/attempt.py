@@ -20,11 +20,11 @@ from treadle.engine.wheel import loop, step_folder
 from treadle.engine.wheel.step_folder import OUTBOX
 from treadle.errors import FormatError
 from treadle.files import walk
+from treadle.ids import utc
 from treadle.inbox import box, message
-from treadle.inbox.decide import Job, new_row
+from treadle.inbox.decide import ReadyMessage, Try, new_row
 from treadle.inbox.message import FIELDS, place_in_name
 from treadle.inbox.routine import Routine, custom_variables
-from treadle.inbox.specs import path_of
 from treadle.proc import environment
 from treadle.store.messages import MessageRow
 from treadle.store.runs import RunRow
@@ -35,14 +35,16 @@ _TAIL = 4000
 _NOTEBOOK = "from treadle.inbox.notebook import run; run()"
 
 
-def begin(tools: Tools, config: Config, job: Job, below: RunRow | None, context: str | None) -> Run:
+def begin(
+    tools: Tools, config: Config, job: ReadyMessage, below: RunRow | None, context: str | None
+) -> Run:
     """Start a run for the message; BlockedError or GitError if it cannot begin."""
     files = {step_folder.MESSAGE_FILE: job.known.data}
     if context:
         files[CONTEXT] = context.encode()
     if job.selected.choice.transcript:
         files["router.txt"] = job.selected.choice.transcript.encode()
-    extras = Extras(files, job.known.notes)
+    extras = Extras(files, job.known.said.notes)
     return run_begin.begin_run(tools, freeze(tools, config, job, context), below, extras)
 
 
@@ -53,7 +55,7 @@ def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
     return loop.drive_run(run)
 
 
-def freeze(tools: Tools, config: Config, job: Job, context: str | None) -> Order:
+def freeze(tools: Tools, config: Config, job: ReadyMessage, context: str | None) -> Order:
     """Write down what is asked of the run."""
     asked, text = _message(job), job.text
     if job.selected.routine.kind != "builtin":
@@ -65,9 +67,8 @@ def freeze(tools: Tools, config: Config, job: Job, context: str | None) -> Order
     return structs.replace(found, message=asked)
 
 
-def _message(job: Job) -> MessageOrder:
+def _message(job: ReadyMessage) -> MessageOrder:
     message, row, choice = job.known.message, job.known.row, job.selected.choice
-    is_spec = job.spec is not None and message.input_file == path_of(job.spec.name)
     return MessageOrder(
         id=row.message_id,
         chain=row.chain,
@@ -77,7 +78,7 @@ def _message(job: Job) -> MessageOrder:
         source=choice.source,
         reason=choice.reason,
         input_file=message.input_file,
-        spec=job.spec.name if job.spec and is_spec else None,
+        spec=job.spec_name,
         spec_digest=job.spec.digest if job.spec else None,
         digest=row.digest,
         parent=row.parent,
@@ -85,7 +86,7 @@ def _message(job: Job) -> MessageOrder:
     )
 
 
-def _script(job: Job) -> Script:
+def _script(job: ReadyMessage) -> Script:
     found = job.selected.routine
     return Script(
         argv=_argv(found),
@@ -101,18 +102,17 @@ def _argv(found: Routine) -> tuple[str, ...]:
     return (*found.interpreter, str(found.path))
 
 
-def failure_context(tools: Tools, rows: Sequence[RunRow]) -> str:
+def failure_context(tools: Tools, tries: Sequence[Try]) -> str:
     """Tell the next attempt how the ones before it failed."""
     parts = ["# What failed before"]
-    for number, row in enumerate(rows, 1):
-        reason = tools.store.kv_value(row.run_id, "reason")
-        parts.append(f"## Attempt {number}: run {row.run_id}\n\n{reason}")
-        parts += _tails(tools, row)
+    for number, item in enumerate(tries, 1):
+        parts.append(f"## Attempt {number}: run {item.run_id}\n\n{item.reason}")
+        parts += _tails(tools, item.run_id)
     return "\n\n".join(parts) + "\n"
 
 
-def _tails(tools: Tools, row: RunRow) -> list[str]:
-    steps = tools.store.steps(row.run_id)
+def _tails(tools: Tools, run_id: str) -> list[str]:
+    steps = tools.store.steps(run_id)
     if not steps:
         return []
     folder = tools.layout.root / steps[-1].step_dir
@@ -156,7 +156,7 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
         else:
             # Whatever chain it names: what follows from a message is limited with it.
             place = found.message.place._replace(chain=parent.chain)
-            new = new_row(place, digest, parent, tools.now())
+            new = new_row(place, digest, parent, utc(tools.now()))
             row = tools.store.add_message(new)
         target = tools.layout.inbox / f"{row.message_id}.md"
         if row.status == "waiting":

@@ -1,5 +1,6 @@
 """The inbox on disk: list it, read from it without being led astray, send, move on, bury."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,7 +15,6 @@ from typing import NamedTuple
 
 from treadle import frontmatter
 from treadle.contract import strictjson
-from treadle.engine.run.run import Tools
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, remove, sync, walk
 from treadle.ids import nearest, utc
@@ -98,20 +98,12 @@ def rename(path: Path, name: str) -> Path:
 
 def move(path: Path, folder: Path) -> Path:
     """Move a file, whatever it is, under a safe name that nothing there has."""
-    base = safe_name(path.name)
-    for number in range(1, 1_000_000):
-        target = folder / (base if number == 1 else _numbered(base, number))
-        try:
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        target = folder / _free_name(folder, safe_name(path.name))
+        with contextlib.suppress(FileExistsError):
             atomic.rename_new(path, target)
-        except FileExistsError:
-            continue
-        except FileNotFoundError:
-            if folder.is_dir():
-                raise
-            folder.mkdir(parents=True)
-            return move(path, folder)
-        return target
-    raise FileExistsError(path)
+            return target
 
 
 def settle(layout: Layout) -> None:
@@ -137,8 +129,12 @@ def show(name: str) -> str:
     return line(name)
 
 
-def _numbered(name: str, number: int) -> str:
-    return f"{name.removesuffix('.md')}~{number:03d}.md"
+def _free_name(folder: Path, name: str) -> str:
+    stem, number, free = name.removesuffix(".md"), 1, name
+    while os.path.lexists(folder / free):
+        number += 1
+        free = f"{stem}~{number:03d}.md"
+    return free
 
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -231,37 +227,53 @@ class DeadLetter(NamedTuple):
     reason: dict[str, object]
 
 
-def bury(tools: Tools, path: Path, error: TreadleError, row: MessageRow | None) -> str:
-    """Move a message to the dead letters, say why beside it and on the desk; return its name."""
-    target = move(path, tools.layout.inbox_dead)
-    fix = [f"treadle dead show {target.name}", f"treadle dead retry {target.name}"]
+def bury(
+    layout: Layout, store: Store, path: Path, error: TreadleError, row: MessageRow | None
+) -> str:
+    """Make a dead letter of a message and return its name: told first, moved last.
+
+    A kill in between leaves the message in the inbox, where the next pass buries it again.
+    """
+    now = store.now()
+    name = _free_name(layout.inbox_dead, safe_name(path.name))
+    fix = (f"treadle dead show {name}", f"treadle dead retry {name}")
     reason = {
         "code": error.code,
         "message": error.message,
         **error.details,
-        "fix": [*error.fix, *fix],
-        "at": utc(tools.now()),
+        "fix": list(dict.fromkeys((*error.fix, *fix))),
+        "at": utc(now),
         "file": show(path.name),
         "message_id": row.message_id if row else None,
         "spec": row.spec if row else None,
         "run_ids": list(row.run_ids) if row else [],
     }
     data = json.dumps(reason, indent=2, ensure_ascii=False).encode(errors="backslashreplace")
-    atomic.write(target.with_name(target.name + REASON), data + b"\n")
-    if row:
-        saved = row._replace(status="dead", reason=error.code, updated_at=utc(tools.now()))
-        tools.store.save_message(saved)
-    if error.code == "not_approved":  # a human has said so already
-        return target.name
-    question = Question(
-        kind="dead_letter",
-        summary=f"{target.name}: {error.message}",
-        options=("retry", "leave it"),
-        fix=tuple(fix),
-        run_id=row.run_ids[-1] if row and row.run_ids else None,
-    )
-    questions.ask(tools.store, question, tools.now())
-    return target.name
+    layout.inbox_dead.mkdir(parents=True, exist_ok=True)
+    atomic.write(layout.inbox_dead / f"{name}{REASON}", data + b"\n")
+    run_id = row.run_ids[-1] if row and row.run_ids else None
+    summary, options = f"{name}: {error.message}", ("retry", "leave it")
+    question = Question("dead_letter", summary, options, fix, run_id)
+
+    def tell(tx: Store) -> None:
+        if error.code != "not_approved":  # else a human has said so already
+            questions.ask(tx, question, now)
+        if row:
+            tx.save_message(row._replace(status="dead", reason=error.code, updated_at=utc(now)))
+
+    store.write(tell)
+    return move(path, layout.inbox_dead).name
+
+
+def unfinished_burial(layout: Layout, name: str) -> TreadleError | None:
+    """Return why a message was to be buried when a kill came between its reason and its move."""
+    letter = layout.inbox_dead / name
+    if os.path.lexists(letter) or not letter.with_name(f"{name}{REASON}").exists():
+        return None
+    reason = _read_reason(layout, name)
+    text, word, fix = (reason.get(key) for key in ("message", "code", "fix"))
+    commands = [str(item) for item in fix] if isinstance(fix, list) else []
+    return TreadleError(str(text), code=str(word), fix=commands)
 
 
 def dead_letters(layout: Layout) -> list[DeadLetter]:

@@ -1,100 +1,83 @@
-"""Decide what becomes of a message, and say what a pass would do."""
+"""Decide what becomes of a message: find out what its fate depends on, then decide purely.
+
+A pass performs what `decide` says; the dry run, the page and `route` only show it.
+"""
 
 import hashlib
-import os
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from treadle import frontmatter
 from treadle.config.schema import Config
-from treadle.contract.event import EventType
-from treadle.engine.run.run import Tools
-from treadle.engine.wheel.step_folder import MESSAGE_FILE as MESSAGE_FILE
-from treadle.errors import ExitCode, FormatError, NotFoundError
+from treadle.engine.elsewhere import queue
+from treadle.engine.lock import is_abandoned
+from treadle.engine.run import memory
+from treadle.engine.wheel.step_folder import MESSAGE_FILE
+from treadle.errors import FormatError, NotFoundError, TreadleError
 from treadle.files import walk
 from treadle.ids import utc
 from treadle.inbox import box, routine, specs
-from treadle.inbox.message import Message, Note, Place, place_in_name, understand
-from treadle.inbox.routine import Selected
+from treadle.inbox.message import FIELDS, Message, Place, Understood, place_in_name, understand
+from treadle.inbox.routine import External, Selected
 from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.project.trust import Command
 from treadle.store.messages import MessageRow, waiting
+from treadle.store.questions import QuestionRow
+from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import markdown, questions
-from treadle.tasks.questions import Question
-
-Status = Literal["done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"]
-
-_CODES = {
-    "done": ExitCode.DONE,
-    "duplicate": ExitCode.DONE,
-    "queued": ExitCode.DONE,
-    "dead": ExitCode.FAILED,
-    "refused": ExitCode.BLOCKED,
-    "held": ExitCode.BLOCKED,
-    "stopped": ExitCode.BUDGET,
-    "interrupted": ExitCode.TERMINATED,
-}
-
-
-class Outcome(NamedTuple):
-    """How one message, or a spec that was not taken, ended."""
-
-    name: str
-    status: Status
-    reason: str = ""
-    message_id: str | None = None
-    routine: str | None = None
-    run_ids: tuple[str, ...] = ()
-
-    @property
-    def run_id(self) -> str | None:
-        """Return the last run."""
-        return self.run_ids[-1] if self.run_ids else None
-
-
-class Summary(NamedTuple):
-    """Everything that a pass did, and the signal that ended it, if one did."""
-
-    outcomes: tuple[Outcome, ...]
-    interrupted: str | None = None
-    failed_hook: str | None = None
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return the worst of all exit codes; a signal is worse than any of them."""
-        if self.interrupted:
-            is_int = "SIGINT" in self.interrupted
-            return ExitCode.INTERRUPTED if is_int else ExitCode.TERMINATED
-        codes = [_CODES[item.status] for item in self.outcomes if item.status in _CODES]
-        return max([*codes, ExitCode.FAILED if self.failed_hook else ExitCode.DONE])
-
 
 # A message with one of these is not over: its file in the inbox is the message itself.
 OPEN = ("waiting", "stopped", "refused", "held")
+APPROVE = "approve"
+MAX_DEPTH = 10
+_MOST = 5
+_LONGEST = 200
 
 
-class Known(NamedTuple):
-    """A message that the store knows, with the bytes of its file."""
+class InboxView(NamedTuple):
+    """What is looked at: a project's files, its configuration, its store, and when."""
+
+    layout: Layout
+    config: Config
+    store: Reader
+    now: str
+
+
+class Hopeless(NamedTuple):
+    """A file that is no message, or one whose burial a kill interrupted."""
 
     path: Path
-    data: bytes
-    message: Message
-    row: MessageRow
-    notes: tuple[Note, ...] = ()
+    error: TreadleError
+    row: MessageRow | None = None
 
 
-class Duplicate(NamedTuple):
+class Copy(NamedTuple):
     """A file that was delivered before."""
 
     path: Path
     row: MessageRow
 
 
-class Job(NamedTuple):
-    """A message that is ready to be carried out."""
+class Known(NamedTuple):
+    """A message with the bytes of its file; the row of a new one is not stored yet."""
+
+    path: Path
+    data: bytes
+    said: Understood
+    row: MessageRow
+    is_new: bool = False
+
+    @property
+    def message(self) -> Message:
+        """Return what the file says."""
+        return self.said.message
+
+
+class ReadyMessage(NamedTuple):
+    """A message whose spec and routine were found."""
 
     known: Known
     spec: Spec | None
@@ -105,43 +88,191 @@ class Job(NamedTuple):
         """Return what is to be done, in words."""
         return self.spec.text if self.spec else self.known.message.text
 
+    @property
+    def spec_name(self) -> str | None:
+        """Return the spec that is done when the message is; other files are not listed."""
+        spec, asked = self.spec, self.known.message.input_file
+        return spec.name if spec and asked == specs.path_of(spec.name) else None
 
-def register(tools: Tools, path: Path, parent: MessageRow | None = None) -> Known | Duplicate:
-    """Return the message of a file; FormatError if it cannot be one."""
-    store = tools.store
-    data = box.read(path)
-    named = place_in_name(path.name, store.has_chain)
 
-    def new_chain() -> str:
-        return parent.chain if parent else store.reserve_chain(tools.now())
+class Try(NamedTuple):
+    """A run of a message, as far as a decision depends on it."""
 
-    found = understand(data, named, new_chain)
-    place, digest = found.message.place, hashlib.sha256(data).hexdigest()
+    run_id: str
+    state: Literal["passed", "refused", "failed", "stopped", "cut off", "queued", "running"]
+    reason: str = ""
+
+
+class Approval(NamedTuple):
+    """What a human must approve first, and the newest question about it."""
+
+    summary: str
+    asked: QuestionRow | None
+    is_stale: bool = False
+
+
+class Situation(NamedTuple):
+    """Everything that a decision depends on; without a job none was needed to see what is next."""
+
+    file: Hopeless | Copy | Known
+    tries: tuple[Try, ...] = ()
+    job: ReadyMessage | TreadleError | None = None
+    approval: Approval | None = None
+    max_tries: int = 1
+
+
+class Bury(NamedTuple):
+    """Make a dead letter of it."""
+
+    error: TreadleError
+
+
+class PutAside(NamedTuple):
+    """Put a second delivery beside the first."""
+
+    row: MessageRow
+
+
+class Wait(NamedTuple):
+    """Leave it: a human, a worker or another process has the next word."""
+
+    status: Literal["stopped", "refused", "held", "queued", "interrupted"]
+    reason: str
+
+
+class AskFirst(NamedTuple):
+    """AskFirst a human whether it may be carried out."""
+
+    summary: str
+
+
+class Begin(NamedTuple):
+    """Run its routine, for the first time or once more."""
+
+    is_last: bool
+
+
+class Resume(NamedTuple):
+    """Go on with a run that a signal or a kill cut off."""
+
+    run_id: str
+
+
+class Finish(NamedTuple):
+    """Land what passed and put the message away."""
+
+    run_id: str
+
+
+Action = Bury | PutAside | Wait | AskFirst | Begin | Resume | Finish
+
+_WOULD: dict[type[Action], str] = {
+    Bury: "dead letter",
+    PutAside: "duplicate",
+    Wait: "nothing",
+    AskFirst: "ask",
+    Begin: "run",
+    Resume: "resume",
+    Finish: "land",
+}
+
+
+def decide(found: Situation) -> Action:
+    """Say what is to be done about a message now."""
+    file = found.file
+    if isinstance(file, Hopeless):
+        return Bury(file.error)
+    if isinstance(file, Copy):
+        return PutAside(file.row)
+    if waits := _waits(file.row, found.tries):
+        return waits
+    if isinstance(found.job, TreadleError):
+        return Bury(found.job)
+    if found.approval:
+        return _approve(found.approval)
+    return _go_on(found)
+
+
+def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
+    """Say why a message can only wait, whatever it asks for."""
+    if not tries:
+        return None
+    last = tries[-1]
+    if last.state == "queued":
+        return Wait("queued", "its run waits for a worker, or one drives it")
+    if last.state == "running":
+        return Wait("held", f"another process drives its run {last.run_id}")
+    if row.status == "refused" and last.state == "refused":
+        return Wait("refused", row.reason or last.reason)
+    if row.status == "stopped" and last.state in ("stopped", "cut off"):
+        return Wait("stopped", row.reason or last.reason)
+    return None
+
+
+def _approve(found: Approval) -> Action:
+    asked = found.asked
+    if asked is None or found.is_stale:
+        return AskFirst(found.summary)
+    if asked.answered_at is None:
+        return Wait("held", found.summary)
+    text = f"{asked.answered_by} answered: {asked.answer}"
+    return Bury(FormatError(text, code="not_approved"))
+
+
+def _go_on(found: Situation) -> Action:
+    tries, most = found.tries, found.max_tries
+    if not tries:
+        return Begin(is_last=most == 1)
+    last = tries[-1]
+    if last.state in ("passed", "refused"):
+        return Finish(last.run_id)
+    if last.state == "cut off":
+        return Resume(last.run_id)
+    if last.state == "stopped":
+        return Wait("stopped", last.reason)
+    if len(tries) < most:
+        return Begin(is_last=len(tries) == most - 1)
+    count = f" after {len(tries)} attempts" if len(tries) > 1 else ""
+    name = found.job.selected.routine.name if isinstance(found.job, ReadyMessage) else ""
+    return Bury(
+        TreadleError(
+            f"routine {name} failed{count}: {last.reason}",
+            code="routine_failed",
+            fix=[f"treadle why {last.run_id}"],
+        )
+    )
+
+
+def read(
+    view: InboxView, path: Path, parent: MessageRow | None = None, data: bytes | None = None
+) -> Hopeless | Copy | Known:
+    """Read a file of the inbox, or the one that `data` would make; nothing is written."""
+    store = view.store
+    try:
+        data = box.read(path) if data is None else data
+        named = place_in_name(path.name, store.has_chain)
+        said = understand(data, named, lambda: parent.chain if parent else "")
+    except FormatError as error:
+        return Hopeless(path, error)
+    place, digest = said.message.place, hashlib.sha256(data).hexdigest()
     row = store.message(place.id)
-    if row and row.status in OPEN and path.name == place.name:
-        return Known(path, data, found.message, row, found.notes)
-    if row and found.has_seq and _is_copy(tools, row, data, digest):
-        return Duplicate(path, row)
-    row = _add(tools, path, new_row(place, digest, parent, tools.now()))
-    notes = found.notes
-    if row.seq != place.seq and found.has_seq:
-        notes += (Note(EventType.SEQ_REASSIGNED, f"{place.id} was taken; this is {row.seq}"),)
-    message = found.message._replace(place=Place(row.chain, row.seq))
-    return Known(path, data, message, row, notes)
+    if row and path.name == place.name:
+        if row.status in OPEN:
+            return Known(path, data, said, row)
+        unburied = box.unfinished_burial(view.layout, path.name) if row.status == "dead" else None
+        if unburied:
+            return Hopeless(path, unburied, row)
+    if row and said.has_seq and _is_copy(view.layout, row, data, digest):
+        return Copy(path, row)
+    return Known(path, data, said, new_row(place, digest, parent, view.now), is_new=True)
 
 
-def preview(store: Reader, path: Path, new_chain: Callable[[], str]) -> Message:
-    """Return what a file says, without giving it a place."""
-    named = place_in_name(path.name, store.has_chain)
-    return understand(box.read(path), named, new_chain).message
-
-
-def _is_copy(tools: Tools, row: MessageRow, data: bytes, digest: str) -> bool:
+def _is_copy(layout: Layout, row: MessageRow, data: bytes, digest: str) -> bool:
     if row.digest == digest:
         return True
-    kept = [tools.layout.inbox_done / f"{row.message_id}.md"]
+    kept = [layout.inbox_done / f"{row.message_id}.md"]
     if row.status == "done":  # a kill may have kept its file from moving there
-        kept += [tools.layout.run(run).message / MESSAGE_FILE for run in row.run_ids[-1:]]
+        kept += [layout.run(run).message / MESSAGE_FILE for run in row.run_ids[-1:]]
     return any(path.is_file() and _has(path, data) for path in kept)
 
 
@@ -152,100 +283,155 @@ def _has(path: Path, data: bytes) -> bool:
         return False
 
 
-def new_row(place: Place, digest: str, parent: MessageRow | None, now: datetime) -> MessageRow:
+def new_row(place: Place, digest: str, parent: MessageRow | None, now: str) -> MessageRow:
     """Return the row of a message that follows from another one, or from none."""
-    row = waiting(place.chain, place.seq, utc(now))._replace(digest=digest)
+    row = waiting(place.chain, place.seq, now)._replace(digest=digest)
     return row._replace(parent=parent.message_id, depth=parent.depth + 1) if parent else row
 
 
-def _add(tools: Tools, path: Path, row: MessageRow) -> MessageRow:
-    """Give the message the first number that neither the store nor another file has."""
-    while _is_name_taken(path, row):
-        row = row._replace(seq=row.seq + 1, message_id=f"{row.chain}-{row.seq + 1}")
-    return tools.store.add_message(row)
+def examine(view: InboxView, known: Known, external: External | None) -> Situation:
+    """Find out what a message's fate depends on; a router is asked only if it may be run."""
+    tries = tries_of(view.store, known.row)
+    if _waits(known.row, tries):
+        return Situation(known, tries)
+    try:
+        job = _find_job(view, known, external)
+    except (FormatError, NotFoundError) as error:
+        return Situation(known, tries, error)
+    return Situation(known, tries, job, _approval(view, job, tries), view.config.max_retries)
 
 
-def _is_name_taken(path: Path, row: MessageRow) -> bool:
-    name = f"{row.message_id}.md"
-    return path.name != name and os.path.lexists(path.with_name(name))
+def runs_of(store: Reader, row: MessageRow) -> list[RunRow]:
+    """Return the attempts so far; runs know their message, so a kill loses none."""
+    return store.message_runs(row.message_id, row.after_run or "")
 
 
-_APPROVE = "approve"
-_MOST = 5
-_LONGEST = 200
+def tries_of(store: Reader, row: MessageRow) -> tuple[Try, ...]:
+    """Return the attempts so far, as decisions see them."""
+    return tuple(_try(store, run) for run in runs_of(store, row))
 
 
-def open_question(tools: Tools, config: Config, job: Job) -> str | None:
-    """Return what a human must answer before this is carried out; FormatError if it was a no."""
+def _try(store: Reader, row: RunRow) -> Try:
+    kv = store.kv(row.run_id)
+    reason = str(kv.get("reason") or row.status)
+    if queue.FLEET in kv and (row.status == "running" or queue.is_queued(row, kv)):
+        return Try(row.run_id, "queued", reason)
+    if row.status == "running":
+        return Try(row.run_id, "cut off" if is_abandoned(row) else "running", reason)
+    if row.status == "stopped":
+        is_cut = kv.get("reason_code") == "interrupted"
+        return Try(row.run_id, "cut off" if is_cut else "stopped", reason)
+    if row.status == "passed":
+        is_refused = "land_refused" in kv and not memory.landed_commit(kv)
+        return Try(row.run_id, "refused" if is_refused else "passed", reason)
+    return Try(row.run_id, "failed", reason)
+
+
+def _find_job(view: InboxView, known: Known, external: External | None) -> ReadyMessage:
+    message = known.message
+    if known.row.depth >= MAX_DEPTH:
+        raise FormatError(
+            f"message {message.id} is a follow-up of follow-ups, {known.row.depth} deep",
+            code="too_deep",
+        )
+    spec = specs.read(view.layout, message.input_file) if message.type == "spec" else None
+    return ReadyMessage(
+        known, spec, routine.select(view.layout, view.config, message, spec, external)
+    )
+
+
+def _approval(view: InboxView, job: ReadyMessage, tries: Sequence[Try]) -> Approval | None:
+    """Return what a human has not approved yet: an agent's wish, or a chain without end.
+
+    What an agent leaves in its outbox is a wish. What a routine of the user's own leaves there
+    is the user's word, as the routine is; only the limits of a chain hold for both.
+    """
     row = job.known.row
-    if row.parent is None or row.run_ids:
+    if row.parent is None or tries:
         return None
-    for summary in (*_wishes(tools, config, job), *_limits(tools.store, config, row)):
-        found = questions.newest(tools.store, summary)
-        if found and found.answer == _APPROVE:
-            continue
-        if found is None or (found.answered_at and found.answered_at < row.updated_at):
-            _ask(tools, job, summary)  # for the first time, or because it was tried again
-            return summary
-        if found.answered_at is None:
-            return summary
-        raise FormatError(f"{found.answered_by} answered: {found.answer}", code="not_approved")
+    for summary in (*_wishes(view, job), *_limits(view, row)):
+        found = questions.newest(view.store, summary)
+        if found is None or found.answer != APPROVE:
+            # One that was answered before the message was tried again counts no more.
+            is_stale = bool(found and found.answered_at and found.answered_at < row.updated_at)
+            return Approval(summary, found, is_stale)
     return None
 
 
-def _ask(tools: Tools, job: Job, summary: str) -> None:
-    fix = (f"cat '{tools.layout.inbox / job.known.message.place.name}'", "treadle process")
-    question = Question("approval", summary, options=(_APPROVE, "drop it"), fix=fix)
-    questions.ask(tools.store, question, tools.now())
-
-
-def _wishes(tools: Tools, config: Config, job: Job) -> Iterator[str]:
+def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[str]:
     """Yield what an agent's message would run that the user has not named."""
     row, selected = job.known.row, job.selected.routine.name
-    if not _is_agents(tools, config, row):
+    if not _is_agents(view, row):
         return
     commands = [item.verify for item in markdown.criteria(job.text) if item.verify]
     wishes = [f"the command `{command[:_LONGEST]}`" for command in commands[:_MOST]]
     if len(commands) > _MOST:
         wishes.append(f"{len(commands) - _MOST} more commands")
-    if selected != config.default_routine:
+    if selected != view.config.default_routine:
         wishes.append(f"the routine {selected}")
     if wishes:
         digest = hashlib.sha256(job.text.encode()).hexdigest()[:12]
         yield f"{row.message_id}, sent by an agent, would run {', '.join(wishes)} ({digest})"
 
 
-def _is_agents(tools: Tools, config: Config, row: MessageRow) -> bool:
+def _is_agents(view: InboxView, row: MessageRow) -> bool:
     """Tell whether the message was sent by an agent, and not by a routine of the user's own."""
-    parent = tools.store.message(row.parent or "")
-    known = routine.discover(tools.layout, config.notebook_support)
+    parent = view.store.message(row.parent or "")
+    known = routine.discover(view.layout, view.config.notebook_support)
     found = known.get(parent.routine) if parent and parent.routine else None
     return found is None or found.kind == "builtin"
 
 
-def _limits(store: Reader, config: Config, row: MessageRow) -> Iterator[str]:
+def _limits(view: InboxView, row: MessageRow) -> Iterator[str]:
     """Yield what asks whether the chain may go on, at every multiple of a limit."""
-    limits = config.chain
+    limits, store = view.config.chain, view.store
     if limits.max_messages is not None:
         begun = sum(bool(item.run_ids) for item in store.chain_messages(row.chain))
         if times := begun // limits.max_messages:
             count = times * limits.max_messages
             yield f"chain {row.chain} has carried out {count} messages (chain.max_messages)"
     if limits.max_cost_usd is not None:
-        times = int(_cost(store, row.chain) // limits.max_cost_usd)
-        if times:
+        spent = (store.kv_value(run.run_id, "spent") for run in store.chain_runs(row.chain))
+        cost = sum(float(item.get("cost_usd", 0)) for item in spent if isinstance(item, dict))
+        if times := int(cost // limits.max_cost_usd):
             yield (
                 f"chain {row.chain} has cost {times * limits.max_cost_usd:g} USD or more"
                 " (chain.max_cost_usd)"
             )
 
 
-def _cost(store: Reader, chain: str) -> float:
-    spent = (store.kv_value(run.run_id, "spent") for run in store.chain_runs(chain))
-    return sum(float(item.get("cost_usd", 0)) for item in spent if isinstance(item, dict))
+class SpecChoice(NamedTuple):
+    """What is next for an unprocessed spec, its newest message, its bytes and its routine."""
+
+    next: Literal["list", "leave", "begin", "go on"]
+    row: MessageRow | None
+    digest: str | None
+    routine: str | None
 
 
-_NEW = "new"
+def decide_spec(view: InboxView, name: str) -> SpecChoice:
+    """Say whether a spec gets a message: one that is dead waits until its bytes change."""
+    row = view.store.spec_message(name)
+    digest, wanted = specs.glance(view.layout, name)
+    if row and row.status == "done":
+        return SpecChoice("list", row, digest, wanted)
+    if row and row.status == "dead" and row.spec_digest == digest:
+        return SpecChoice("leave", row, digest, wanted)
+    if row is None or row.status == "dead":
+        return SpecChoice("begin", None, digest, wanted)
+    return SpecChoice("go on", row, digest, wanted)
+
+
+def spec_message(row: MessageRow | None, name: str, wanted: str | None) -> bytes:
+    """Return the message that asks for a spec."""
+    place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)} if row else {}
+    fields = {**place, "type": "spec", "input_file": specs.path_of(name)}
+    return frontmatter.set_fields(b"", fields | ({"routine": wanted} if wanted else {}), FIELDS)
+
+
+def dead_spec(row: MessageRow) -> str:
+    """Say why a spec that is a dead letter is left alone."""
+    return f"it is a dead letter; treadle dead retry {row.message_id}"
 
 
 class Planned(NamedTuple):
@@ -260,7 +446,13 @@ class Planned(NamedTuple):
 
 def plan(layout: Layout, config: Config, store: Reader) -> list[Planned]:
     """Return what a pass would begin with; a router of the user's own is not asked."""
-    return [*_messages(layout, config, store), *_specs(layout, config, store)]
+    specs.require_folder(layout)
+    view = InboxView(layout, config, store, utc(store.now()))
+    paths = [view.layout.inbox / name for name in box.names(view.layout)]
+    found = {path: _look(view, path) for path in paths if not walk.is_folder(path)}
+    messages = [_planned(view, box.show(path.name), item) for path, item in found.items()]
+    asked = {item.job.spec_name for item in found.values() if isinstance(item.job, ReadyMessage)}
+    return [*messages, *_planned_specs(view, asked)]
 
 
 def plan_document(found: Sequence[Planned]) -> dict[str, object]:
@@ -277,42 +469,53 @@ def commands(layout: Layout) -> Iterator[Command]:
         yield Command("spec", f"the checks of {box.show(name)}", specs.path_of(name))
 
 
-def _messages(layout: Layout, config: Config, store: Reader) -> Iterator[Planned]:
-    for name in box.names(layout):
-        path = layout.inbox / name
-        if walk.is_folder(path):
+def _look(view: InboxView, path: Path, data: bytes | None = None) -> Situation:
+    file = read(view, path, data=data)
+    return examine(view, file, None) if isinstance(file, Known) else Situation(file)
+
+
+def _planned(view: InboxView, name: str, found: Situation) -> Planned:
+    file, action = found.file, decide(found)
+    row = file.row
+    is_taken = isinstance(file, Known) and file.is_new and view.store.message(file.row.message_id)
+    job = found.job if isinstance(found.job, ReadyMessage) else None
+    return Planned(
+        name=name,
+        message_id=None if is_taken or not row or not row.chain else row.message_id,
+        routine=job.selected.routine.name if job else (row.routine if row else None),
+        reason=_because(action, job),
+        would=_WOULD[type(action)],
+    )
+
+
+def _because(action: Action, job: ReadyMessage | None) -> str:
+    match action:
+        case Bury(error):
+            return error.message
+        case PutAside():
+            return "it was delivered before"
+        case Wait(_, reason):
+            return reason
+        case AskFirst(summary):
+            return summary
+        case Resume(run_id):
+            return f"run {run_id} was cut off"
+        case Finish(run_id):
+            return f"run {run_id} passed"
+        case Begin():
+            return job.selected.choice.reason if job else ""
+
+
+def _planned_specs(view: InboxView, asked: Collection[str | None]) -> Iterator[Planned]:
+    """Yield the specs that no message in the inbox asks for."""
+    for name in specs.unprocessed(view.layout):
+        if name in asked:
             continue
-        try:
-            message = preview(store, path, lambda: _NEW)
-        except FormatError as error:
-            yield Planned(box.show(name), None, None, error.message, "dead letter")
-            continue
-        row = store.message(message.id)
-        if row and row.status == "held" and questions.is_open(store, row.reason or ""):
-            yield Planned(box.show(name), row.message_id, row.routine, row.reason or "", "nothing")
-            continue
-        is_new = message.place.chain == _NEW
-        yield _planned(layout, config, box.show(name), message, None if is_new else message.id)
-
-
-def _specs(layout: Layout, config: Config, store: Reader) -> Iterator[Planned]:
-    for name in specs.unprocessed(layout):
-        row = store.spec_message(name)
-        if row is None:
-            message = Message(Place(_NEW, 0), "spec", specs.path_of(name), None, {}, b"")
-            yield _planned(layout, config, name, message, None)
-        elif row.status == "dead":
-            yield Planned(name, row.message_id, row.routine, "it is a dead letter", "nothing")
-
-
-def _planned(
-    layout: Layout, config: Config, name: str, message: Message, message_id: str | None
-) -> Planned:
-    try:
-        spec = specs.read(layout, message.input_file) if message.type == "spec" else None
-        if spec and not message.routine:
-            message = message._replace(routine=spec.routine)
-        found = routine.select(layout, config, message, spec, None)
-    except (FormatError, NotFoundError) as error:
-        return Planned(name, message_id, None, error.message, "dead letter")
-    return Planned(name, message_id, found.routine.name, found.choice.reason, "run")
+        found = decide_spec(view, name)
+        row = found.row
+        path = view.layout.inbox / (f"{row.message_id}.md" if row else name)
+        if row and found.next == "leave":
+            yield Planned(name, row.message_id, row.routine, dead_spec(row), "nothing")
+        elif found.next == "begin" or (found.next == "go on" and not path.exists()):
+            data = spec_message(row, name, found.routine)
+            yield _planned(view, name, _look(view, path, data))

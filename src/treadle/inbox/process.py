@@ -1,18 +1,21 @@
-"""Go through the inbox and the specs once, each chain to its end before the next."""
+"""Go through the inbox and the specs once, each chain to its end before the next.
+
+What is to be done about a message is decided elsewhere; this performs it: what the store knows
+is written first, files are moved second, so that a kill in between is seen and made good.
+"""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from treadle import frontmatter
 from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.engine import goals, session
-from treadle.engine.elsewhere import queue, restore
+from treadle.engine.elsewhere import restore
 from treadle.engine.landing import tracker
 from treadle.engine.run import memory
 from treadle.engine.run.order import Order
@@ -22,9 +25,9 @@ from treadle.engine.run.run import Tools
 from treadle.engine.wheel import end, loop
 from treadle.errors import (
     BlockedError,
+    ExitCode,
     FormatError,
     GitError,
-    NotFoundError,
     ProjectError,
     TreadleError,
 )
@@ -32,22 +35,81 @@ from treadle.files import walk
 from treadle.ids import utc
 from treadle.inbox import attempt, box, decide, hooks, schedule, specs
 from treadle.inbox.attempt import FollowUp
-from treadle.inbox.decide import OPEN, Duplicate, Job, Known, Outcome, Status, Summary, register
+from treadle.inbox.decide import (
+    OPEN,
+    Action,
+    AskFirst,
+    Begin,
+    Bury,
+    Copy,
+    Finish,
+    InboxView,
+    Known,
+    ReadyMessage,
+    Resume,
+    Situation,
+    Wait,
+)
 from treadle.inbox.hooks import Host
-from treadle.inbox.message import FIELDS, complete
-from treadle.inbox.routine import External, require_ready, select
+from treadle.inbox.message import Note, Place, complete
+from treadle.inbox.routine import External, require_ready
 from treadle.layout import Layout
 from treadle.project.project import Project
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import questions
+from treadle.tasks.questions import Question
 
-MAX_DEPTH = 10
-_REFUSALS = (BlockedError, GitError, ProjectError)
-
+Status = Literal["done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"]
 # Lets a worker drive a run, and returns the row it waits under.
 Submit = Callable[[Order], RunRow]
+
+_CODES = {
+    "done": ExitCode.DONE,
+    "duplicate": ExitCode.DONE,
+    "queued": ExitCode.DONE,
+    "dead": ExitCode.FAILED,
+    "refused": ExitCode.BLOCKED,
+    "held": ExitCode.BLOCKED,
+    "stopped": ExitCode.BUDGET,
+    "interrupted": ExitCode.TERMINATED,
+}
+_STOPS = ("dead", "stopped", "refused", "held")
+_REFUSALS = (BlockedError, GitError, ProjectError)
+
+
+class Outcome(NamedTuple):
+    """How one message, or a spec that was not taken, ended."""
+
+    name: str
+    status: Status
+    reason: str = ""
+    message_id: str | None = None
+    routine: str | None = None
+    run_ids: tuple[str, ...] = ()
+
+    @property
+    def run_id(self) -> str | None:
+        """Return the last run."""
+        return self.run_ids[-1] if self.run_ids else None
+
+
+class Summary(NamedTuple):
+    """Everything that a pass did, and the signal that ended it, if one did."""
+
+    outcomes: tuple[Outcome, ...]
+    interrupted: str | None = None
+    failed_hook: str | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the worst of all exit codes; a signal is worse than any of them."""
+        if self.interrupted:
+            is_int = "SIGINT" in self.interrupted
+            return ExitCode.INTERRUPTED if is_int else ExitCode.TERMINATED
+        codes = [_CODES[item.status] for item in self.outcomes]
+        return max([*codes, ExitCode.FAILED if self.failed_hook else ExitCode.DONE])
 
 
 @dataclass
@@ -61,16 +123,23 @@ class Pass:
     submit: Submit | None = None
 
     @property
-    def external(self) -> External | None:
-        """Return the user's own router, if there is one."""
-        command = self.config.commands.router
-        return External(command, self.host) if command is not None else None
+    def view(self) -> InboxView:
+        """Return what decisions are made from."""
+        tools = self.tools
+        return InboxView(tools.layout, self.config, tools.store, utc(tools.now()))
 
     @property
     def host(self) -> Host:
         """Return where the user's own commands run."""
         tools, held = self.tools, hooks.bounds_for(self.config, self.tools.project)
         return Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
+
+    def run_hook(self, hook: hooks.Hook, env: dict[str, str]) -> None:
+        """Run a hook that can spoil nothing any more; that it failed is told at the end."""
+        try:
+            hooks.run(self.tools, self.config, hook, env)
+        except TreadleError as error:
+            self.failed_hook = error.message
 
     def tell(self, message: str) -> None:
         """Say something to whoever watches."""
@@ -85,259 +154,58 @@ class Carried(NamedTuple):
     row: MessageRow | None = None
 
 
-def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carried:
-    """Carry the message of one file out; every way it can end is a value."""
-    try:
-        known = register(work.tools, path, parent)
-    except FormatError as error:
-        return _bury(work, path, error, None)
-    if isinstance(known, Duplicate):
-        return _duplicate(work, known)
-    if known.row.status in ("refused", "stopped", "held") and not _has_moved_on(work, known.row):
-        return _waits(work, known.row)
-    try:
-        job = _prepare(work, known)
-        question = decide.open_question(work.tools, work.config, job)
-    except (FormatError, NotFoundError) as error:
-        return _bury(work, path, error, known.row)
-    if question:
-        return _hold(work, job.known.row, question)
-    if reason := work.tools.interrupted():
-        return Carried(_outcome(job.known.row, "interrupted", reason), row=job.known.row)
-    return _work(work, job)
+class Server(NamedTuple):
+    """What a serving process works with."""
 
-
-def _has_moved_on(work: Pass, row: MessageRow) -> bool:
-    """Tell whether a message that waited for a human can go on."""
-    last = _last_run(work, row)
-    if last is None or row.status == "held":
-        return True
-    if row.status == "refused":
-        return not end.waits_to_land(work.tools, last)
-    return last.status != "stopped"
-
-
-def _waits(work: Pass, row: MessageRow) -> Carried:
-    reason = row.reason or ""
-    status: Status = "refused" if row.status == "refused" else "stopped"
-    last = _last_run(work, row)
-    if last and _is_with_workers(work, last):
-        status = "queued"
-    if row.status == "refused":
-        work.below = last
-    return Carried(_outcome(row, status, reason), row=row)
-
-
-def _prepare(work: Pass, known: Known) -> Job:
-    """Find spec and routine, and complete the file before anything is executed."""
-    message, layout = known.message, work.tools.layout
-    if known.row.depth >= MAX_DEPTH:
-        raise FormatError(
-            f"message {message.id} is a follow-up of follow-ups, {known.row.depth} deep",
-            code="too_deep",
-        )
-    spec = specs.read(layout, message.input_file) if message.type == "spec" else None
-    found = select(layout, work.config, message, spec, work.external)
-    # Who was stopped while choosing has not chosen.
-    routine = None if work.tools.interrupted() else found.choice.routine
-    data = complete(known.data, message, routine)
-    box.replace(known.path, known.data, data)
-    path = box.rename(known.path, message.place.name)
-    row = known.row._replace(
-        routine=found.routine.name,
-        spec=spec.name if spec and message.input_file == specs.path_of(spec.name) else None,
-        spec_digest=spec.digest if spec else None,
-    )
-    return Job(known._replace(path=path, data=data, row=row), spec, found)
-
-
-def _work(work: Pass, job: Job) -> Carried:
-    row = job.known.row
-    env = {"message_id": row.message_id, "message_file": str(job.known.path)}
-    before = set(box.names(work.tools.layout))
-    try:
-        hooks.run(work.tools, work.config, "beforeEach", env)
-        require_ready(work.host, job.selected.routine)
-        row, last = _attempts(work, job)
-    except _REFUSALS as error:
-        return _hold(work, _with(row, _runs(work, row)), error.message)
-    except TreadleError as error:
-        if error.code != "hook_failed":
-            raise
-        return _bury(work, job.known.path, error, _with(row, _runs(work, row)))
-    carried = _settle(work, job, row, last, before)
-    try:
-        hooks.run(work.tools, work.config, "afterEach", env)
-    except TreadleError as error:
-        work.failed_hook = error.message
-    return carried
-
-
-def _hold(work: Pass, row: MessageRow, reason: str) -> Carried:
-    if (row.status, row.reason) != ("held", reason):  # else it was said, and has its time
-        row = _save(work, row, "held", reason)
-    work.tell(f"{_name(row)}: {reason}")
-    return Carried(_outcome(row, "held", reason), row=row)
-
-
-def _attempts(work: Pass, job: Job) -> tuple[MessageRow, RunRow]:
-    """Run the routine until it passes, stops, or has failed as often as it may."""
-    runs = _runs(work, job.known.row)
-    if runs and runs[-1].status == "passed":  # a worker may have carried it out elsewhere
-        restore.fetch(work.tools.layout, work.tools.store, runs[-1], work.tools.env)
-    if runs and runs[-1].status == "stopped" and _was_cut_off(work, runs[-1]):
-        runs[-1] = attempt.go_on(work.tools, work.config, runs[-1])
-    while not runs or (runs[-1].status == "failed" and len(runs) < work.config.max_retries):
-        runs.append(_try(work, job, runs))
-    return _with(job.known.row, runs), runs[-1]
-
-
-def _try(work: Pass, job: Job, failed: Sequence[RunRow]) -> RunRow:
-    """Run the routine once; the last attempt is told how the ones before it failed."""
-    tools = work.tools
-    is_last = failed and len(failed) == work.config.max_retries - 1
-    context = attempt.failure_context(tools, failed) if is_last else None
-    if work.submit and job.selected.routine.kind == "builtin":
-        return work.submit(attempt.freeze(tools, work.config, job, context))
-    run = attempt.begin(tools, work.config, job, work.below, context)
-    for earlier in failed:
-        questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
-    return loop.drive_run(run)
-
-
-def _settle(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
-    if last.status == "passed":
-        return _passed(work, job, row, last, before)
-    if _is_with_workers(work, last):
-        row = _save(work, row, "stopped", "its run waits for a worker, or one drives it")
-        return Carried(_outcome(row, "queued", row.reason or ""), row=row)
-    reason = str(work.tools.store.kv_value(last.run_id, "reason") or last.status)
-    if last.status == "stopped":
-        if work.tools.interrupted() or _was_cut_off(work, last):
-            return Carried(_outcome(row, "interrupted", reason), row=row)
-        row = _save(work, row, "stopped", reason)
-        return Carried(_outcome(row, "stopped", reason), row=row)
-    questions.settle(work.tools.store, last.run_id, "dead letter", work.tools.now())
-    tries = f" after {len(row.run_ids)} attempts" if len(row.run_ids) > 1 else ""
-    error = TreadleError(
-        f"routine {row.routine} failed{tries}: {reason}",
-        code="routine_failed",
-        fix=[f"treadle why {last.run_id}"],
-    )
-    return _bury(work, job.known.path, error, row)
-
-
-def _passed(work: Pass, job: Job, row: MessageRow, last: RunRow, before: set[str]) -> Carried:
-    tools = work.tools
-    refusal = _land(work, last)
-    children = [*attempt.deliver(tools, row, last), *attempt.dropped(tools, row, before)]
-    if refusal:
-        row = _save(work, row, "refused", refusal)
-        work.below = last
-        return Carried(_outcome(row, "refused", refusal), _unique(children), row)
-    row = _save(work, row, "done", None)
-    box.move(job.known.path, tools.layout.inbox_done)
-    if row.spec:
-        specs.mark_processed(tools.layout, row.spec)
-    work.tell(f"{_name(row)}: done")
-    return Carried(_outcome(row, "done", ""), _unique(children), row)
-
-
-def _land(work: Pass, last: RunRow) -> str | None:
-    """Land the run where that is automatic; return why it could not."""
-    if last.branch is None:
-        return None
-    if work.config.land.process == "manual":
-        work.below = last
-        return None
-    refusal = end.land_or_ask(work.tools, last)
-    if refusal is None:
-        work.below = None
-    return refusal
-
-
-def _bury(work: Pass, path: Path, error: TreadleError, row: MessageRow | None) -> Carried:
-    name = box.bury(work.tools, path, error, row)
-    work.tell(f"{name}: dead letter: {error.message}")
-    if row is None:
-        return Carried(Outcome(name, "dead", error.message))
-    row = row._replace(status="dead", reason=error.code)
-    return Carried(_outcome(row, "dead", error.message), row=row)
-
-
-def _duplicate(work: Pass, found: Duplicate) -> Carried:
-    """Put a second delivery beside the first, and say so in the timeline of what it asked for."""
-    tools, row = work.tools, found.row
-    folder = tools.layout.inbox_dead if row.status == "dead" else tools.layout.inbox_done
-    target = box.move(found.path, folder)
-    last = _last_run(work, row)
-    if last and target.name != f"{row.message_id}.md":  # else a kill kept the first one here
-        run = take_over(tools, last)
-        text = f"{row.message_id} was delivered again; it is kept as {target.name}"
-        run.timeline.add(EventType.DUPLICATE_MESSAGE, text)
-        run.record(run.cursor())
-        tools.store.release(run.id, run.row.claim_epoch)
-    return Carried(_outcome(row, "duplicate", "it was delivered before"), row=row)
-
-
-def _runs(work: Pass, row: MessageRow) -> list[RunRow]:
-    """Return the attempts so far; runs know their message, so a kill loses none."""
-    return work.tools.store.message_runs(row.message_id, row.after_run or "")
-
-
-def _last_run(work: Pass, row: MessageRow) -> RunRow | None:
-    runs = _runs(work, row)
-    return runs[-1] if runs else None
-
-
-def _was_cut_off(work: Pass, run: RunRow) -> bool:
-    return work.tools.store.kv_value(run.run_id, "reason_code") == "interrupted"
-
-
-def _is_with_workers(work: Pass, run: RunRow) -> bool:
-    kv = work.tools.store.kv(run.run_id)
-    return queue.FLEET in kv and (run.status == "running" or queue.is_queued(run, kv))
-
-
-def _with(row: MessageRow, runs: Sequence[RunRow]) -> MessageRow:
-    return row._replace(run_ids=tuple(run.run_id for run in runs))
-
-
-def _save(work: Pass, row: MessageRow, status: str, reason: str | None) -> MessageRow:
-    row = row._replace(status=status, reason=reason, updated_at=utc(work.tools.now()))
-    work.tools.store.save_message(row)
-    return row
-
-
-def _outcome(row: MessageRow, status: Status, reason: str) -> Outcome:
-    return Outcome(_name(row), status, reason, row.message_id, row.routine, row.run_ids)
-
-
-def _name(row: MessageRow) -> str:
-    return row.spec or row.message_id
-
-
-def _unique(found: Sequence[FollowUp]) -> Sequence[FollowUp]:
-    return list({item.path: item for item in found}.values())
-
-
-_STOPS = ("dead", "stopped", "refused", "held")
+    project: Project
+    watch: Watch
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 def process(
     tools: Tools, config: Config, *, fail_fast: bool = False, submit: Submit | None = None
 ) -> Summary:
     """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
-    work = Pass(tools=tools, config=config, below=None, submit=submit)
+    specs.require_folder(tools.layout)
+    work = Pass(tools=tools, config=config, submit=submit)
     hooks.run(tools, config, "beforeAll", {})
     outcomes = _Round(work, fail_fast).go()
     if outcomes:
         box.settle(tools.layout)
-    try:
-        hooks.run(tools, config, "afterAll", {})
-    except TreadleError as error:
-        work.failed_hook = error.message
+    work.run_hook("afterAll", {})
     return Summary(tuple(outcomes), tools.interrupted(), work.failed_hook)
+
+
+def serve_once(server: Server) -> Summary:
+    """Send what the schedule says, go on with what waited, make a pass."""
+    layout = server.project.layout
+    _fire(server, layout)
+    config = load(layout, server.project.env).config
+    with session.opened(server.project, watch=server.watch, now=server.now) as tools:
+        for row in memory.due_runs(tools.store, server.now()):
+            try:
+                goals.resume_run(tools, config, row.run_id, {}, {})
+            except BlockedError as error:
+                server.watch(Progress(kind="note", run_id=row.run_id, message=error.message))
+        return process(tools, config)
+
+
+def _fire(server: Server, layout: Layout) -> None:
+    """Send what the schedule says for this minute; a file that is wrong is named."""
+    if not layout.cron.is_dir():
+        return
+    now = server.now()
+    with Store.open(layout) as store:
+        for job in schedule.jobs(layout):
+            if isinstance(job, FormatError):
+                server.watch(Progress(kind="note", run_id="", message=job.message))
+                continue
+            last = store.last_fire(job.name)
+            if schedule.is_due(job, now, datetime.fromisoformat(last) if last else None):
+                store.fired(job.name, now)
+                sent = box.send(layout, store, job.draft, now)
+                text = f"{job.name}: sent {sent.message_id}"
+                server.watch(Progress(kind="note", run_id="", message=text))
 
 
 class _Round:
@@ -414,36 +282,31 @@ class _Round:
 
     def _message_for(self, name: str) -> Path | None:
         """Return the file of a spec's message, made or found; None if there is nothing to do."""
-        layout, store = self._tools.layout, self._tools.store
-        row = store.spec_message(name)
-        digest, routine = specs.glance(layout, name)
-        if row and row.status == "done":
+        layout, found = self._tools.layout, decide.decide_spec(self._work.view, name)
+        row = found.row
+        if found.next == "list":
             specs.mark_processed(layout, name)
             return None
-        if row and row.status == "dead" and row.spec_digest == digest:
-            reason = f"it is a dead letter; treadle dead retry {row.message_id}"
-            item = Outcome(name, "dead", reason, row.message_id, row.routine, row.run_ids)
-            self._outcomes.append(item)
+        if row and found.next == "leave":
+            self._outcomes.append(_outcome(row, "dead", decide.dead_spec(row)))
             return None
-        if row is None or row.status == "dead":
-            row = self._new_row(name, digest)
+        if row is None:
+            new = waiting("", 0, self._work.view.now)
+            row = self._tools.store.add_message(new._replace(spec=name, spec_digest=found.digest))
         path = layout.inbox / f"{row.message_id}.md"
         if path.name in self._seen:
             return None
         if not path.exists():
-            box.put(path, _message_text(row, routine), lasting=False)
+            box.put(path, decide.spec_message(row, name, found.routine), lasting=False)
         return path
-
-    def _new_row(self, name: str, digest: str | None) -> MessageRow:
-        row = waiting("", 0, utc(self._tools.now()))._replace(spec=name, spec_digest=digest)
-        return self._tools.store.add_message(row)
 
     def _stack_on_refused(self) -> None:
         """Build on what passed in an earlier pass and could not land."""
-        for row in self._tools.store.messages("refused"):
-            last = self._tools.store.run(row.run_ids[-1]) if row.run_ids else None
-            if last and end.waits_to_land(self._tools, last):
-                self._work.below = last
+        store = self._tools.store
+        for row in store.messages("refused"):
+            tries = decide.tries_of(store, row)
+            if tries and tries[-1].state == "refused":
+                self._work.below = store.run(tries[-1].run_id)
 
     def _warn(self) -> None:
         layout = self._tools.layout
@@ -459,54 +322,233 @@ class _Round:
                 self._work.tell(f"{name} was edited after it was processed; it is not run again")
 
 
-def _message_text(row: MessageRow, routine: str | None) -> bytes:
-    fields = {
-        "id": row.message_id,
-        "chain": row.chain,
-        "seq": str(row.seq),
-        "type": "spec",
-        "input_file": specs.path_of(row.spec or ""),
-    }
-    if routine:
-        fields["routine"] = routine
-    return frontmatter.set_fields(b"", fields, FIELDS)
+def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carried:
+    """Carry the message of one file out; every way it can end is a value."""
+    view = work.view
+    file = decide.read(view, path, parent)
+    if isinstance(file, Known):
+        router = work.config.commands.router
+        external = External(router, work.host) if router is not None else None
+        file = _take_in(work.tools, file) if file.is_new else file
+        found = decide.examine(view, file, external)
+    else:
+        found = Situation(file)
+    action = decide.decide(found)
+    if isinstance(found.job, ReadyMessage) and not isinstance(action, Wait | Bury):
+        found = found._replace(job=_complete(work, found.job))
+        return _work(work, found, action)
+    return _perform(work, found, action)
 
 
-class Server(NamedTuple):
-    """What a serving process works with."""
-
-    project: Project
-    watch: Watch
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-
-def serve_once(server: Server) -> Summary:
-    """Do all there is to do now and return what came of it."""
-    layout = server.project.layout
-    _fire(server, layout)
-    config = load(layout, server.project.env).config
-    with session.opened(server.project, watch=server.watch, now=server.now) as tools:
-        for row in memory.due_runs(tools.store, server.now()):
-            try:
-                goals.resume_run(tools, config, row.run_id, {}, {})
-            except BlockedError as error:
-                server.watch(Progress(kind="note", run_id=row.run_id, message=error.message))
-        return process(tools, config)
+def _take_in(tools: Tools, known: Known) -> Known:
+    """Give a new message the first number that neither the store nor another file has."""
+    row, path, place = known.row, known.path, known.message.place
+    while row.chain and path.name != (name := f"{row.message_id}.md"):
+        if not os.path.lexists(path.with_name(name)):
+            break
+        row = row._replace(seq=row.seq + 1, message_id=f"{row.chain}-{row.seq + 1}")
+    row = tools.store.add_message(row)
+    said = known.said
+    if row.seq != place.seq and said.has_seq:
+        text = f"{place.id} was taken; this is {row.seq}"
+        said = said._replace(notes=(*said.notes, Note(EventType.SEQ_REASSIGNED, text)))
+    message = said.message._replace(place=Place(row.chain, row.seq))
+    return known._replace(said=said._replace(message=message), row=row, is_new=False)
 
 
-def _fire(server: Server, layout: Layout) -> None:
-    """Send what the schedule says for this minute; a file that is wrong is named."""
-    if not layout.cron.is_dir():
+def _complete(work: Pass, job: ReadyMessage) -> ReadyMessage:
+    """Let the file say all that is known of it, and have its name, before anything is executed."""
+    known, message, chosen = job.known, job.known.message, job.selected
+    # Who was stopped while choosing has not chosen.
+    routine = None if work.tools.interrupted() else chosen.choice.routine
+    data = complete(known.data, message, routine)
+    box.replace(known.path, known.data, data)
+    path = box.rename(known.path, message.place.name)
+    row = known.row._replace(
+        routine=chosen.routine.name,
+        spec=job.spec_name,
+        spec_digest=job.spec.digest if job.spec else None,
+    )
+    return job._replace(known=known._replace(path=path, data=data, row=row))
+
+
+def _perform(work: Pass, found: Situation, action: Action) -> Carried:
+    """Do what ends a message's turn: bury it, put it aside, let it wait."""
+    file = found.job.known if isinstance(found.job, ReadyMessage) else found.file
+    if isinstance(file, Copy):
+        return _put_aside(work, file)
+    row = file.row
+    if row and found.tries:
+        row = row._replace(run_ids=tuple(item.run_id for item in found.tries))
+    if isinstance(action, Bury):
+        return _bury(work, file.path, action.error, row)
+    if isinstance(action, Wait) and row:
+        return _wait(work, row, action)
+    raise AssertionError(action)
+
+
+def _wait(work: Pass, row: MessageRow, action: Wait) -> Carried:
+    """Leave a message where it is; one that a signal stopped is as it was."""
+    status = "stopped" if action.status == "queued" else action.status
+    is_news = (row.status, row.reason) != (status, action.reason)  # else it has its time
+    if is_news and status != "interrupted":
+        row = _save(work, row, status, action.reason)
+    if status == "held":
+        work.tell(f"{_name(row)}: {action.reason}")
+    if status == "refused":
+        work.below = work.tools.store.run(row.run_ids[-1])
+    return Carried(_outcome(row, action.status, action.reason), row=row)
+
+
+def _work(work: Pass, found: Situation, action: Action) -> Carried:
+    """Ask, or run the routine with the hooks around it and land what it made."""
+    job, tools = found.job, work.tools
+    assert isinstance(job, ReadyMessage)
+    row = job.known.row
+    if isinstance(action, AskFirst):
+        fix = (f"cat '{job.known.path}'", "treadle process")
+        options = (decide.APPROVE, "drop it")
+        questions.ask(tools.store, Question("approval", action.summary, options, fix), tools.now())
+        return _wait(work, row, Wait("held", action.summary))
+    if reason := tools.interrupted():
+        return _wait(work, row, Wait("interrupted", reason))
+    env = {"message_id": row.message_id, "message_file": str(job.known.path)}
+    before = set(box.names(tools.layout))
+    try:
+        hooks.run(tools, work.config, "beforeEach", env)
+        require_ready(work.host, job.selected.routine)
+        found, action = _attempts(work, found, action)
+    except _REFUSALS as error:
+        return _perform(work, _again(work, found), Wait("held", error.message))
+    except TreadleError as error:
+        if error.code != "hook_failed":
+            raise
+        return _perform(work, _again(work, found), Bury(error))
+    carried = _finish(work, found, action, before)
+    work.run_hook("afterEach", env)
+    return carried
+
+
+def _attempts(work: Pass, found: Situation, action: Action) -> tuple[Situation, Action]:
+    """Run the routine until it passes, stops, or has failed as often as it may."""
+    tools = work.tools
+    if isinstance(action, Finish):  # a worker may have carried it out elsewhere
+        run = _run(tools, action.run_id)
+        restore.fetch(tools.layout, tools.store, run, tools.env)
+    while isinstance(action, Begin | Resume):
+        if isinstance(action, Resume):
+            attempt.go_on(tools, work.config, _run(tools, action.run_id))
+        else:
+            _begin(work, found, action)
+        found = _again(work, found)
+        last = found.tries[-1]
+        if last.state == "cut off" or (last.state == "stopped" and tools.interrupted()):
+            return found, Wait("interrupted", last.reason)
+        action = decide.decide(found)
+    return found, action
+
+
+def _begin(work: Pass, found: Situation, action: Begin) -> None:
+    """Run the routine once; the last attempt is told how the ones before it failed."""
+    tools, job = work.tools, found.job
+    assert isinstance(job, ReadyMessage)
+    context = None
+    if action.is_last and found.tries:
+        context = attempt.failure_context(tools, found.tries)
+    if work.submit and job.selected.routine.kind == "builtin":
+        work.submit(attempt.freeze(tools, work.config, job, context))
         return
-    now = server.now()
-    with Store.open(layout) as store:
-        for job in schedule.jobs(layout):
-            if isinstance(job, FormatError):
-                server.watch(Progress(kind="note", run_id="", message=job.message))
-                continue
-            last = store.last_fire(job.name)
-            if schedule.is_due(job, now, datetime.fromisoformat(last) if last else None):
-                store.fired(job.name, now)
-                sent = box.send(layout, store, job.draft, now)
-                text = f"{job.name}: sent {sent.message_id}"
-                server.watch(Progress(kind="note", run_id="", message=text))
+    run = attempt.begin(tools, work.config, job, work.below, context)
+    for earlier in found.tries:
+        questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
+    loop.drive_run(run)
+
+
+def _again(work: Pass, found: Situation) -> Situation:
+    """Look at the runs of a message that is being worked on: its row waits for nobody."""
+    assert isinstance(found.job, ReadyMessage)
+    known = found.job.known
+    known = known._replace(row=known.row._replace(status="waiting", reason=None))
+    tries = decide.tries_of(work.tools.store, known.row)
+    return found._replace(file=known, tries=tries, job=found.job._replace(known=known))
+
+
+def _finish(work: Pass, found: Situation, action: Action, before: set[str]) -> Carried:
+    """Put a message away when its routine has ended: done, refused, dead, or as it was."""
+    tools, job = work.tools, found.job
+    if not isinstance(action, Finish) or not isinstance(job, ReadyMessage):
+        if isinstance(action, Bury):
+            last = found.tries[-1].run_id
+            questions.settle(tools.store, last, "dead letter", tools.now())
+        return _perform(work, found, action)
+    last_run = _run(tools, action.run_id)
+    row = job.known.row._replace(run_ids=tuple(item.run_id for item in found.tries))
+    refusal = _land(work, last_run)
+    sent = attempt.deliver(tools, row, last_run)
+    children = {it.path: it for it in (*sent, *attempt.dropped(tools, row, before))}
+    if refusal:
+        carried = _wait(work, row, Wait("refused", refusal))
+        return carried._replace(followups=list(children.values()))
+    row = _save(work, row, "done", None)
+    box.move(job.known.path, tools.layout.inbox_done)
+    if row.spec:
+        specs.mark_processed(tools.layout, row.spec)
+    work.tell(f"{_name(row)}: done")
+    return Carried(_outcome(row, "done", ""), list(children.values()), row)
+
+
+def _land(work: Pass, last: RunRow) -> str | None:
+    """Land the run where that is automatic; return why it could not."""
+    if last.branch is None:
+        return None
+    if work.config.land.process == "manual":
+        work.below = last
+        return None
+    refusal = end.land_or_ask(work.tools, last)
+    if refusal is None:
+        work.below = None
+    return refusal
+
+
+def _bury(work: Pass, path: Path, error: TreadleError, row: MessageRow | None) -> Carried:
+    name = box.bury(work.tools.layout, work.tools.store, path, error, row)
+    work.tell(f"{name}: dead letter: {error.message}")
+    if row is None:
+        return Carried(Outcome(name, "dead", error.message))
+    row = row._replace(status="dead", reason=error.code)
+    return Carried(_outcome(row, "dead", error.message), row=row)
+
+
+def _put_aside(work: Pass, found: Copy) -> Carried:
+    """Put a second delivery beside the first, and say so in the timeline of what it asked for."""
+    tools, row = work.tools, found.row
+    folder = tools.layout.inbox_dead if row.status == "dead" else tools.layout.inbox_done
+    target = box.move(found.path, folder)
+    runs = decide.runs_of(tools.store, row)
+    if runs and target.name != f"{row.message_id}.md":  # else a kill kept the first one here
+        run = take_over(tools, runs[-1])
+        text = f"{row.message_id} was delivered again; it is kept as {target.name}"
+        run.timeline.add(EventType.DUPLICATE_MESSAGE, text)
+        run.record(run.cursor())
+        tools.store.release(run.id, run.row.claim_epoch)
+    return Carried(_outcome(row, "duplicate", "it was delivered before"), row=row)
+
+
+def _run(tools: Tools, run_id: str) -> RunRow:
+    row = tools.store.run(run_id)
+    assert row is not None
+    return row
+
+
+def _save(work: Pass, row: MessageRow, status: str, reason: str | None) -> MessageRow:
+    row = row._replace(status=status, reason=reason, updated_at=utc(work.tools.now()))
+    work.tools.store.save_message(row)
+    return row
+
+
+def _outcome(row: MessageRow, status: Status, reason: str) -> Outcome:
+    return Outcome(_name(row), status, reason, row.message_id, row.routine, row.run_ids)
+
+
+def _name(row: MessageRow) -> str:
+    return row.spec or row.message_id

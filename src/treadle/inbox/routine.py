@@ -209,7 +209,8 @@ TIMEOUT = 30.0
 _ROUTER_OUTPUT = 64 << 10
 _ROUTER_SAID = 200
 _ROUTED_TEXT = 64 << 10
-_PLAIN_WORDS = re.compile(r"[\w\s,-]+")
+_PATTERN_WORD = re.compile(r"[\w*]+")
+_WHEN = re.compile(r"[\w\s*|,'-]+")
 
 ROUTER_PROMPT = """Select the most appropriate routine for this task.
 
@@ -286,7 +287,7 @@ def router_prompt(task: str, known: Mapping[str, Routine]) -> str:
 
 def embedded(task: str, known: Mapping[str, Routine]) -> Answer:
     """Count how often each routine's `when:` pattern is found in the text; the best one wins."""
-    text = task[:_ROUTED_TEXT]
+    text = re.findall(r"\w+", task[:_ROUTED_TEXT].lower())
     hits = {name: _hits(routine.when, text) for name, routine in known.items() if routine.when}
     best = max((len(found) for found in hits.values()), default=0)
     winners = [name for name, found in hits.items() if len(found) == best]
@@ -294,18 +295,36 @@ def embedded(task: str, known: Mapping[str, Routine]) -> Answer:
         return Answer(None, "no routine's `when:` line is found in the text")
     if len(winners) > 1:
         return Answer(None, f"{' and '.join(winners)} are equally close to the text")
-    words = ", ".join(sorted({word.lower() for word in hits[winners[0]]}))
-    return Answer(winners[0], f"its `when:` line is found {best} times in the text: {words}")
+    words = ", ".join(sorted(set(hits[winners[0]])))
+    often = "once" if best == 1 else f"{best} times"
+    return Answer(winners[0], f"its `when:` line is found {often} in the text: {words}")
 
 
-def _hits(when: str, text: str) -> list[str]:
-    if _PLAIN_WORDS.fullmatch(when):
-        when = "|".join(map(re.escape, re.split(r"[\s,]+", when.strip(", "))))
-    try:
-        pattern = re.compile(rf"\b(?:{when})", re.IGNORECASE)
-    except re.error:
-        return []
-    return [found[0] for found in pattern.finditer(text) if found[0]]
+def _hits(when: str, words: Sequence[str]) -> list[str]:
+    """Return what a pattern finds; comparing word by word takes no longer for an odd pattern."""
+    phrases = [_PATTERN_WORD.findall(part.lower()) for part in re.split(r"[|,]", when)]
+    return [
+        " ".join(found)
+        for phrase in filter(None, phrases)
+        for at in range(len(words) - len(phrase) + 1)
+        if all(map(_matches, phrase, found := words[at : at + len(phrase)]))
+    ]
+
+
+def _matches(pattern: str, word: str) -> bool:
+    """Tell whether a pattern is the whole word; a star in it stands for any part of one."""
+    first, *parts = pattern.split("*")
+    if not parts:
+        return pattern == word
+    *middle, last = parts
+    if not word.startswith(first) or len(word) < len(first) + len(last):
+        return False
+    at, end = len(first), len(word) - len(last)
+    for part in middle:
+        at = word.find(part, at, end) + len(part)
+        if at < len(part):
+            return False
+    return word.endswith(last)
 
 
 def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> Answer:
@@ -397,8 +416,8 @@ def problems(host: Host, routine: Routine) -> Iterator[str]:
         yield from _syntax(host.env, routine)
     if routine.kind != "builtin" and not routine.summary:
         yield "it has no description; a router knows nothing of it"
-    if routine.when and not _is_pattern(routine.when):
-        yield f"when: {routine.when!r} is no regular expression"
+    if routine.when and not _WHEN.fullmatch(routine.when):
+        yield f"when: {routine.when!r} must be words and phrases, with | between them"
     for name in routine.parameters:
         if not may_be_set(name):
             yield f"{name} cannot be set by a message: the system or treadle uses that name"
@@ -443,11 +462,3 @@ def _syntax(env: Mapping[str, str], routine: Routine) -> Iterator[str]:
         return
     if done.returncode:
         yield done.stderr.decode(errors="replace").strip()[:_SAID]
-
-
-def _is_pattern(text: str) -> bool:
-    try:
-        re.compile(text)
-    except re.error:
-        return False
-    return True

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import itertools
+import os
 import re
 import time
 from pathlib import PurePosixPath
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from treadle import frontmatter
 from treadle.engine.landing import tracker
-from treadle.errors import FormatError
+from treadle.errors import BlockedError, FormatError
 from treadle.files import atomic, beneath, walk
 from treadle.inbox import box
 from treadle.inbox.message import read_text
@@ -28,6 +29,19 @@ class Spec(NamedTuple):
     digest: str
     text: str
     routine: str | None
+
+
+def require_folder(layout: Layout) -> None:
+    """Refuse a folder of specs that git does not see into: its list could never land."""
+    what = "a symbolic link" if layout.specs.is_symlink() else "a repository of its own"
+    if layout.specs.is_symlink() or os.path.lexists(layout.specs / ".git"):
+        name = layout.relative(layout.specs)
+        raise BlockedError(
+            f"{name} is {what}, so the list of finished specs in it cannot be landed;"
+            " make it a plain folder of this repository",
+            code="specs_elsewhere",
+            fix=[f"ls -la {name}"],
+        )
 
 
 def names(layout: Layout) -> list[str]:

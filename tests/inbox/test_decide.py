@@ -1,0 +1,290 @@
+"""What becomes of messages: decided once, shown and performed alike."""
+
+import hashlib
+import os
+import zlib
+from datetime import UTC, datetime
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+
+from treadle.config.load import load
+from treadle.engine.elsewhere import queue
+from treadle.errors import BlockedError, FormatError
+from treadle.files import atomic
+from treadle.inbox import box, decide
+from treadle.inbox.decide import Begin, Bury, Finish, Known, Resume, Situation, Try, Wait
+from treadle.inbox.message import understand
+from treadle.proc.identity import current
+from treadle.project.project import open_project
+from treadle.store.messages import waiting
+from treadle.store.runs import RunRow
+from treadle.store.store import Store
+from treadle.tasks import questions
+from treadle.tasks.questions import Question
+from treadle.web.pages import inbox as page
+from treadle.web.site import WebRequest
+
+AT = "2026-01-01T00:00:00Z"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CHAIN = "20260101000000"
+SPEC = "---\nroutine: noop\n---\n# Do nothing\n"
+EXPECTED = {
+    "run": {"done"},
+    "land": {"done"},
+    "dead letter": {"dead"},
+    "duplicate": {"duplicate"},
+    "ask": {"held"},
+    "nothing": {"held", "stopped", "refused", "queued", "dead"},
+}
+
+
+def situation(status, *states, job=None):
+    row = waiting(CHAIN, 0, AT)._replace(status=status, reason="as it was")
+    said = understand(b"text", None, lambda: CHAIN)
+    tries = tuple(Try(f"r{number}", state, "why") for number, state in enumerate(states))
+    return Situation(Known(None, b"text", said, row), tries, job, None, 3)
+
+
+@pytest.mark.parametrize(
+    ("status", "states", "expected"),
+    [
+        ("waiting", (), Begin(is_last=False)),
+        ("waiting", ("failed",), Begin(is_last=False)),
+        ("waiting", ("failed", "failed"), Begin(is_last=True)),
+        ("waiting", ("passed",), Finish("r0")),
+        ("waiting", ("refused",), Finish("r0")),
+        ("waiting", ("cut off",), Resume("r0")),
+        ("waiting", ("stopped",), Wait("stopped", "why")),
+        ("waiting", ("running",), Wait("held", "another process drives its run r0")),
+        ("held", (), Begin(is_last=False)),
+        ("held", ("passed",), Finish("r0")),
+        ("stopped", ("stopped",), Wait("stopped", "as it was")),
+        ("stopped", ("cut off",), Wait("stopped", "as it was")),
+        ("stopped", ("passed",), Finish("r0")),
+        ("stopped", ("failed", "failed"), Begin(is_last=True)),
+        ("refused", ("refused",), Wait("refused", "as it was")),
+        ("refused", ("passed",), Finish("r0")),
+    ],
+    ids=str,
+)
+def test_what_is_next_depends_on_the_row_and_its_runs(status, states, expected):
+    assert decide.decide(situation(status, *states)) == expected
+
+
+def test_what_has_failed_as_often_as_it_may_is_dead():
+    found = decide.decide(situation("waiting", *["failed"] * 3))
+    assert isinstance(found, Bury)
+    assert found.error.code == "routine_failed"
+
+
+def test_what_waits_is_not_asked_what_it_would_run():
+    error = FormatError("no such routine")
+    assert isinstance(decide.decide(situation("refused", "refused", job=error)), Wait)
+    assert decide.decide(situation("refused", "passed", job=error)) == Bury(error)
+
+
+@pytest.fixture
+def crowd(inbox):
+    """An inbox in which about a hundred messages and specs are in as many situations."""
+    inbox.settings('sandbox = "off"\ndefault_routine = "usual"\n')
+    for name in ("noop", "usual"):
+        inbox.routine(name, ":", about="Do nothing\n# workspace: project")
+    with Store.open(inbox.layout) as store:
+        tried(inbox, store)
+        delivered(inbox, store)
+        wished(inbox, store)
+        listed(inbox, store)
+    dropped(inbox)
+    return inbox
+
+
+def add(inbox, store, name, **row):
+    """Put a message into the inbox that the store knows."""
+    found = store.add_message(waiting(name, 0, AT))
+    store.save_message(found._replace(**row))
+    inbox.drop(f"{name}-0.md", "---\nroutine: noop\n---\nDo nothing\n")
+    return found.message_id
+
+
+def tried(inbox, store):
+    """Add messages with every status whose runs stand in every state."""
+    states = ("", "failed", "failed failed", "failed failed failed", "stopped", "queued")
+    states += ("running", "refused", "passed", "failed passed", "failed stopped", "failed queued")
+    states += ("failed running", "failed refused", "failed failed passed")
+    for status, runs in product(("waiting", "stopped", "refused", "held"), states):
+        name = f"t-{status}-{runs.replace(' ', '.')}x"
+        message = add(inbox, store, name, status=status, reason="as it was")
+        for number, state in enumerate(runs.split()):
+            ran(store, message, state, number)
+
+
+def ran(store, message, state, number=0):
+    run_id = f"20260101-00000{number}-{zlib.crc32(message.encode()) & 0xFFFFFF:06x}"
+    kv = {"reason": "why"}
+    kv |= {"queued": {queue.FLEET: {}}, "refused": {"land_refused": {}}}.get(state, {})
+    status = {"refused": "passed", "queued": "running"}.get(state, state)
+    owner = current().encode() if state == "running" else None
+    if state == "queued":
+        owner = "worker:w"
+    row = RunRow(run_id, AT, "g", status, 1, 0, None, f".treadle/runs/{run_id}", owner=owner)
+    store.insert_run(row._replace(message_id=message, ended_at=AT), (), kv)
+
+
+def delivered(inbox, store):
+    """Add second deliveries of what is done or dead, and other bytes under their names."""
+    for status, word in product(("done", "dead"), ("same", "other")):
+        name = f"d-{status}-{word}"
+        add(inbox, store, name, status=status)
+        data = (inbox.layout.inbox / f"{name}-0.md").read_bytes()
+        row = store.message(f"{name}-0")
+        digest = hashlib.sha256(data).hexdigest() if word == "same" else "other"
+        store.save_message(row._replace(digest=digest))
+
+
+def wished(inbox, store):
+    """Add follow-ups of an agent's message: unasked, asked, approved, refused, tried again."""
+    parent = store.add_message(waiting("w-parent", 0, AT)._replace(routine="develop"))
+    store.save_message(parent._replace(status="done"))
+    for number, answer in enumerate((None, "open", "approve", "drop it", "stale")):
+        message = add(inbox, store, f"w-{number}", parent=parent.message_id, depth=1)
+        row = store.message(message)
+        store.save_message(row._replace(updated_at="2026-01-02T00:00:00Z"))
+        if answer is None:
+            continue
+        view = decide.InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
+        known = decide.read(view, inbox.layout.inbox / f"{message}.md")
+        (asked,) = [decide.examine(view, known, None).approval.summary]
+        id_ = questions.ask(store, Question("approval", asked), NOW)
+        if answer != "open":
+            word = "drop it" if answer == "stale" else answer
+            day = 1 if answer == "stale" else 3
+            store.answer(id_, word, "human", datetime(2026, 1, day, tzinfo=UTC))
+
+
+def listed(inbox, store):
+    """Add specs whose messages have got as far as they can."""
+    digests = {}
+    for status in ("none", "done", "dead", "edited", "waiting", "stopped", "held"):
+        name = f"{status}.spec.md"
+        inbox.spec(name, SPEC)
+        digests[status] = decide.specs.glance(inbox.layout, name)[0]
+        if status == "none":
+            continue
+        digest = "other" if status == "edited" else digests[status]
+        row = waiting("", 0, AT)._replace(spec=name, spec_digest=digest)
+        real = "dead" if status == "edited" else status
+        store.save_message(store.add_message(row)._replace(status=real, reason="as it was"))
+    inbox.spec("gone-routine.spec.md", SPEC.replace("noop", "gone"))
+    inbox.spec("broken.spec.md", "---\na: [\n---\n")
+    inbox.spec("bytes.spec.md").write_bytes(b"\xff")
+
+
+def dropped(inbox):
+    """Add files of every kind that somebody may leave there."""
+    heads = {
+        "named": "routine: noop",
+        "gone": "routine: gone",
+        "chain": f"routine: noop\nchain: {CHAIN}",
+        "placed": f"routine: noop\nchain: {CHAIN}\nseq: 7",
+        "seq": "routine: noop\nseq: many",
+        "type": "routine: noop\ntype: letter",
+        "unsafe": "chain: ../x",
+        "twice": "chain: a\nchain: b",
+        "open": "a: [",
+        "anchor": "a: &x 1",
+        "list": "routine: [noop]",
+        "spec": "routine: noop\ninput_file: specs/none.spec.md",
+        "nospec": "type: spec",
+        "outside": "input_file: ../x",
+        "missing": "input_file: specs/missing.spec.md",
+        "field": "routine: noop\ncolor: red",
+        "extension": "routine: noop.sh",
+        "notebook": "routine: noop.ipynb",
+    }
+    for name, head in heads.items():
+        inbox.drop(f"f-{name}.md", f"---\n{head}\n---\nDo nothing\n")
+    inbox.drop(f"{CHAIN}-3.md", "---\nroutine: noop\n---\n")
+    inbox.drop("f-crlf.md", "---\r\nroutine: noop\r\n---\r\nDo\r\n")
+    inbox.drop("f-bytes.md", b"\xff")
+    inbox.drop("f-large.md", b"x" * (box.MAX_BYTES + 1))
+    inbox.drop("f-\u202e.md", "---\nroutine: noop\n---\n")
+    (inbox.root / "log.txt").touch()
+    (inbox.layout.inbox / "f-link.md").symlink_to("/etc/hostname")
+    (inbox.layout.inbox / "f-hard.md").hardlink_to(inbox.root / "log.txt")
+    os.mkfifo(inbox.layout.inbox / "f-pipe.md")
+    (inbox.layout.inbox / "f-folder.md").mkdir()
+
+
+@pytest.mark.timeout(240)
+def test_the_dry_run_the_page_and_the_pass_agree(crowd):
+    config = load(crowd.layout, os.environ).config
+    with crowd.reader() as store:
+        planned = decide.plan(crowd.layout, config, store)
+    project = open_project(crowd.root, os.environ)
+    site = SimpleNamespace(project=project, store=crowd.reader)
+    shown = page.document(site, WebRequest({}, {}))["planned"]
+    assert shown == decide.plan_document(planned)["planned"]
+    outcomes = crowd.process().outcomes
+    assert len(planned) >= 100
+    for item, outcome in zip(planned, outcomes, strict=True):
+        assert outcome.status in EXPECTED[item.would], (item, outcome)
+        assert item.message_id in (None, outcome.message_id)
+        if item.would != "run":
+            assert outcome.reason in (item.reason, "")
+        elif item.routine:
+            assert item.routine == outcome.routine
+
+
+class Killed(BaseException):
+    """A kill, as far as anything that handles errors can tell."""
+
+
+@pytest.mark.parametrize("moment", ["rename_new", "write"])
+@pytest.mark.parametrize("text", ["---\nroutine: broken\n---\n", "---\na: [\n---\n"])
+def test_a_kill_while_a_message_is_buried_loses_nothing(inbox, monkeypatch, moment, text):
+    inbox.settings("max_retries = 1\n")
+    inbox.routine("broken", "exit 1")
+    inbox.drop(f"{CHAIN}-0.md", text)
+    with monkeypatch.context() as patch:
+        real = getattr(atomic, moment)
+
+        def die(path, *args, **options):
+            if "/dead/" in f"{path}{args}":
+                raise Killed
+            return real(path, *args, **options)
+
+        patch.setattr(atomic, moment, die)
+        with pytest.raises(Killed):
+            inbox.process()
+    assert (inbox.layout.inbox / f"{CHAIN}-0.md").exists()
+    assert [item.status for item in inbox.process().outcomes] == ["dead"]
+    assert list(inbox.reasons()) == [f"{CHAIN}-0.md"]
+    assert (inbox.layout.inbox_dead / f"{CHAIN}-0.md").exists()
+    with inbox.reader() as store:
+        assert len(store.questions()) == 1
+        assert [row.status for row in store.messages("waiting")] == []
+    assert inbox.process().outcomes == ()
+
+
+def test_a_message_whose_run_another_process_drives_is_left_alone(inbox):
+    with Store.open(inbox.layout) as store:
+        message = add(inbox, store, CHAIN, status="waiting")
+        ran(store, message, "running")
+    (outcome,) = inbox.process().outcomes
+    assert outcome.status == "held"
+    assert (inbox.layout.inbox / f"{CHAIN}-0.md").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "repository"])
+def test_specs_that_could_never_land_are_refused_before_any_work(inbox, kind):
+    inbox.drop("x.md", "work")
+    if kind == "link":
+        inbox.layout.specs.rename(inbox.root / "elsewhere")
+        inbox.layout.specs.symlink_to("elsewhere")
+    else:
+        (inbox.layout.specs / ".git").write_text("gitdir: ../.git/modules/specs\n")
+    with pytest.raises(BlockedError, match=r"specs is a .* cannot be landed"):
+        inbox.process()
+    assert inbox.runs() == []
