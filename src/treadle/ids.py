@@ -4,6 +4,11 @@ import re
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
+from treadle.errors import UsageError
+
+HUMAN = "human"
+TREADLE = "treadle"
+EVERYBODY = "all"
 # Compiled when they are asked: most commands ask none.
 _RUN_ID = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}"
 # A mission's task bears its mission's name, which may begin with a number: 001-log-in.WP01.
@@ -71,6 +76,30 @@ def _hidden(found: re.Match[str]) -> str:
         return found[0]
     start, end = (at - found.start() for at in found.span(found.lastindex))
     return f"{found[0][:start]}***{found[0][end:]}"
+
+
+def agent_name(text: str) -> str:
+    """Return whom a name stands for, as addresses are written; `rooster` is the human."""
+    name = text.strip().lower()
+    if not is_agent_id(name):
+        shown = repr(text[:64]) + ("…" if len(text) > 64 else "")
+        raise UsageError(
+            f"{shown} is not an agent's name: begin with a letter, then letters and digits "
+            f"joined by . _ -, at most 64",
+            code="agent_id_invalid",
+        )
+    return HUMAN if name == "rooster" else name
+
+
+def acting_agent(text: str) -> str:
+    """Return who writes, claims or works, which nobody does as `all`."""
+    name = agent_name(text)
+    if name == EVERYBODY:
+        raise UsageError(
+            "'all' is everybody and cannot write or claim; give an agent's id",
+            code="agent_id_invalid",
+        )
+    return name
 
 
 def is_agent_id(text: str) -> bool:

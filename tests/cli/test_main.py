@@ -72,3 +72,21 @@ def test_what_works_for_hours_collects_its_garbage():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "True True"
+
+
+PROBE = """
+import gc, sys
+from types import ModuleType
+from treadle.cli import main
+probe = ModuleType("treadle.cli.probe")
+probe.add_probe = lambda parser: parser.set_defaults(call=lambda args: print(gc.isenabled()) or 0)
+sys.modules["treadle.cli.probe"] = probe
+main.COMMANDS["probe"] = ("probe", "Try something")
+sys.argv = ["treadle", "probe"]
+main.main()
+"""
+
+
+def test_a_command_collects_its_garbage_however_long_it_runs():
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

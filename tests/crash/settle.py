@@ -9,17 +9,26 @@ from treadle.cli.main import main as treadle
 from treadle.engine import session
 from treadle.project.project import open_project
 
-GOAL = ["run", "--goal", "Make done.txt", "--ac", "done.txt is there"]
+TASK = ["task", "add", "Make done.txt", "--ac", "done.txt is there"]
+RUN = ["run", "T-1"]
+# A run that its budget has stopped goes on with a larger one.
+_RESUME = ["run", "--budget", "max_iterations=5", "--resume"]
 
 
 def settle(root: Path, note: Path) -> int:
-    """Open the project as every working command does, and write down its rows."""
+    """Open the project as every working command does, and write down what it holds."""
     project = open_project(root, os.environ)
     with session.opened(project, watch=lambda _: None) as tools:
         runs = tools.store.runs(1000)
         rows = {
-            "runs": [run._asdict() for run in runs],
+            "runs": [
+                run._asdict() | {"reason_code": tools.store.kv_value(run.run_id, "reason_code")}
+                for run in runs
+            ],
             "steps": [step._asdict() for run in runs for step in tools.store.steps(run.run_id)],
+            "tasks": [task._asdict() for task in tools.store.tasks()],
+            "questions": [question._asdict() for question in tools.store.questions()],
+            "letters": [path.read_text() for path in tools.layout.mail.root.rglob("*-human_*.md")],
         }
     note.write_text(json.dumps(rows))
     return 0
@@ -31,9 +40,9 @@ def finish(note: Path) -> int:
     if any(run["status"] == "passed" for run in runs):
         return 0
     for run in runs:
-        if run["status"] != "failed" and treadle(["run", "--resume", run["run_id"]]) == 0:
+        if run["status"] != "failed" and treadle([*_RESUME, run["run_id"]]) == 0:
             return 0
-    return int(treadle(GOAL))
+    return int(treadle(RUN))
 
 
 if __name__ == "__main__":

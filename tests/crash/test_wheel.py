@@ -40,6 +40,15 @@ def test_many_kills(wheel, victim):
 
 @pytest.mark.real
 @pytest.mark.timeout(1200)
+def test_many_kills_of_a_run_that_waits_for_a_person():
+    with Crew("tests.crash.wheel:Stopped") as crew:
+        report = experiments.kills(crew, "group", sample=60)
+    assert report.tried == 60
+    assert report.broken == []
+
+
+@pytest.mark.real
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", experiments.KINDS)
 def test_many_power_cuts(wheel, kind):
     report = experiments.power(wheel, kind, 200)

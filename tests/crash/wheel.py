@@ -28,7 +28,12 @@ _STEPS = ("plan", "do", "check", "act", "plan", "do", "check")
 
 
 class Wheel:
-    """What was told is there, what is there is whole, the patch is in once."""
+    """What was told is there, what is there is whole, the patch is in once.
+
+    Whoever asked hears of each end: the task's lane and owner, the desk and the letters agree.
+    """
+
+    options: tuple[str, ...] = ()
 
     def prepare(self, world: Path) -> None:
         """Make a repository with treadle and one agent for all roles.
@@ -43,11 +48,12 @@ class Wheel:
         # The instruments follow processes by number, and tier A numbers them anew.
         tier = '[sandbox]\ntier = "B"\n'
         (settings / "config.toml").write_text("\n".join([tier, *sorted(roles)]))
-        Project.make(world / "project", world, env=self._env(world))
+        project = Project.make(world / "project", world, env=self._env(world))
+        assert project.treadle(*settle.TASK).code == 0
 
     def command(self, world: Path) -> Command:
-        """Run a goal that passes in its second iteration."""
-        return self._treadle(world, *settle.GOAL)
+        """Run a task that passes in its second iteration."""
+        return self._treadle(world, *settle.RUN, *self.options)
 
     def recovery(self, world: Path) -> list[Command]:
         """Recover only, then finish the work."""
@@ -70,6 +76,8 @@ class Wheel:
             *_runs(world / "project", runs, may_fail=seen.code is not None),
             *self._folders(world, steps),
             *_timelines(world, runs),
+            *_ends(note),
+            *self._end(world, runs),
             *self._branches(world, runs),
             *self._surroundings(world),
         ]
@@ -104,6 +112,27 @@ class Wheel:
             commits = done.stdout.strip() if run["current_step_index"] else "0"
             if commits not in ("0", "1") or (run["status"] == "passed" and commits != "1"):
                 found.append(f"{run['run_id']} ({run['status']}) has the patch {commits} times")
+        return found
+
+    def _end(self, world: Path, runs: list[dict[str, Any]]) -> list[str]:
+        """The task is done and free, nothing waits on the desk, and one letter says so."""
+        store = sqlite3.connect(world / "project" / ".treadle" / "treadle.db")
+        found = [
+            f"the task is {lane}, of {owner}, claimed by {claim}"
+            for lane, owner, claim in store.execute("SELECT lane, owner, claim_id FROM tasks")
+            if (lane, owner, claim) != ("done", "human", None)
+        ]
+        waiting = "SELECT summary FROM questions WHERE answered_at IS NULL"
+        found += [f"the desk still asks: {summary}" for (summary,) in store.execute(waiting)]
+        store.close()
+        letters = [
+            path.read_text()
+            for path in (world / "project" / ".treadle" / "mail").rglob("*-human_*.md")
+        ]
+        for run in runs:
+            told = sum("completed" in text and run["run_id"] in text for text in letters)
+            if run["status"] == "passed" and told != 1:
+                found.append(f"{told} letters say that {run['run_id']} has passed")
         return found
 
     def _surroundings(self, world: Path) -> list[str]:
@@ -167,6 +196,25 @@ def _told(seen: Outcome, note: dict[str, list[dict[str, Any]]]) -> list[str]:
     return found
 
 
+def _ends(note: dict[str, list[Any]]) -> list[str]:
+    """After recovery everyone has heard of each run that ended by itself, once."""
+    found = []
+    for run in note["runs"]:
+        told = sum(run["run_id"] in text for text in note["letters"])
+        asked = sum(question["run_id"] == run["run_id"] for question in note["questions"])
+        if run["ended_at"] and run["reason_code"] != "interrupted":
+            if told != 1:
+                found.append(f"{told} letters tell of {run['run_id']}, which {run['status']}")
+            if asked != (run["status"] != "passed"):
+                found.append(f"{asked} questions about {run['run_id']}, which {run['status']}")
+    owners = {task["claim_id"] for task in note["tasks"]}
+    going = {run["run_id"] for run in note["runs"] if run["status"] == "stopped"}
+    return [
+        *found,
+        *(f"{claim} keeps a task it does not work on" for claim in owners - going if claim),
+    ]
+
+
 def _runs(root: Path, runs: list[dict[str, Any]], *, may_fail: bool) -> list[str]:
     """A crash fails no run, and every run can be read by people and by recovery."""
     found = []
@@ -191,3 +239,9 @@ def _timelines(world: Path, runs: list[dict[str, Any]]) -> list[str]:
             found.append(f"{run['run_id']} has events {numbers}")
     store.close()
     return found
+
+
+class Stopped(Wheel):
+    """A run that its budget stops after its first check, and that then goes on."""
+
+    options = ("--budget", "max_iterations=1")

@@ -4,7 +4,9 @@ import pytest
 
 from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError
-from treadle.mail import effect, find
+from treadle.mail import effect, find, post
+from treadle.mail.post import Draft
+from treadle.store.store import Store
 from treadle.tasks import checks, claim
 from treadle.tasks.claim import Holder
 
@@ -80,7 +82,28 @@ def test_a_claim_by_file_that_is_refused_is_answered(claimed, drop, store, mail,
     assert "held by ada" in said[0]
     effect.refresh(store, mail, now)
     (told,) = [
-        row for row in find.list_letters(store, find.Asked("bob")) if row.sender == "treadle"
+        row for row in find.list_letters(store, find.LetterQuery("bob")) if row.sender == "treadle"
     ]
     assert (told.intent, told.status, "held by ada" in told.summary) == ("inform", "failed", True)
     assert store.task("B-1").owner == "ada"
+
+
+class Overtaken(Store):
+    """A store in which somebody else finishes the task before the first change is written."""
+
+    def swap_task(self, before, after, move=None):
+        done, self.done = getattr(self, "done", None), None
+        if done:
+            done()
+        return super().swap_task(before, after, move)
+
+
+def test_escalating_leaves_a_task_that_was_finished_meanwhile(claimed, layout, mail, store, now):
+    with Overtaken.open(layout) as overtaken:
+        overtaken.done = lambda: claim.move_task(
+            store, "B-1", "done", Holder("ada"), now, "finished", force=True
+        )
+        letter = post.compose(Draft("ada", "boss", "escalate", "Help", "B-1"), now)
+        sent = post.post(mail, letter)
+        effect.see(overtaken, mail, sent.name, letter, now)
+    assert store.task("B-1").lane == "done"

@@ -4,7 +4,7 @@ import pytest
 
 from treadle.errors import UsageError
 from treadle.mail import claim, find
-from treadle.store import letters as table
+from treadle.store.store import Reader, Store
 
 
 def names(rows):
@@ -26,10 +26,13 @@ def test_signs_in_words_are_words_too(store, mail, post):
     assert find.search(store, mail, ['x" OR "a'], 10) == []
 
 
-def test_without_full_text_search_files_are_read(store, mail, post, monkeypatch):
-    name = post("a", "b", "inform", "Some Words here")
-    monkeypatch.setattr(table, "take_in_words", lambda store, text: False)
-    assert names(find.search(store, mail, ["words", "here"], 10)) == [name]
+@pytest.mark.parametrize("opened", [Reader, Store], ids=["inside a run", "outside"])
+def test_words_match_whole_and_in_any_case_wherever_it_runs(layout, mail, post, opened):
+    post("a", "b", "inform", "Some Tokens broke")
+    with opened.open(layout) as store:
+        assert len(find.search(store, mail, ["tokens", "SOME"], 10)) == 1
+        assert find.search(store, mail, ["token"], 10) == []
+        assert find.search(store, mail, ["ok"], 10) == []
 
 
 def test_no_word_is_no_search(store, mail):

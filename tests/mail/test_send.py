@@ -36,10 +36,10 @@ def test_no_dot_file_stays_behind(post, mail):
     [
         (Draft("a", "b", "implement_featur", ""), "did you mean implement_feature"),
         (Draft("a", "b", "fix_bug", ""), "needs --task"),
-        (Draft("a/b", "c", "inform", ""), "is no agent id"),
+        (Draft("a/b", "c", "inform", ""), "is not an agent's name"),
         (Draft("all", "c", "inform", ""), "cannot write"),
-        (Draft("a", "..", "inform", ""), "is no agent id"),
-        (Draft("a", "x" * 10_000, "inform", ""), "is no agent id"),
+        (Draft("a", "..", "inform", ""), "is not an agent's name"),
+        (Draft("a", "x" * 10_000, "inform", ""), "is not an agent's name"),
         (Draft("a", "b", "inform", "", task_id="../x"), "is no task id"),
         (Draft("a", "b", "inform", "", status="dine"), "did you mean done|there is no status"),
         (Draft("a", "b", "test_results", "", task_id="T-1"), "need --status"),

@@ -93,7 +93,7 @@ def test_links_pipes_and_giants_are_set_aside_unread(drop, store, mail, now, tmp
         file.truncate(1 << 30)
     settle(mail)
     assert len(effect.refresh(store, mail, now)) == 3
-    assert [row.name for row in find.list_letters(store, find.Asked())] == ["fine.md"]
+    assert [row.name for row in find.list_letters(store, find.LetterQuery())] == ["fine.md"]
     assert secret.read_text() == "key"
 
 
@@ -128,9 +128,9 @@ def test_the_index_can_be_rebuilt_from_nothing(post, store, mail, now):
     names = {post("a", "b", "inform", str(number)) for number in range(5)}
     table.forget(store, table.in_box(store, "new", 10))
     effect.rebuild(store, mail, now)
-    assert {row.name for row in find.list_letters(store, find.Asked())} == names
+    assert {row.name for row in find.list_letters(store, find.LetterQuery())} == names
 
 
 def test_an_unknown_intent_is_read_all_the_same(drop, store):
     drop("20251106_140211_a-b_dance.md", "x")
-    assert [row.intent for row in find.list_letters(store, find.Asked())] == ["dance"]
+    assert [row.intent for row in find.list_letters(store, find.LetterQuery())] == ["dance"]

@@ -3,11 +3,13 @@
 import threading
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
 from tests.store.rows import RUN, T, commit, cursor, event, run_row
+from treadle.contract.criterion import Criterion
 from treadle.errors import StoreError
 from treadle.layout import Layout
 from treadle.store import address, fleet, letters
@@ -16,6 +18,8 @@ from treadle.store.database.postgres import Postgres
 from treadle.store.letters import LetterRow, Place, TaskTaken, Wanted
 from treadle.store.runs import History
 from treadle.store.store import Reader, Store
+from treadle.tasks.claim import claim
+from treadle.tasks.task import NewTask, add
 
 pytestmark = pytest.mark.real
 
@@ -290,3 +294,20 @@ def test_a_schema_that_was_never_set_up_reads_as_empty_and_stays_so(database):
 def test_the_address_leads_to_the_server(pg_server, pg_store, tmp_path):
     found = address.find(Layout(tmp_path))
     assert (type(found), found.schema) == (Postgres, pg_store)
+
+
+def test_a_letter_does_not_take_a_task_that_somebody_else_took_meanwhile(database, shared):
+    now = datetime.now(UTC)
+    add(shared, NewTask("g", (Criterion("AC1", "g"),), "B-1"), now)
+    row = letter(1)._replace(intent="fix_bug", task_id="B-1")
+    letters.insert(shared, [row])
+    with Store.at(database) as other:
+
+        def take(found, task):
+            if task.claim_id is not None:
+                return None
+            claim(other, "B-1", "ada", now)  # between the look and the change
+            return TaskTaken(task._replace(lane="claimed", owner="b", claim_id="b-1"))
+
+        assert letters.claim(shared, WANTED, lambda name: iter((name,)), take) is None
+    assert shared.task("B-1").owner == "ada"

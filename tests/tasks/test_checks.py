@@ -7,10 +7,11 @@ import pytest
 from tests.store.rows import RUN, check_row, cursor, run_row, step_row
 from treadle.contract.criterion import Criterion
 from treadle.errors import BlockedError
+from treadle.ids import HUMAN
 from treadle.store.runs import History
 from treadle.tasks import checks, claim, task
 from treadle.tasks.claim import Holder
-from treadle.tasks.task import HUMAN, NewTask
+from treadle.tasks.task import NewTask
 
 ASKED = (Criterion("AC1", "Tests pass", "pytest"), Criterion("AC2", "95% coverage", "cov"))
 

@@ -120,8 +120,19 @@ def test_other_lanes_cannot_be_claimed(store, add, now, lane):
 
 @pytest.mark.parametrize("owner", ["", "a b", "x\ny", "-a", "a" * 65, "ü"])
 def test_an_owner_must_have_a_plain_name(store, add, now, owner):
-    with pytest.raises(UsageError, match="cannot name an owner"):
+    with pytest.raises(UsageError, match="is not an agent's name"):
         claim(store, add(), owner, now)
+
+
+def test_rooster_and_human_are_one_person(store, add, now):
+    task_id = add()
+    assert claim(store, task_id, "Rooster", now).owner == "human"
+    assert release(store, task_id, Holder("human"), now).lane == "planned"
+
+
+def test_nobody_claims_as_everybody(store, add, now):
+    with pytest.raises(UsageError, match="everybody"):
+        claim(store, add(), "all", now)
 
 
 def test_of_sixteen_processes_one_gets_the_task(store, layout, add):

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from treadle.cli import main, output
 from treadle.cli.place import Place
+from treadle.ids import HUMAN, acting_agent
 from treadle.mail import effect, index, post
-from treadle.mail.letter import HUMAN, parse_sender
 from treadle.store import letters as table
 from treadle.store.store import Reader, Store
 from treadle.tasks import claim
@@ -24,7 +24,7 @@ def add_agent(parser: ArgumentParser, option: str = "--as") -> ArgumentParser:
 def who(args: Namespace) -> str | None:
     """Return who acts, if anyone said so."""
     name = args.who or os.environ.get("TREADLE_AGENT")
-    return parse_sender(name) if name else None
+    return acting_agent(name) if name else None
 
 
 def registered(found: Place, args: Namespace) -> str | None:
@@ -47,7 +47,7 @@ def fresh(found: Place, now: datetime) -> Reader:
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
     if table.wait_elsewhere(reader):
-        main.load("elsewhere.bring_letters")()
+        main.call("elsewhere.bring_letters")
     if not index.is_stale(reader, mail):
         return reader
     reader.close()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import shtab
 
 import treadle
-from treadle.cli import invoke, main, output
+from treadle.cli import main, output
 from treadle.cli.parser import Parser
 from treadle.errors import ExitCode
 
@@ -49,7 +49,7 @@ def whole_parser() -> ArgumentParser:
     whole.add_argument("--version", "-V", action="store_true", help="Print the version")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND")
     for name, (_, summary) in main.COMMANDS.items():
-        invoke.add_arguments(name, commands.add_parser(name, help=summary, description=summary))
+        main.add_arguments(name, commands.add_parser(name, help=summary, description=summary))
     return whole
 
 

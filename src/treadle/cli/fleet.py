@@ -102,7 +102,7 @@ def _describe(place: Site) -> dict[str, object]:
 def _jobs(place: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
     """Ask the queue, if the extra that speaks to it is installed."""
     try:
-        found: set[tuple[str, str]] | None = main.load("fleet_work.known_jobs")(place, config)
+        found: set[tuple[str, str]] | None = main.call("fleet_work.known_jobs", place, config)
     except ModuleNotFoundError:
         return None
     return found

@@ -5,7 +5,7 @@ import errno
 import io
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
 from treadle import __version__
@@ -80,19 +80,13 @@ def _run(name: str, words: list[str], as_json: bool) -> int:
     if name not in main.COMMANDS:
         raise _unknown(name)
     parser = Parser(prog=f"treadle {name}", description=main.COMMANDS[name][1])
-    add_arguments(name, parser)
+    main.add_arguments(name, parser)
     args = _parse(parser, words, as_json)
     if args is None:
         return ExitCode.DONE
     args.json = as_json
-    # What loads far more of treadle than its neighbours is named instead of imported there.
-    call = main.load(args.call) if isinstance(args.call, str) else args.call
-    return int(call(args))
-
-
-def add_arguments(name: str, parser: ArgumentParser) -> None:
-    """Let the module of a command describe its command line."""
-    main.load(f"{main.COMMANDS[name][0]}.add_{name}")(parser)
+    code: int = main.call(args.call, args) if isinstance(args.call, str) else args.call(args)
+    return code
 
 
 def _parse(command: Parser, words: list[str], as_json: bool) -> Namespace | None:
@@ -152,7 +146,7 @@ def _unexpected(error: Exception, words: list[str], as_json: bool) -> int:
             fix=["pip install 'treadle[fleet]'"],
         )
         return _fail(missing, missing.exit_code, as_json)
-    bug: TreadleError = main.load("bug.report")(error, words, os.environ)
+    bug: TreadleError = main.call("bug.report", error, words, os.environ)
     return _fail(bug, ExitCode.BUG, as_json)
 
 

@@ -12,11 +12,11 @@ from treadle.cli.context import add_agent
 from treadle.cli.parser import actions, add_repeated
 from treadle.cli.place import Place
 from treadle.errors import ExitCode, FormatError, UsageError
+from treadle.ids import HUMAN
 from treadle.layout import BOXES
 from treadle.mail import claim, effect, find, index, post
 from treadle.mail import index as places
 from treadle.mail.letter import (
-    HUMAN,
     INTENTS,
     MAX_BYTES,
     STATUSES,
@@ -32,9 +32,8 @@ from treadle.mail.letter import (
 )
 from treadle.mail.post import Draft
 from treadle.project.root import refuse_inside_run
-from treadle.store import letters as table
 from treadle.store.letters import LetterRow
-from treadle.store.store import Reader, Store
+from treadle.store.store import Store
 from treadle.tasks import claim as tasks
 from treadle.text import plural
 
@@ -223,7 +222,7 @@ def _list(args: Namespace) -> int:
         raise UsageError("--limit must be at least 1")
     agent = context.registered(found, args)
     with context.fresh(found, _now()) as store:
-        rows = find.list_letters(store, find.Asked(agent, boxes, args.task, word, args.limit))
+        rows = find.list_letters(store, find.LetterQuery(agent, boxes, args.task, word, args.limit))
         context.renew(found, store, agent)
     return _show(found, args, rows, "no letters")
 
@@ -303,25 +302,15 @@ def _watch(args: Namespace) -> int:
 
 def _search(args: Namespace) -> int:
     found = place.find(os.environ)
-    with _searchable(found) as store:
+    with context.fresh(found, _now()) as store:
         rows = find.search(store, found.layout.mail, args.words, args.limit)
     return _show(found, args, rows, "no letter has these words")
-
-
-def _searchable(found: Place) -> Reader:
-    """Open the store to search in; inside a run nothing is written, and files are read instead."""
-    if os.environ.get("TREADLE_RUN"):
-        return context.fresh(found, _now())
-    store, said = effect.fresh(found.layout, _now())
-    output.warn(*said)
-    return store
 
 
 def _reindex(args: Namespace) -> int:
     found = _outside()
     with Store.open(found.layout) as store:
         said = effect.rebuild(store, found.layout.mail, _now())
-        table.forget_words(store)
         count = sum(1 for _ in index.letter_paths(found.layout.mail))
     output.warn(*said)
     told = {"letters": count, "set_aside": said}

@@ -8,7 +8,7 @@ import treadle
 
 TYPE_CHECKING = False  # typing's own flag would load typing, and --version loads nothing
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from argparse import ArgumentParser
     from typing import Any
 
 # Each command with the module that knows its arguments (in `add_COMMAND`) and what it is for.
@@ -64,20 +64,27 @@ def main(argv: list[str] | None = None) -> int:
         gc.set_threshold(50_000)
         _forget_folder()
         _open_standard_streams()
-    code: int = load("invoke.invoke")(words)
+    code: int = call("invoke.invoke", words)
     if argv is None:
         os._exit(code)  # taking the interpreter down costs a tenth of a short command
     return code
 
 
-def load(name: str) -> "Callable[..., Any]":
-    """Return a function of the command line, as `module.function`: the only late import."""
+def call(name: str, *given: object) -> "Any":
+    """Call a function of the command line, `module.function`: the only late import there is.
+
+    Commands and their parsers are found so, and the rare parts of a command that load far more
+    of treadle than the rest of it.
+    """
     module, _, function = name.partition(".")
     # Not importlib: the package costs a tenth of a bare start.
-    found: Callable[..., Any] = getattr(
-        __import__(f"treadle.cli.{module}", fromlist=[module]), function
-    )
-    return found
+    found = __import__(f"treadle.cli.{module}", fromlist=[module])
+    return getattr(found, function)(*given)
+
+
+def add_arguments(name: str, parser: "ArgumentParser") -> None:
+    """Let the module of a command describe its command line."""
+    call(f"{COMMANDS[name][0]}.add_{name}", parser)
 
 
 def _forget_folder() -> None:

@@ -8,6 +8,7 @@ from treadle.cli import output, place
 from treadle.cli.parser import actions
 from treadle.cli.place import Place
 from treadle.errors import UsageError
+from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
 from treadle.missions import next, state, status
 from treadle.missions.mission import Mission
@@ -16,7 +17,6 @@ from treadle.missions.state import Asking, Decision, Step
 from treadle.missions.status import Listed, Status
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Reader, Store
-from treadle.tasks.task import HUMAN, owner_id
 
 
 def add_mission(parser: ArgumentParser) -> None:
@@ -105,7 +105,7 @@ def _next(args: Namespace) -> int:
 
 def _decide(args: Namespace, found: Place) -> Decision:
     mission = missions.choose(found.layout, args.mission, here())
-    agent = owner_id(args.agent)
+    agent = acting_agent(args.agent)
     if args.result is None and not args.retry:
         with Reader.open(found.layout) as store:
             asking = Asking(found.layout, mission, agent, store.now())

@@ -27,7 +27,7 @@ def find(env: Mapping[str, str]) -> Place:
     if not _in_variables(env) and not any(map(_speaks, files)):
         return Place(layout)
     # Reading a configuration costs as much as all the rest of a quick command.
-    found = main.load("settings.read")(layout, env)
+    found = main.call("settings.read", layout, env)
     layout.mail = MailLayout(layout.root / found.mail.root)
     refuse_links(layout)
     return Place(layout, found.mail.extra_intents, timedelta(seconds=found.task.lease))

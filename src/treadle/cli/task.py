@@ -10,7 +10,7 @@ from treadle.cli.context import add_agent
 from treadle.cli.parser import actions, add_repeated
 from treadle.cli.place import Place
 from treadle.errors import UsageError
-from treadle.ids import utc
+from treadle.ids import HUMAN, acting_agent, utc
 from treadle.missions import change, taskfile
 from treadle.project.root import refuse_inside_run
 from treadle.store import address
@@ -201,8 +201,8 @@ def _reserve(store: Store, args: Namespace, now: datetime) -> int:
 
 
 def _owner(args: Namespace) -> str:
-    name = args.who or os.environ.get("TREADLE_AGENT") or claim.HUMAN
-    return claim.owner_id(name)
+    name = args.who or os.environ.get("TREADLE_AGENT") or HUMAN
+    return acting_agent(name)
 
 
 def _holder(args: Namespace) -> Holder:

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from treadle.errors import UsageError
+from treadle.ids import HUMAN
 from treadle.mail import claim, effect, index, post
-from treadle.mail.letter import HUMAN, Letter
+from treadle.mail.letter import Letter
 from treadle.mail.post import Draft
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow

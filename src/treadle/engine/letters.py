@@ -10,16 +10,15 @@ from treadle.engine.run.run import Run
 from treadle.engine.wheel.step_folder import OUTBOX, Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
+from treadle.ids import HUMAN, TREADLE, acting_agent
 from treadle.layout import MailLayout
 from treadle.mail import claim, effect, index, post
 from treadle.mail.letter import (
     FIRST_LINE,
-    HUMAN,
     RUN_HEADER,
     Letter,
     format_time,
     parse,
-    parse_sender,
     read_letter,
     read_text,
     split_name,
@@ -30,7 +29,7 @@ from treadle.store.runs import RunRow
 from treadle.store.store import NO_MAIL, Store
 from treadle.store.tasks import TaskClaimRow
 from treadle.tasks import checks
-from treadle.tasks.task import TREADLE, write_views
+from treadle.tasks.task import write_views
 from treadle.text import line, quoted
 
 HANDED = "letters_handed"
@@ -197,7 +196,7 @@ def _send_once(run: Run, letter: Letter) -> None:
 
 def _agent(run: Run, role: Role) -> str:
     try:
-        return parse_sender(run.order.agent(role).name)
+        return acting_agent(run.order.agent(role).name)
     except UsageError:
         return TREADLE
 

@@ -17,13 +17,12 @@ from treadle import frontmatter
 from treadle.contract import strictjson
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, remove, sync, walk
-from treadle.ids import nearest, utc
+from treadle.ids import TREADLE, nearest, utc
 from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.store import Store
 from treadle.tasks import questions
-from treadle.tasks.claim import TREADLE
 from treadle.tasks.questions import Question
 from treadle.text import line
 

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
-from treadle.ids import utc
+from treadle.ids import EVERYBODY, utc
 from treadle.layout import LOGS, MailLayout
 from treadle.mail import find, index
-from treadle.mail.letter import ALL, WORK, format_time, numbered
+from treadle.mail.letter import WORK, format_time, numbered
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow, TaskTaken, Wanted
 from treadle.store.store import Store
@@ -114,10 +114,10 @@ def _taking(
 
 def _check(row: LetterRow, agent: str) -> None:
     """Refuse what is somebody else's, or nobody's to claim any more."""
-    if row.recipient == ALL and row.intent not in WORK:
+    if row.recipient == EVERYBODY and row.intent not in WORK:
         said = f"{row.name} is for everybody; acknowledge your copy instead"
         raise index.not_yours(row, said, "ack")
-    if row.recipient not in (agent, ALL):
+    if row.recipient not in (agent, EVERYBODY):
         said = f"{row.name} is addressed to {row.recipient}, not to {agent}"
         raise index.not_yours(row, said)
     if row.box != "new":
@@ -131,7 +131,7 @@ _PAGE = 500
 def acknowledge(store: Store, mail: MailLayout, row: LetterRow, agent: str) -> LetterRow:
     """Say that a letter is taken care of: claimed work goes to WORKSPACE, the rest to LOGS."""
     holder = row.agent or row.recipient
-    if holder not in (agent, ALL) or (row.box == "new" and row.recipient == ALL):
+    if holder not in (agent, EVERYBODY) or (row.box == "new" and row.recipient == EVERYBODY):
         said = f"{row.name} is {holder}'s to acknowledge, not {agent}'s"
         raise index.not_yours(row, said)
     if row.box == "logs":
@@ -174,5 +174,5 @@ def _finish_broadcast(store: Store, mail: MailLayout, row: LetterRow) -> None:
         return
     if all(copy.box == "logs" for copy in table.copies(store, row.copy_of)):
         for original in table.named(store, row.copy_of):
-            if original.box == "new" and original.recipient == ALL:
+            if original.box == "new" and original.recipient == EVERYBODY:
                 archive(store, mail, original)

@@ -8,12 +8,12 @@ from datetime import datetime
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError, argument
 from treadle.files import deliver as files
+from treadle.ids import HUMAN, TREADLE
 from treadle.layout import NEW_MESSAGES, Layout, MailLayout
 from treadle.mail import index, post
 from treadle.mail.index import entry_row, summary
 from treadle.mail.letter import (
     ASKING,
-    HUMAN,
     WORK,
     Letter,
     has_effect,
@@ -30,7 +30,7 @@ from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import checks, claim, lanes, markdown, questions
 from treadle.tasks.files import take_over_all
 from treadle.tasks.questions import Question
-from treadle.tasks.task import TREADLE, NewTask, Note, add, change_task, find_task, write_views
+from treadle.tasks.task import NewTask, Note, add, change_task, find_task, write_views
 
 APPROVE = ("approve", "reject")
 
@@ -142,11 +142,13 @@ def _answer(store: Store, letter: Letter, now: datetime) -> None:
 
 
 def _escalate(store: Store, letter: Letter, now: datetime) -> None:
-    task = store.task(letter.task_id or "")
-    if task and "blocked" in lanes.legal(task.lane):
-        blocked = claim.freed(task, "blocked")
-        note = Note(letter.sender, "escalated")
-        change_task(store, task.task_id, lambda _: blocked, note, now)
+    if store.task(letter.task_id or ""):
+        change_task(store, letter.task_id or "", _blocked, Note(letter.sender, "escalated"), now)
+
+
+def _blocked(task: TaskRow) -> TaskRow:
+    """Block a task as it is now; somebody may have finished it since the letter was written."""
+    return claim.freed(task, "blocked") if "blocked" in lanes.legal(task.lane) else task
 
 
 _EFFECTS: dict[str, Callable[[Store, Letter, datetime], None]] = {
@@ -161,11 +163,21 @@ _EFFECTS: dict[str, Callable[[Store, Letter, datetime], None]] = {
 def unblock(store: Store, asked: LetterRow, now: datetime) -> TaskRow | None:
     """Let work on an escalated task go on: its owner's again, or anybody's."""
     task = store.task(asked.task_id or "")
-    if task is None or task.lane != "blocked" or asked.intent != "escalate":
+    if task is None or asked.intent != "escalate":
         return None
-    lane: lanes.Lane = "in_progress" if task.owner else "planned"
-    by = claim.Holder(task.owner or TREADLE)
-    return claim.move_task(store, task.task_id, lane, by, now, "answered", force=True).after
+    note = Note(task.owner or TREADLE, "answered", forced=True)
+    before, after = change_task(
+        store, task.task_id, lambda current: _unblocked(current, now), note, now
+    )
+    return after if after != before else None
+
+
+def _unblocked(task: TaskRow, now: datetime) -> TaskRow:
+    if task.lane != "blocked":
+        return task
+    if task.owner is None:
+        return claim.freed(task, "planned")
+    return claim.given(task, "in_progress", claim.new_claim(task.owner, now), now)
 
 
 def _say(store: Store, task: TaskRow, name: str, letter: Letter) -> None:

@@ -1,26 +1,26 @@
 """Find letters by name, box, task or words, wait for them, and tell programs about them."""
 
 import contextlib
+import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import NamedTuple
 
 from treadle.errors import FormatError, NotFoundError, UsageError
-from treadle.ids import hint
+from treadle.ids import EVERYBODY, hint
 from treadle.layout import BOXES as BOXES
 from treadle.layout import Layout, MailLayout
 from treadle.mail import effect, index
-from treadle.mail.letter import ALL, WORK, Letter, read_letter, read_text
+from treadle.mail.letter import WORK, Letter, read_letter, read_text
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
-from treadle.store.store import Reader, Store
+from treadle.store.store import Reader
 
 OPEN = BOXES[:3]
 
 
-class Asked(NamedTuple):
+class LetterQuery(NamedTuple):
     """Which letters are wanted."""
 
     agent: str | None = None
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     limit: int = 50
 
 
-def list_letters(store: Reader, asked: Asked) -> list[LetterRow]:
+def list_letters(store: Reader, asked: LetterQuery) -> list[LetterRow]:
     """Return the newest letters that are wanted."""
     if asked.task_id:
         rows = [row for row in table.of_task(store, asked.task_id) if row.box in asked.boxes]
@@ -71,7 +71,7 @@ def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
     return _newest([*new, *(row for row in held if row.copy_of)], 50)
 
 
-def _in_box(store: Reader, box: str, asked: Asked) -> list[LetterRow]:
+def _in_box(store: Reader, box: str, asked: LetterQuery) -> list[LetterRow]:
     """Read page after page until enough letters match."""
     found: list[LetterRow] = []
     before = None
@@ -83,23 +83,25 @@ def _in_box(store: Reader, box: str, asked: Asked) -> list[LetterRow]:
         before = (page[-1].created_at, page[-1].letter_id or 0)
 
 
-def _page(store: Reader, box: str, asked: Asked, before: tuple[str, int] | None) -> list[LetterRow]:
+def _page(
+    store: Reader, box: str, asked: LetterQuery, before: tuple[str, int] | None
+) -> list[LetterRow]:
     if asked.agent is None:
         return table.in_box(store, box, asked.limit, before)
     if box != "new":
         return table.held(store, asked.agent, box, asked.limit, before)
     to_me = table.to_agent(store, asked.agent, asked.limit, before)
-    to_all = table.to_agent(store, ALL, asked.limit, before)
+    to_all = table.to_agent(store, EVERYBODY, asked.limit, before)
     return _newest([*to_me, *to_all], asked.limit)
 
 
 def _work_for_all(store: Reader, agent: str) -> list[LetterRow]:
-    rows = table.to_agent(store, ALL, 50)
+    rows = table.to_agent(store, EVERYBODY, 50)
     return [row for row in rows if row.intent in WORK and row.sender != agent]
 
 
 def _concerns(row: LetterRow, agent: str) -> bool:
-    return agent in (row.recipient, row.agent, row.sender) or row.recipient == ALL
+    return agent in (row.recipient, row.agent, row.sender) or row.recipient == EVERYBODY
 
 
 def _newest(rows: Iterable[LetterRow], limit: int) -> list[LetterRow]:
@@ -123,19 +125,25 @@ _PAGE = 500
 
 
 def search(store: Reader, mail: MailLayout, words: Sequence[str], limit: int) -> list[LetterRow]:
-    """Return the newest letters that have all the words."""
-    wanted = [word for item in words for word in item.split()]
+    """Return the newest letters that have all the words, whole and in any case."""
+    wanted = [_whole_word(word) for item in words for word in item.split()]
     if not wanted:
         raise UsageError("say which words to search for", fix=["treadle mail search WORD"])
-    if isinstance(store, Store) and table.take_in_words(store, lambda row: _text(mail, row)):
-        match = " ".join(_quoted(word) for word in wanted)
-        return table.search(store, match, limit)
-    return list(islice(_read_all(store, mail, wanted), limit))
+    found: list[LetterRow] = []
+    last = 0
+    while page := table.after(store, last, _PAGE):
+        last = page[-1].letter_id or 0
+        for row in page:
+            text = _text(mail, row)
+            if all(word.search(text) for word in wanted):
+                found.append(row)
+    return found[::-1][:limit]
 
 
-def _quoted(word: str) -> str:
-    escaped = word.replace('"', '""')
-    return f'"{escaped}"'
+def _whole_word(word: str) -> re.Pattern[str]:
+    bare = re.sub(r"^\W+|\W+$", "", word)
+    whole = rf"(?<!\w){re.escape(bare)}(?!\w)" if bare else re.escape(word)
+    return re.compile(whole, re.IGNORECASE)
 
 
 def _text(mail: MailLayout, row: LetterRow) -> str:
@@ -143,19 +151,6 @@ def _text(mail: MailLayout, row: LetterRow) -> str:
     with contextlib.suppress(FormatError, FileNotFoundError):
         return f"{row.name}\n{read_text(index.path(mail, row))}"
     return ""
-
-
-def _read_all(store: Reader, mail: MailLayout, words: Sequence[str]) -> Iterator[LetterRow]:
-    """Look into every file, where SQLite cannot search or must not write."""
-    found: list[LetterRow] = []
-    last = 0
-    while page := table.after(store, last, _PAGE):
-        last = page[-1].letter_id or 0
-        for row in page:
-            whole = _text(mail, row).casefold()
-            if all(word.casefold() in whole for word in words):
-                found.append(row)
-    return reversed(found)
 
 
 _PAUSE = 0.1

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
 from treadle.files import deliver
+from treadle.ids import agent_name
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import post
 from treadle.mail.letter import (
@@ -19,7 +20,6 @@ from treadle.mail.letter import (
     has_effect,
     is_broadcast,
     numbered,
-    parse_address,
     parse_time,
     read_letter,
 )
@@ -52,9 +52,9 @@ def of_folder(folder: str) -> Place:
         case [first] if first == NEW_MESSAGES:
             return NEW
         case [_, agent, "INBOX"]:
-            return Place("inbox", parse_address(agent), folder)
+            return Place("inbox", agent_name(agent), folder)
         case [_, agent, "WORKSPACE"]:
-            return Place("workspace", parse_address(agent), folder)
+            return Place("workspace", agent_name(agent), folder)
     return Place("logs", None, folder)
 
 

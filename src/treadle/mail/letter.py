@@ -8,38 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import FormatError, UsageError
-from treadle.ids import hint, is_agent_id, is_task_id
-
-ALL = "all"
-HUMAN = "human"
-MAX_ADDRESS = 64
-
-_ADDRESS_ALIASES = {"rooster": HUMAN}
-
-
-def parse_address(text: str) -> str:
-    """Return an address in lower case; `rooster` is the human."""
-    name = text.strip().lower()
-    if not is_agent_id(name):
-        shown = repr(text[:MAX_ADDRESS]) + ("…" if len(text) > MAX_ADDRESS else "")
-        raise UsageError(
-            f"{shown} is no agent id: begin with a letter, then letters and digits "
-            f"joined by . _ -, at most {MAX_ADDRESS}",
-            code="agent_id_invalid",
-        )
-    return _ADDRESS_ALIASES.get(name, name)
-
-
-def parse_sender(text: str) -> str:
-    """Return the address of someone who writes or acts, which nobody does as `all`."""
-    name = parse_address(text)
-    if name == ALL:
-        raise UsageError(
-            "'all' is everybody and cannot write or claim; give an agent's id",
-            code="agent_id_invalid",
-        )
-    return name
-
+from treadle.ids import EVERYBODY, HUMAN, acting_agent, agent_name, hint, is_task_id
 
 WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
 INTENTS = (
@@ -285,8 +254,8 @@ def _checked(found: Mapping[str, str], body: str) -> Letter:
     if task_id is not None:
         check_task_id(task_id)
     return Letter(
-        sender=parse_sender(found["from"]),
-        to=parse_address(found["to"]),
+        sender=acting_agent(found["from"]),
+        to=agent_name(found["to"]),
         intent=found["intent"].lower().replace("-", "_"),
         status=parse_status(found["status"]),
         created_at=format_time(parse_time(found["created_at"])),
@@ -320,7 +289,7 @@ def has_effect(letter: Letter) -> bool:
 
 def is_broadcast(letter: Letter) -> bool:
     """Tell whether everybody gets a copy: letters to all, unless they ask for work."""
-    return letter.to == ALL and letter.intent not in WORK
+    return letter.to == EVERYBODY and letter.intent not in WORK
 
 
 def read_letter(path: Path) -> Letter:

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.files import deliver
-from treadle.ids import is_agent_id
+from treadle.ids import EVERYBODY, acting_agent, agent_name, is_agent_id
 from treadle.layout import MailLayout
 from treadle.mail.letter import (
-    ALL,
     MAX_BYTES,
     NEED_TASK,
     Label,
@@ -21,8 +20,6 @@ from treadle.mail.letter import (
     file_names,
     format_time,
     known_intent,
-    parse_address,
-    parse_sender,
     parse_status,
     parse_time,
     write,
@@ -38,7 +35,7 @@ def register(mail: MailLayout, agent: str) -> None:
 
 def registered(mail: MailLayout) -> list[str]:
     """Return the agents that have folders."""
-    return sorted({parse_address(name) for name in agent_folders(mail)})
+    return sorted({agent_name(name) for name in agent_folders(mail)})
 
 
 def agent_folders(mail: MailLayout) -> list[str]:
@@ -47,7 +44,7 @@ def agent_folders(mail: MailLayout) -> list[str]:
         return []
     names = [path.name for path in mail.agents.iterdir() if path.is_dir()]
     ours = (name for name in names if is_agent_id(name.lower()))
-    return sorted(name for name in ours if name.lower() != ALL)
+    return sorted(name for name in ours if name.lower() != EVERYBODY)
 
 
 _HAS_SUMMARY = r"(?mi)^#+ +summary *$"
@@ -78,7 +75,7 @@ def post(mail: MailLayout, letter: Letter) -> Sent:
     """Put a letter into NEW_MESSAGES under the first free name."""
     if not mail.new.is_dir():
         mail.new.mkdir(parents=True, exist_ok=True)
-    if letter.to != ALL:
+    if letter.to != EVERYBODY:
         register(mail, letter.to)
     return Sent(drop(mail.new, letter), letter)
 
@@ -98,8 +95,8 @@ def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:
     elif word in NEED_TASK:
         raise UsageError(f"a letter with intent {word} needs --task", code="task_id_missing")
     letter = Letter(
-        sender=parse_sender(draft.sender),
-        to=parse_address(draft.to),
+        sender=acting_agent(draft.sender),
+        to=agent_name(draft.to),
         intent=word,
         status=_status(draft, word),
         created_at=format_time(draft.created_at or now),

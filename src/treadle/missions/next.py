@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.errors import BlockedError, FormatError, UsageError, argument
-from treadle.ids import utc
+from treadle.ids import HUMAN, TREADLE, utc
 from treadle.missions import prompt, state, taskfile
 from treadle.missions.mission import Mission
 from treadle.missions.state import (
@@ -27,7 +27,6 @@ from treadle.tasks import claim, lanes, questions, worktree
 from treadle.tasks.claim import Holder, release
 from treadle.tasks.lanes import HELD, WALK, Lane, parse
 from treadle.tasks.questions import Question
-from treadle.tasks.task import HUMAN, TREADLE
 
 
 def where_of(mission: Mission, at: At) -> Where:

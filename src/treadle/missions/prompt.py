@@ -6,10 +6,10 @@ from pathlib import Path
 
 from treadle.contract.criterion import Criterion
 from treadle.files import quick
+from treadle.ids import HUMAN
 from treadle.missions import mission as missions
 from treadle.missions.state import GATED, PHASES, TASK_PHASES, At, State
 from treadle.missions.taskfile import TaskFile
-from treadle.tasks.task import HUMAN
 from treadle.text import block, line, quoted
 
 _DATA = Path(__file__).parent

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from treadle.errors import FormatError
+from treadle.ids import HUMAN
 from treadle.layout import Layout
 from treadle.missions import gates, next, state
 from treadle.missions import mission as missions
@@ -13,7 +14,6 @@ from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, SCHEMA_VERSION, Asking, Phase, State
 from treadle.store.store import Reader
 from treadle.tasks import lanes
-from treadle.tasks.task import HUMAN
 
 
 class Status(NamedTuple):

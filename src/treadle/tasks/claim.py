@@ -7,15 +7,12 @@ from typing import NamedTuple
 
 from treadle.contract.role import RunStatus
 from treadle.errors import UsageError
-from treadle.ids import is_run_id, utc
+from treadle.ids import HUMAN, TREADLE, acting_agent, is_run_id, utc
 from treadle.store import letters as index
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes
-from treadle.tasks.task import HUMAN as HUMAN
-from treadle.tasks.task import TREADLE as TREADLE
 from treadle.tasks.task import Changed, Note, change_task
-from treadle.tasks.task import owner_id as owner_id
 
 LEASE = timedelta(minutes=30)
 
@@ -37,7 +34,7 @@ def claim(
     store: Store, task_id: str, owner: str, now: datetime, lease: timedelta = LEASE
 ) -> TaskRow:
     """Take a task that nobody holds; of many who try at once, one gets it."""
-    owner = owner_id(owner)
+    owner = acting_agent(owner)
     take = taking(store, owner, now, lease)
     return change_task(store, task_id, take, Note(owner), now).after
 
@@ -141,7 +138,7 @@ def freed(task: TaskRow, lane: str) -> TaskRow:
 
 def acting(by: Holder) -> Holder:
     """Return the holder with its name as addresses are written."""
-    return by._replace(owner=owner_id(by.owner))
+    return by._replace(owner=acting_agent(by.owner))
 
 
 def move_task(
@@ -215,7 +212,7 @@ _STARTS: tuple[lanes.Lane, ...] = ("planned", "blocked", *lanes.HELD)
 
 def begin_run(store: Store, task_id: str, run_id: str, now: datetime, by: str = HUMAN) -> TaskRow:
     """Claim a task for a run and put it in progress; the run's id is the claim's id."""
-    claim = Holder(owner_id(by), run_id)
+    claim = Holder(acting_agent(by), run_id)
 
     def start(task: TaskRow) -> TaskRow:
         if task.lane not in _STARTS:

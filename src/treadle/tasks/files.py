@@ -1,18 +1,19 @@
 """Take over what other programs write into a task's files, if the task's rules allow it."""
 
+import contextlib
 import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 from treadle.contract.criterion import Criterion
-from treadle.errors import TreadleError
-from treadle.ids import is_task_id
+from treadle.errors import TreadleError, UsageError
+from treadle.ids import HUMAN, TREADLE, acting_agent, is_agent_id, is_task_id
 from treadle.layout import HOME_NAME, MailLayout
 from treadle.store.store import Store
 from treadle.store.tasks import MoveRow, TaskRow
 from treadle.tasks import claim, lanes, markdown
-from treadle.tasks.task import TREADLE, NewTask, add, view_stamp, view_texts, write_views
+from treadle.tasks.task import NewTask, add, view_stamp, view_texts, write_views
 
 _MAX_BYTES = 1 << 20
 # A mission's own files say what its tasks are.
@@ -81,8 +82,8 @@ def _new(task_id: str, text: str, *, trusted: bool) -> NewTask:
 
 def _begin(store: Store, task_id: str, owner: str | None, lane: lanes.Lane, now: datetime) -> None:
     """Bring a task found in files where its files say it is; leases begin anew."""
-    holder = claim.Holder(claim.owner_id(owner or claim.HUMAN))
-    if owner and lane in lanes.HELD:
+    holder = claim.Holder(owner if owner and is_agent_id(owner) else HUMAN)
+    if owner == holder.owner and lane in lanes.HELD:
         claim.claim(store, task_id, holder.owner, now)
     if lane not in ("planned", "claimed"):
         reason = f"TASKS/{task_id}.status"
@@ -105,7 +106,7 @@ def _status(store: Store, task: TaskRow, said: dict[str, str], now: datetime) ->
         return f"there is no status {status[:40]!r}"
     if lanes.status(lane) == lanes.status(task.lane):
         return None
-    by = claim.Holder(said.get("owner") or task.owner or claim.HUMAN)
+    by = claim.Holder(said.get("owner") or task.owner or HUMAN)
     if task.owner and by.owner != task.owner:
         return f"only {task.owner} may change it"
     if lane == "done":
@@ -158,4 +159,7 @@ def _read(path: Path) -> str | None:
 
 def _pairs(text: str) -> dict[str, str]:
     lines = [line.partition(":") for line in text.splitlines()]
-    return {key.strip(): said.strip().strip("\"'") for key, _, said in lines if said.strip()}
+    found = {key.strip(): said.strip().strip("\"'") for key, _, said in lines if said.strip()}
+    with contextlib.suppress(UsageError, KeyError):
+        found["owner"] = acting_agent(found["owner"])
+    return found

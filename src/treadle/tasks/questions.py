@@ -4,10 +4,9 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from treadle.errors import NotFoundError, UsageError
-from treadle.ids import hint, utc
+from treadle.ids import TREADLE, hint, utc
 from treadle.store.questions import QuestionRow
 from treadle.store.store import Reader, Store
-from treadle.tasks.claim import TREADLE
 
 Kind = Literal[
     "question", "approval", "budget", "failed_run", "gate", "dead_letter", "refused_landing"

@@ -8,23 +8,11 @@ from typing import NamedTuple
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
 from treadle.files import deliver
-from treadle.ids import is_agent_id, is_task_id, utc
+from treadle.ids import HUMAN, TREADLE, is_task_id, utc
 from treadle.layout import MailLayout
 from treadle.store.store import NO_MAIL, Reader, Store
 from treadle.store.tasks import MoveRow, TaskRow
 from treadle.tasks import checks, lanes
-
-HUMAN = "human"
-TREADLE = "treadle"
-
-
-def owner_id(text: str) -> str:
-    """Return an owner's name as addresses are written, or raise UsageError."""
-    name = text.lower()
-    if not is_agent_id(name):
-        raise UsageError(f"{text!r} cannot name an owner; use letters and digits joined by . _ -")
-    return name
-
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,6 +45,8 @@ def view_texts(store: Reader, task: TaskRow) -> dict[str, str | None]:
 
 def define(mail: MailLayout, task: TaskRow) -> None:
     """Write what a task is, once; what people make of the file later stays."""
+    if mail is NO_MAIL:
+        return
     mail.tasks.mkdir(parents=True, exist_ok=True)
     path = mail.task(task.task_id, "md")
     if not path.exists():

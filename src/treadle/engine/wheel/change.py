@@ -20,8 +20,8 @@ from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Excess, Judged, Limits
 from treadle.git.scratch import Scratch
+from treadle.ids import HUMAN
 from treadle.tasks import lanes, reserve
-from treadle.tasks.task import HUMAN
 
 MAX_PATCH = 64 << 20
 

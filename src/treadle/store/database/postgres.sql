@@ -22,20 +22,6 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id = ANY(ARRAY(
 ))
 ORDER BY created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
 
--- name: words_of_letters
-DO $$ BEGIN
-    CREATE TABLE IF NOT EXISTS mail_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL);
-    CREATE INDEX IF NOT EXISTS mail_words_of ON mail_words USING gin (words);
-END $$
-
--- name: insert_words
-INSERT INTO mail_words (rowid, words) VALUES (:letter_id, to_tsvector('simple', left(:words, 400000)))
-ON CONFLICT (rowid) DO NOTHING
-
--- name: letters_with_words
-SELECT rowid FROM mail_words WHERE words @@ websearch_to_tsquery('simple', :match)
-ORDER BY rowid DESC LIMIT :limit
-
 -- name: cut_off
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE application_name = :worker_id AND usename = current_user AND pid <> pg_backend_pid()

@@ -86,20 +86,5 @@ ON CONFLICT (folder) DO UPDATE SET {mail_folders_updates}
 -- name: forget_folder
 DELETE FROM mail_folders WHERE folder = :folder
 
--- name: words_of_letters
-CREATE VIRTUAL TABLE IF NOT EXISTS mail_words USING fts5(words)
-
--- name: forget_words
-DROP TABLE IF EXISTS mail_words
-
--- name: last_letter_with_words
-SELECT max(rowid) FROM mail_words
-
--- name: insert_words
-INSERT INTO mail_words (rowid, words) VALUES (:letter_id, :words)
-
--- name: letters_with_words
-SELECT rowid FROM mail_words WHERE mail_words MATCH :match ORDER BY rowid DESC LIMIT :limit
-
 -- name: letters_unread
 SELECT recipient, count(*) FROM mail_index WHERE box = 'new' GROUP BY recipient ORDER BY recipient

@@ -5,10 +5,10 @@ from collections import defaultdict
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
+from treadle.ids import HUMAN
 from treadle.layout import BOXES, MailLayout
 from treadle.mail import find
 from treadle.mail import find as documents
-from treadle.mail.letter import HUMAN
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.web.site import Document, Site, WebRequest, store_with_letters
@@ -70,9 +70,9 @@ def ack(asked: WebRequest) -> list[str]:
     return ["mail", "ack", f"--as={HUMAN}", "--", asked.names["letter"]]
 
 
-def _wanted(asked: WebRequest) -> find.Asked:
+def _wanted(asked: WebRequest) -> find.LetterQuery:
     boxes = BOXES if asked.fields.get("all") else find.OPEN
-    return find.Asked(None, boxes, asked.fields.get("task") or None, None, _LETTERS)
+    return find.LetterQuery(None, boxes, asked.fields.get("task") or None, None, _LETTERS)
 
 
 def _quarantine(mail: MailLayout) -> list[tuple[str, str]]:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from treadle.errors import FormatError
 from treadle.files import walk
+from treadle.ids import HUMAN
 from treadle.missions import dossier, state, status
 from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, Asking, Board
-from treadle.tasks.task import HUMAN
 from treadle.web.site import Document, Site, WebRequest
 
 _MAX = 1 << 20
