@@ -187,6 +187,16 @@ def tasked(project, mail):
     return project
 
 
+def test_a_run_that_ends_twice_tells_the_same_person_twice(project):
+    project.settings('[agents.do]\ntype = "builtin"\nrun = ["true"]\n')
+    project.treadle("task", "add", "Make done.txt", "--verify", "AC1=test -f done.txt")
+    stopped = project.treadle("run", "T-1", "--budget", "max_iterations=1", "--json")
+    assert stopped.code == 4
+    project.treadle("run", "--resume", "2", "--budget", "max_iterations=2")
+    mail = project.root / ".treadle" / "mail" / "NEW_MESSAGES"
+    assert [path.name.split("_")[2] for path in mail.iterdir()] == ["builtin-human"] * 2
+
+
 def test_agents_read_letters_write_letters_and_the_asker_hears_of_the_end(tasked, mail):
     tasked.agent(
         "do",
@@ -290,7 +300,7 @@ def test_a_letter_with_an_intent_nobody_knows_is_shown_with_a_warning(project, m
     shown = project.treadle("mail", "read", FLOW, "--json")
     assert (shown.code, shown.json["intent"]) == (0, "dance")
     assert shown.err == (
-        f"treadle: warning: {FLOW}: there is no intent dance; mail.extra_intents adds one\n"
+        f"treadle: warning: {FLOW}: there is no intent dance; mail.extra_intents can add it\n"
     )
 
 

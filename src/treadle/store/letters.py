@@ -149,9 +149,9 @@ def wait_elsewhere(store: Reading) -> bool:
 
 
 def asker(store: Reading, task_id: str) -> str | None:
-    """Return who wrote the letter about a task that was seen first."""
-    first = min(of_task(store, task_id), key=lambda row: row.letter_id or 0, default=None)
-    return first.sender if first else None
+    """Return who wrote the first letter that asks for a task's work; runs only tell of it."""
+    found = _rows(store, "letters_that_ask", task_id=task_id)
+    return found[0].sender if found else None
 
 
 def of_question(store: Reading, question_id: str) -> list[LetterRow]:

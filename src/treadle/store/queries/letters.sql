@@ -35,6 +35,13 @@ ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 -- name: letters_of_task
 SELECT {mail_index} FROM mail_index WHERE task_id = :task_id ORDER BY created_at, letter_id
 
+-- name: letters_that_ask
+SELECT {mail_index} FROM mail_index WHERE task_id = :task_id
+    AND intent IN (
+        'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit', 'document'
+    )
+ORDER BY letter_id LIMIT 1
+
 -- name: letters_pending
 SELECT {mail_index} FROM mail_index WHERE pending = 1 ORDER BY created_at, letter_id
 
