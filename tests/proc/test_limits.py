@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from treadle.proc import limits as proc_limits
+from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Keeper, Limits
 
 
@@ -40,3 +41,14 @@ def test_a_hole_takes_no_space(tmp_path):
 
 def test_what_vanishes_does_not_count(tmp_path):
     assert proc_limits.usage(Path(tmp_path / "missing")) == (0, 0)
+
+
+def test_a_sandbox_that_is_not_up_yet_takes_no_memory(tmp_path):
+    """Until then its processes see the machine's own folders, on a disk that holds much."""
+    wrapper = ("/bin/sh", "-c", 'shift; sleep 0.5; exec "$@"', "--tmpfs", "/usr")
+    command = Command(
+        ("true",), tmp_path, dict(os.environ), None, tmp_path / "out", tmp_path / "out",
+        Limits(20, memory_bytes=1 << 28), Jail(wrapper=wrapper),
+    )  # fmt: skip
+    with Keeper() as keeper:
+        assert keeper.run(command).reason == "exit"

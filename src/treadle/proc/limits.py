@@ -143,7 +143,10 @@ class Load:
         used = 0
         for folder in self._folders if found else ():
             with contextlib.suppress(OSError):
-                seen = os.statvfs(f"/proc/{max(found)}/root{folder}")
+                inside = f"/proc/{max(found)}/root{folder}"
+                if os.stat(inside).st_dev == os.stat(folder).st_dev:
+                    continue  # it is not up yet: this is the machine's own
+                seen = os.statvfs(inside)
                 used += (seen.f_blocks - seen.f_bfree) * seen.f_frsize
         return used
 

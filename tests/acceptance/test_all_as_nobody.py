@@ -1,0 +1,68 @@
+"""The suites against hostile work hold for a user without rights as well: they run as one."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.clones import SHAPES
+from tests.acceptance.subversions import HONEST, SUBVERSIONS
+from tests.sandbox.test_hostile import as_nobody
+
+REPOSITORY = Path(__file__).parents[2]
+HERE = "tests/acceptance"
+# All of it takes most of an hour: of the tables, every fourth case in either tier.
+TABLES = {
+    "subversions": ("test_subversions.py::test_no_pass_without_a_question", SUBVERSIONS),
+    "honest": ("test_subversions.py::test_honest_work_passes_without_a_question", HONEST),
+}
+SUITES = {
+    name: [
+        f"{HERE}/{test}[{tier}-{case.name}]"
+        for tier, first in (("A", 0), ("B", 2))
+        for case in cases[first::4]
+    ]
+    for name, (test, cases) in TABLES.items()
+} | {
+    "canaries": [f"{HERE}/test_canaries.py", "tests/sandbox/test_canaries.py"],
+    "clones": [
+        f"{HERE}/test_clones.py::test_a_hostile_clone[{name}]" for name in list(SHAPES)[::4]
+    ],
+}
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def python():
+    """Return how somebody without rights starts Python, with the packages of this one."""
+    if os.getuid():
+        pytest.skip("NOT ROOT HERE: all tests run as a user without rights")
+    with tempfile.TemporaryDirectory(prefix="nobody-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        *drop, plain, _ = as_nobody(place)
+        subprocess.run([*drop, plain, "-m", "venv", "--without-pip", place / "venv"], check=True)
+        packages = next((place / "venv").glob("lib/*/site-packages"))
+        (packages / "these.pth").write_text("\n".join(it for it in sys.path if it.startswith("/")))
+        yield place, [*drop, str(place / "venv/bin/python")]
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="NO setpriv: not tried as another user")
+@pytest.mark.parametrize("suite", SUITES)
+def test_it_holds_for_somebody_without_rights(python, suite):
+    place, argv = python
+    options = ("-q", "-rs", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={place}/tmp")
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(place), "TMPDIR": str(place)}
+    done = subprocess.run(
+        [*argv, "-B", "-m", "pytest", *options, *SUITES[suite]],
+        cwd=REPOSITORY,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert f"{len(SUITES[suite])} passed" in done.stdout or suite == "canaries", done.stdout[-3000:]
