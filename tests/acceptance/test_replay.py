@@ -4,6 +4,10 @@ import io
 import json
 import tarfile
 
+import pytest
+
+from treadle.sandbox import probe
+
 
 def recorded(project, tmp_path, *extra):
     """Return a run of scripted agents and its recording."""
@@ -90,3 +94,30 @@ def test_odd_recordings_are_refused(project, tmp_path):
     missing = project.treadle("replay", "missing", "--json").json["error"]
     assert (text["code"], missing["code"]) == ("format_invalid", "not_found")
     assert text["fix"] == missing["fix"] == ["treadle runs list", "treadle replay --help"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_recorded_edits_are_applied_in_the_sandbox(project, tmp_path, tier):
+    """A filter of the user's may run what the recorded agent wrote."""
+    if probe.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE")
+    canary = tmp_path / "canary"
+    project.settings(f'[sandbox]\ntier = "{tier}"\n')
+    (project.root / ".gitattributes").write_text("*.txt filter=x\n")
+    (project.root / "tidy.sh").write_text("cat\n")
+    project.good_agents()
+    evil = f"touch {canary}; tr a-z A-Z\n"
+    write = f'(repo / "tidy.sh").write_text({evil!r}); (repo / "z.txt").write_text("text\\n"); ok()'
+    project.agent("do", write, edits=True)
+    project.agent("check", 'verdict("PASS", AC1=True); ok()')
+    project.git("add", ".")
+    project.git("commit", "-q", "-a", "-m", "Agents")
+    run = project.run_json()
+    path = tmp_path / "run.tar.gz"
+    assert project.treadle("replay", "export", run["run_id"], str(path)).code == 0
+    project.git("config", "filter.x.smudge", "sh tidy.sh")
+    again = project.treadle("replay", str(path), "--json").json
+    assert again["status"] == "passed"
+    assert project.git("show", f"{again['branch']}:z.txt") == "TEXT\n"  # so it ran
+    assert not canary.exists()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.builder import git
 from tests.git.support import make, traced
+from treadle.errors import GitError
 from treadle.git import scratch
 
 
@@ -89,3 +90,37 @@ def test_objects_are_synced_before_they_have_their_name_and_their_folders_after(
         assert synced < renames[0]
         assert any(f"objects/{name[:2]}>" in line for line in lines[renames[-1] :])
     assert len(renames) == 5
+
+
+def test_a_store_borrows_from_nobody_but_the_repository(tmp_path):
+    """Whoever wrote another store into it would choose what an object's id means."""
+    place, foreign = make(tmp_path / "p", {"a": "hello\n"}), make(tmp_path / "f", {"b": "evil\n"})
+    evil = git(foreign.root, "rev-parse", "HEAD:b").strip()
+    space = scratch.make(place, tmp_path / "scratch")
+    names = space.store / "info" / "alternates"
+    names.write_text(f"{names.read_text()}{foreign.objects}\n")
+    assert scratch.out(space, "cat-file", "blob", evil) == b"evil\n"
+    scratch.vouch(space)
+    assert names.read_text() == f"{place.objects}\n"
+    with pytest.raises(GitError):
+        scratch.out(space, "cat-file", "blob", evil)
+
+
+def test_a_store_keeps_no_index_over_its_packs(tmp_path):
+    """Git believes what it says of a pack without a look at the pack's own index."""
+    place = make(tmp_path / "p", {"a": "hello\n"})
+    space = scratch.make(place, tmp_path / "scratch")
+    (tmp_path / "big").write_bytes(b"x" * 5000)
+    args = ("-c", "core.bigFileThreshold=1k", "hash-object", "-w", str(tmp_path / "big"))
+    name = scratch.out(space, *args).decode().strip()
+    scratch.out(space, "multi-pack-index", "write")
+    pack = next((space.store / "pack").glob("*.pack"))
+    for planted in ("multi-pack-index.d", ".hidden"):
+        (pack.parent / planted).mkdir()
+    pack.with_suffix(".keep").touch()
+    (space.store / "commit-graph").touch()
+    assert (pack.parent / "multi-pack-index").exists()
+    scratch.vouch(space)
+    assert {path.suffix for path in pack.parent.iterdir()} == {".pack", ".idx"}
+    assert sorted(path.name for path in space.store.iterdir()) == ["info", "pack"]
+    assert scratch.out(space, "cat-file", "-s", name) == b"5000\n"
