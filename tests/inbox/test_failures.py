@@ -1,6 +1,7 @@
 """Routines that fail: attempts, what the last one is told, dead letters, another try."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +150,45 @@ def test_a_hook_that_fails_after_a_message_is_told_and_harms_nothing(inbox):
     found = inbox.process()
     assert ([item.status for item in found.outcomes], found.exit_code) == (["done"], 1)
     assert "hooks.afterEach exited with 1" in found.failed_hook
+
+
+READERS = {
+    "hook": ('[hooks]\nbeforeAll = ["cat", "{path}"]\n', "exit 0"),
+    "pre-check": ("", "Picky\n# pre-check: cat {path}"),
+    "routine": ("", "cat {path}"),
+    "router": ('[commands]\nrouter = ["cat", "{path}"]\n', "exit 0"),
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("tier", [it for it in ("A", "B") if probe.probe(it).tier == it])
+@pytest.mark.parametrize("who", READERS)
+def test_what_may_not_be_read_is_named_with_its_key(inbox, who, tier):
+    needed = Path("~/company/rules.txt").expanduser()
+    needed.parent.mkdir()
+    needed.write_text("log\n")
+    table, script = (text.format(path=needed) for text in READERS[who])
+    about = {"about": script} if who == "pre-check" else {}
+    inbox.routine("picky", script if not about else "exit 0", **about)
+    named = "" if who == "router" else "---\nroutine: picky\n---\n"
+    key = 'sandbox.read = ["~/company/rules.txt"] would allow it'
+    head = f'default_routine = "log"\n[sandbox]\ntier = "{tier}"\n'
+    inbox.settings(f"{head}{table}")
+    inbox.drop("a.md", f"{named}x\n")
+    assert key in _said(inbox)
+    inbox.settings(f'{head}read = ["~/company/rules.txt"]\n{table}')
+    inbox.drop("b.md", f"{named}x\n")
+    assert key not in _said(inbox)
+
+
+def _said(inbox):
+    """Return everything that a pass tells: its error, its outcomes, its runs' events, a router."""
+    try:
+        said = [repr(inbox.process().outcomes)]
+    except TreadleError as error:
+        return error.message
+    for run in inbox.runs()[-1:]:
+        with inbox.reader() as store:
+            said += [event.message for event in store.events(run.run_id)]
+        said += [path.read_text() for path in inbox.layout.run(run.run_id).folder.rglob("*.txt")]
+    return "\n".join(said)
