@@ -267,6 +267,16 @@ def test_what_failed_three_times_waits_on_the_desk_until_it_is_tried_again(missi
     assert desk() == []
 
 
+def test_a_phase_that_succeeds_leaves_the_questions_of_other_steps_open(mission):
+    mission.with_tasks("")
+    for _ in range(3):
+        mission.next("--step", "implement:WP01", "--result", "failed", "--note", "no network")
+    mission.next("--step", "tasks", "--result", "blocked", "--note", "unclear")
+    mission.next("--step", "tasks", "--result", "success")
+    (item,) = mission.project.treadle("desk", "--json").json["items"]
+    assert (item["task_id"], item["subject"]) == ("auth.WP01", {"kind": "mission", "id": "auth"})
+
+
 def test_reports_are_shown_in_the_configured_mail_root(mission):
     mission.with_tasks("")
     mission.project.settings('[mail]\nroot = ".treadle/post"\n')

@@ -38,7 +38,7 @@ def test_a_pass_that_hangs_on_a_changed_test_waits_for_a_person(calc):
     assert (found["status"], found["verdict"], found["code"]) == ("stopped", "PASS", 3)
     assert found["reason_code"] == "protected_changed"
     (item,) = calc.treadle("desk", "--json").json["items"]
-    assert (item["kind"], item["options"]) == ("approval", ["approve", "leave it"])
+    assert (item["kind"], item["options"]) == ("approval", ["approve", "reject", "leave it"])
     look, approve = item["fix"][:2]
     assert "-    assert calc.add" in (calc.root / look.removeprefix("cat ")).read_text()
     assert calc.treadle("land", found["run_id"]).code == 3

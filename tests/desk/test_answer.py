@@ -10,6 +10,7 @@ from treadle.errors import NotFoundError, UsageError
 from treadle.layout import Layout
 from treadle.mail import effect, find
 from treadle.mail.post import Draft
+from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.store import Store
 from treadle.tasks import checks, questions
 from treadle.tasks.questions import Question
@@ -29,14 +30,15 @@ def store(layout):
 
 
 def test_items_come_oldest_first_with_their_commands(store):
-    questions.ask(store, Question("budget", "More?", ("resume",), ("treadle run --resume R",)), NOW)
+    run = Subject("run", "R")
+    questions.ask(store, Question("budget", "More?", run, (Action("resume"),)), NOW)
     questions.ask(store, Question("question", "Which?"), NOW)
     first, second = desk.items(store)
-    assert (first.kind, first.fix) == (
+    assert (first.kind, desk.commands(first)) == (
         "budget",
         ("treadle run --resume R", "treadle answer Q-1 --option 1"),
     )
-    assert second.fix == ('treadle answer Q-2 "TEXT"',)
+    assert desk.commands(second) == ('treadle answer Q-2 "TEXT"',)
 
 
 @pytest.mark.parametrize(("option", "reviewed"), [(1, True), (2, False)])
@@ -44,7 +46,7 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
     effect.send(layout, Draft("boss", "all", "fix_bug", "Mend", "B-1"), NOW)
     effect.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
     (item,) = desk.items(store)
-    assert item.options == ("approve", "reject")
+    assert questions.labels(item) == ("approve", "reject")
     given = answer(store, item.question_id, None, option, NOW)
     letter = find.open_letter(layout.mail, find.find_letter(store, given.letter))
     assert (letter.to, letter.status) == ("ada", "completed" if reviewed else "failed")
@@ -53,14 +55,11 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
 
 
 def test_an_answer_that_starts_something_only_names_the_command(layout, store):
-    asked = Question("failed_run", "It failed", ("again", "leave it"), ("treadle run T-1",))
-    item = questions.ask(store, asked, NOW)
+    actions = (Action("again", target="T-1"), LEAVE)
+    item = questions.ask(store, Question("failed_run", "Failed", Subject("run", "R"), actions), NOW)
     given = answer(store, item, None, 1, NOW)
-    assert (given.question.answer, given.letter, given.question.fix) == (
-        "again",
-        None,
-        ("treadle run T-1",),
-    )
+    assert (given.question.answer, given.question.action, given.letter) == ("again", "again", None)
+    assert questions.commands(given.question) == ("treadle run T-1",)
 
 
 def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
@@ -74,7 +73,8 @@ def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
 
 
 def test_bad_answers_are_refused_and_the_item_stays(layout, store):
-    item = questions.ask(store, Question("question", "Which?", ("red", "blue")), NOW)
+    colours = (Action("answer", "red"), Action("answer", "blue"))
+    item = questions.ask(store, Question("question", "Which?", actions=colours), NOW)
     for text, option in ((None, None), ("a", 1), (None, 3), (None, 0), (" ", None)):
         with pytest.raises(UsageError):
             answer(store, item, text, option, NOW)

@@ -11,6 +11,7 @@ from treadle.desk import answer, desk
 from treadle.inbox import decide as inbox_decide
 from treadle.inbox.schedule import Waiting
 from treadle.store.store import Store
+from treadle.tasks import questions
 
 CHAIN = "2025022514320000"
 CHECKED = "# More\n\n## Acceptance Criteria\n\n- it works: `$ {command}`\n"
@@ -65,7 +66,7 @@ def test_a_command_in_an_agents_message_is_not_run(agents):
         (planned,) = inbox_decide.plan(agents.layout, load(agents.layout, os.environ).config, store)
     assert (planned.would, planned.reason) == ("nothing", second.reason)
     (item,) = waits(agents)
-    assert (item.kind, item.options) == ("approval", ("approve", "drop it"))
+    assert (item.kind, questions.labels(item)) == ("approval", ("approve", "drop it"))
     assert (count(agents), canary.exists()) == (1, False)
 
 
@@ -74,7 +75,7 @@ def test_what_is_approved_is_carried_out_as_it_is(agents):
     agents.drop(f"{CHAIN}-0.md", GO)
     agents.process()
     item = decide(agents, 1)
-    assert item.fix[1] == "treadle process"
+    assert questions.commands(item)[1] == "treadle process"
     assert agents.statuses() == [(f"{CHAIN}-1", "done")]
     assert count(agents) == 2
 

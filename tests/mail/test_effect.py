@@ -7,7 +7,7 @@ from treadle.errors import BlockedError
 from treadle.mail import effect, find, post
 from treadle.mail.post import Draft
 from treadle.store.store import Store
-from treadle.tasks import checks, claim
+from treadle.tasks import checks, claim, questions
 from treadle.tasks.claim import Holder
 
 ESCALATION = """## Summary
@@ -31,7 +31,7 @@ def test_escalating_blocks_the_task_and_asks_the_human(claimed, post, store, mai
     (question,) = store.questions()
     assert (question.kind, question.task_id) == ("question", "B-1")
     assert question.summary == "ada: Need human decision on security trade-off"
-    assert question.options == (
+    assert questions.labels(question) == (
         "RS256 (current): Slower, more secure",
         "HS256: Faster, shared secret",
     )

@@ -5,13 +5,15 @@ import pytest
 from tests.store.rows import RUN, run_row
 from treadle.errors import NotFoundError, UsageError
 from treadle.ids import utc
-from treadle.tasks.questions import Question, answer, ask, settle
+from treadle.store.questions import LEAVE, Action, Subject
+from treadle.tasks.questions import Question, answer, ask, close, command, commands, labels, settle
 
 STOPPED = Question(
     "budget",
     "max_minutes is spent",
-    options=("raise it", "leave it"),
-    fix=(f"treadle run --resume {RUN} --budget max_minutes=480",),
+    Subject("run", RUN),
+    (Action("resume", "max_minutes=480"), LEAVE),
+    look=(f"treadle why {RUN}",),
     run_id=RUN,
     task_id="T-1",
 )
@@ -29,7 +31,10 @@ def test_a_question_reads_back_as_it_was_asked(asked, now):
     found = asked.question(question_id)
     assert question_id == "Q-1"
     assert (found.kind, found.summary, found.created_at) == ("budget", STOPPED.summary, utc(now))
-    assert (found.options, found.fix, found.run_id) == (STOPPED.options, STOPPED.fix, RUN)
+    assert (found.subject, found.actions, found.run_id) == (*STOPPED[2:4], RUN)
+    assert labels(found) == ("resume", "leave it")
+    resume = f"treadle run --resume {RUN} --budget max_minutes=480"
+    assert commands(found) == (f"treadle why {RUN}", resume)
     assert asked.questions() == [found]
 
 
@@ -73,3 +78,32 @@ def test_a_run_that_moved_on_leaves_nothing_on_the_desk(asked, now):
 def test_questions_stay_in_order_past_nine(asked, now):
     ids = [ask(asked, Question("question", f"What about {n}?"), now) for n in range(12)]
     assert [item.question_id for item in asked.questions()] == ids
+
+
+def test_what_is_closed_about_one_matter_stays_open_about_the_others(asked, now):
+    mission = Subject("mission", "auth")
+    for step in ("plan", "implement:WP01"):
+        ask(asked, Question("question", f"{step} failed", mission, matter=step), now)
+    close(asked, mission, "the work goes on", now, "plan")
+    assert [item.matter for item in asked.questions()] == ["implement:WP01"]
+
+
+@pytest.mark.parametrize(
+    ("action", "line"),
+    [
+        (Action("approve", "protected"), "treadle run --resume R --approve protected"),
+        (
+            Action("approve", "max_tokens=2"),
+            "treadle run --resume R --budget max_tokens=2",
+        ),
+        (Action("reject"), "treadle run --resume R"),
+        (Action("resume"), "treadle run --resume R"),
+        (Action("resume", target="fleet"), "treadle run --resume R --fleet"),
+        (Action("again", target="T-1"), "treadle run T-1"),
+        (Action("again"), None),
+        (Action("land"), "treadle land R"),
+        (LEAVE, None),
+    ],
+)
+def test_an_action_on_a_run_has_one_command(action, line):
+    assert command(action, Subject("run", "R")) == line

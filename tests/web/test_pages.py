@@ -8,7 +8,7 @@ import pytest
 from tests.web.conftest import URL
 from treadle.errors import TreadleError
 from treadle.web.actions import ACTIONS, PAGES
-from treadle.web.pages import desk, runs, step
+from treadle.web.pages import runs, step
 from treadle.web.site import WebRequest
 
 OURS = {"origin": URL, "hx-request": "true"}
@@ -150,12 +150,6 @@ def test_an_action_without_its_text_or_with_too_much_is_refused(worked):
 def test_days_that_are_no_number_prune_nothing(worked):
     found = worked.browser.post("/health/prune", headers=OURS, data={"days": "-1"})
     assert "✗" in found.text
-
-
-def test_a_quoted_name_in_a_command_is_what_the_button_sends():
-    way = desk._way("treadle dead retry -- '-a letter.md'")
-    assert (way.path, way.fields) == ("/inbox/retry", {"letter": "-a letter.md"})
-    assert desk._way("treadle dead retry it's.md") is None
 
 
 def test_words_that_look_like_options_stay_words():

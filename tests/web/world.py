@@ -16,6 +16,7 @@ from treadle.mail import effect as mail
 from treadle.mail.post import Draft
 from treadle.project.project import open_project
 from treadle.store.messages import MessageRow
+from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import Cursor, Event, History, RunRow, StepRow, UsageRow
 from treadle.store.store import Store
 from treadle.tasks import claim, questions, task
@@ -104,16 +105,14 @@ def _step(layout, store, run_id, index, role, text, now) -> None:
 
 
 def desk(store: Store, now: datetime, texts: Sequence[str]) -> None:
-    again = f"treadle run --resume {RUN} --budget max_iterations=10"
+    more, run = Action("resume", "max_iterations=10"), Subject("run", RUN)
+    spent = f"{texts[0]}: max_iterations is 5"
     questions.ask(
-        store,
-        Question(
-            "budget", f"{texts[0]}: max_iterations is 5", ("resume", "leave it"), (again,), RUN
-        ),
-        now - timedelta(days=1),
+        store, Question("budget", spent, run, (more, LEAVE), run_id=RUN), now - timedelta(days=1)
     )
     for text in texts:
-        questions.ask(store, Question("question", text, (text, "leave it")), now)
+        actions = (Action("answer", text), LEAVE)
+        questions.ask(store, Question("question", text, actions=actions), now)
 
 
 def messages(layout: Layout, store: Store, now: datetime, texts: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from treadle.mail import effect
 from treadle.project.root import refuse_inside_run
 from treadle.store.questions import QuestionRow
 from treadle.store.store import Store
+from treadle.tasks import questions
 
 
 def add_desk(parser: ArgumentParser) -> None:
@@ -33,9 +34,9 @@ def _print_desk(items: list[QuestionRow]) -> None:
         head = f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}"
         output.line(output.paint(head, "bold"))
         output.line(f"  {item.summary}")
-        for number, option in enumerate(item.options, 1):
+        for number, option in enumerate(questions.labels(item), 1):
             output.line(f"  {number}. {option}")
-        for command in item.fix:
+        for command in desk.commands(item):
             output.line(f"    {command}")
 
 
@@ -63,5 +64,5 @@ def _print_answer(given: Answered) -> None:
         output.line(f"  told in {given.letter}")
     if given.task:
         output.line(f"  {given.task.task_id} is {given.task.lane} again")
-    for command in () if given.letter else given.question.fix:
+    for command in () if given.letter else questions.commands(given.question):
         output.line(f"  {command}")

@@ -10,7 +10,7 @@ from treadle.mail.letter import Letter
 from treadle.mail.post import Draft
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
-from treadle.store.questions import QuestionRow
+from treadle.store.questions import Action, QuestionRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import questions
@@ -33,12 +33,13 @@ def answer(
     kill the item is still on the desk, or the letter is there and seen by whoever looks next.
     """
     question = questions.find_open(store, item_id)
-    words = _words(question, text, option)
+    chosen = _choose(question, text, option)
+    words = text.strip() if text else questions.label(chosen, question.subject)
     asked = table.of_question(store, question.question_id)
     if not asked:
-        closed = questions.answer(store, question.question_id, words, HUMAN, now)
+        closed = questions.answer(store, item_id, words, HUMAN, now, chosen.verb)
         return Answered(closed, None, None)
-    name, task = _tell(store, asked[0], words, now)
+    name, task = _tell(store, asked[0], chosen, words, now)
     return Answered(questions.find(store, question.question_id), name, task)
 
 
@@ -51,14 +52,17 @@ def document(given: Answered) -> dict[str, object]:
         "letter": given.letter,
         "task_id": given.question.task_id,
         "lane": given.task.lane if given.task else None,
-        "fix": list(given.question.fix),
+        "action": given.question.action,
+        "fix": list(questions.commands(given.question)),
     }
 
 
-def _tell(store: Store, asked: LetterRow, words: str, now: datetime) -> tuple[str, TaskRow | None]:
+def _tell(
+    store: Store, asked: LetterRow, chosen: Action, words: str, now: datetime
+) -> tuple[str, TaskRow | None]:
     """Send the answer to who asked; return its name, and their task if it goes on."""
     before = store.task(asked.task_id or "")
-    letter = _letter(asked, words, now)
+    letter = _letter(asked, chosen, words, now)
     sent = post.post(store.mail, letter)
     effect.see(store, store.mail, sent.name, letter, now)
     _put_away(store, asked)
@@ -67,28 +71,40 @@ def _tell(store: Store, asked: LetterRow, words: str, now: datetime) -> tuple[st
     return sent.name, after if goes_on else None
 
 
-def _words(question: QuestionRow, text: str | None, option: int | None) -> str:
+def _choose(question: QuestionRow, text: str | None, option: int | None) -> Action:
+    """Return the action that an answer means: by its number, by its name, or in other words."""
     if (text is None) == (option is None):
         raise UsageError(
             f'answer {question.question_id} with "text" or with --option N',
             fix=["treadle desk"],
         )
     if text is not None:
-        if not text.strip():
-            raise UsageError("an answer must say something")
-        return text.strip()
-    if option is None or not 1 <= option <= len(question.options):
-        known = "; ".join(f"{n}: {item}" for n, item in enumerate(question.options, 1))
+        return _named(question, text.strip())
+    if option is None or not 1 <= option <= len(question.actions):
+        known = "; ".join(f"{n}: {item}" for n, item in enumerate(questions.labels(question), 1))
         raise UsageError(
             f"{question.question_id} has no option {option}; {known or 'it has none, write text'}",
             fix=["treadle desk"],
         )
-    return question.options[option - 1]
+    return question.actions[option - 1]
 
 
-def _letter(asked: LetterRow, words: str, now: datetime) -> Letter:
+def _named(question: QuestionRow, words: str) -> Action:
+    if not words:
+        raise UsageError("an answer must say something")
+    said = words.lower()
+    for action in question.actions:
+        names = (action.verb, questions.label(action, question.subject).lower())
+        # Who wrote a letter reads the words too, so an approval may say more than that.
+        begins = question.subject_kind == "letter" and said.startswith(action.verb)
+        if action.verb != "answer" and (said in names or begins):
+            return action
+    return Action("answer", words)
+
+
+def _letter(asked: LetterRow, chosen: Action, words: str, now: datetime) -> Letter:
     """Return the letter that brings the answer to whoever asked."""
-    refused = asked.intent == "approval_request" and not words.lower().startswith("approve")
+    refused = asked.intent == "approval_request" and chosen.verb != "approve"
     status, about = "failed" if refused else "completed", index.references(asked, None)
     body = f"## Summary\n{words}"
     draft = Draft(HUMAN, asked.sender, "answer", body, asked.task_id, status, about)

@@ -45,6 +45,7 @@ from treadle.project.project import Project
 from treadle.store import fleet
 from treadle.store.database.sqlite import WriteLock
 from treadle.store.fleet import WorkerRow
+from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import claim, questions
@@ -299,10 +300,9 @@ def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> N
     kind = EventType.ORDER_REFUSED if refused else EventType.RUN_STOPPED
     queue.record(store, row, kind, error.message, machine.now(), kv)
     if refused:
-        _ask(machine, store, row, error.message, "look", f"treadle runs show {row.run_id}")
+        _ask(machine, store, row, error.message, Action("answer", "look"))
     else:
-        command = f"treadle run --resume {row.run_id} --fleet"
-        _ask(machine, store, row, error.message, "resume", command)
+        _ask(machine, store, row, error.message, Action("resume", target=questions.FLEET))
     store.release(row.run_id, row.claim_epoch)
 
 
@@ -314,16 +314,17 @@ def _give_up(machine: Machine, store: Store, row: RunRow, tries: int) -> None:
     queue.record(store, row, EventType.GAVE_UP, message, machine.now(), kv, "failed")
     if row.task_id:
         claim.finish_run(store, row.task_id, row.run_id, "failed", machine.now())
-    _ask(machine, store, row, message, "again", f"treadle runs show {row.run_id}")
+    _ask(machine, store, row, message, Action("again", target=row.task_id))
     store.release(row.run_id, row.claim_epoch)
 
 
-def _ask(machine: Machine, store: Store, row: RunRow, why: str, way: str, command: str) -> None:
+def _ask(machine: Machine, store: Store, row: RunRow, why: str, way: Action) -> None:
     question = Question(
         kind="failed_run",
         summary=f"{row.goal}: {why}",
-        options=(way, "leave it"),
-        fix=(command,),
+        subject=Subject("run", row.run_id),
+        actions=(way, LEAVE),
+        look=(f"treadle runs show {row.run_id}",),
         run_id=row.run_id,
         task_id=row.task_id,
     )

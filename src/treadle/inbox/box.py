@@ -17,10 +17,11 @@ from treadle import frontmatter
 from treadle.contract import strictjson
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, remove, sync, walk
-from treadle.ids import TREADLE, nearest, utc
+from treadle.ids import nearest, utc
 from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow, waiting
+from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.store import Store
 from treadle.tasks import questions
 from treadle.tasks.questions import Question
@@ -251,8 +252,14 @@ def bury(
     layout.inbox_dead.mkdir(parents=True, exist_ok=True)
     atomic.write(layout.inbox_dead / f"{name}{REASON}", data + b"\n")
     run_id = row.run_ids[-1] if row and row.run_ids else None
-    summary, options = f"{name}: {error.message}", ("retry", "leave it")
-    question = Question("dead_letter", summary, options, fix, run_id)
+    question = Question(
+        kind="dead_letter",
+        summary=f"{name}: {error.message}",
+        subject=Subject("message", name),
+        actions=(Action("retry"), LEAVE),
+        look=fix[:1],
+        run_id=run_id,
+    )
 
     def tell(tx: Store) -> None:
         if error.code != "not_approved":  # else a human has said so already
@@ -322,9 +329,7 @@ def retry_dead(layout: Layout, store: Store, letter: DeadLetter, now: datetime) 
             f"{name} is already in the inbox", code="name_taken", fix=["treadle process"]
         ) from error
     path.with_name(path.name + REASON).unlink(missing_ok=True)
-    for item in store.questions():
-        if item.kind == "dead_letter" and item.summary.startswith(f"{letter.name}: "):
-            store.answer(item.question_id, "retry", TREADLE, now)
+    questions.close(store, Subject("message", letter.name), "retry", now)
     return name
 
 

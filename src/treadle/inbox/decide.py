@@ -24,14 +24,14 @@ from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.project.trust import Command
 from treadle.store.messages import MessageRow, waiting
-from treadle.store.questions import QuestionRow
+from treadle.store.questions import QuestionRow, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import markdown, questions
+from treadle.tasks.questions import Question
 
 # A message with one of these is not over: its file in the inbox is the message itself.
 OPEN = ("waiting", "stopped", "refused", "held")
-APPROVE = "approve"
 MAX_DEPTH = 10
 _MOST = 5
 _LONGEST = 200
@@ -106,7 +106,7 @@ class Try(NamedTuple):
 class Approval(NamedTuple):
     """What a human must approve first, and the newest question about it."""
 
-    summary: str
+    question: Question
     asked: QuestionRow | None
     is_stale: bool = False
 
@@ -141,9 +141,9 @@ class Wait(NamedTuple):
 
 
 class AskFirst(NamedTuple):
-    """AskFirst a human whether it may be carried out."""
+    """Ask a human whether it may be carried out."""
 
-    summary: str
+    question: Question
 
 
 class Begin(NamedTuple):
@@ -212,9 +212,9 @@ def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
 def _approve(found: Approval) -> Action:
     asked = found.asked
     if asked is None or found.is_stale:
-        return AskFirst(found.summary)
-    if asked.answered_at is None:
-        return Wait("held", found.summary)
+        return AskFirst(found.question)
+    if asked.is_open:
+        return Wait("held", found.question.summary)
     text = f"{asked.answered_by} answered: {asked.answer}"
     return Bury(FormatError(text, code="not_approved"))
 
@@ -349,16 +349,23 @@ def _approval(view: InboxView, job: ReadyMessage, tries: Sequence[Try]) -> Appro
     row = job.known.row
     if row.parent is None or tries:
         return None
-    for summary in (*_wishes(view, job), *_limits(view, row)):
-        found = questions.newest(view.store, summary)
-        if found is None or found.answer != APPROVE:
+    for question in (*_wishes(view, job), *_limits(view, row)):
+        found = questions.newest(view.store, question.subject, question.matter)
+        if found is None or found.action != "approve":
             # One that was answered before the message was tried again counts no more.
             is_stale = bool(found and found.answered_at and found.answered_at < row.updated_at)
-            return Approval(summary, found, is_stale)
+            return Approval(question, found, is_stale)
     return None
 
 
-def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[str]:
+def question_of(store: Reader, row: MessageRow) -> QuestionRow | None:
+    """Return the newest question that a message waits for, or has waited for."""
+    about = (Subject("message", row.message_id), Subject("chain", row.chain))
+    found = [item for subject in about if (item := questions.newest(store, subject))]
+    return max(found, key=lambda item: item.created_at, default=None)
+
+
+def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[Question]:
     """Yield what an agent's message would run that the user has not named."""
     row, selected = job.known.row, job.selected.routine.name
     if not _is_agents(view, row):
@@ -371,7 +378,8 @@ def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[str]:
         wishes.append(f"the routine {selected}")
     if wishes:
         digest = hashlib.sha256(job.text.encode()).hexdigest()[:12]
-        yield f"{row.message_id}, sent by an agent, would run {', '.join(wishes)} ({digest})"
+        summary = f"{row.message_id}, sent by an agent, would run {', '.join(wishes)} ({digest})"
+        yield Question("approval", summary, Subject("message", row.message_id), matter=digest)
 
 
 def _is_agents(view: InboxView, row: MessageRow) -> bool:
@@ -382,22 +390,22 @@ def _is_agents(view: InboxView, row: MessageRow) -> bool:
     return found is None or found.kind == "builtin"
 
 
-def _limits(view: InboxView, row: MessageRow) -> Iterator[str]:
+def _limits(view: InboxView, row: MessageRow) -> Iterator[Question]:
     """Yield what asks whether the chain may go on, at every multiple of a limit."""
-    limits, store = view.config.chain, view.store
+    limits, store, chain = view.config.chain, view.store, Subject("chain", row.chain)
     if limits.max_messages is not None:
         begun = sum(bool(item.run_ids) for item in store.chain_messages(row.chain))
         if times := begun // limits.max_messages:
             count = times * limits.max_messages
-            yield f"chain {row.chain} has carried out {count} messages (chain.max_messages)"
+            summary = f"chain {row.chain} has carried out {count} messages (chain.max_messages)"
+            yield Question("approval", summary, chain, matter=f"max_messages={count}")
     if limits.max_cost_usd is not None:
         spent = (store.kv_value(run.run_id, "spent") for run in store.chain_runs(row.chain))
         cost = sum(float(item.get("cost_usd", 0)) for item in spent if isinstance(item, dict))
         if times := int(cost // limits.max_cost_usd):
-            yield (
-                f"chain {row.chain} has cost {times * limits.max_cost_usd:g} USD or more"
-                " (chain.max_cost_usd)"
-            )
+            limit = f"{times * limits.max_cost_usd:g}"
+            summary = f"chain {row.chain} has cost {limit} USD or more (chain.max_cost_usd)"
+            yield Question("approval", summary, chain, matter=f"max_cost_usd={limit}")
 
 
 class SpecChoice(NamedTuple):
@@ -496,8 +504,8 @@ def _because(action: Action, job: ReadyMessage | None) -> str:
             return "it was delivered before"
         case Wait(_, reason):
             return reason
-        case AskFirst(summary):
-            return summary
+        case AskFirst(question):
+            return question.summary
         case Resume(run_id):
             return f"run {run_id} was cut off"
         case Finish(run_id):

@@ -59,7 +59,6 @@ from treadle.store.messages import MessageRow, waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import questions
-from treadle.tasks.questions import Question
 
 Status = Literal["done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"]
 # Lets a worker drive a run, and returns the row it waits under.
@@ -406,10 +405,10 @@ def _work(work: Pass, found: Situation, action: Action) -> Carried:
     assert isinstance(job, ReadyMessage)
     row = job.known.row
     if isinstance(action, AskFirst):
-        fix = (f"cat '{job.known.path}'", "treadle process")
-        options = (decide.APPROVE, "drop it")
-        questions.ask(tools.store, Question("approval", action.summary, options, fix), tools.now())
-        return _wait(work, row, Wait("held", action.summary))
+        look = (f"cat '{job.known.path}'", "treadle process")
+        asked = action.question._replace(actions=questions.APPROVE_OR_NOT, look=look)
+        questions.ask(tools.store, asked, tools.now())
+        return _wait(work, row, Wait("held", asked.summary))
     if reason := tools.interrupted():
         return _wait(work, row, Wait("interrupted", reason))
     env = {"message_id": row.message_id, "message_file": str(job.known.path)}

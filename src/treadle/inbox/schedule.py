@@ -16,13 +16,12 @@ from treadle.engine.run import memory
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.frontmatter import Value
-from treadle.inbox import box
+from treadle.inbox import box, decide
 from treadle.inbox.box import Draft
 from treadle.inbox.message import FIELDS, is_chain, read_text
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow
 from treadle.store.store import Reader
-from treadle.tasks import questions
 
 _CRON_FIELDS = 5
 # Counted on from before any change of clocks, an hour that comes twice or not at all counts once.
@@ -166,7 +165,7 @@ class Waiting:
 
 
 def _is_answered(store: Reader, row: MessageRow) -> bool:
-    found = questions.newest(store, row.reason or "")
+    found = decide.question_of(store, row)
     return bool(found and found.answered_at and found.answered_at > row.updated_at)
 
 

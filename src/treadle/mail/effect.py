@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from treadle.contract.criterion import Criterion
-from treadle.errors import FormatError, TreadleError, argument
+from treadle.errors import FormatError, TreadleError
 from treadle.files import deliver as files
 from treadle.ids import HUMAN, TREADLE
 from treadle.layout import NEW_MESSAGES, Layout, MailLayout
@@ -25,14 +25,13 @@ from treadle.mail.letter import (
 from treadle.mail.post import Draft, Sent
 from treadle.store import letters as table
 from treadle.store.letters import FolderRow, LetterRow
+from treadle.store.questions import Action, Subject
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import checks, claim, lanes, markdown, questions
 from treadle.tasks.files import take_over_all
 from treadle.tasks.questions import Question
 from treadle.tasks.task import NewTask, Note, add, change_task, find_task, write_views
-
-APPROVE = ("approve", "reject")
 
 
 def make_effect(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
@@ -204,12 +203,16 @@ def _ask(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str |
         Question(
             kind="approval" if approval else "question",
             summary=f"{letter.sender}: {summary(letter)}",
-            options=APPROVE if approval else options(letter),
-            fix=(f"treadle mail read {argument(known.name)}",),
+            subject=Subject("letter", known.name),
+            actions=questions.APPROVE_OR_NOT if approval else _actions(letter),
             task_id=letter.task_id,
         ),
         now,
     )
+
+
+def _actions(letter: Letter) -> tuple[Action, ...]:
+    return tuple(Action("answer", option) for option in options(letter))
 
 
 def options(letter: Letter) -> tuple[str, ...]:

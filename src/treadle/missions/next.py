@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.errors import BlockedError, FormatError, UsageError, argument
-from treadle.ids import HUMAN, TREADLE, utc
+from treadle.ids import HUMAN, utc
 from treadle.missions import prompt, state, taskfile
 from treadle.missions.mission import Mission
 from treadle.missions.state import (
@@ -21,6 +21,7 @@ from treadle.missions.state import (
     Step,
     Where,
 )
+from treadle.store.questions import Subject
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import MissionStepRow
 from treadle.tasks import claim, lanes, questions, worktree
@@ -130,7 +131,8 @@ def _blocked_task(found: State, store: Reader, id_: str) -> Halt:
     place = where_of(found.mission, At("implement", id_))
     for item in store.questions():
         if item.task_id == task_id:
-            fix = (f'treadle answer {item.question_id} "your answer"', *item.fix)
+            answer = f'treadle answer {item.question_id} "your answer"'
+            fix = (answer, *questions.commands(item))
             return Halt("decision_required", place, item.summary, "question_open", fix)
     moves = store.task_moves(task_id)
     why = f": {moves[-1].reason}" if moves and moves[-1].reason else ""
@@ -199,18 +201,24 @@ def _step(found: State, at: At) -> Decision:
         return no_prompt(found, where) if is_missing else unreadable(where, error)
 
 
-def ask_about(store: Store, stuck: Halt, now: datetime) -> None:
+def ask_about(store: Store, stuck: Halt, at: At, now: datetime) -> None:
     """Put a step that waits for a decision on the desk, with the commands that decide."""
-    question = Question("question", stuck.reason, fix=stuck.unblock, task_id=stuck.where.task_id)
+    where = stuck.where
+    question = Question(
+        kind="question",
+        summary=stuck.reason,
+        subject=Subject("mission", where.mission_slug),
+        look=stuck.unblock,
+        matter=at.key,
+        task_id=where.task_id,
+    )
     questions.ask(store, question, now)
 
 
-def close_questions(store: Store, mission: Mission, task_id: str | None, now: datetime) -> None:
-    """Take off the desk what was asked about a task, or about all of a mission's steps."""
-    for item in store.questions():
-        is_ours = retry_command(mission) in item.fix
-        if is_ours and task_id in (None, item.task_id):
-            store.answer(item.question_id, "the work goes on", TREADLE, now)
+def close_questions(store: Store, mission: Mission, now: datetime, at: At | None = None) -> None:
+    """Take off the desk what was asked about a step, or about all of a mission's steps."""
+    matter = at.key if at else None
+    questions.close(store, Subject("mission", mission.slug), "the work goes on", now, matter)
 
 
 # Others may be faster; each time another task is the next one.
@@ -277,7 +285,7 @@ def retry(asking: Asking, store: Store) -> Decision:
     mission, now, by = asking.mission, asking.now, Holder(asking.agent)
     for step in found.reports:
         store.clear_step(mission.slug, step)
-    close_questions(store, mission, None, now)
+    close_questions(store, mission, now)
     for id_ in found.board.in_lane("blocked"):
         taskfile.adopt(store, mission, [id_], now)
         task_id = mission.task_id(id_)
@@ -331,7 +339,7 @@ def _succeed(found: State, store: Store, at: At) -> None:
         goal: Lane = "for_review" if at.phase == "implement" else "approved"
         _walk(found, store, at.id, goal)
     if store.clear_step(found.mission.slug, at.key):
-        close_questions(store, found.mission, where_of(found.mission, at).task_id, found.now)
+        close_questions(store, found.mission, found.now, at)
 
 
 def _fall_short(found: State, store: Store, at: At, word: Report) -> None:
@@ -344,7 +352,7 @@ def _fall_short(found: State, store: Store, at: At, word: Report) -> None:
     _move_aside(found, store, at, word)
     store.report_step(row)
     if failures >= state.MAX_FAILURES:
-        ask_about(store, stuck(found._replace(reports={at.key: row}), at), now)
+        ask_about(store, stuck(found._replace(reports={at.key: row}), at), at, now)
 
 
 def _move_aside(found: State, store: Store, at: At, word: Report) -> None:

@@ -16,7 +16,7 @@ R = TypeVar("R", bound=NamedTuple)
 # The fields of the record that each table holds, for the records that were loaded.
 FIELDS: dict[str, tuple[str, ...]] = {}
 
-_AS_JSON = frozenset({"criteria", "options", "fix", "data", "run_ids"})
+_AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids"})
 _MARK = "-- name: "
 
 # Compact, with readable text; made once because making one costs more than using it.

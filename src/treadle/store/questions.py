@@ -1,8 +1,8 @@
-"""What waits for a human: questions, asked once and answered once."""
+"""What waits for a human: questions about something, asked once and answered once."""
 
 import json
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from treadle.ids import utc
 from treadle.store import codec
@@ -10,22 +10,68 @@ from treadle.store.codec import Row, kept_in
 from treadle.store.tasks import count_up
 from treadle.store.transaction import Reading, Writing, change
 
+SubjectKind = Literal["run", "task", "mission", "message", "chain", "letter", "project"]
+Verb = Literal["approve", "reject", "resume", "again", "retry", "land", "rebase", "answer", "leave"]
+
+
+class Subject(NamedTuple):
+    """What a question is about; a dead letter is a message that goes by the name of its file."""
+
+    kind: SubjectKind
+    id: str
+
+
+PROJECT = Subject("project", "")
+
+
+class Action(NamedTuple):
+    """One way to answer a question.
+
+    `value` says how: what is approved, a budget such as `max_minutes=60`, or the words of an
+    answer. `target` says with what: the task that is run again, the fleet that resumes a run.
+    """
+
+    verb: Verb
+    value: str | None = None
+    target: str | None = None
+
+
+LEAVE = Action("leave")
+
 
 @kept_in("questions")
 class QuestionRow(NamedTuple):
-    """Something that waits for a human, with answers to choose from and commands that help."""
+    """Something that waits for a human; without actions it is answered in words.
+
+    `matter` says what about the subject is asked, `look` has commands that help to decide, and
+    `action` is what was chosen.
+    """
 
     question_id: str
     kind: str
     summary: str
-    options: tuple[str, ...]
-    fix: tuple[str, ...]
+    actions: tuple[Action, ...]
+    look: tuple[str, ...]
     run_id: str | None
     task_id: str | None
     created_at: str
     answered_at: str | None = None
     answer: str | None = None
     answered_by: str | None = None
+    subject_kind: SubjectKind = "project"
+    subject_id: str = ""
+    matter: str | None = None
+    action: str | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Return what it is about."""
+        return Subject(self.subject_kind, self.subject_id)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether nobody has answered yet."""
+        return self.answered_at is None
 
 
 class QuestionReader(Reading):
@@ -38,6 +84,10 @@ class QuestionReader(Reading):
     def questions(self, open_only: bool = True) -> list[QuestionRow]:
         """Return what waits for a human, oldest first, or everything that ever did."""
         return self.records(_question, "open_questions" if open_only else "questions")
+
+    def questions_about(self, subject: Subject) -> list[QuestionRow]:
+        """Return everything that was ever asked about something, oldest first."""
+        return self.records(_question, "questions_about", kind=subject.kind, id=subject.id)
 
     def question_ids(self) -> list[str]:
         """Return every question's id."""
@@ -57,10 +107,12 @@ class QuestionStore(QuestionReader, Writing):
         self.execute("insert_question", codec.values(asked))
         return asked.question_id
 
-    def answer(self, question_id: str, answer: str, by: str, now: datetime) -> bool:
+    def answer(
+        self, question_id: str, answer: str, by: str, now: datetime, verb: Verb | None = None
+    ) -> bool:
         """Answer a question; False when it is not open."""
         values = {"question_id": question_id, "answer": answer, "by": by, "now": utc(now)}
-        return self.execute("answer_question", values).rowcount > 0
+        return self.execute("answer_question", values | {"action": verb}).rowcount > 0
 
     def settle(self, run_id: str, answer: str, by: str, now: datetime) -> int:
         """Answer all open questions of a run, because it has moved on."""
@@ -70,5 +122,10 @@ class QuestionStore(QuestionReader, Writing):
 
 def _question(row: Row) -> QuestionRow:
     found = QuestionRow._make(row)
-    options, fix = (row[QuestionRow._fields.index(name)] for name in ("options", "fix"))
-    return found._replace(options=tuple(json.loads(options)), fix=tuple(json.loads(fix)))
+    actions, look = (json.loads(row[QuestionRow._fields.index(it)]) for it in ("actions", "look"))
+    return found._replace(actions=tuple(map(_action, actions)), look=tuple(look))
+
+
+def _action(stored: str | list[str | None]) -> Action:
+    """Read an action; an older treadle has kept the mere words of an answer."""
+    return Action("answer", stored) if isinstance(stored, str) else Action(*stored)  # type: ignore[arg-type]  # as it was written

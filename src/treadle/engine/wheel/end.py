@@ -16,6 +16,7 @@ from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.git import commit, scratch
 from treadle.git.commit import Conflict
 from treadle.git.scratch import Scratch
+from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import claim, questions
@@ -23,8 +24,6 @@ from treadle.tasks.questions import Kind, Question
 
 _RENEW_EVERY = 300.0
 # A person's own signal or `stop` needs no question back to that person.
-_NO = "leave it"
-_WAYS_ON = {"approval": "approve"}
 _KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
 _KINDS[memory.WAITS_FOR_APPROVAL] = "approval"
 # What stops a worker and only a person can mend.
@@ -68,14 +67,29 @@ def _question(run: Run) -> Question | None:
     kind = _kind(run)
     if kind is None or run.row.status == "passed":
         return None
+    subject, actions = Subject("run", run.id), _actions(run, kind)
+    known = {questions.command(action, subject) for action in actions}
     return Question(
         kind=kind,
         summary=f"{run.order.goal}: {run.kv.get('reason')}",
-        options=(_WAYS_ON.get(kind, "resume" if run.row.status == "stopped" else "again"), _NO),
-        fix=next_commands(run.row, run.kv),
+        subject=subject,
+        actions=actions,
+        look=tuple(it for it in next_commands(run.row, run.kv) if it not in known),
         run_id=run.id,
         task_id=run.order.task_id,
     )
+
+
+def _actions(run: Run, kind: Kind) -> tuple[Action, ...]:
+    """Return what a person can decide about a run that has not passed."""
+    if run.row.status == "failed":
+        return (Action("again", target=run.order.task_id), LEAVE)
+    if run.kv.get("reason_code") == memory.WAITS_FOR_APPROVAL:
+        return (Action("approve", questions.PROTECTED), Action("reject"), LEAVE)
+    if run.kv.get("reason_code") == "budget_exceeded":
+        needed = str(run.kv.get("budget_needed"))
+        return (Action("approve" if kind == "approval" else "resume", needed), LEAVE)
+    return (Action("resume"), LEAVE)
 
 
 def _kind(run: Run) -> Kind | None:
@@ -122,8 +136,9 @@ def _refusal(row: RunRow, error: TreadleError) -> Question:
     return Question(
         kind="refused_landing",
         summary=f"{row.goal}: not landed: {error.message}",
-        options=("land", "leave it"),
-        fix=(*error.fix, f"treadle land {row.run_id}"),
+        subject=Subject("run", row.run_id),
+        actions=(Action("land"), LEAVE),
+        look=tuple(error.fix),
         run_id=row.run_id,
         task_id=row.task_id,
     )

@@ -8,6 +8,10 @@ SELECT {questions} FROM questions ORDER BY created_at, length(question_id), ques
 SELECT {questions} FROM questions WHERE answered_at IS NULL
 ORDER BY created_at, length(question_id), question_id
 
+-- name: questions_about
+SELECT {questions} FROM questions WHERE subject_kind = :kind AND subject_id = :id
+ORDER BY created_at, length(question_id), question_id
+
 -- name: question_ids
 SELECT question_id FROM questions
 
@@ -17,11 +21,11 @@ INSERT INTO questions ({questions}) VALUES ({questions_values})
 -- name: same_question
 SELECT question_id FROM questions
 WHERE answered_at IS NULL AND kind = :kind AND summary = :summary
-    AND coalesce(run_id, '') = coalesce(:run_id, '')
-    AND coalesce(task_id, '') = coalesce(:task_id, '')
+    AND subject_kind = :subject_kind AND subject_id = :subject_id
+    AND coalesce(matter, '') = coalesce(:matter, '')
 
 -- name: answer_question
-UPDATE questions SET answered_at = :now, answer = :answer, answered_by = :by
+UPDATE questions SET answered_at = :now, answer = :answer, answered_by = :by, action = :action
 WHERE question_id = :question_id AND answered_at IS NULL
 
 -- name: settle_questions

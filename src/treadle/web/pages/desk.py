@@ -1,16 +1,13 @@
 """Desk: everything that waits for a person, and what would resolve it."""
 
-import shlex
 from typing import NamedTuple
 
 from treadle.desk import desk
 from treadle.errors import NotFoundError
-from treadle.store.questions import QuestionRow
+from treadle.store.questions import Action, QuestionRow
 from treadle.store.store import Reader
+from treadle.tasks import questions
 from treadle.web.site import Document, Site, WebRequest, store_with_letters
-
-_READ = "treadle mail read "
-_SHOWN = (_READ, "treadle answer ")  # in another way
 
 
 class Way(NamedTuple):
@@ -56,44 +53,34 @@ def _item(asked: WebRequest) -> str:
 
 def _around(store: Reader, item: QuestionRow) -> Document:
     run = store.run(item.run_id) if item.run_id else None
-    ways = [way for command in item.fix if (way := _way(command))]
-    read = [_words(it)[-1] for it in item.fix if it.startswith(_READ) and _words(it)]
-    numbered = list(enumerate(item.options, 1))
-    if ways and numbered:
-        # The first answer would only write down what this button does.
-        ways[0] = ways[0]._replace(label=numbered.pop(0)[1])
+    ways = [(number, _way(action, item)) for number, action in enumerate(item.actions, 1)]
+    names = questions.labels(item)
+    started = {questions.command(action, item.subject) for action in item.actions}
     return {
         "run": run._asdict() if run else None,
         "spent": store.kv_value(item.run_id, "spent") if item.run_id else None,
-        "ways": [way._asdict() for way in ways],
-        "answers": numbered,
-        "look": [it for it in item.fix if not _way(it) and not it.startswith(_SHOWN)],
-        "letter": read[0] if read else None,
+        "ways": [way._asdict() for _, way in ways if way],
+        "answers": [(number, names[number - 1]) for number, way in ways if way is None],
+        "look": [command for command in item.look if command not in started],
+        "letter": item.subject_id if item.subject_kind == "letter" else None,
     }
 
 
-def _way(command: str) -> Way | None:
-    """Return the action that a command stands for, if the page has it."""
-    match _words(command):
-        case ["treadle", "run", "--resume", run, "--budget", budget]:
-            return Way("/runs/{run}/resume", "resume", {"run": run}, {"budget": budget})
-        case ["treadle", "run", "--resume", run, "--approve", what]:
-            return Way("/runs/{run}/resume", "approve", {"run": run}, {"approve": what})
-        case ["treadle", "run", "--resume", run]:
-            return Way("/runs/{run}/resume", "resume", {"run": run}, {})
-        case ["treadle", "land", run]:
-            return Way("/runs/{run}/land", "land", {"run": run}, {})
-        case ["treadle", "dead", "retry", letter]:
-            return Way("/inbox/retry", "retry", {}, {"letter": letter})
-        case ["treadle", "run", task] if not task.startswith("-"):
-            return Way("/desk/again", "again", {}, {"task": task})
+def _way(action: Action, item: QuestionRow) -> Way | None:
+    """Return how an action is started here; None for one that is only written down."""
+    name, run = questions.label(action, item.subject), {"run": item.subject_id}
+    match action.verb, item.subject_kind:
+        case "approve", "run":
+            kind = "approve" if action.value == questions.PROTECTED else "budget"
+            return Way("/runs/{run}/resume", name, run, {kind: action.value or ""})
+        case (("resume" | "reject"), "run") if action.target is None:
+            budget = {"budget": action.value} if action.value else {}
+            return Way("/runs/{run}/resume", name, run, budget)
+        case "land", "run":
+            return Way("/runs/{run}/land", name, run, {})
+        case "retry", "message":
+            return Way("/inbox/retry", name, {}, {"letter": item.subject_id})
+        case "again", _ if action.target:
+            return Way("/desk/again", name, {}, {"task": action.target})
         case _:
             return None
-
-
-def _words(command: str) -> list[str]:
-    """Return the words of a command; a name that looks like an option stands behind two dashes."""
-    try:
-        return [word for word in shlex.split(command) if word != "--"]
-    except ValueError:
-        return []
