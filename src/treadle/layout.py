@@ -11,7 +11,7 @@ NEW_MESSAGES = "NEW_MESSAGES"
 LOGS = "LOGS"
 # What a run's folder holds from its beginning.
 RUN_JSON, README, SPEC = "run.json", "treadle.md", "spec.md"
-STEPS, LIVE, MESSAGE = "steps", "live", "message"
+STEPS, LIVE, MESSAGE, EVENTS = "steps", "live", "message", "events.jsonl"
 # Where letters can lie, as commands and the store call it.
 BOXES = ("new", "inbox", "workspace", "logs")
 
@@ -168,7 +168,7 @@ class RunLayout:
     index = _Below("checkout/index")
     git = _Below("git")
     live = _Below(LIVE)
-    live_events = _Below(f"{LIVE}/events.jsonl")
+    live_events = _Below(f"{LIVE}/{EVENTS}")
     steps = _Below(STEPS)
     interrupted = _Below("interrupted")
     abandoned = _Below("abandoned")

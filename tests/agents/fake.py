@@ -42,5 +42,5 @@ def spec(folder: Path, keeper: Keeper, tool: str, path: str, **config) -> AgentS
 
 def ask(found: AgentSpec, tool, role="do", **changes) -> Ask:
     """Return what the tool would be asked."""
-    first = oneshot.ask(tool, found, role, found.root / "step", found.root / "state")
+    first = oneshot.ask(found, role, found.root / "step", found.root / "state")
     return Ask(**{**first.__dict__, **changes})

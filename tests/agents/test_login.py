@@ -375,7 +375,7 @@ def test_a_turn_that_fails_gives_nothing_back(user, tmp_path, end):
     script = f'cat > /dev/null; cat {new} > "$CODEX_HOME/auth.json"; {printed(START)}{end}\n'
     with Keeper() as keeper:
         spec = fake.spec(tmp_path, keeper, "codex", fake.program(tmp_path, "codex", script))
-        result = BACKENDS["codex"].run(spec, request(), "please", tmp_path / "step")
+        result = BACKENDS["codex"](spec, request(), "please", tmp_path / "step")
     assert result.error
     assert result.login is None
     assert left(ada) == []
@@ -390,7 +390,7 @@ def test_a_turn_that_is_asked_again_keeps_its_folder(tmp_path):
     script = f"cat > /dev/null; if [ -e $CODEX_HOME/session ]; then {again} else {first} fi\n"
     with Keeper() as keeper:
         spec = fake.spec(tmp_path, keeper, "codex", fake.program(tmp_path, "codex", script))
-        result = BACKENDS["codex"].run(spec, request(), "please", tmp_path / "step")
+        result = BACKENDS["codex"](spec, request(), "please", tmp_path / "step")
     assert result.error is None
     assert result.repaired
     assert login.give_back(result.login, spec.environment)

@@ -44,7 +44,7 @@ class Codex:
         spec = fake.spec(self.folder, self.keeper, "codex", path, **config)
         if limits:
             object.__setattr__(spec, "limits", limits)
-        return BACKENDS["codex"].run(spec, request(role), prompt, self.folder / "step")
+        return BACKENDS["codex"](spec, request(role), prompt, self.folder / "step")
 
 
 def request(role="do"):
@@ -166,7 +166,7 @@ def test_a_tool_that_is_not_there(codex, tmp_path):
     fake.program(tmp_path, "other")
     path = str(tmp_path / "bin")
     spec = fake.spec(tmp_path, codex.keeper, "codex", path)
-    result = BACKENDS["codex"].run(spec, request(), "x", tmp_path / "step")
+    result = BACKENDS["codex"](spec, request(), "x", tmp_path / "step")
     assert result.error == StepError.AGENT_MISSING
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.agents import fake
 from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.agents.table import BACKENDS, TOOLS, backend, may_edit
+from treadle.agents.table import BACKENDS, TOOLS, can_change, may_edit
 from treadle.config.schema import AgentConfig
 from treadle.contract import request as requests
 from treadle.contract.event import StepError
@@ -78,7 +78,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
         should_stop=changes.pop("should_stop", lambda: None),
         on_tick=lambda elapsed: None,
     )
-    return backend(config).run(spec, asked, "", place / "step")
+    return BACKENDS[config.type](spec, asked, "", place / "step")
 
 
 @pytest.mark.parametrize("type_", BACKENDS)
@@ -93,7 +93,7 @@ def test_an_honest_turn_has_a_response_and_no_error(keeper, place, type_):
 @pytest.mark.parametrize("type_", BACKENDS)
 def test_every_backend_knows_whether_it_can_change_code(place, type_):
     config = configured(type_, place)
-    answers = {role: backend(config).can_change(config, role) for role in ROLES}
+    answers = {role: can_change(config, role) for role in ROLES}
     assert answers["act"] is True
     assert (answers["plan"], answers["check"]) == (False, False)
 

@@ -1,5 +1,6 @@
 """Drive any server of the Agent Client Protocol over stdio."""
 
+import functools
 import os
 import threading
 import time
@@ -15,7 +16,6 @@ from treadle.agents import (
     conversation,
     copilot,
     gemini,
-    login,
     oneshot,
     opencode,
 )
@@ -85,14 +85,9 @@ def preset(config: AgentConfig) -> Preset:
 
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
-    tool = preset(spec.config).tool
-    with login.lend(tool, spec.environment) as lent:
-        asked = oneshot.ask(tool, spec, request.step.role, step_dir, lent.folder)
-        result = _converse(spec, request, prompt, asked)
-        return result if result.error else replace(result, login=lent.refreshed())
-
-
-can_change = oneshot.can_change
+    tool, role = preset(spec.config).tool, request.step.role
+    turn = functools.partial(_converse, spec, request, prompt)
+    return oneshot.lend_login(tool, spec, role, step_dir, turn)
 
 
 def launch(ask: Ask) -> Launch:
@@ -198,7 +193,7 @@ class _Talk:
         return conversation.allow(params) if inside else None
 
     def _note(self, note: Remark) -> None:
-        oneshot.add_events(self._ask.scratch / "events.jsonl", [note], self._mask)
+        oneshot.add_events(self._ask.events, [note], self._mask)
 
 
 def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> AgentResult:

@@ -10,7 +10,6 @@ from treadle.config.schema import AgentConfig
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.response import AgentResponse
-from treadle.contract.role import Role
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.sandbox import probe
 from treadle.sandbox.policy import READ_ONLY, Policy
@@ -75,15 +74,12 @@ class AgentResult:
 
 
 class Backend(Protocol):
-    """A module that drives one kind of tool."""
+    """What drives one kind of agent."""
 
-    def run(
-        self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
+    def __call__(
+        self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path, /
     ) -> AgentResult:
         """Take one turn; every way it can end is a value, never an exception."""
-
-    def can_change(self, config: AgentConfig, role: Role) -> bool:
-        """Tell whether this agent can change the code when it has this role."""
 
 
 _ERRORS = {
@@ -96,8 +92,6 @@ _ERRORS = {
     "memory_limit": StepError.MEMORY_LIMIT,
     "process_limit": StepError.PROCESS_LIMIT,
     "stopped": StepError.INTERRUPTED,
-    "signal": StepError.AGENT_EXIT,
-    "lost": StepError.AGENT_EXIT,
 }
 
 
@@ -122,28 +116,18 @@ def run_child(
 def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
+    who = f"agent {spec.name} ({argv[0]})"
+    error, message = _ERRORS.get(ended.reason, StepError.AGENT_EXIT), _sentence(spec, who, ended)
     if not ended.vouched:
-        return AgentResult(
-            error=StepError.MAY_STILL_RUN,
-            message=_unvouched(spec, argv[0], ended),
-            output_bytes=ended.output_bytes,
+        error = StepError.MAY_STILL_RUN
+        message = (
+            f"{who}: {ended.detail or ended.reason}, so processes it started may still be"
+            " running; nothing that it left was read"
         )
-    return AgentResult(
-        error=_ERRORS.get(ended.reason, StepError.AGENT_EXIT),
-        message=_sentence(spec, argv[0], ended),
-        output_bytes=ended.output_bytes,
-    )
+    return AgentResult(error=error, message=message, output_bytes=ended.output_bytes)
 
 
-def _unvouched(spec: AgentSpec, program: str, ended: Ended) -> str:
-    return (
-        f"agent {spec.name} ({program}): {ended.detail or ended.reason}, so processes it started "
-        "may still be running; nothing that it left was read"
-    )
-
-
-def _sentence(spec: AgentSpec, program: str, ended: Ended) -> str:
-    who = f"agent {spec.name} ({program})"
+def _sentence(spec: AgentSpec, who: str, ended: Ended) -> str:
     match ended.reason:
         case "timeout":
             return f"{who} ran longer than {spec.limits.wall:g} s; raise agents.{spec.name}.timeout"
@@ -158,7 +142,7 @@ def _sentence(spec: AgentSpec, program: str, ended: Ended) -> str:
         case "stopped":
             return f"{who} was stopped: {ended.detail}"
         case "exit":
-            return f"{who} exited with {ended.exit_code}; its words are in logs/stderr.txt"
+            return f"{who} exited with {ended.exit_code}; see logs/stderr.txt"
         case "signal":
             return f"{who} was killed by signal {ended.signal}; see logs/stderr.txt"
         case _:

@@ -14,9 +14,11 @@ from treadle.agents.tool import (
     at,
     counted,
     done,
+    failed,
     items_at,
     money_at,
     number_at,
+    started,
     text_at,
 )
 
@@ -81,8 +83,8 @@ def _result(event: Event) -> Remark:
     ended = text_at(event, "terminal_reason") or "completed"
     if event.get("is_error") is False and ended == "completed":
         return done(used, event.get("structured_output"))
-    status = number_at(event, "api_error_status") or None
-    return Remark("error", text_at(event, "result") or ended, usage=used, status=status)
+    status = number_at(event, "api_error_status")
+    return failed(text_at(event, "result") or ended, status)._replace(usage=used)
 
 
 def _tell_block(block: object) -> Iterator[Remark]:
@@ -90,8 +92,7 @@ def _tell_block(block: object) -> Iterator[Remark]:
         case "text":
             yield Remark("text", text_at(block, "text"))
         case "tool_use":
-            given = json.dumps(at(block, "input"), ensure_ascii=False)
-            yield Remark("tool_start", f"{text_at(block, 'name')} {given}")
+            yield started(text_at(block, "name"), at(block, "input"))
         case "tool_result":
             content = at(block, "content")
             yield Remark("tool_end", content if isinstance(content, str) else json.dumps(content))

@@ -1,13 +1,24 @@
 """Drive GitHub Copilot's CLI: prompt on stdin, a stream of JSON events, usage in a file."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from treadle.agents import tool
 from treadle.agents.backend import Usage
-from treadle.agents.tool import Ask, Event, Launch, Remark, Tool, at, counted, number_at, text_at
+from treadle.agents.tool import (
+    Ask,
+    Event,
+    Launch,
+    Remark,
+    Tool,
+    at,
+    counted,
+    failed,
+    number_at,
+    started,
+    text_at,
+)
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -62,14 +73,13 @@ def tell(event: Event) -> Iterator[Remark]:
         case "assistant.message" if text_at(data, "content"):
             yield Remark("text", text_at(data, "content"))
         case "tool.execution_start":
-            given = json.dumps(at(data, "arguments"), ensure_ascii=False)
-            yield Remark("tool_start", f"{text_at(data, 'toolName')} {given}")
+            yield started(text_at(data, "toolName"), at(data, "arguments"))
         case "tool.execution_complete":
             word = "ok" if at(data, "success") else "failed"
             yield Remark("tool_end", f"{word} {text_at(data, 'error', 'message')}")
         case "session.error":
-            status = number_at(data, "statusCode") or None
-            yield Remark("error", text_at(data, "message") or "the session failed", status=status)
+            words = text_at(data, "message") or "the session failed"
+            yield failed(words, number_at(data, "statusCode"))
         case "result":
             yield Remark("session", text_at(event, "sessionId"))
             code = event.get("exitCode", at(data, "exitCode"))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.agents.tool import Ask, Event, Launch, Remark, Tool, counted, done, text_at
+from treadle.agents.tool import Ask, Event, Launch, Remark, Tool, counted, done, started, text_at
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -76,8 +76,7 @@ def tell(event: Event) -> Iterator[Remark]:
         case "message" if event.get("role") == "assistant":
             yield Remark("text", text_at(event, "content"), is_part=True)
         case "tool_use":
-            given = json.dumps(event.get("parameters"), ensure_ascii=False)
-            yield Remark("tool_start", f"{text_at(event, 'tool_name')} {given}")
+            yield started(text_at(event, "tool_name"), event.get("parameters"))
         case "tool_result":
             yield Remark("tool_end", f"{text_at(event, 'status')}: {text_at(event, 'output')}")
         case "error":

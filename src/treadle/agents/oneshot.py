@@ -1,11 +1,12 @@
 """Drive a command-line tool: prompt on stdin, events on stdout, one repair of its answer."""
 
 import contextlib
+import functools
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from treadle.agents.tool import (
     read_events,
     total_usage,
 )
-from treadle.config.schema import AgentConfig
 from treadle.contract import verdict
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role
@@ -86,30 +86,24 @@ _TAIL = 4000  # characters of stderr that may hold the reason
 _MAX_VERDICT = 8 << 20
 
 
-def can_change(config: AgentConfig, role: Role) -> bool:
-    """Tools edit the workspace, unless they may not; an act agent can still give a patch."""
-    return role == "act" or (role == "do" and config.edits is not False)
+def run(
+    tool: Tool, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
+) -> AgentResult:
+    """Take one turn; success is the tool's own word for it and a valid answer."""
+    turn = functools.partial(_turn, tool, request, prompt)
+    return lend_login(tool, spec, request.step.role, step_dir, turn)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneShot:
-    """The backend of one tool."""
-
-    tool: Tool
-
-    def run(
-        self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
-    ) -> AgentResult:
-        """Take one turn; success is the tool's own word for it and a valid answer."""
-        with login.lend(self.tool, spec.environment) as lent:
-            asked = ask(self.tool, spec, request.step.role, step_dir, lent.folder)
-            result = _turn(self.tool, asked, request, prompt)
-            return result if result.error else replace(result, login=lent.refreshed())
-
-    can_change = staticmethod(can_change)
+def lend_login(
+    tool: Tool, spec: AgentSpec, role: Role, step_dir: Path, turn: Callable[[Ask], AgentResult]
+) -> AgentResult:
+    """Take a turn with the user's login, and return what the tool has made of that."""
+    with login.lend(tool, spec.environment) as lent:
+        result = turn(ask(spec, role, step_dir, lent.folder))
+        return result if result.error else replace(result, login=lent.refreshed())
 
 
-def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path, state: Path) -> Ask:
+def ask(spec: AgentSpec, role: Role, step_dir: Path, state: Path) -> Ask:
     """Return the first call of a turn."""
     return Ask(
         spec=spec,
@@ -122,7 +116,7 @@ def ask(tool: Tool, spec: AgentSpec, role: Role, step_dir: Path, state: Path) ->
     )
 
 
-def _turn(tool: Tool, asked: Ask, request: AgentRequest, text: str) -> AgentResult:
+def _turn(tool: Tool, request: AgentRequest, text: str, asked: Ask) -> AgentResult:
     spec, step_dir, complaint = asked.spec, asked.step_dir, None
     calls: list[Usage | None] = []
     spent = 0
@@ -146,7 +140,7 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
     launch = tool.launch(asked)
     spec, stdin = prepare(asked, launch, text)
     mask = Mask(asked.spec.environment)
-    live = Live(spec.stdout, asked.scratch / "events.jsonl", tool.tell, mask)
+    live = Live(spec.stdout, asked.events, tool.tell, mask)
 
     def tick(elapsed: float) -> None:
         live.catch_up()

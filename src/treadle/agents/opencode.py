@@ -1,6 +1,5 @@
 """Drive OpenCode: `opencode run --format json`."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,9 +14,11 @@ from treadle.agents.tool import (
     at,
     counted,
     done,
+    failed,
     money_at,
     number_at,
     overlay,
+    started,
     text_at,
 )
 
@@ -75,16 +76,15 @@ def tell(event: Event) -> Iterator[Remark]:
         case "text":
             yield Remark("text", text_at(part, "text"))
         case "tool_use":
-            given = json.dumps(at(part, "state", "input"), ensure_ascii=False)
-            yield Remark("tool_end", f"{text_at(part, 'tool')} {given}")
+            used = started(text_at(part, "tool"), at(part, "state", "input"))
+            yield used._replace(kind="tool_end")
         case "step_finish":
             note = done(_usage(part))
             yield note if text_at(part, "reason") == "stop" else note._replace(kind="usage")
         case "error":
             error = event.get("error")
             words = text_at(error, "data", "message") or text_at(error, "message")
-            status = number_at(error, "data", "statusCode") or None
-            yield Remark("error", words or text_at(error, "name"), status=status)
+            yield failed(words or text_at(error, "name"), number_at(error, "data", "statusCode"))
 
 
 def _usage(part: object) -> Usage:

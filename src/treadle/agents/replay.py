@@ -6,7 +6,6 @@ from pathlib import Path
 from treadle.agents import answer
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.tool import number_at
-from treadle.config.schema import AgentConfig
 from treadle.contract import strictjson
 from treadle.contract.event import StepError
 from treadle.contract.request import AgentRequest
@@ -42,11 +41,6 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
         message = f"{recorded}: {error.message}"
         return AgentResult(error=StepError.PROTOCOL_ERROR, message=message)
     return answer.result(spec, AgentResult(message="replayed"), found)
-
-
-def can_change(config: AgentConfig, role: Role) -> bool:
-    """A recorded act may carry a patch."""
-    return role == "act"
 
 
 def _find(recording: Path, role: Role, iteration: int) -> Path | None:

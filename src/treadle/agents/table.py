@@ -1,21 +1,20 @@
-"""Find the backend for a type of agent."""
+"""Find the backend for a type of agent, and what is known of it."""
 
+import functools
 from pathlib import Path
 
 from treadle.agents import (
     acp,
-    builtin,
     claude,
     codex,
     copilot,
-    exec,
     gemini,
     oneshot,
     opencode,
+    program,
     replay,
 )
 from treadle.agents.backend import AgentSpec, Backend
-from treadle.agents.oneshot import OneShot
 from treadle.agents.tool import Launch, Tool
 from treadle.config.schema import AgentConfig
 from treadle.contract.role import Role
@@ -25,29 +24,30 @@ TOOLS: dict[str, Tool] = {
 }
 
 BACKENDS: dict[str, Backend] = {
-    "exec": exec,
-    "builtin": builtin,
-    "replay": replay,
-    **{name: OneShot(tool=tool) for name, tool in TOOLS.items()},
-    "acp": acp,
+    "exec": program.run_exec,
+    "builtin": program.run_builtin,
+    "replay": replay.run,
+    **{name: functools.partial(oneshot.run, tool) for name, tool in TOOLS.items()},
+    "acp": acp.run,
 }
 
 # A model may think, and a tool may test, for a while without a word.
 _IDLE = 900.0
-# These leave the workspace alone unless they are told that they may change it.
-_READERS = ("exec",)
 
 
-def backend(config: AgentConfig) -> Backend:
-    """Return the module that drives this agent."""
-    return BACKENDS[config.type]
+def can_change(config: AgentConfig, role: Role) -> bool:
+    """Tell whether this agent can change the code; in act it can at least give a patch."""
+    if config.type == "builtin":
+        return role in ("do", "act") and bool(config.run)
+    return role == "act" or (config.type != "replay" and may_edit(config, role))
 
 
 def may_edit(config: AgentConfig, role: Role) -> bool:
     """Tell whether the agent's edits of the workspace are taken over."""
     if role not in ("do", "act"):
         return False
-    return config.type not in _READERS if config.edits is None else config.edits
+    # A program leaves the workspace alone unless it is told that it may change it.
+    return config.type != "exec" if config.edits is None else config.edits
 
 
 def is_prompted(config: AgentConfig) -> bool:
@@ -66,7 +66,7 @@ def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
     if found is None:
         return None
     start = acp.launch if spec.config.type == "acp" else found.launch
-    return start(oneshot.ask(found, spec, role, step_dir, Path("/STATE")))
+    return start(oneshot.ask(spec, role, step_dir, Path("/STATE")))
 
 
 def variables(config: AgentConfig) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from treadle.agents.backend import AgentSpec, Usage
 from treadle.contract.role import Role
+from treadle.layout import EVENTS
 
 Event = Mapping[str, object]
 
@@ -36,6 +37,11 @@ class Ask:
     def roots(self) -> tuple[Path, ...]:
         """Return where changes are wanted."""
         return (self.step_dir, self.spec.workspace) if self.edits else (self.step_dir,)
+
+    @property
+    def events(self) -> Path:
+        """Return where whoever watches reads what the tool does."""
+        return self.scratch / EVENTS
 
     def model(self, flag: str) -> tuple[str, ...]:
         """Return the words that choose the model, if one is configured."""
@@ -101,6 +107,16 @@ def done(usage: Usage, structured: object = None) -> Remark:
     """Say that the tool has finished its turn, and what that took."""
     words = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
     return Remark("done", words, usage=usage, structured=structured)
+
+
+def started(name: str, given: object) -> Remark:
+    """Say that the tool begins to use one of its own tools."""
+    return Remark("tool_start", f"{name} {json.dumps(given, ensure_ascii=False)}")
+
+
+def failed(words: str, status: int) -> Remark:
+    """Say that the tool's turn has failed; an HTTP status tells why, where there is one."""
+    return Remark("error", words, status=status or None)
 
 
 def overlay(given: str | None, settings: Mapping[str, object]) -> str:

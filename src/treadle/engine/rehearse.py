@@ -131,7 +131,7 @@ def _ask(
     spec = spec_of(project, config, name, agent, step, workspace, keeper)
     asked = _request(step, workspace)
     (step / "input.json").write_bytes(requests.encode(asked))
-    result = table.backend(agent).run(spec, asked, _TRY + prompt.ANSWER, step)
+    result = table.BACKENDS[agent.type](spec, asked, _TRY + prompt.ANSWER, step)
     if result.login:
         agents_login.give_back(result.login, spec.environment)
     if result.error and spec.stderr.exists():

@@ -187,7 +187,7 @@ def check_possible(order: Order) -> None:
             fix=[f'--verify "{id_}=COMMAND"' for id_ in bare],
         )
     agents = [(order.agent(role).config, role) for role in ROLES]
-    if not any(table.backend(config).can_change(config, role) for config, role in agents):
+    if not any(table.can_change(config, role) for config, role in agents):
         raise BlockedError(
             "neither do nor act can change anything: configure [agents.do] or [agents.act]",
             code="nobody_works",

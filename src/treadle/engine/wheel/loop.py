@@ -106,15 +106,15 @@ def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation
         return AgentResult(error=StepError.INTERRUPTED, message=observation.stopped)
     agent = run.order.agent(stage.role)
     if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
-        return table.BACKENDS["builtin"].run(_spec(run, stage), request, "", stage.folder)
-    backend = table.backend(agent.config)
+        return table.BACKENDS["builtin"](_spec(run, stage), request, "", stage.folder)
+    backend = table.BACKENDS[agent.config.type]
     steps = run.tools.store.steps(run.id) if stage.index > 1 else []
     prompt = ask.build_prompt(run.tools.layout, steps, request, agent.config)
     result = ask.until_answered(
         run,
         stage,
         lambda printed: _spec(run, stage, printed),
-        lambda spec: backend.run(spec, request, prompt, stage.folder),
+        lambda spec: backend(spec, request, prompt, stage.folder),
     )
     if result.repaired:
         run.timeline.add(EventType.ANSWER_REPAIRED, f"asked again: {result.repaired}")

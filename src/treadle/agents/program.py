@@ -1,23 +1,34 @@
-"""Work without a model: run the configured command, judge by what was observed."""
+"""Drive programs of the project's own: strict JSON in and out, or a plain command and no model."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from msgspec import UNSET
 
-from treadle.agents import backend
+from treadle.agents import answer, backend
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.config import agents
-from treadle.config.schema import AgentConfig
 from treadle.contract import verdict
 from treadle.contract.request import AgentRequest, Observed
 from treadle.contract.response import AgentResponse
-from treadle.contract.role import Role
 from treadle.contract.verdict import JudgedCriterion, Verdict
+from treadle.errors import FormatError
 from treadle.files import atomic
 
 
-def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
+def run_exec(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
+    """Give the program the request, and believe its stdout only if it is exactly a response."""
+    argv = agents.argv(spec.root, spec.config)
+    _, result = backend.run_child(spec, argv, step_dir / "input.json")
+    if result.error:
+        return result
+    try:
+        return answer.result(spec, result, answer.read(spec.stdout, "stdout"))
+    except FormatError as error:
+        return answer.result(spec, result, error.message)
+
+
+def run_builtin(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Judge in check, run `run` in do and act, and have nothing to add to a plan."""
     if request.step.role == "check":
         return _judge(request, step_dir)
@@ -28,11 +39,6 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
     if result.error:
         return result
     return replace(result, response=AgentResponse(status="ok", summary=result.message))
-
-
-def can_change(config: AgentConfig, role: Role) -> bool:
-    """Only a configured command changes anything."""
-    return role in ("do", "act") and bool(config.run)
 
 
 def _judge(request: AgentRequest, step_dir: Path) -> AgentResult:
