@@ -17,7 +17,7 @@ from treadle.errors import GitError
 from treadle.git import build, diff, judge, repo, workspace
 from treadle.git.call import unconfined
 from treadle.git.confined import Confined
-from treadle.git.judge import Limits
+from treadle.git.judge import ChangeBudgets
 from treadle.proc.keeper import Keeper
 from treadle.sandbox import probe
 from treadle.sandbox.policy import Policy
@@ -184,7 +184,7 @@ def exercise(ws, paths, base):
     built = attempt(lambda: build.from_edits(ws, base, scratch, found and found.changes))
     if built:
         tree = repo.tree_of(place, base)
-        attempt(lambda: judge.judge(built.scratch, tree, built.tree, Limits()))
+        attempt(lambda: judge.judge(built.scratch, tree, built.tree, ChangeBudgets()))
     # The same by way of the index: a carriage return is what it takes.
     (ws.path / "b.dat").write_bytes(b"new\r\n")
     attempt(lambda: build.from_edits(ws, base, scratch))

@@ -13,10 +13,10 @@ from tests.builder import make_repository
 from treadle.git import build, judge, repo, workspace
 from treadle.git.build import Built
 from treadle.git.checkout import Workspace
-from treadle.git.judge import Judged, Limits
+from treadle.git.judge import ChangeBudgets, Judged
 from treadle.git.repo import Repo
 
-NO_LIMITS = Limits(max_risky_files=None)
+NO_LIMITS = ChangeBudgets(max_risky_files=None)
 
 
 def make(root: Path, files: dict[str, str | bytes], *options: str) -> Repo:
@@ -40,7 +40,7 @@ def open_workspace(place: Repo, folder: Path) -> Workspace:
     )
 
 
-def harvest(ws: Workspace, folder: Path, limits: Limits = NO_LIMITS) -> tuple[Built, Judged]:
+def harvest(ws: Workspace, folder: Path, limits: ChangeBudgets = NO_LIMITS) -> tuple[Built, Judged]:
     """Build and judge the workspace's edits."""
     base = head(ws.repo)
     built = build.from_edits(ws, base, folder)

@@ -7,7 +7,7 @@ from tests.git import corpus, spellings
 from tests.git.support import head
 from treadle.git import build, judge, repo
 from treadle.git.build import Built, PatchFailed
-from treadle.git.judge import Judged, Limits
+from treadle.git.judge import ChangeBudgets, Judged
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def judged(base, patch, folder) -> Judged | PatchFailed:
     if isinstance(built, PatchFailed):
         return built
     tree = repo.tree_of(base, head(base))
-    return judge.judge(built.scratch, tree, built.tree, Limits(), corpus.PROTECTED)
+    return judge.judge(built.scratch, tree, built.tree, ChangeBudgets(), corpus.PROTECTED)
 
 
 @pytest.mark.parametrize("case", spellings.HOSTILE, ids=lambda case: case.name)

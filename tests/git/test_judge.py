@@ -6,7 +6,7 @@ from tests.builder import git, write_files
 from tests.git.corpus import APP_EDIT, BASE, BINARY, TWO_FILES, new, rename
 from tests.git.support import head, make
 from treadle.git import build, judge, repo
-from treadle.git.judge import Excess, Limits
+from treadle.git.judge import ChangeBudgets, Excess
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def place(tmp_path):
 def judged(place, folder, patch, limits=None, **options):
     built = build.from_patch(place, head(place), patch, folder)
     tree = repo.tree_of(place, head(place))
-    return judge.judge(built.scratch, tree, built.tree, limits or Limits(), **options)
+    return judge.judge(built.scratch, tree, built.tree, limits or ChangeBudgets(), **options)
 
 
 def test_nothing_changed(place):
     tree = repo.tree_of(place, head(place))
-    found = judge.judge(place, tree, tree, Limits(0, 0, 0))
+    found = judge.judge(place, tree, tree, ChangeBudgets(0, 0, 0))
     assert found == judge.Judged((), (), (), (), 0, 0, b"")
 
 
@@ -57,7 +57,7 @@ def test_lock_files_cost_nothing(place, tmp_path):
     write_files(place.root, {"package-lock.json": "x\n" * 50_000, "web/yarn.lock": "x\n" * 50_000})
     git(place.root, "add", "-A")
     patch = git(place.root, "diff", "--cached").encode()
-    found = judged(place, tmp_path / "s", patch, Limits(max_patch_kb=0))
+    found = judged(place, tmp_path / "s", patch, ChangeBudgets(max_patch_kb=0))
     assert (found.changed_files, found.patch_kb, found.exceeded) == (2, 0, ())
 
 
@@ -72,10 +72,10 @@ def test_binary_content_counts(place, tmp_path):
 @pytest.mark.parametrize(
     ("limits", "excess"),
     [
-        (Limits(max_changed_files=1), Excess("max_changed_files", 1, 2)),
-        (Limits(max_changed_files=2), None),
-        (Limits(max_patch_kb=0), Excess("max_patch_kb", 0, 1)),
-        (Limits(max_patch_kb=1), None),
+        (ChangeBudgets(max_changed_files=1), Excess("max_changed_files", 1, 2)),
+        (ChangeBudgets(max_changed_files=2), None),
+        (ChangeBudgets(max_patch_kb=0), Excess("max_patch_kb", 0, 1)),
+        (ChangeBudgets(max_patch_kb=1), None),
     ],
 )
 def test_budgets(place, tmp_path, limits, excess):
@@ -86,7 +86,7 @@ def test_budgets(place, tmp_path, limits, excess):
 def test_risky_files_have_a_budget_of_none_unless_given(place, tmp_path):
     patch = new(".envrc") + new("tool", mode="100755")
     assert judged(place, tmp_path / "s", patch).exceeded == (Excess("max_risky_files", 0, 2),)
-    assert judged(place, tmp_path / "t", patch, Limits(max_risky_files=2)).exceeded == ()
+    assert judged(place, tmp_path / "t", patch, ChangeBudgets(max_risky_files=2)).exceeded == ()
 
 
 WORK = ("specs/a.spec.md", "specs/processed-spec.md", "Specs/b.md", "missions/x/tasks/WP01.md")
@@ -153,7 +153,7 @@ def test_packed_trees_are_read_too(place, tmp_path):
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "second")
     git(place.root, "gc", "-q")
-    found = judge.judge(place, base, repo.tree_of(place, head(place)), Limits())
+    found = judge.judge(place, base, repo.tree_of(place, head(place)), ChangeBudgets())
     assert [(refusal.rule, refusal.path) for refusal in found.refusals] == [
         ("collision", "a/b/name")
     ]
@@ -171,5 +171,5 @@ def test_submodule_links_are_seen_even_if_told_to_ignore_them(tmp_path):
     for digit in "12":
         git(place.root, "update-index", "--add", "--cacheinfo", f"160000,{digit * 40},mod")
         trees.append(git(place.root, "write-tree").strip())
-    found = judge.judge(place, *trees, Limits())
+    found = judge.judge(place, *trees, ChangeBudgets())
     assert [refusal.rule for refusal in found.refusals] == ["gitlink"]

@@ -15,7 +15,7 @@ from treadle.errors import GitError
 from treadle.files import remove
 from treadle.git import build, judge, repo
 from treadle.git.build import PatchFailed
-from treadle.git.judge import Judged, Limits
+from treadle.git.judge import ChangeBudgets, Judged
 
 FILES: dict[str, bytes] = {
     "src/app.py": b"def main():\n    return 1\n",
@@ -121,7 +121,7 @@ class Site:
             built = build.from_patch(self.repo, self.commit, patch, scratch)
             if isinstance(built, PatchFailed):
                 return None, built
-            return built.tree, judge.judge(built.scratch, self.tree, built.tree, Limits())
+            return built.tree, judge.judge(built.scratch, self.tree, built.tree, ChangeBudgets())
         finally:
             remove.remove_tree(scratch)
             assert _state(self.folder) == self.outside

@@ -9,7 +9,7 @@ from tests.builder import git, write_files
 from tests.git.corpus import new
 from tests.git.support import head, make, open_workspace
 from treadle.git import build, commit, diff, judge, refs, repo, workspace
-from treadle.git.judge import Limits
+from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
 ATTRIBUTES = "* filter=evil diff=evil merge=evil\n"
@@ -47,13 +47,13 @@ def exercise(ws, tmp_path) -> None:
     workspace.survey(ws)
     diff.write(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
-    judge.judge(built.scratch, tree, built.tree, Limits())
+    judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
     edited = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, edited, base)
     workspace.adopt(ws, built.scratch.index, edited)
     patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", workspace=ws)
-    judge.judge(patched.scratch, built.tree, patched.tree, Limits())
+    judge.judge(patched.scratch, built.tree, patched.tree, ChangeBudgets())
     after = commit.commit(patched, edited, "act", datetime.now(UTC), commit.FALLBACK)
     workspace.follow(ws, edited, after)
     write_files(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
@@ -138,7 +138,7 @@ def exercise_without_create(ws, tmp_path) -> None:
     workspace.survey(ws)
     diff.write(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
-    judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, Limits())
+    judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, ChangeBudgets())
     after = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, after, base)

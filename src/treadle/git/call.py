@@ -110,7 +110,7 @@ _SILENT = "the remote end hung up"  # a content filter ended; why stands in the 
 _LIMITED = ("/bin/sh", "-c", 'ulimit -S -d "$0"; ulimit -S -f 8388608; exec "$@"')
 
 
-class Job(NamedTuple):
+class GitCall(NamedTuple):
     """One call of git, ready to be started; `writable` is all that it has to write."""
 
     argv: tuple[str, ...]
@@ -123,11 +123,11 @@ class Job(NamedTuple):
 class Runner(Protocol):
     """Start git, wait for its end, and return what it said."""
 
-    def __call__(self, job: Job) -> Captured:
+    def __call__(self, job: GitCall) -> Captured:
         """Raise TreadleError with the code `helper_timeout` if it takes too long."""
 
 
-def unconfined(job: Job) -> Captured:
+def unconfined(job: GitCall) -> Captured:
     """Run git with all rights of the user: in the user's own checkout and on objects alone."""
     return helper.run(job.argv, job.env, job.stdin or b"", job.seconds)
 
@@ -164,7 +164,7 @@ def run(
     argv = ("git", "-C", str(cwd), *switches(config), *args)
     if reach.memory:
         argv = (*_LIMITED, str(reach.memory >> 10), *argv)
-    job = Job(argv, env, stdin, reach.writable, reach.seconds)
+    job = GitCall(argv, env, stdin, reach.writable, reach.seconds)
     done = _start(job, args, reach.runner)
     if done.returncode and lock and os.path.lexists(lock):
         sweep.end(mark)
@@ -178,7 +178,7 @@ def mark_of(lock: Path) -> str:
     return f"git-{os.fsencode(lock).hex()}"
 
 
-def _start(job: Job, args: Sequence[str], runner: Runner) -> Captured:
+def _start(job: GitCall, args: Sequence[str], runner: Runner) -> Captured:
     try:
         return runner(job)
     except TreadleError as error:

@@ -18,7 +18,7 @@ from treadle.errors import (
     argument,
 )
 from treadle.files import remove
-from treadle.git.call import Job
+from treadle.git.call import GitCall
 from treadle.proc import helper
 from treadle.proc.command import Command, Ended, Jail, Limits
 from treadle.proc.helper import Captured
@@ -41,7 +41,7 @@ class Confined(NamedTuple):
     environment: Callable[[Mapping[str, str]], Mapping[str, str]]
     interrupted: Callable[[], str | None] = lambda: None
 
-    def __call__(self, job: Job) -> Captured:
+    def __call__(self, job: GitCall) -> Captured:
         """Run one call of git to its end."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         stdin, stdout, stderr = (self.folder / name for name in ("in", "out", "err"))

@@ -26,7 +26,7 @@ class Risk(NamedTuple):
     reason: str
 
 
-class Limits(NamedTuple):
+class ChangeBudgets(NamedTuple):
     """The budgets of one change; None means no limit."""
 
     max_changed_files: int | None = None
@@ -58,7 +58,7 @@ def judge(
     place: Scratch | Repo,
     base_tree: str,
     new_tree: str,
-    limits: Limits,
+    limits: ChangeBudgets,
     protected: Collection[str] = (),
     *,
     inside: str | None = None,
@@ -145,7 +145,7 @@ def _counted_bytes(found: Difference) -> int:
     return sum(size for path, size in found.sizes if not rules.is_generated(path))
 
 
-def _excess(limits: Limits, used: dict[str, int]) -> Iterator[Excess]:
+def _excess(limits: ChangeBudgets, used: dict[str, int]) -> Iterator[Excess]:
     for budget, limit in limits._asdict().items():
         if limit is not None and used[budget] > limit:
             yield Excess(budget, limit, used[budget])

@@ -18,7 +18,7 @@ from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
 from treadle.git import build, commit, judge
 from treadle.git.build import Built, PatchFailed
-from treadle.git.judge import Excess, Judged, Limits
+from treadle.git.judge import ChangeBudgets, Excess, Judged
 from treadle.git.scratch import Scratch
 from treadle.ids import HUMAN
 from treadle.tasks import lanes, reserve
@@ -146,7 +146,7 @@ def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:
 
 def _judge(run: Run, stage: Stage, built: Built) -> Judged:
     budgets = run.order.budgets
-    limits = Limits(budgets.max_changed_files, budgets.max_patch_kb, budgets.max_risky_files)
+    limits = ChangeBudgets(budgets.max_changed_files, budgets.max_patch_kb, budgets.max_risky_files)
     inside = run.order.agent(stage.role).config.path
     return judge.judge(built.scratch, run.tree, built.tree, limits, _commands(run), inside=inside)
 
