@@ -14,6 +14,18 @@ from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.sandbox import probe
 from treadle.sandbox.policy import READ_ONLY, Policy
 
+_ERRORS = {
+    "missing": StepError.AGENT_MISSING,
+    "not_executable": StepError.AGENT_MISSING,
+    "timeout": StepError.TIMEOUT,
+    "idle_timeout": StepError.IDLE_TIMEOUT,
+    "output_limit": StepError.OUTPUT_LIMIT,
+    "disk_limit": StepError.DISK_LIMIT,
+    "memory_limit": StepError.MEMORY_LIMIT,
+    "process_limit": StepError.PROCESS_LIMIT,
+    "stopped": StepError.INTERRUPTED,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSpec:
@@ -80,19 +92,6 @@ class Backend(Protocol):
         self, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path, /
     ) -> AgentResult:
         """Take one turn; every way it can end is a value, never an exception."""
-
-
-_ERRORS = {
-    "missing": StepError.AGENT_MISSING,
-    "not_executable": StepError.AGENT_MISSING,
-    "timeout": StepError.TIMEOUT,
-    "idle_timeout": StepError.IDLE_TIMEOUT,
-    "output_limit": StepError.OUTPUT_LIMIT,
-    "disk_limit": StepError.DISK_LIMIT,
-    "memory_limit": StepError.MEMORY_LIMIT,
-    "process_limit": StepError.PROCESS_LIMIT,
-    "stopped": StepError.INTERRUPTED,
-}
 
 
 def run_child(

@@ -29,6 +29,26 @@ _EARLY = 15 * 60 * 1000
 _LATE = 400 * 24 * 3600 * 1000
 # What names the account in a token that says so itself.
 _WHO = ("iss", "sub", "email", "https://api.openai.com/auth.chatgpt_account_id")
+_MAX_LOGIN = 1 << 20
+_IN_USE = ".in-use"
+
+
+class Lent(NamedTuple):
+    """A tool's folder, and the logins as they went in by the user's own files."""
+
+    folder: Path
+    tool: Tool
+    logins: Mapping[str, tuple[Path, bytes]]
+
+    def refreshed(self) -> Refreshed | None:
+        """Return the login if the tool has refreshed it, and has done nothing else to it."""
+        for name, (path, lent) in self.logins.items():
+            found = _read_login(self.folder, name)
+            if found is None or found == lent:
+                continue
+            if new := renewed(lent, found, self.tool.tokens, time.time()):
+                return Refreshed(path, lent, *new)
+        return None
 
 
 def renewed(
@@ -49,6 +69,64 @@ def renewed(
     if merged is None or not rule.renewed:
         return None
     return json.dumps(merged, indent=2).encode() + b"\n", tuple(rule.renewed)
+
+
+def has_key(tool: Tool, env: Mapping[str, str]) -> bool:
+    """Tell whether an API key in the environment makes a login needless."""
+    return any(env.get(name) for name in tool.keys)
+
+
+def own_login(tool: Tool, env: Mapping[str, str]) -> Path | None:
+    """Return the user's own login file, if there is one."""
+    paths = (_home(tool, env) / name for name in tool.logins)
+    return next((path for path in paths if path.is_file()), None)
+
+
+@contextlib.contextmanager
+def lend(tool: Tool, env: Mapping[str, str]) -> Iterator[Lent]:
+    """Make a folder with the user's login while the tool works; with an API key it is empty."""
+    clear_states(env)
+    place = layout.agent_states(env)
+    folder = place / f"{tool.name}-{secrets.token_hex(8)}"
+    with _held(place, folder):
+        try:
+            found = {} if has_key(tool, env) else _logins(tool, env)
+            for name, (_, data) in found.items():
+                beneath.write(folder, name, data)
+            yield Lent(folder, tool, found)
+        finally:
+            _remove(folder)
+
+
+def give_back(found: Refreshed, env: Mapping[str, str]) -> bool:
+    """Renew the tokens in the user's own login, if nobody else has changed it meanwhile."""
+    with _locked(layout.agent_states(env)):
+        if _read_login(found.path.parent, found.path.name) != found.lent:
+            return False
+        atomic.write(found.path, found.data, mode=0o600)
+    return True
+
+
+def clear_states(env: Mapping[str, str]) -> None:
+    """Remove the folders that killed processes left."""
+    place = layout.agent_states(env)
+    left = [name for name in walk.names(place) if name.endswith(_IN_USE)]
+    if not left:
+        return
+    with _locked(place):
+        for name in left:
+            with contextlib.suppress(OSError), (place / name).open("rb") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(place / name.removesuffix(_IN_USE))
+
+
+def _read_login(folder: Path, name: str) -> bytes | None:
+    try:
+        with beneath.opened(folder, name) as stream:
+            data = stream.read(_MAX_LOGIN + 1)
+    except (NotFoundError, OSError):
+        return None
+    return data if len(data) <= _MAX_LOGIN else None
 
 
 class _Rule(NamedTuple):
@@ -124,75 +202,10 @@ def _claim(claims: Mapping[str, object], name: str) -> object:
     return found.get(inner) if isinstance(found, dict) else None
 
 
-_MAX_LOGIN = 1 << 20
-_IN_USE = ".in-use"
-
-
-class Lent(NamedTuple):
-    """A tool's folder, and the logins as they went in by the user's own files."""
-
-    folder: Path
-    tool: Tool
-    logins: Mapping[str, tuple[Path, bytes]]
-
-    def refreshed(self) -> Refreshed | None:
-        """Return the login if the tool has refreshed it, and has done nothing else to it."""
-        for name, (path, lent) in self.logins.items():
-            found = _read_login(self.folder, name)
-            if found is None or found == lent:
-                continue
-            if new := renewed(lent, found, self.tool.tokens, time.time()):
-                return Refreshed(path, lent, *new)
-        return None
-
-
-def has_key(tool: Tool, env: Mapping[str, str]) -> bool:
-    """Tell whether an API key in the environment makes a login needless."""
-    return any(env.get(name) for name in tool.keys)
-
-
-def own_login(tool: Tool, env: Mapping[str, str]) -> Path | None:
-    """Return the user's own login file, if there is one."""
-    paths = (_home(tool, env) / name for name in tool.logins)
-    return next((path for path in paths if path.is_file()), None)
-
-
-@contextlib.contextmanager
-def lend(tool: Tool, env: Mapping[str, str]) -> Iterator[Lent]:
-    """Make a folder with the user's login while the tool works; with an API key it is empty."""
-    clear_states(env)
-    place = layout.agent_states(env)
-    folder = place / f"{tool.name}-{secrets.token_hex(8)}"
-    with _held(place, folder):
-        try:
-            found = {} if has_key(tool, env) else _logins(tool, env)
-            for name, (_, data) in found.items():
-                beneath.write(folder, name, data)
-            yield Lent(folder, tool, found)
-        finally:
-            _remove(folder)
-
-
-def give_back(found: Refreshed, env: Mapping[str, str]) -> bool:
-    """Renew the tokens in the user's own login, if nobody else has changed it meanwhile."""
-    with _locked(layout.agent_states(env)):
-        if _read_login(found.path.parent, found.path.name) != found.lent:
-            return False
-        atomic.write(found.path, found.data, mode=0o600)
-    return True
-
-
-def clear_states(env: Mapping[str, str]) -> None:
-    """Remove the folders that killed processes left."""
-    place = layout.agent_states(env)
-    left = [name for name in walk.names(place) if name.endswith(_IN_USE)]
-    if not left:
-        return
-    with _locked(place):
-        for name in left:
-            with contextlib.suppress(OSError), (place / name).open("rb") as stream:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(place / name.removesuffix(_IN_USE))
+def _home(tool: Tool, env: Mapping[str, str]) -> Path:
+    """Return where the user's own installation keeps its state."""
+    own = env.get(tool.state_variable, "")
+    return Path(own) if own.startswith("/") else Path(env.get("HOME") or "/") / tool.home
 
 
 @contextlib.contextmanager
@@ -205,13 +218,6 @@ def _held(place: Path, folder: Path) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX)
             folder.mkdir(mode=0o700)
         yield
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder and its mark; what resists is left for the next time."""
-    with contextlib.suppress(OSError):
-        remove.remove_tree(folder)
-        folder.with_name(f"{folder.name}{_IN_USE}").unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -230,16 +236,8 @@ def _logins(tool: Tool, env: Mapping[str, str]) -> dict[str, tuple[Path, bytes]]
     return found
 
 
-def _read_login(folder: Path, name: str) -> bytes | None:
-    try:
-        with beneath.opened(folder, name) as stream:
-            data = stream.read(_MAX_LOGIN + 1)
-    except (NotFoundError, OSError):
-        return None
-    return data if len(data) <= _MAX_LOGIN else None
-
-
-def _home(tool: Tool, env: Mapping[str, str]) -> Path:
-    """Return where the user's own installation keeps its state."""
-    own = env.get(tool.state_variable, "")
-    return Path(own) if own.startswith("/") else Path(env.get("HOME") or "/") / tool.home
+def _remove(folder: Path) -> None:
+    """Remove a folder and its mark; what resists is left for the next time."""
+    with contextlib.suppress(OSError):
+        remove.remove_tree(folder)
+        folder.with_name(f"{folder.name}{_IN_USE}").unlink(missing_ok=True)

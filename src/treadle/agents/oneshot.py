@@ -35,6 +35,8 @@ from treadle.ids import utc
 from treadle.sandbox.mask import Mask
 
 _LONGEST = 400
+_TAIL = 4000  # characters of stderr that may hold the reason
+_MAX_VERDICT = 8 << 20
 
 
 class Live:
@@ -77,15 +79,6 @@ def add_events(path: Path, notes: list[Remark], mask: Mask) -> None:
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-_TAIL = 4000  # characters of stderr that may hold the reason
-_MAX_VERDICT = 8 << 20
-
-
 def run(
     tool: Tool, spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
 ) -> AgentResult:
@@ -114,6 +107,66 @@ def ask(spec: AgentSpec, role: Role, step_dir: Path, state: Path) -> Ask:
         edits=role in ("do", "act") and spec.config.edits is not False,
         session=str(uuid.uuid4()),
     )
+
+
+def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
+    """Write what the tool finds when it starts; return its surroundings and the prompt's file."""
+    for name, content in launch.files.items():
+        beneath.write(asked.state, name, content.encode())
+    prompt = asked.scratch / "prompt.md"
+    prompt.write_text(text, errors="backslashreplace")
+    spec = replace(
+        asked.spec,
+        workspace=launch.cwd,
+        environment={**asked.spec.environment, **launch.env},
+        writable=(*asked.spec.writable, asked.state),
+    )
+    return spec, prompt
+
+
+def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
+    """Say why the tool did not finish, in its own words and with what to do."""
+    words = heard.error or _tail(spec.stderr)
+    found = trouble.classify(words, heard.status, datetime.now(UTC))
+    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
+    said = " ".join(words.split())[:300] or result.message
+    return replace(
+        result,
+        error=found.error,
+        message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
+        may_retry=found.error in trouble.PASSING,
+        resume_at=found.resume_at,
+    )
+
+
+def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
+    """Return the answer, or what is wrong with it or with the files its role must leave."""
+    try:
+        found = answer.find(heard.text, step_dir, heard.structured)
+        if isinstance(found, Answer) and found.response.status == "ok":
+            _check_files(found, request, step_dir)
+    except FormatError as error:
+        return error.message
+    return found
+
+
+def keep_attempt(spec: AgentSpec, why: str) -> Path:
+    """Put what a call left behind under `attempts/`, so that the next one starts clean."""
+    attempts = spec.stdout.parent / "attempts"
+    attempts.mkdir(exist_ok=True)
+    folder = attempts / str(len(walk.names(attempts)) + 1)
+    folder.mkdir()
+    (folder / "reason.txt").write_text(why + "\n", errors="backslashreplace")
+    for name in (spec.stdout.name, spec.stderr.name, "prompt.md"):
+        path = spec.stdout.with_name(name)
+        if path.exists():
+            path.rename(folder / name)
+    return folder
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _turn(tool: Tool, request: AgentRequest, text: str, asked: Ask) -> AgentResult:
@@ -158,52 +211,11 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
     return failed(tool, spec, heard, result), heard
 
 
-def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
-    """Write what the tool finds when it starts; return its surroundings and the prompt's file."""
-    for name, content in launch.files.items():
-        beneath.write(asked.state, name, content.encode())
-    prompt = asked.scratch / "prompt.md"
-    prompt.write_text(text, errors="backslashreplace")
-    spec = replace(
-        asked.spec,
-        workspace=launch.cwd,
-        environment={**asked.spec.environment, **launch.env},
-        writable=(*asked.spec.writable, asked.state),
-    )
-    return spec, prompt
-
-
-def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
-    """Say why the tool did not finish, in its own words and with what to do."""
-    words = heard.error or _tail(spec.stderr)
-    found = trouble.classify(words, heard.status, datetime.now(UTC))
-    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
-    said = " ".join(words.split())[:300] or result.message
-    return replace(
-        result,
-        error=found.error,
-        message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
-        may_retry=found.error in trouble.PASSING,
-        resume_at=found.resume_at,
-    )
-
-
 def _tail(path: Path) -> str:
     with contextlib.suppress(OSError), path.open("rb") as stream:
         stream.seek(max(path.stat().st_size - _TAIL, 0))
         return stream.read(_TAIL).decode(errors="replace").strip()
     return ""
-
-
-def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
-    """Return the answer, or what is wrong with it or with the files its role must leave."""
-    try:
-        found = answer.find(heard.text, step_dir, heard.structured)
-        if isinstance(found, Answer) and found.response.status == "ok":
-            _check_files(found, request, step_dir)
-    except FormatError as error:
-        return error.message
-    return found
 
 
 def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
@@ -216,17 +228,3 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
         verdict.parse(data, source="verdict.json", asked=ids)
         if not walk.read(step_dir / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")
-
-
-def keep_attempt(spec: AgentSpec, why: str) -> Path:
-    """Put what a call left behind under `attempts/`, so that the next one starts clean."""
-    attempts = spec.stdout.parent / "attempts"
-    attempts.mkdir(exist_ok=True)
-    folder = attempts / str(len(walk.names(attempts)) + 1)
-    folder.mkdir()
-    (folder / "reason.txt").write_text(why + "\n", errors="backslashreplace")
-    for name in (spec.stdout.name, spec.stderr.name, "prompt.md"):
-        path = spec.stdout.with_name(name)
-        if path.exists():
-            path.rename(folder / name)
-    return folder

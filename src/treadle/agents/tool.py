@@ -11,8 +11,24 @@ from treadle.contract.role import Role
 from treadle.layout import EVENTS
 
 Event = Mapping[str, object]
-
 _COUNTABLE = 2**53
+_MILLION = 1_000_000
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_FIELDS: dict[str, object] = {
+    "version": {"type": "integer", "enum": [1]},
+    "status": {"type": "string", "enum": ["ok", "fail"]},
+    "summary": {"type": "string"},
+    "files": _TEXTS,
+    "next_actions": _TEXTS,
+    "errors": _TEXTS,
+}
+RESPONSE: dict[str, object] = {
+    "type": "object",
+    "properties": _FIELDS,
+    "required": list(_FIELDS),
+    "additionalProperties": False,
+}
+MAX_LINE = 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +110,19 @@ class Tool:
     log_in: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a tool's events amount to; only `is_done` means that it finished its turn."""
+
+    is_done: bool = False
+    text: str = ""
+    structured: object = None
+    session: str | None = None
+    usage: Usage | None = None
+    error: str = ""
+    status: int | None = None
+
+
 def counted(value: object, given: str, cached: str, made: str) -> Usage:
     """Return the tokens that stand under these names."""
     return Usage(
@@ -165,9 +194,6 @@ def items_at(value: object, *path: str | int) -> list[object]:
     return found if isinstance(found, list) else []
 
 
-_MILLION = 1_000_000
-
-
 def total_usage(
     calls: Sequence[Usage | None],
     cumulative: tuple[str, ...],
@@ -196,27 +222,6 @@ def priced(usage: Usage, prices: tuple[float, float, float]) -> float:
     return round(sum(count * price for count, price in parts) / _MILLION, 6)
 
 
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_FIELDS: dict[str, object] = {
-    "version": {"type": "integer", "enum": [1]},
-    "status": {"type": "string", "enum": ["ok", "fail"]},
-    "summary": {"type": "string"},
-    "files": _TEXTS,
-    "next_actions": _TEXTS,
-    "errors": _TEXTS,
-}
-
-RESPONSE: dict[str, object] = {
-    "type": "object",
-    "properties": _FIELDS,
-    "required": list(_FIELDS),
-    "additionalProperties": False,
-}
-
-
-MAX_LINE = 8 << 20
-
-
 def read_events(path: Path) -> Iterator[dict[str, object]]:
     """Yield every line that is a JSON object; other lines are the tool's chatter."""
     if not path.is_file():
@@ -236,19 +241,6 @@ def parse_event(line: bytes) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heard:
-    """What a tool's events amount to; only `is_done` means that it finished its turn."""
-
-    is_done: bool = False
-    text: str = ""
-    structured: object = None
-    session: str | None = None
-    usage: Usage | None = None
-    error: str = ""
-    status: int | None = None
 
 
 def hear(tool: Tool, events: Iterable[Event], ask: Ask) -> Heard:

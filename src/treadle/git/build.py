@@ -35,6 +35,28 @@ _LOOKED_AT = 10_000  # names of a patch that is refused anyway
 _WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t]+')
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
 _SIDE = re.compile(r"[abciow]/")
+MAX_EDIT_BYTES = 2 << 30
+_APPLY = ("apply", "--cached", "--whitespace=nowarn")
+_STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+OPAQUE = ("repository", "folder")
+_NESTED = 8  # repositories inside repositories
+_MESSAGES = 3
+_NO_MEMORY = ("Out of memory", "cannot allocate", "unable to allocate", "too large to")
+
+
+class Built(NamedTuple):
+    """A tree that was built but not judged; its objects are still in the scratch place."""
+
+    tree: str
+    scratch: Scratch
+    notes: tuple[str, ...] = ()
+
+
+class PatchFailed(NamedTuple):
+    """Why a patch could not be applied; `rule` is set if its own text breaks one."""
+
+    message: str
+    rule: str | None = None
 
 
 def find_oddity(patch: bytes) -> tuple[str, str] | None:
@@ -68,21 +90,6 @@ def broken_rule(patch: bytes) -> str | None:
     return next((rule for path in islice(paths, _LOOKED_AT) if (rule := _name_rule(path))), None)
 
 
-def _name_rule(path: str) -> str | None:
-    return rules.forbidden(path) if path != _NOTHING.decode("ascii") else None
-
-
-def _unquoted(word: bytes) -> str:
-    if not word.startswith(b'"'):
-        return os.fsdecode(word)
-    return os.fsdecode(_ESCAPE.sub(_unescaped, word.strip(b'"')))
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    text = found[1]
-    return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else text
-
-
 def is_bare(patch: bytes) -> bool:
     """Tell whether the paths of a patch begin at the root, with nothing that names their side."""
     return not has_prefixes(patch) and _SIDES.search(patch) is None
@@ -98,31 +105,6 @@ def is_relative_to_root(patch: bytes, subdir: str) -> bool:
     prefix = re.escape(os.fsencode(subdir.strip("/")))
     header = rb"(?m)^(diff --git|---|\+\+\+|rename (from|to)) \"?([abciow]/)?" + prefix + rb"/"
     return re.search(header, patch) is not None
-
-
-MAX_EDIT_BYTES = 2 << 30
-
-_APPLY = ("apply", "--cached", "--whitespace=nowarn")
-_STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-OPAQUE = ("repository", "folder")
-_NESTED = 8  # repositories inside repositories
-_MESSAGES = 3
-_NO_MEMORY = ("Out of memory", "cannot allocate", "unable to allocate", "too large to")
-
-
-class Built(NamedTuple):
-    """A tree that was built but not judged; its objects are still in the scratch place."""
-
-    tree: str
-    scratch: Scratch
-    notes: tuple[str, ...] = ()
-
-
-class PatchFailed(NamedTuple):
-    """Why a patch could not be applied; `rule` is set if its own text breaks one."""
-
-    message: str
-    rule: str | None = None
 
 
 def from_patch(
@@ -210,36 +192,19 @@ def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
     scratch.vouch(place)
 
 
-def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
-    """Return the paths git is to look at, each of them readable."""
-    paths = {change.path for change in edits if change.kind not in OPAQUE}
-    names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
-    for name in names:
-        _make_readable(ws.path / name)
-    return names
+def _unquoted(word: bytes) -> str:
+    if not word.startswith(b'"'):
+        return os.fsdecode(word)
+    return os.fsdecode(_ESCAPE.sub(_unescaped, word.strip(b'"')))
 
 
-def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
-    return call.run(
-        _STAGE,
-        place.place | {"GIT_WORK_TREE": str(ws.path)},
-        stdin=b"\0".join(os.fsencode(name) for name in names),
-        config=(*checkout.settings(ws), *checkout.lfs(ws, place.folder), scratch.NO_SYNC),
-        reach=place.reach(),
-    )
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else text
 
 
-def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
-    """Tell whether no link stands above a path; a link that git ignores is removed.
-
-    Git refuses to look behind a link. What lay there before goes when the link itself is added.
-    """
-    for above in trees.above(path):
-        if (root / above).is_symlink():
-            if above in changed:
-                return False
-            (root / above).unlink()
-    return True
+def _name_rule(path: str) -> str | None:
+    return rules.forbidden(path) if path != _NOTHING.decode("ascii") else None
 
 
 def _attempts(
@@ -271,13 +236,12 @@ def _memory(patch: bytes) -> int:
     return 4 * len(patch) + rules.MAX_UNPACKED
 
 
-def _rule(patch: bytes, complaint: str) -> str | None:
-    """Name the rule behind what git refused by itself."""
-    if any(sign in complaint for sign in _NO_MEMORY):
-        return "patch_unpacks"
-    if "is beyond a symbolic link" in complaint:
-        return "parent_symlink"
-    return broken_rule(patch)
+def _write_tree(place: Scratch) -> str:
+    """Write the index as a tree; what it names comes from the base or was written just now.
+
+    Looking for each blob would cost as much again, and fetch them all in a partial clone.
+    """
+    return scratch.out(place, "write-tree", "--missing-ok").decode("ascii").strip()
 
 
 def _complaint(stderr: str) -> str:
@@ -288,12 +252,13 @@ def _complaint(stderr: str) -> str:
     return "; ".join(lines[:_MESSAGES]) or "git refused it"
 
 
-def _write_tree(place: Scratch) -> str:
-    """Write the index as a tree; what it names comes from the base or was written just now.
-
-    Looking for each blob would cost as much again, and fetch them all in a partial clone.
-    """
-    return scratch.out(place, "write-tree", "--missing-ok").decode("ascii").strip()
+def _rule(patch: bytes, complaint: str) -> str | None:
+    """Name the rule behind what git refused by itself."""
+    if any(sign in complaint for sign in _NO_MEMORY):
+        return "patch_unpacks"
+    if "is beyond a symbolic link" in complaint:
+        return "parent_symlink"
+    return broken_rule(patch)
 
 
 def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...], tuple[str, ...]]:
@@ -311,6 +276,28 @@ def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...
     return edits, (*notes, *(f"{name} could not be read and was not taken" for name in left))
 
 
+def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
+    """Return the paths git is to look at, each of them readable."""
+    paths = {change.path for change in edits if change.kind not in OPAQUE}
+    names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
+    for name in names:
+        _make_readable(ws.path / name)
+    return names
+
+
+def _is_reachable(root: Path, path: str, changed: Collection[str]) -> bool:
+    """Tell whether no link stands above a path; a link that git ignores is removed.
+
+    Git refuses to look behind a link. What lay there before goes when the link itself is added.
+    """
+    for above in trees.above(path):
+        if (root / above).is_symlink():
+            if above in changed:
+                return False
+            (root / above).unlink()
+    return True
+
+
 def _make_readable(path: Path) -> None:
     """Give the owner back the right to read; drop what is neither file, link nor folder."""
     try:
@@ -321,3 +308,13 @@ def _make_readable(path: Path) -> None:
         path.chmod(stat.S_IMODE(mode) | stat.S_IRUSR)
     elif not stat.S_ISREG(mode) and not stat.S_ISLNK(mode) and not stat.S_ISDIR(mode):
         path.unlink()
+
+
+def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
+    return call.run(
+        _STAGE,
+        place.place | {"GIT_WORK_TREE": str(ws.path)},
+        stdin=b"\0".join(os.fsencode(name) for name in names),
+        config=(*checkout.settings(ws), *checkout.lfs(ws, place.folder), scratch.NO_SYNC),
+        reach=place.reach(),
+    )

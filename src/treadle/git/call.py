@@ -32,10 +32,60 @@ _NAMES = """
     MAKEFLAGS NODE_OPTIONS NODE_PATH PERLLIB PROMPT_COMMAND PS4 SHELLOPTS _JAVA_OPTIONS
 """
 _STEERING_NAMES = frozenset(_NAMES.split())
-
-
 # How the state of a checkout is asked for; which submodules count differs.
 STATUS = ("--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames")
+PATIENCE = 600.0  # seconds for one call; only a filter or a file system that hangs takes so long
+MEMORY = 6 << 30  # three times the largest change: git and a filter hold a file as a whole
+_LATE = "helper_timeout"
+_CUT_OFF = (_LATE, "helper_stopped")  # what it started may go on in a session of its own
+_SAYS = ("fatal: ", "error: ")
+_SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
+# A shell, for no other program that is everywhere can limit memory and file sizes.
+_LIMITED = ("/bin/sh", "-c", 'ulimit -S -d "$0"; ulimit -S -f 8388608; exec "$@"')
+_ADVICE: dict[str, tuple[str, ...]] = {
+    "No space left on device": ("df -h",),
+    "Out of diskspace": ("df -h",),
+    "Disk quota exceeded": ("df -h",),
+    "File exists": ("git status", "ls .git/*.lock"),
+    "git-lfs": ("git lfs version", "git lfs install"),
+    "bad object": ("git fsck",),
+    "corrupt": ("git fsck",),
+    "unable to read": ("git fsck",),
+}
+
+
+class GitCall(NamedTuple):
+    """One call of git, ready to be started; `writable` is all that it has to write."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: bytes | None
+    writable: tuple[Path, ...]
+    seconds: float
+
+
+class Runner(Protocol):
+    """Start git, wait for its end, and return what it said."""
+
+    def __call__(self, job: GitCall) -> Captured:
+        """Raise TreadleError with the code `helper_timeout` if it takes too long."""
+
+
+def unconfined(job: GitCall) -> Captured:
+    """Run git with all rights of the user: in the user's own checkout and on objects alone."""
+    return helper.run(job.argv, job.env, job.stdin or b"", job.seconds)
+
+
+class Reach(NamedTuple):
+    """Who starts git, what it may write there, and how much memory and time it gets."""
+
+    runner: Runner = unconfined
+    writable: tuple[Path, ...] = ()
+    memory: int | None = None
+    seconds: float = PATIENCE
+
+
+ANYWHERE = Reach()
 
 
 def missing() -> ProjectError:
@@ -79,71 +129,6 @@ def environment(place: Mapping[str, str]) -> dict[str, str]:
     return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PYTHONSAFEPATH": "1"}
 
 
-def _steers(name: str) -> bool:
-    if name.startswith("GIT_"):
-        return not name.startswith(_KEPT)
-    return name.startswith(_STEERING) or name in _STEERING_NAMES
-
-
-def _around(place: Mapping[str, str]) -> str:
-    return place.get("GIT_DIR", "").rpartition("/")[0]
-
-
-@lru_cache(maxsize=64)
-def _outside(path: str, folders: tuple[str, ...]) -> list[str]:
-    """Return the entries of a PATH that are whole and lie in none of the folders."""
-    found = [item for item in path.split(":") if item.startswith("/")]
-    return [
-        item
-        for item in found
-        if not any(f"{os.path.realpath(item)}/".startswith(f"{folder}/") for folder in folders)
-    ]
-
-
-PATIENCE = 600.0  # seconds for one call; only a filter or a file system that hangs takes so long
-MEMORY = 6 << 30  # three times the largest change: git and a filter hold a file as a whole
-_LATE = "helper_timeout"
-_CUT_OFF = (_LATE, "helper_stopped")  # what it started may go on in a session of its own
-_SAYS = ("fatal: ", "error: ")
-_SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
-# A shell, for no other program that is everywhere can limit memory and file sizes.
-_LIMITED = ("/bin/sh", "-c", 'ulimit -S -d "$0"; ulimit -S -f 8388608; exec "$@"')
-
-
-class GitCall(NamedTuple):
-    """One call of git, ready to be started; `writable` is all that it has to write."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    stdin: bytes | None
-    writable: tuple[Path, ...]
-    seconds: float
-
-
-class Runner(Protocol):
-    """Start git, wait for its end, and return what it said."""
-
-    def __call__(self, job: GitCall) -> Captured:
-        """Raise TreadleError with the code `helper_timeout` if it takes too long."""
-
-
-def unconfined(job: GitCall) -> Captured:
-    """Run git with all rights of the user: in the user's own checkout and on objects alone."""
-    return helper.run(job.argv, job.env, job.stdin or b"", job.seconds)
-
-
-class Reach(NamedTuple):
-    """Who starts git, what it may write there, and how much memory and time it gets."""
-
-    runner: Runner = unconfined
-    writable: tuple[Path, ...] = ()
-    memory: int | None = None
-    seconds: float = PATIENCE
-
-
-ANYWHERE = Reach()
-
-
 def run(
     args: Sequence[str],
     place: Mapping[str, str],
@@ -176,19 +161,6 @@ def run(
 def mark_of(lock: Path) -> str:
     """Return the mark by which every git that may hold this lock can be found."""
     return f"git-{os.fsencode(lock).hex()}"
-
-
-def _start(job: GitCall, args: Sequence[str], runner: Runner) -> Captured:
-    try:
-        return runner(job)
-    except TreadleError as error:
-        if error.code == "program_missing":
-            raise missing() from error
-        if error.code in _CUT_OFF:
-            sweep.end(job.env[sweep.MARKER])
-        if error.code != _LATE:
-            raise
-        raise late(args, job.seconds) from error
 
 
 def out(
@@ -226,20 +198,42 @@ def said(done: Captured) -> str:
     return causes[-1].removeprefix(_SAYS[0]).removeprefix(_SAYS[1]) if causes else ""
 
 
+def _steers(name: str) -> bool:
+    if name.startswith("GIT_"):
+        return not name.startswith(_KEPT)
+    return name.startswith(_STEERING) or name in _STEERING_NAMES
+
+
+def _around(place: Mapping[str, str]) -> str:
+    return place.get("GIT_DIR", "").rpartition("/")[0]
+
+
+@lru_cache(maxsize=64)
+def _outside(path: str, folders: tuple[str, ...]) -> list[str]:
+    """Return the entries of a PATH that are whole and lie in none of the folders."""
+    found = [item for item in path.split(":") if item.startswith("/")]
+    return [
+        item
+        for item in found
+        if not any(f"{os.path.realpath(item)}/".startswith(f"{folder}/") for folder in folders)
+    ]
+
+
+def _start(job: GitCall, args: Sequence[str], runner: Runner) -> Captured:
+    try:
+        return runner(job)
+    except TreadleError as error:
+        if error.code == "program_missing":
+            raise missing() from error
+        if error.code in _CUT_OFF:
+            sweep.end(job.env[sweep.MARKER])
+        if error.code != _LATE:
+            raise
+        raise late(args, job.seconds) from error
+
+
 def _advice(stderr: str) -> tuple[str, ...]:
     for sign, fix in _ADVICE.items():
         if sign in stderr:
             return fix
     return ("treadle doctor",)
-
-
-_ADVICE: dict[str, tuple[str, ...]] = {
-    "No space left on device": ("df -h",),
-    "Out of diskspace": ("df -h",),
-    "Disk quota exceeded": ("df -h",),
-    "File exists": ("git status", "ls .git/*.lock"),
-    "git-lfs": ("git lfs version", "git lfs install"),
-    "bad object": ("git fsck",),
-    "corrupt": ("git fsck",),
-    "unable to read": ("git fsck",),
-}

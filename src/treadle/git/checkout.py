@@ -19,6 +19,25 @@ from treadle.git.settings import GitSettings, Setting
 from treadle.proc import identity
 from treadle.proc.helper import Captured
 
+# What decides how files look on disk must be the same for the agent's git, or every file
+# would count as modified there.
+_COPIED_NAMES = (
+    "attributesfile autocrlf bigfilethreshold eol excludesfile filemode ignorecase"
+    " precomposeunicode sparsecheckout sparsecheckoutcone symlinks"
+)
+_COPIED_KEYS = frozenset(f"core.{name}" for name in _COPIED_NAMES.split())
+_COPIED_SECTIONS = ("filter.", "lfs.")
+_OWN_SETTINGS = {
+    "core.bare": "false",
+    "core.logallrefupdates": "true",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+_NO_IDENTITY = {"user.name": "treadle", "user.email": "treadle@localhost"}
+_OBJECT_ID = re.compile(rb"[0-9a-f]{40,64}")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
@@ -99,11 +118,6 @@ def mark(ws: Workspace, commit: str) -> None:
     staged.rename(ws.marker)
 
 
-@cache
-def _boot() -> str:
-    return identity.current().boot
-
-
 def forget(ws: Workspace) -> None:
     """Trust the index no longer, before it is changed."""
     ws.marker.unlink(missing_ok=True)
@@ -128,26 +142,6 @@ def copy_index(source: Path, target: Path) -> None:
     os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
-# What decides how files look on disk must be the same for the agent's git, or every file
-# would count as modified there.
-_COPIED_NAMES = (
-    "attributesfile autocrlf bigfilethreshold eol excludesfile filemode ignorecase"
-    " precomposeunicode sparsecheckout sparsecheckoutcone symlinks"
-)
-_COPIED_KEYS = frozenset(f"core.{name}" for name in _COPIED_NAMES.split())
-_COPIED_SECTIONS = ("filter.", "lfs.")
-_OWN_SETTINGS = {
-    "core.bare": "false",
-    "core.logallrefupdates": "true",
-    "core.fsmonitor": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-}
-_NO_IDENTITY = {"user.name": "treadle", "user.email": "treadle@localhost"}
-_OBJECT_ID = re.compile(rb"[0-9a-f]{40,64}")
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
-
-
 def write_git_dir(ws: Workspace, commit: str) -> None:
     """Make the workspace's .git anew, whatever the agent left there."""
     folder = ws.path / ".git"
@@ -160,6 +154,11 @@ def write_git_dir(ws: Workspace, commit: str) -> None:
     copy_index(ws.index, folder / "index")
     head = f"ref: refs/heads/{ws.branch}" if ws.branch else commit
     (folder / "HEAD").write_bytes(os.fsencode(head) + b"\n")
+
+
+@cache
+def _boot() -> str:
+    return identity.current().boot
 
 
 def _references(ws: Workspace, commit: str) -> bytes:

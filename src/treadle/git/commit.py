@@ -12,6 +12,10 @@ from treadle.git.scratch import Scratch
 from treadle.git.settings import GitSettings
 
 _UNSAFE = str.maketrans("", "", "<>\n\r\0")
+_YES = ("true", "yes", "on", "1")
+_UTF8 = "i18n.commitEncoding=UTF-8"  # what treadle writes, whatever the user's editor does
+_MERGE_TREE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
+_NEVER = datetime.fromtimestamp(0, UTC)
 
 
 class Author(NamedTuple):
@@ -19,6 +23,18 @@ class Author(NamedTuple):
 
     name: str
     email: str
+
+
+class Merged(NamedTuple):
+    """The tree that holds both sides; its objects are still in the scratch place."""
+
+    tree: str
+
+
+class Conflict(NamedTuple):
+    """The files on which the sides disagree."""
+
+    paths: tuple[str, ...]
 
 
 FALLBACK = Author("treadle", "treadle@localhost")
@@ -53,15 +69,6 @@ def encode(tree: str, parents: list[str], message: str, when: datetime, author: 
     return "\n".join(lines).encode(errors="replace") + b"\n"
 
 
-def _clean(text: str) -> str:
-    """Drop what git does not allow in a name, as git does itself."""
-    return text.translate(_UNSAFE).strip(" .,:;\"'\\") or FALLBACK.name
-
-
-_YES = ("true", "yes", "on", "1")
-_UTF8 = "i18n.commitEncoding=UTF-8"  # what treadle writes, whatever the user's editor does
-
-
 def signs(config: GitSettings) -> bool:
     """Tell whether the user wants commits to be signed."""
     return (config.get("commit.gpgsign") or "").lower() in _YES
@@ -92,22 +99,6 @@ def commit_tree(
     return done.decode("ascii").strip()
 
 
-_MERGE_TREE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
-_NEVER = datetime.fromtimestamp(0, UTC)
-
-
-class Merged(NamedTuple):
-    """The tree that holds both sides; its objects are still in the scratch place."""
-
-    tree: str
-
-
-class Conflict(NamedTuple):
-    """The files on which the sides disagree."""
-
-    paths: tuple[str, ...]
-
-
 def three_way(place: Scratch, base: str, ours: str, theirs: str) -> Merged | Conflict:
     """Bring what happened between the trees `base` and `theirs` into the tree `ours`.
 
@@ -134,6 +125,11 @@ def merge_commits(place: Scratch, ours: str, theirs: str) -> Merged | Conflict:
     if done.returncode == 0:
         return Merged(tree)
     return Conflict(tuple(dict.fromkeys(name for name in names if name)))
+
+
+def _clean(text: str) -> str:
+    """Drop what git does not allow in a name, as git does itself."""
+    return text.translate(_UNSAFE).strip(" .,:;\"'\\") or FALLBACK.name
 
 
 def _point(place: Scratch, tree: str, *parents: str) -> str:

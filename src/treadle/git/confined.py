@@ -26,6 +26,9 @@ from treadle.proc.keeper import Keeper
 
 _OUTPUT = 1 << 30
 _SAID = 1 << 20  # of what git and its filters say, the end
+# Git reads these by itself wherever they lie, some of them through a link.
+_READ = frozenset((".gitattributes", ".gitignore", ".gitmodules", ".mailmap"))
+_MAX_BYTES = 16 << 20
 
 
 class Confined(NamedTuple):
@@ -69,28 +72,6 @@ class Confined(NamedTuple):
         return lambda: self.interrupted() if helper.is_stop_over(begun) else None
 
 
-def _code(ended: Ended) -> int:
-    """Return the exit code as that of a helper; raise if git did not come to its own end."""
-    match ended.reason:
-        case "exit" | "signal":
-            return -ended.signal if ended.signal else ended.exit_code or 0
-        case "timeout":
-            raise TreadleError(ended.detail, code="helper_timeout")
-        case "stopped":
-            is_typed = "SIGINT" in ended.detail
-            code = ExitCode.INTERRUPTED if is_typed else ExitCode.TERMINATED
-            raise InterruptedRun(f"git was ended: {ended.detail}", exit_code=code)
-        case "missing":
-            raise NotFoundError(ended.detail, code="program_missing")
-    raise GitError(f"git could not work in the workspace: {ended.detail}", fix=["treadle doctor"])
-
-
-def _end(path: Path) -> bytes:
-    with path.open("rb") as handle:
-        handle.seek(max(path.stat().st_size - _SAID, 0))
-        return handle.read()
-
-
 def require_plain(folder: Path) -> None:
     """Refuse a folder in which anything but files and folders lies; the whole folder goes."""
     pending = [os.fspath(folder)]
@@ -111,11 +92,6 @@ def trespass(what: str) -> GitError:
         code="filter_trespass",
         fix=["git config --get-regexp ^filter"],
     )
-
-
-# Git reads these by itself wherever they lie, some of them through a link.
-_READ = frozenset((".gitattributes", ".gitignore", ".gitmodules", ".mailmap"))
-_MAX_BYTES = 16 << 20
 
 
 def require_readable(root: Path) -> None:
@@ -156,6 +132,28 @@ def clear_special(root: Path) -> tuple[str, ...]:
     for path in found:
         remove.remove_tree(root / path)
     return found
+
+
+def _code(ended: Ended) -> int:
+    """Return the exit code as that of a helper; raise if git did not come to its own end."""
+    match ended.reason:
+        case "exit" | "signal":
+            return -ended.signal if ended.signal else ended.exit_code or 0
+        case "timeout":
+            raise TreadleError(ended.detail, code="helper_timeout")
+        case "stopped":
+            is_typed = "SIGINT" in ended.detail
+            code = ExitCode.INTERRUPTED if is_typed else ExitCode.TERMINATED
+            raise InterruptedRun(f"git was ended: {ended.detail}", exit_code=code)
+        case "missing":
+            raise NotFoundError(ended.detail, code="program_missing")
+    raise GitError(f"git could not work in the workspace: {ended.detail}", fix=["treadle doctor"])
+
+
+def _end(path: Path) -> bytes:
+    with path.open("rb") as handle:
+        handle.seek(max(path.stat().st_size - _SAID, 0))
+        return handle.read()
 
 
 def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:

@@ -9,6 +9,8 @@ from treadle.git import call, checkout, confined, diff, refs, scratch, trees
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
+_ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
+
 
 class Obstacles(NamedTuple):
     """Files that differ from the commit or are unknown to git, and would be overwritten."""
@@ -16,14 +18,6 @@ class Obstacles(NamedTuple):
     staged: tuple[str, ...] = ()
     unstaged: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-
-
-class _Entry(NamedTuple):
-    """One line of git's status: how a path is in the index, and how as a file."""
-
-    staged: str
-    file: str
-    path: str
 
 
 def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
@@ -49,35 +43,10 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
 
 
-def _status(place: Mapping[str, str]) -> list[_Entry]:
-    listing = os.fsdecode(call.out([*call.STATUS, "--ignore-submodules=all"], place))
-    return [_Entry(line[0], line[1], line[3:]) for line in listing.split("\0") if line]
-
-
-def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:
-    """Tell whether a file is touched, or would have to become a folder, or the reverse."""
-    return path in touched or path in folders or not touched.isdisjoint(trees.above(path))
-
-
 def differing(place: Mapping[str, str], commit: str) -> set[str]:
     """Return what is staged unlike in `commit`; git lets the same content stay."""
     args = ["diff-index", "--cached", "-z", "--name-only", "--no-renames", commit]
     return {path for path in os.fsdecode(call.out(args, place)).split("\0") if path}
-
-
-def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
-    """Tell whether a new file's name is taken, as only ignored files can do unnoticed."""
-    target = root / path
-    if target.is_dir() and not target.is_symlink():
-        inner = [item for item in target.rglob("*") if item.is_symlink() or not item.is_dir()]
-        return any(str(item.relative_to(root)) not in seen for item in inner)
-    if os.path.lexists(target):
-        return True
-    above = [root / name for name in trees.above(path) if name not in seen]
-    return any(parent.is_symlink() or parent.is_file() for parent in above)
-
-
-_ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
 
 
 def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> None:
@@ -103,11 +72,49 @@ def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> No
         call.out(_ADD, repo.place, stdin=_lines(same))
 
 
+class _Entry(NamedTuple):
+    """One line of git's status: how a path is in the index, and how as a file."""
+
+    staged: str
+    file: str
+    path: str
+
+
+def _status(place: Mapping[str, str]) -> list[_Entry]:
+    listing = os.fsdecode(call.out([*call.STATUS, "--ignore-submodules=all"], place))
+    return [_Entry(line[0], line[1], line[3:]) for line in listing.split("\0") if line]
+
+
+def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:
+    """Tell whether a file is touched, or would have to become a folder, or the reverse."""
+    return path in touched or path in folders or not touched.isdisjoint(trees.above(path))
+
+
+def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
+    """Tell whether a new file's name is taken, as only ignored files can do unnoticed."""
+    target = root / path
+    if target.is_dir() and not target.is_symlink():
+        inner = [item for item in target.rglob("*") if item.is_symlink() or not item.is_dir()]
+        return any(str(item.relative_to(root)) not in seen for item in inner)
+    if os.path.lexists(target):
+        return True
+    above = [root / name for name in trees.above(path) if name not in seen]
+    return any(parent.is_symlink() or parent.is_file() for parent in above)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()
+
+
 def _unlike(place: Scratch, paths: list[str], commit: str) -> set[str]:
     """Return where the files, put into a copy of the user's index, are not as in `commit`."""
     checkout.copy_index(place.repo.git_dir / "index", place.index)
     scratch.out(place, *_ADD, stdin=_lines(paths))
     return differing(place.place, commit)
+
+
+def _lines(paths: list[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
 def _drop_beginning(repo: Repo, path: str, commit: str) -> None:
@@ -118,11 +125,3 @@ def _drop_beginning(repo: Repo, path: str, commit: str) -> None:
     data = file.read_bytes()
     if len(data) < len(done.stdout) and done.stdout.startswith(data):
         file.unlink()
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_symlink() or path.is_file()
-
-
-def _lines(paths: list[str]) -> bytes:
-    return b"".join(os.fsencode(path) + b"\0" for path in paths)

@@ -17,6 +17,66 @@ from treadle.proc.helper import Captured
 
 OWN_PREFIX = "treadle/"
 _IN_THE_WAY = re.compile(r"'refs/heads/([^']+)' exists; cannot create")
+_MERGE = (
+    *("merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash"),
+    *("--commit", "--no-edit", "--no-stat", "-q"),
+)
+_LOCK_PATIENCE = 2.0
+LOCKED = "git_locked"
+_ADVICE = {
+    "merge": "git merge --abort",
+    "rebase": "git rebase --abort",
+    "cherry-pick": "git cherry-pick --abort",
+    "revert": "git revert --abort",
+    "bisect": "git bisect reset",
+}
+# What git writes into its log when somebody commits what lies in the work tree. A merge, a pull,
+# a cherry-pick, a patch from a mail, a rebase and a checkout bring what others may have made.
+MADE_HERE = ("commit: ", "commit (amend): ", "commit (initial): ")
+_MOST = 2_000
+
+
+class WorkTree(NamedTuple):
+    """One checkout of the repository; `branch` is None when detached."""
+
+    root: Path
+    branch: str | None
+
+
+class Arrivals:
+    """How each content of some files came into this clone, as far as its logs remember."""
+
+    def __init__(self, repo: Repo, names: Iterable[str], actions: tuple[str, ...]) -> None:
+        """Read the logs; `actions` are the beginnings of messages that say who moved a branch."""
+        steps = list(dict.fromkeys(_moves(repo, actions)))[-_MOST:]
+        plain = [name for name in names if "\n" not in name]
+        asked = [f"{commit}:{name}" for step in steps for commit in step for name in ("", *plain)]
+        found = iter(_resolve(repo, asked))
+        self._made: dict[str, dict[str, set[str | None]]] = {name: {} for name in plain}
+        for step in steps:
+            before = {name: next(found) for name in ("", *plain)}
+            after = {name: next(found) for name in ("", *plain)}
+            # What is gone from the object store says nothing about what was in it.
+            if before[""] or not step.old.strip("0"):
+                self._note(before, after)
+
+    def _note(self, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> None:
+        for name, made in self._made.items():
+            new = after[name]
+            if new is not None and new != before[name]:
+                made.setdefault(new, set()).add(before[name])
+
+    def is_own(self, name: str, blob: str, known: Collection[str]) -> bool:
+        """Tell whether a content was made here, step by step, from nothing or from a known one."""
+        made = self._made.get(name, {})
+        waiting, seen = [blob], set[str]()
+        while waiting:
+            here = waiting.pop()
+            if here in known or None in made.get(here, ()):
+                return True
+            seen.add(here)
+            waiting += [old for old in made.get(here, ()) if old is not None and old not in seen]
+        return False
 
 
 def resolve(repo: Repo, name: str) -> str | None:
@@ -89,57 +149,6 @@ def checked_out(repo: Repo, name: str) -> Path | None:
     return None
 
 
-def _work_tree(repo: Repo, folder: Path) -> Path:
-    pointer = folder / "gitdir"
-    if pointer.is_file():
-        return Path(pointer.read_text().removesuffix("\n")).parent
-    return repo.root if folder == repo.git_dir else folder.parent
-
-
-def _args(why: str, name: str, new: str, old: str) -> list[str]:
-    return ["update-ref", "-m", f"treadle: {why}", "--no-deref", f"refs/heads/{name}", new, old]
-
-
-def _update(repo: Repo, name: str, args: list[str]) -> Captured:
-    """Run update-ref, durably; the lock of a branch that only treadle moves can be cleared."""
-    lock = repo.common_dir / "refs" / "heads" / f"{name}.lock"
-    done = call.run(args, repo.place, lock=lock if name.startswith(OWN_PREFIX) else None)
-    if done.returncode == 0:
-        _sync(repo, name)
-    return done
-
-
-def _sync(repo: Repo, name: str) -> None:
-    """Make the new name survive a power loss; git syncs the file, not its folder."""
-    heads = repo.common_dir / "refs" / "heads"
-    folders = [heads, *list((heads / name).parents)[: name.count("/")]]
-    found = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
-    if found:
-        sync.sync_all(found)
-
-
-_MERGE = (
-    *("merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash"),
-    *("--commit", "--no-edit", "--no-stat", "-q"),
-)
-_LOCK_PATIENCE = 2.0
-LOCKED = "git_locked"
-_ADVICE = {
-    "merge": "git merge --abort",
-    "rebase": "git rebase --abort",
-    "cherry-pick": "git cherry-pick --abort",
-    "revert": "git revert --abort",
-    "bisect": "git bisect reset",
-}
-
-
-class WorkTree(NamedTuple):
-    """One checkout of the repository; `branch` is None when detached."""
-
-    root: Path
-    branch: str | None
-
-
 def require_quiet(repo: Repo, name: str) -> None:
     """Refuse while the user is in the middle of something that a moved branch would disturb."""
     found = operation_in_progress(repo) or _borrowed(repo, name)
@@ -193,6 +202,122 @@ def require_unlocked(repo: Repo, name: str) -> None:
         time.sleep(0.02)
 
 
+def contains(repo: Repo, commit: str, other: str) -> bool:
+    """Tell whether `other` is `commit` or lies in its history."""
+    if commit == other:
+        return True
+    args = ["merge-base", "--is-ancestor", other, commit]
+    done = call.run(args, repo.place)
+    if done.returncode not in (0, 1):
+        raise call.failure(args, done)
+    return done.returncode == 0
+
+
+def content(repo: Repo, blob: str) -> bytes | None:
+    """Return a blob's content, if it is still there."""
+    done = call.run(["cat-file", "blob", blob], repo.place)
+    return None if done.returncode else done.stdout
+
+
+class _Move(NamedTuple):
+    """One move of a branch: from which commit to which."""
+
+    old: str
+    new: str
+
+
+def _moves(repo: Repo, actions: tuple[str, ...]) -> Iterator[_Move]:
+    for path in _logs(repo):
+        for line in path.read_bytes().splitlines():
+            head, _, message = os.fsdecode(line).partition("\t")
+            words = head.split(" ", 2)
+            if len(words) == 3 and message.startswith(actions):
+                yield _Move(words[0], words[1])
+
+
+def _logs(repo: Repo) -> Iterator[Path]:
+    """Yield the logs of what is checked out here, and of all branches."""
+    yield from (path for path in [repo.git_dir / "logs" / "HEAD"] if path.is_file())
+    branches = repo.common_dir / "logs" / "refs" / "heads"
+    yield from sorted(path for path in branches.rglob("*") if path.is_file())
+
+
+def _resolve(repo: Repo, asked: list[str]) -> Iterator[str | None]:
+    if not asked:
+        return
+    words = b"\0".join(map(os.fsencode, asked)) + b"\0"
+    args = ["cat-file", "--batch-check=%(objecttype) %(objectname)", "-z"]
+    place = repo.place | {"GIT_NO_LAZY_FETCH": "1"}
+    for line in call.out(args, place, stdin=words).splitlines():
+        kind, _, id_ = line.partition(b" ")
+        yield id_.decode() if kind in (b"blob", b"tree") else None
+
+
+def _args(why: str, name: str, new: str, old: str) -> list[str]:
+    return ["update-ref", "-m", f"treadle: {why}", "--no-deref", f"refs/heads/{name}", new, old]
+
+
+def _update(repo: Repo, name: str, args: list[str]) -> Captured:
+    """Run update-ref, durably; the lock of a branch that only treadle moves can be cleared."""
+    lock = repo.common_dir / "refs" / "heads" / f"{name}.lock"
+    done = call.run(args, repo.place, lock=lock if name.startswith(OWN_PREFIX) else None)
+    if done.returncode == 0:
+        _sync(repo, name)
+    return done
+
+
+def _sync(repo: Repo, name: str) -> None:
+    """Make the new name survive a power loss; git syncs the file, not its folder."""
+    heads = repo.common_dir / "refs" / "heads"
+    folders = [heads, *list((heads / name).parents)[: name.count("/")]]
+    found = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    if found:
+        sync.sync_all(found)
+
+
+def _work_tree(repo: Repo, folder: Path) -> Path:
+    pointer = folder / "gitdir"
+    if pointer.is_file():
+        return Path(pointer.read_text().removesuffix("\n")).parent
+    return repo.root if folder == repo.git_dir else folder.parent
+
+
+def _borrowed(repo: Repo, name: str) -> str | None:
+    """Return what another work tree does with the branch while its own HEAD is detached."""
+    for folder in (repo.common_dir, *(repo.common_dir / "worktrees").glob("*")):
+        for sign, what in (
+            ("rebase-merge/head-name", "rebase"),
+            ("rebase-apply/head-name", "rebase"),
+            ("BISECT_START", "bisect"),
+        ):
+            with contextlib.suppress(OSError, ValueError):
+                found = (folder / sign).read_text().strip()
+                if found.removeprefix("refs/heads/") == name:
+                    return what
+    return None
+
+
+def _work_trees(repo: Repo) -> list[WorkTree]:
+    listing = os.fsdecode(call.out(["worktree", "list", "--porcelain", "-z"], repo.place))
+    found = []
+    for block in listing.split("\0\0"):
+        fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+        if "worktree" in fields and "bare" not in fields:
+            ref = fields.get("branch", "")
+            name = ref.removeprefix("refs/heads/") if ref else None
+            found.append(WorkTree(Path(fields["worktree"]), name))
+    if repo.git_dir == repo.common_dir:
+        # Git guesses the main work tree from its .git, which may lie elsewhere (a submodule's).
+        found[0] = found[0]._replace(root=repo.root)
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return one.samefile(other)
+    return one == other
+
+
 def _fast_forward(repo: Repo, name: str, new: str, why: str) -> None:
     require_unlocked(repo, name)
     args = (*_MERGE, new)
@@ -223,132 +348,3 @@ def _locked(lock: Path) -> BlockedError:
         fix=["git status", f"rm -f {shlex.quote(str(lock))}"],
         details={"lock": str(lock)},
     )
-
-
-def _work_trees(repo: Repo) -> list[WorkTree]:
-    listing = os.fsdecode(call.out(["worktree", "list", "--porcelain", "-z"], repo.place))
-    found = []
-    for block in listing.split("\0\0"):
-        fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
-        if "worktree" in fields and "bare" not in fields:
-            ref = fields.get("branch", "")
-            name = ref.removeprefix("refs/heads/") if ref else None
-            found.append(WorkTree(Path(fields["worktree"]), name))
-    if repo.git_dir == repo.common_dir:
-        # Git guesses the main work tree from its .git, which may lie elsewhere (a submodule's).
-        found[0] = found[0]._replace(root=repo.root)
-    return found
-
-
-def _same(one: Path, other: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return one.samefile(other)
-    return one == other
-
-
-def _borrowed(repo: Repo, name: str) -> str | None:
-    """Return what another work tree does with the branch while its own HEAD is detached."""
-    for folder in (repo.common_dir, *(repo.common_dir / "worktrees").glob("*")):
-        for sign, what in (
-            ("rebase-merge/head-name", "rebase"),
-            ("rebase-apply/head-name", "rebase"),
-            ("BISECT_START", "bisect"),
-        ):
-            with contextlib.suppress(OSError, ValueError):
-                found = (folder / sign).read_text().strip()
-                if found.removeprefix("refs/heads/") == name:
-                    return what
-    return None
-
-
-def contains(repo: Repo, commit: str, other: str) -> bool:
-    """Tell whether `other` is `commit` or lies in its history."""
-    if commit == other:
-        return True
-    args = ["merge-base", "--is-ancestor", other, commit]
-    done = call.run(args, repo.place)
-    if done.returncode not in (0, 1):
-        raise call.failure(args, done)
-    return done.returncode == 0
-
-
-# What git writes into its log when somebody commits what lies in the work tree. A merge, a pull,
-# a cherry-pick, a patch from a mail, a rebase and a checkout bring what others may have made.
-MADE_HERE = ("commit: ", "commit (amend): ", "commit (initial): ")
-_MOST = 2_000
-
-
-class _Move(NamedTuple):
-    """One move of a branch: from which commit to which."""
-
-    old: str
-    new: str
-
-
-class Arrivals:
-    """How each content of some files came into this clone, as far as its logs remember."""
-
-    def __init__(self, repo: Repo, names: Iterable[str], actions: tuple[str, ...]) -> None:
-        """Read the logs; `actions` are the beginnings of messages that say who moved a branch."""
-        steps = list(dict.fromkeys(_moves(repo, actions)))[-_MOST:]
-        plain = [name for name in names if "\n" not in name]
-        asked = [f"{commit}:{name}" for step in steps for commit in step for name in ("", *plain)]
-        found = iter(_resolve(repo, asked))
-        self._made: dict[str, dict[str, set[str | None]]] = {name: {} for name in plain}
-        for step in steps:
-            before = {name: next(found) for name in ("", *plain)}
-            after = {name: next(found) for name in ("", *plain)}
-            # What is gone from the object store says nothing about what was in it.
-            if before[""] or not step.old.strip("0"):
-                self._note(before, after)
-
-    def _note(self, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> None:
-        for name, made in self._made.items():
-            new = after[name]
-            if new is not None and new != before[name]:
-                made.setdefault(new, set()).add(before[name])
-
-    def is_own(self, name: str, blob: str, known: Collection[str]) -> bool:
-        """Tell whether a content was made here, step by step, from nothing or from a known one."""
-        made = self._made.get(name, {})
-        waiting, seen = [blob], set[str]()
-        while waiting:
-            here = waiting.pop()
-            if here in known or None in made.get(here, ()):
-                return True
-            seen.add(here)
-            waiting += [old for old in made.get(here, ()) if old is not None and old not in seen]
-        return False
-
-
-def content(repo: Repo, blob: str) -> bytes | None:
-    """Return a blob's content, if it is still there."""
-    done = call.run(["cat-file", "blob", blob], repo.place)
-    return None if done.returncode else done.stdout
-
-
-def _resolve(repo: Repo, asked: list[str]) -> Iterator[str | None]:
-    if not asked:
-        return
-    words = b"\0".join(map(os.fsencode, asked)) + b"\0"
-    args = ["cat-file", "--batch-check=%(objecttype) %(objectname)", "-z"]
-    place = repo.place | {"GIT_NO_LAZY_FETCH": "1"}
-    for line in call.out(args, place, stdin=words).splitlines():
-        kind, _, id_ = line.partition(b" ")
-        yield id_.decode() if kind in (b"blob", b"tree") else None
-
-
-def _moves(repo: Repo, actions: tuple[str, ...]) -> Iterator[_Move]:
-    for path in _logs(repo):
-        for line in path.read_bytes().splitlines():
-            head, _, message = os.fsdecode(line).partition("\t")
-            words = head.split(" ", 2)
-            if len(words) == 3 and message.startswith(actions):
-                yield _Move(words[0], words[1])
-
-
-def _logs(repo: Repo) -> Iterator[Path]:
-    """Yield the logs of what is checked out here, and of all branches."""
-    yield from (path for path in [repo.git_dir / "logs" / "HEAD"] if path.is_file())
-    branches = repo.common_dir / "logs" / "refs" / "heads"
-    yield from sorted(path for path in branches.rglob("*") if path.is_file())

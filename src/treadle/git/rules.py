@@ -10,7 +10,6 @@ MAX_DEPTH = 64
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
 MAX_UNPACKED = 256 << 20
-
 # What HFS+ ignores when it compares names.
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF]
@@ -22,7 +21,6 @@ _JOINERS = "\u200c\u200d"
 _WINDOWS = {":": "name_stream", "\\": "name_backslash", "./": "name_dot"}
 _OWN_FILES = (*CONFIG_NAMES, ".gitignore")
 _OWN_FOLDERS = ("routines", "roles", "cron")
-
 _MESSAGES = {
     "name_encoding": "its name is not UTF-8",
     "path_absolute": "its path is absolute",
@@ -49,6 +47,12 @@ _MESSAGES = {
     "patch_unpacks": f"it unpacks to more than {MAX_UNPACKED >> 20} MB",
 }
 RULES = tuple(_MESSAGES)
+# Under these, files that git reads are found on systems that give every name a short one.
+_SHORT = re.compile(
+    r"(?:gitmod|gi(?:7(?:e(?:ba?)?)?)?|gitatt|gi(?:7(?:d(?:29?)?)?)?|gitign|gi(?:2(?:5(?:0a?)?)?)?"
+    r"|mailma|ma(?:b(?:a(?:30?)?)?)?)~[0-9]+"
+)
+_NONE = "000000"  # the mode of a file that is not there
 
 
 def explain(rule: str, path: str, **values: str) -> str:
@@ -98,6 +102,27 @@ def bare(part: str) -> str:
     return folded(part).split(":")[0].rstrip(". ")
 
 
+def risk(path: str, old_mode: str, new_mode: str, protected: Collection[str]) -> str | None:
+    """Return why a change is risky, or None."""
+    if path in protected and old_mode != _NONE:
+        return "protected"
+    if is_own_config(path):
+        return "treadle_config"
+    parts = [bare(part) for part in path.split("/")]
+    if parts[0] in _WORK and "/" in path:
+        return "work"
+    if parts[-1] in _FILES or _SHORT.fullmatch(parts[-1]) or _FOLDERS.intersection(parts[:-1]):
+        return "config"
+    if parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1]):
+        return "hook"
+    return "exec_bit" if _changes_exec_bit(old_mode, new_mode) else None
+
+
+def is_generated(path: str) -> bool:
+    """Tell whether a tool writes this file: such lock files do not count as patch size."""
+    return path.rpartition("/")[2].lower() in _GENERATED
+
+
 def _is_git(part: str) -> bool:
     return _GIT.fullmatch(bare(part)) is not None
 
@@ -109,6 +134,10 @@ def _is_own_state(parts: list[str]) -> bool:
         return True
     in_folder = len(parts) > 2 and parts[1] in _OWN_FOLDERS
     return not in_folder and parts[1:] not in [[name] for name in _OWN_FILES]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
 
 
 def _unwelcome_name(part: str) -> str | None:
@@ -141,21 +170,12 @@ def _hidden(part: str) -> str | None:
     return None
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
-
-
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_FOLDERS = _words(
-    """
-    .agents .aider .amazonq .azure-pipelines .buildkite .circleci .claude .clinerules .codex
-    .continue .cursor .devcontainer .drone .gemini .gitea .githooks .github .gitlab .husky .idea
-    .kiro .opencode .roo .teamcity .vscode .windsurf .woodpecker .zed
-    """
-)
+# What lies in these is carried out, by treadle or by whoever follows a mission.
+_WORK = _words("specs missions kitty-specs")
 _FILES = _words(
     """
     .aider.conf.yml .appveyor.yml .bazelrc .clinerules .cursorrules .drone.yml .envrc .gitattributes
@@ -166,6 +186,13 @@ _FILES = _words(
     jenkinsfile lefthook.yml mcp.json opencode.json opencode.jsonc pip.conf
     """
 )
+_FOLDERS = _words(
+    """
+    .agents .aider .amazonq .azure-pipelines .buildkite .circleci .claude .clinerules .codex
+    .continue .cursor .devcontainer .drone .gemini .gitea .githooks .github .gitlab .husky .idea
+    .kiro .opencode .roo .teamcity .vscode .windsurf .woodpecker .zed
+    """
+)
 _HOOKS = _words(
     """
     applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit
@@ -174,6 +201,14 @@ _HOOKS = _words(
     push-to-checkout reference-transaction sendemail-validate update
     """
 )
+
+
+def _changes_exec_bit(old_mode: str, new_mode: str) -> bool:
+    if new_mode == "000000":
+        return False
+    return (old_mode == "100755") != (new_mode == "100755")
+
+
 _GENERATED = _words(
     """
     bun.lock bun.lockb cargo.lock composer.lock deno.lock flake.lock gemfile.lock go.sum
@@ -182,40 +217,3 @@ _GENERATED = _words(
     pubspec.lock pylock.toml uv.lock yarn.lock
     """
 )
-
-
-# What lies in these is carried out, by treadle or by whoever follows a mission.
-_WORK = _words("specs missions kitty-specs")
-# Under these, files that git reads are found on systems that give every name a short one.
-_SHORT = re.compile(
-    r"(?:gitmod|gi(?:7(?:e(?:ba?)?)?)?|gitatt|gi(?:7(?:d(?:29?)?)?)?|gitign|gi(?:2(?:5(?:0a?)?)?)?"
-    r"|mailma|ma(?:b(?:a(?:30?)?)?)?)~[0-9]+"
-)
-_NONE = "000000"  # the mode of a file that is not there
-
-
-def risk(path: str, old_mode: str, new_mode: str, protected: Collection[str]) -> str | None:
-    """Return why a change is risky, or None."""
-    if path in protected and old_mode != _NONE:
-        return "protected"
-    if is_own_config(path):
-        return "treadle_config"
-    parts = [bare(part) for part in path.split("/")]
-    if parts[0] in _WORK and "/" in path:
-        return "work"
-    if parts[-1] in _FILES or _SHORT.fullmatch(parts[-1]) or _FOLDERS.intersection(parts[:-1]):
-        return "config"
-    if parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1]):
-        return "hook"
-    return "exec_bit" if _changes_exec_bit(old_mode, new_mode) else None
-
-
-def is_generated(path: str) -> bool:
-    """Tell whether a tool writes this file: such lock files do not count as patch size."""
-    return path.rpartition("/")[2].lower() in _GENERATED
-
-
-def _changes_exec_bit(old_mode: str, new_mode: str) -> bool:
-    if new_mode == "000000":
-        return False
-    return (old_mode == "100755") != (new_mode == "100755")

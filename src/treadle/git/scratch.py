@@ -24,6 +24,38 @@ _PACK = re.compile(r"pack-[0-9a-f]+\.(pack|idx)")
 _PIECE = 1 << 20
 _FAST = 1  # ids do not compress anyway
 _MAX_ALTERNATES = 5  # as deep as git itself follows one store's pointer to another
+NO_SYNC = "core.fsync=none"  # `keep` makes what is kept durable, all of it at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """A folder in which a tree is built before anybody has judged it."""
+
+    repo: Repo
+    folder: Path
+    runner: Runner = call.unconfined
+
+    @property
+    def index(self) -> Path:
+        """Return the scratch index."""
+        return self.folder / "index"
+
+    @property
+    def store(self) -> Path:
+        """Return the scratch object store."""
+        return self.folder / "objects"
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Return the variables that point git here."""
+        return self.repo.place | {
+            "GIT_INDEX_FILE": str(self.index),
+            "GIT_OBJECT_DIRECTORY": str(self.store),
+        }
+
+    def reach(self, memory: int = call.MEMORY) -> Reach:
+        """Say what git may write when it works here."""
+        return Reach(self.runner, (self.folder,), memory)
 
 
 def write_object(store: Path, kind: str, content: bytes, object_format: str) -> str:
@@ -83,19 +115,6 @@ def find_wrong(store: Path, object_format: str) -> Path | None:
     return next((path for path in found if not _is_true(path, object_format)), None)
 
 
-def _is_true(path: Path, object_format: str) -> bool:
-    digest, unpacked = hashlib.new(object_format), zlib.decompressobj()
-    try:
-        for chunk in walk.chunks(path):
-            data = chunk
-            while data:
-                digest.update(unpacked.decompress(data, _PIECE))
-                data = unpacked.unconsumed_tail
-    except (OSError, zlib.error):
-        return False
-    return unpacked.eof and digest.hexdigest() == path.parent.name + path.name
-
-
 def write_alternates(store: Path, others: Iterable[Path]) -> None:
     """Let `store` borrow from other stores."""
     (store / "info").mkdir(parents=True, exist_ok=True)
@@ -111,93 +130,6 @@ def alternates(store: Path, depth: int = 0) -> list[Path]:
             other = Path(os.path.normpath(store / os.fsdecode(_unquoted(line))))
             found += [path for path in alternates(other, depth + 1) if path not in found]
     return found
-
-
-def _stored_files(store: Path) -> list[Path]:
-    folders = [path for path in store.iterdir() if len(path.name) == 2 or path.name == "pack"]
-    return [path for folder in folders for path in folder.iterdir() if path.is_file()]
-
-
-def _packs_last(path: Path) -> tuple[bool, str]:
-    """Put a pack's index last: git believes in a pack once its index is there."""
-    return path.suffix == ".idx", path.name
-
-
-def _shared_folder(folder: Path, store: Path) -> Path:
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        folder.chmod(stat.S_IMODE(store.stat().st_mode))  # a shared repository stays shared
-    return folder
-
-
-def _move(path: Path, target: Path) -> None:
-    if target.exists():
-        return
-    try:
-        path.rename(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        staged = target.with_name(f"tmp_obj_{target.name}")
-        shutil.copyfile(path, staged)
-        staged.chmod(_READ_ONLY)
-        sync.sync(staged)
-        staged.rename(target)
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError:
-        return []
-    return [line for line in lines if line and not line.startswith(b"#")]
-
-
-def _quoted(path: bytes) -> bytes:
-    if not path.startswith((b'"', b"#")) and b"\n" not in path:
-        return path
-    text = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"%s"' % text
-
-
-def _unquoted(line: bytes) -> bytes:
-    if not line.startswith(b'"'):
-        return line
-    return line[1:-1].decode("unicode_escape").encode("latin-1")
-
-
-NO_SYNC = "core.fsync=none"  # `keep` makes what is kept durable, all of it at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scratch:
-    """A folder in which a tree is built before anybody has judged it."""
-
-    repo: Repo
-    folder: Path
-    runner: Runner = call.unconfined
-
-    @property
-    def index(self) -> Path:
-        """Return the scratch index."""
-        return self.folder / "index"
-
-    @property
-    def store(self) -> Path:
-        """Return the scratch object store."""
-        return self.folder / "objects"
-
-    @property
-    def place(self) -> dict[str, str]:
-        """Return the variables that point git here."""
-        return self.repo.place | {
-            "GIT_INDEX_FILE": str(self.index),
-            "GIT_OBJECT_DIRECTORY": str(self.store),
-        }
-
-    def reach(self, memory: int = call.MEMORY) -> Reach:
-        """Say what git may write when it works here."""
-        return Reach(self.runner, (self.folder,), memory)
 
 
 def make(repo: Repo, folder: Path, runner: Runner = call.unconfined) -> Scratch:
@@ -238,3 +170,69 @@ def keep(scratch: Scratch) -> None:
 def drop(scratch: Scratch) -> None:
     """Remove the scratch place."""
     remove.remove_tree(scratch.folder)
+
+
+def _stored_files(store: Path) -> list[Path]:
+    folders = [path for path in store.iterdir() if len(path.name) == 2 or path.name == "pack"]
+    return [path for folder in folders for path in folder.iterdir() if path.is_file()]
+
+
+def _packs_last(path: Path) -> tuple[bool, str]:
+    """Put a pack's index last: git believes in a pack once its index is there."""
+    return path.suffix == ".idx", path.name
+
+
+def _shared_folder(folder: Path, store: Path) -> Path:
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        folder.chmod(stat.S_IMODE(store.stat().st_mode))  # a shared repository stays shared
+    return folder
+
+
+def _move(path: Path, target: Path) -> None:
+    if target.exists():
+        return
+    try:
+        path.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        staged = target.with_name(f"tmp_obj_{target.name}")
+        shutil.copyfile(path, staged)
+        staged.chmod(_READ_ONLY)
+        sync.sync(staged)
+        staged.rename(target)
+
+
+def _is_true(path: Path, object_format: str) -> bool:
+    digest, unpacked = hashlib.new(object_format), zlib.decompressobj()
+    try:
+        for chunk in walk.chunks(path):
+            data = chunk
+            while data:
+                digest.update(unpacked.decompress(data, _PIECE))
+                data = unpacked.unconsumed_tail
+    except (OSError, zlib.error):
+        return False
+    return unpacked.eof and digest.hexdigest() == path.parent.name + path.name
+
+
+def _quoted(path: bytes) -> bytes:
+    if not path.startswith((b'"', b"#")) and b"\n" not in path:
+        return path
+    text = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"%s"' % text
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return []
+    return [line for line in lines if line and not line.startswith(b"#")]
+
+
+def _unquoted(line: bytes) -> bytes:
+    if not line.startswith(b'"'):
+        return line
+    return line[1:-1].decode("unicode_escape").encode("latin-1")

@@ -17,7 +17,6 @@ from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
 
 Kind = Literal["added", "modified", "deleted", "typechange", "repository", "folder"]
-
 # The repository's own HEAD is another commit, so only the column that compares the work tree
 # with the index counts. Submodules stay out: looking into one would run git by discovery.
 _LIST = ("status", "--porcelain=v2", "-z", "-uall", "--no-renames", "--ignore-submodules=all")
@@ -28,6 +27,10 @@ _UNREADABLE = re.compile(
     rb"^warning: could not open directory '([^\n]*?)/?(?:': .*)?$", re.MULTILINE
 )
 MAX_DEPTH = 64
+_STRANGERS = ("added", "repository", "folder")
+_PASSES = 4  # restoring a .gitignore can bring out files that the changed one had hidden
+INCLUDE = ".worktreeinclude"
+_LIST_IGNORED = ("ls-files", "-z", "--others", "--ignored")
 
 
 class Change(NamedTuple):
@@ -59,38 +62,6 @@ def survey(ws: Workspace) -> Survey:
     return _listed(ws, ("--ignored=matching",))
 
 
-def _listed(ws: Workspace, options: tuple[str, ...]) -> Survey:
-    args = (*_LIST, *options)
-    removed = confined.clear_special(ws.path)
-    done = checkout.run(ws, *args)
-    if _UNREADABLE.search(done.stderr):
-        open_up(ws)
-        done = checkout.run(ws, *args)
-    if done.returncode:
-        raise call.failure(args, done)
-    found = parse(done.stdout)
-    if any(not change.path for change in found.changes):
-        raise GitError(f"{ws.index} is damaged", fix=[f"rm {argument(str(ws.index))}"])
-    deep = _too_deep(done.stderr)
-    return Survey((*found.changes, *deep), found.ignored, _unexpected(ws, removed))
-
-
-def _unexpected(ws: Workspace, removed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what the project does not ignore: programs leave sockets where they keep caches."""
-    if not removed:
-        return ()
-    names = b"".join(os.fsencode(path) + b"\0" for path in removed)
-    done = checkout.run(ws, "check-ignore", "-z", "--stdin", stdin=names)
-    ignored = os.fsdecode(done.stdout).split("\0")
-    return tuple(path for path in removed if path not in ignored)
-
-
-def _too_deep(stderr: bytes) -> list[Change]:
-    paths = [os.fsdecode(path).split("/") for path in _UNREADABLE.findall(stderr)]
-    tops = {"/".join(parts[:MAX_DEPTH]) for parts in paths if len(parts) > MAX_DEPTH}
-    return [Change(top, "folder") for top in sorted(tops)]
-
-
 def parse(listing: bytes) -> Survey:
     """Read the second porcelain format."""
     found: list[Change] = []
@@ -104,12 +75,6 @@ def parse(listing: bytes) -> Survey:
         elif sign in ("1", "u"):
             found += _tracked(line, _TRACKED_FIELDS if sign == "1" else _UNMERGED_FIELDS)
     return Survey(tuple(found), tuple(ignored))
-
-
-def _tracked(line: str, fields: int) -> list[Change]:
-    words = line.split(" ", fields)
-    state = words[1][1]
-    return [Change(words[fields], _KINDS.get(state, "modified"))] if state != "." else []
 
 
 def open_up(ws: Workspace) -> None:
@@ -127,15 +92,6 @@ def open_folder(folder: Path) -> None:
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o700 != 0o700:
         folder.chmod(mode | 0o700)
-
-
-def _folders(folder: Path) -> list[Path]:
-    with os.scandir(folder) as entries:
-        return [folder / item.name for item in entries if item.is_dir(follow_symlinks=False)]
-
-
-_STRANGERS = ("added", "repository", "folder")
-_PASSES = 4  # restoring a .gitignore can bring out files that the changed one had hidden
 
 
 def create(
@@ -216,6 +172,73 @@ def remove(ws: Workspace) -> None:
         path.unlink(missing_ok=True)
 
 
+def copy_included(repo: Repo, target: Path) -> tuple[str, ...]:
+    """Copy plain files that are ignored by git and named in `.worktreeinclude`; return them.
+
+    The file has the form of a .gitignore. Links are not followed and files that are there
+    already stay.
+    """
+    patterns = repo.root / INCLUDE
+    if not patterns.is_file():
+        return ()
+    wanted = _ignored(repo, f"--exclude-from={patterns}")
+    ignored = set(_ignored(repo, "--exclude-standard"))
+    return tuple(
+        name for name in wanted if name in ignored and _copy_plain(repo.root, target, name)
+    )
+
+
+def apply_patch(repo: Repo, folder: Path, patch: bytes, runner: Runner) -> str | None:
+    """Change the files of `folder`; return what git says if the patch does not fit them."""
+    place = repo.place | {"GIT_WORK_TREE": str(folder)}
+    args, reach = ["apply", "--whitespace=nowarn", "-"], Reach(runner, (folder,))
+    done = call.run(args, place, stdin=patch, cwd=folder, reach=reach)
+    return call.said(done) or "git apply failed" if done.returncode else None
+
+
+def _listed(ws: Workspace, options: tuple[str, ...]) -> Survey:
+    args = (*_LIST, *options)
+    removed = confined.clear_special(ws.path)
+    done = checkout.run(ws, *args)
+    if _UNREADABLE.search(done.stderr):
+        open_up(ws)
+        done = checkout.run(ws, *args)
+    if done.returncode:
+        raise call.failure(args, done)
+    found = parse(done.stdout)
+    if any(not change.path for change in found.changes):
+        raise GitError(f"{ws.index} is damaged", fix=[f"rm {argument(str(ws.index))}"])
+    deep = _too_deep(done.stderr)
+    return Survey((*found.changes, *deep), found.ignored, _unexpected(ws, removed))
+
+
+def _too_deep(stderr: bytes) -> list[Change]:
+    paths = [os.fsdecode(path).split("/") for path in _UNREADABLE.findall(stderr)]
+    tops = {"/".join(parts[:MAX_DEPTH]) for parts in paths if len(parts) > MAX_DEPTH}
+    return [Change(top, "folder") for top in sorted(tops)]
+
+
+def _unexpected(ws: Workspace, removed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what the project does not ignore: programs leave sockets where they keep caches."""
+    if not removed:
+        return ()
+    names = b"".join(os.fsencode(path) + b"\0" for path in removed)
+    done = checkout.run(ws, "check-ignore", "-z", "--stdin", stdin=names)
+    ignored = os.fsdecode(done.stdout).split("\0")
+    return tuple(path for path in removed if path not in ignored)
+
+
+def _tracked(line: str, fields: int) -> list[Change]:
+    words = line.split(" ", fields)
+    state = words[1][1]
+    return [Change(words[fields], _KINDS.get(state, "modified"))] if state != "." else []
+
+
+def _folders(folder: Path) -> list[Path]:
+    with os.scandir(folder) as entries:
+        return [folder / item.name for item in entries if item.is_dir(follow_symlinks=False)]
+
+
 def _make_folder(path: Path) -> bool:
     """Make the workspace's folder; tell whether it is new."""
     try:
@@ -268,26 +291,6 @@ def _has_real_parents(root: Path, path: Path) -> bool:
     return bool(parents) and not any(parent.is_symlink() for parent in parents)
 
 
-INCLUDE = ".worktreeinclude"
-_LIST_IGNORED = ("ls-files", "-z", "--others", "--ignored")
-
-
-def copy_included(repo: Repo, target: Path) -> tuple[str, ...]:
-    """Copy plain files that are ignored by git and named in `.worktreeinclude`; return them.
-
-    The file has the form of a .gitignore. Links are not followed and files that are there
-    already stay.
-    """
-    patterns = repo.root / INCLUDE
-    if not patterns.is_file():
-        return ()
-    wanted = _ignored(repo, f"--exclude-from={patterns}")
-    ignored = set(_ignored(repo, "--exclude-standard"))
-    return tuple(
-        name for name in wanted if name in ignored and _copy_plain(repo.root, target, name)
-    )
-
-
 def _ignored(repo: Repo, rule: str) -> list[str]:
     listing = call.out([*_LIST_IGNORED, rule], repo.place)
     return [os.fsdecode(name) for name in listing.split(b"\0") if name]
@@ -303,11 +306,3 @@ def _copy_plain(root: Path, target: Path, name: str) -> bool:
     copied.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(source, copied, follow_symlinks=False)
     return True
-
-
-def apply_patch(repo: Repo, folder: Path, patch: bytes, runner: Runner) -> str | None:
-    """Change the files of `folder`; return what git says if the patch does not fit them."""
-    place = repo.place | {"GIT_WORK_TREE": str(folder)}
-    args, reach = ["apply", "--whitespace=nowarn", "-"], Reach(runner, (folder,))
-    done = call.run(args, place, stdin=patch, cwd=folder, reach=reach)
-    return call.said(done) or "git apply failed" if done.returncode else None
