@@ -116,12 +116,12 @@ def test_checked_out_branch_is_not_moved_under_the_user(place, tmp_path):
     with pytest.raises(GitError) as error:
         refs.move(place, NAME, next_commit(place), old)
     assert error.value.code == "branch_checked_out"
-    assert refs.checked_out(place, NAME) == tmp_path / "look"
+    assert refs.work_trees(place, NAME) == [tmp_path / "look"]
 
 
 def test_branch_of_the_main_checkout_counts_as_checked_out(place):
-    assert refs.checked_out(place, "main") == place.root
-    assert refs.checked_out(place, NAME) is None
+    assert refs.work_trees(place, "main") == [place.root]
+    assert refs.work_trees(place, NAME) == []
 
 
 def test_delete_only_what_was_expected(place):

@@ -11,6 +11,7 @@ from treadle.git import build, commit, judge, refs, repo, workspace
 from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
+MOVED = ("worktree", "update-ref")
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_act_step_with_a_patch(place, log, tmp_path):
     refs.move(place, NAME, new, base)
     workspace.follow(ws, base, new)
     judged = ["diff-tree", "cat-file"]
-    assert calls(log) == ["status", "apply", "write-tree", *judged, "update-ref", "read-tree"]
+    assert calls(log) == ["status", "apply", "write-tree", *judged, *MOVED, "read-tree"]
 
 
 def test_do_step_with_edits(place, log, tmp_path):
@@ -85,7 +86,7 @@ def test_do_step_with_edits(place, log, tmp_path):
     found = calls(log)
     assert workspace.changes(ws) == ()
     judged = ["diff-tree", "cat-file"]
-    assert found == ["status", "update-index", "write-tree", *judged, "update-ref"]
+    assert found == ["status", "update-index", "write-tree", *judged, *MOVED]
 
 
 def test_patch_to_judged_tree(place, log, tmp_path):

@@ -36,13 +36,6 @@ MADE_HERE = ("commit: ", "commit (amend): ", "commit (initial): ")
 _MOST = 2_000
 
 
-class WorkTree(NamedTuple):
-    """One checkout of the repository; `branch` is None when detached."""
-
-    root: Path
-    branch: str | None
-
-
 class Arrivals:
     """How each content of some files came into this clone, as far as its logs remember."""
 
@@ -109,12 +102,11 @@ def create(repo: Repo, name: str, commit: str) -> None:
 
 def move(repo: Repo, name: str, new: str, old: str) -> bool:
     """Move a branch from `old` to `new`; tell whether it is at `new` now."""
-    work_tree = checked_out(repo, name)
-    if work_tree:
+    if holders := work_trees(repo, name):
         raise GitError(
-            f"the branch {name} is checked out in {work_tree}; it would change under your hands",
+            f"the branch {name} is checked out in {holders[0]}; it would change under your hands",
             code="branch_checked_out",
-            fix=[f"git -C {argument(str(work_tree))} switch --detach"],
+            fix=[f"git -C {argument(str(holders[0]))} switch --detach"],
         )
     return swap(repo, name, new, old, "step")
 
@@ -137,16 +129,16 @@ def delete(repo: Repo, name: str, old: str) -> bool:
     return _update(repo, name, args).returncode == 0 or resolve(repo, name) is None
 
 
-def checked_out(repo: Repo, name: str) -> Path | None:
-    """Return the work tree in which a branch is checked out."""
-    heads = {repo.common_dir / "HEAD": repo.common_dir}
-    for folder in (repo.common_dir / "worktrees").glob("*"):
-        heads[folder / "HEAD"] = folder
-    for file, folder in heads.items():
-        with contextlib.suppress(OSError, ValueError):
-            if file.read_text().strip() == f"ref: refs/heads/{name}":
-                return _work_tree(repo, folder)
-    return None
+def work_trees(repo: Repo, name: str) -> list[Path]:
+    """Return where a branch is checked out."""
+    listing = os.fsdecode(call.out(["worktree", "list", "--porcelain", "-z"], repo.place))
+    lines = [block.split("\0") for block in listing.split("\0\0")]
+    blocks = [dict(line.partition(" ")[::2] for line in block) for block in lines]
+    if repo.git_dir == repo.common_dir:
+        # Git guesses the main work tree from its .git, which may lie elsewhere (a submodule's).
+        blocks[0]["worktree"] = str(repo.root)
+    ref = f"refs/heads/{name}"
+    return [Path(block["worktree"]) for block in blocks if block.get("branch") == ref]
 
 
 def require_quiet(repo: Repo, name: str) -> None:
@@ -162,7 +154,7 @@ def require_quiet(repo: Repo, name: str) -> None:
 
 def is_checked_out(repo: Repo, name: str) -> bool:
     """Tell whether a branch is checked out here; refuse if it is somewhere else."""
-    holders = [place.root for place in _work_trees(repo) if place.branch == name]
+    holders = work_trees(repo, name)
     others = [root for root in holders if not _same(root, repo.root)]
     if others:
         where = shlex.quote(str(others[0]))
@@ -211,12 +203,6 @@ def contains(repo: Repo, commit: str, other: str) -> bool:
     if done.returncode not in (0, 1):
         raise call.failure(args, done)
     return done.returncode == 0
-
-
-def content(repo: Repo, blob: str) -> bytes | None:
-    """Return a blob's content, if it is still there."""
-    done = call.run(["cat-file", "blob", blob], repo.place)
-    return None if done.returncode else done.stdout
 
 
 class _Move(NamedTuple):
@@ -275,13 +261,6 @@ def _sync(repo: Repo, name: str) -> None:
         sync.sync_all(found)
 
 
-def _work_tree(repo: Repo, folder: Path) -> Path:
-    pointer = folder / "gitdir"
-    if pointer.is_file():
-        return Path(pointer.read_text().removesuffix("\n")).parent
-    return repo.root if folder == repo.git_dir else folder.parent
-
-
 def _borrowed(repo: Repo, name: str) -> str | None:
     """Return what another work tree does with the branch while its own HEAD is detached."""
     for folder in (repo.common_dir, *(repo.common_dir / "worktrees").glob("*")):
@@ -295,21 +274,6 @@ def _borrowed(repo: Repo, name: str) -> str | None:
                 if found.removeprefix("refs/heads/") == name:
                     return what
     return None
-
-
-def _work_trees(repo: Repo) -> list[WorkTree]:
-    listing = os.fsdecode(call.out(["worktree", "list", "--porcelain", "-z"], repo.place))
-    found = []
-    for block in listing.split("\0\0"):
-        fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
-        if "worktree" in fields and "bare" not in fields:
-            ref = fields.get("branch", "")
-            name = ref.removeprefix("refs/heads/") if ref else None
-            found.append(WorkTree(Path(fields["worktree"]), name))
-    if repo.git_dir == repo.common_dir:
-        # Git guesses the main work tree from its .git, which may lie elsewhere (a submodule's).
-        found[0] = found[0]._replace(root=repo.root)
-    return found
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -77,9 +77,9 @@ def names(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str,
     }
 
 
-def read_file(place: Repo | Scratch, tree: str, path: str) -> bytes | None:
-    """Return a file's content in a tree, or None if the tree has no such file."""
-    done = call.run(["cat-file", "blob", f"{tree}:{path}"], place.place)
+def read_blob(place: Repo | Scratch, name: str) -> bytes | None:
+    """Return a file's content by its id or as `tree:path`; None if there is no such file."""
+    done = call.run(["cat-file", "blob", name], place.place)
     return None if done.returncode else done.stdout
 
 

@@ -18,8 +18,8 @@ from treadle.config.schema import AgentConfig, ChecksConfig, Config
 from treadle.config.trusted import Entry
 from treadle.errors import BlockedError, FormatError
 from treadle.files import walk
-from treadle.git import refs, rules, trees, workspace
 from treadle.git import repo as git
+from treadle.git import rules, trees, workspace
 from treadle.git.diff import GITLINK
 from treadle.git.refs import MADE_HERE, Arrivals
 from treadle.ids import mask, utc
@@ -87,7 +87,7 @@ def _brought(project: Project, seen: Seen, entry: Entry | None) -> Iterator[Chan
     for name in seen.foreign:
         known = entry.files.get(name, ()) if entry else ()
         blobs = [mark for mark in known if not mark.startswith(_SHA)]
-        before = refs.content(project.repo, blobs[-1]) if blobs else b""
+        before = trees.read_blob(project.repo, blobs[-1]) if blobs else b""
         yield Change(name, _unified(name, before or b"", _content(project, name) or b""))
 
 

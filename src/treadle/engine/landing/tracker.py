@@ -42,9 +42,9 @@ def listed(run: Run, place: Scratch, tip: str, tree: str) -> str:
     if message is None or message.spec is None or run.order.in_project:
         return tree
     path = layout.relative(layout.tracker)
-    committed = trees.read_file(run.tools.repo, tip, path) or b""
+    committed = trees.read_blob(run.tools.repo, f"{tip}:{path}") or b""
     if read(layout) != committed or message.spec in names(committed):
         return tree
-    inside = trees.read_file(place, tree, path)
+    inside = trees.read_blob(place, f"{tree}:{path}")
     content = committed if inside is None else inside
     return trees.put_file(place, tree, path, add(content, message.spec))
