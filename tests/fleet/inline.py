@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from treadle.fleet.queue import Health, Job
+from treadle.fleet.queue import Job, QueueState
 
 
 class Inline:
@@ -51,10 +51,10 @@ class Inline:
         if pool:
             pool.shutdown(wait=True)
 
-    def health(self, *, waiting: bool = True) -> Health:
+    def health(self, *, waiting: bool = True) -> QueueState:
         """Return what waits and what is at work."""
         with self._lock:
-            return Health(list(self._waiting), dict.fromkeys(self._held, "inline"))
+            return QueueState(list(self._waiting), dict.fromkeys(self._held, "inline"))
 
     def _next(self) -> None:
         if self._pool:

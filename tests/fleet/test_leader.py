@@ -1,121 +1,148 @@
-"""Who leads the workers of a shared database, and what becomes of it when the leader is lost."""
+"""The keeper of a worker: beats, judges the dead, finds what was lost."""
 
-import secrets
-import threading
+import time
 
-import psycopg
 import pytest
 
 from tests.fleet.inline import Inline
-from tests.fleet.lab import database, wait_for
-from tests.fleet.test_beat import queued, status
+from tests.fleet.lab import wait_for
+from tests.store.rows import run_row
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere.queue import Ticket
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
-from treadle.fleet.site import Site
-from treadle.ids import utc
+from treadle.layout import Layout
 from treadle.store import fleet
 from treadle.store.fleet import WorkerRow
+from treadle.store.store import Store
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
-
-DEAD_AFTER = 2.0
-PACE = FleetConfig(beat=0.1, dead_after=DEAD_AFTER)
-EARLY = "2026-01-01T00:00:00.000000Z"
-
-
-@pytest.fixture
-def site(pg_server):
-    return Site(database(pg_server, f"leader_{secrets.token_hex(6)}"), "p", None)
+PACE = FleetConfig(beat=0.01, dead_after=0.2)
+LONG_AGO = "2026-01-01T00:00:00.000000Z"
+RUN = "20260123-145501-ab12cd"
 
 
-@pytest.fixture
-def store(site):
-    """The project `p` of the fleet."""
-    with site.fleet() as workers, site.store("p") as rows:
-        fleet.add_project(workers, "p", "/repo", utc(workers.now()))
-        yield rows
+class Place:
+    """A site with one store for everything."""
+
+    def __init__(self, store):
+        self.fleet = lambda: store
+        self.store = lambda project: store
 
 
 @pytest.fixture
-def keeper(site):
-    """Return a function that lets a worker come and beat; each queue is its own."""
-    made = []
-
-    def come(name, age=0.0):
-        beat = Beat(name, Inline(), set(), site, PACE, lambda: beat._over.set())
-        now = utc(beat.store.now())
-        fleet.register(beat.store, WorkerRow(name, "h", 1, 1, 0, "alive", now, now), now)
-        beat._came_at -= age
-        beat.start()
-        made.append(beat)
-        return beat
-
-    yield come
-    for beat in made:
-        beat.end()
-        beat.close()
+def store(tmp_path):
+    with Store.open(Layout(tmp_path)) as opened:
+        fleet.add_project(opened, "p", "/repo", LONG_AGO)
+        yield opened
 
 
-def leads(site, name):
-    with site.fleet() as store:
-        return wait_for(lambda: fleet.leader(store, utc(store.now())) == name)
+@pytest.fixture
+def beat(store):
+    """A worker that came just now, and another one that beats no more."""
+    died = []
+    site = Place(store)
+    made = Beat("me", Inline(), set(), site, PACE, died.append)
+    made.died = died
+    for name in ("me", "other"):
+        fleet.register(store, WorkerRow(name, "h", 1, 1, 0, "alive", LONG_AGO, LONG_AGO), LONG_AGO)
+    return made
 
 
-def test_when_the_leader_dies_another_worker_leads_and_rescues_its_runs(site, store, keeper):
+def status(store, name):
+    return next(row.status for row in fleet.workers(store) if row.worker_id == name)
+
+
+def beat_once(beat):
+    """Beat without a gap, however busy the machine is."""
+    beat._beaten_at = time.monotonic()
+    beat.tick()
+
+
+def queued(store, **changes):
+    row = run_row(RUN, status="stopped", claim_epoch=0, **changes)
+    ticket = Ticket(project="p", remote="/repo", artifacts="file:///x", priority=3)
+    kv = {"reason_code": "queued", "order": {}, "fleet": queue.msgspec.to_builtins(ticket)}
+    store.insert_run(row, (), kv)
+    return row
+
+
+def test_nobody_is_judged_before_the_leader_was_connected_for_a_whole_period(beat, store):
+    beat.tick()
+    assert status(store, "other") == "alive"
+    wait_for(lambda: beat_once(beat) or status(store, "other") == "dead")
+    assert status(store, "me") == "alive"
+
+
+def test_an_outage_is_nobodys_death(beat, store):
+    beat.tick()
+    time.sleep(0.25)
+    beat.tick()
+    assert status(store, "other") == "alive"
+
+
+def test_a_worker_that_was_declared_dead_is_told_so(beat, store):
+    called = []
+    beat._on_death = lambda: called.append(True)
+    fleet.bury(store, "me", "2100-01-01T00:00:00.000000Z")
+    beat.tick()
+    assert called == [True]
+
+
+def test_a_run_that_no_job_stands_for_gets_one(beat, store):
+    queued(store)
+    beat.tick()
+    assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 0)]
+
+
+def test_a_run_whose_job_was_spent_waits_again_under_a_new_epoch(beat, store):
+    queued(store)
+    beat.tick()
+    beat._dispatcher.lose(Job("p", RUN, 0))
+    time.sleep(0.25)
+    beat.tick()
+    assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 1)]
+    assert store.run(RUN).claim_epoch == 1
+
+
+def test_a_run_of_a_lost_worker_waits_again(beat, store):
     row = queued(store)
-    first = keeper("first")
-    leads(site, "first")
-    epoch = fleet.claim(store, row, "worker:first")
+    epoch = fleet.claim(store, row, "worker:gone")
     running = row._replace(claim_epoch=epoch)
     queue.record(store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
-    second = keeper("second")
-    first.end()
-    leads(site, "second")
-    wait_for(lambda: status(second.store, "first") == "dead")
-    wait_for(lambda: Job("p", row.run_id, epoch + 1) in second._dispatcher.health().waiting)
+    time.sleep(0.25)
+    beat.tick()
+    assert queue.is_queued(store.run(RUN), store.kv(RUN))
+    assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 2)]
 
 
-def test_a_worker_that_just_came_leaves_the_lead_to_one_that_may_judge(site, store, keeper):
-    """Otherwise it would lead for a whole period in which it may declare nobody dead."""
-    first = keeper("first")
-    leads(site, "first")
-    keeper("second", age=DEAD_AFTER)
-    first.end()
-    third = keeper("third", age=-3600)
-    leads(site, "second")
-    assert not third._may_lead()
+def test_a_job_that_no_thread_drives_is_sent_back_after_three_beats(beat, store):
+    job = Job("p", RUN, 7)
+    sent = []
+    beat._dispatcher.health = lambda waiting=True: type(
+        "H", (), {"held": {job: "me"}, "waiting": {}}
+    )
+    beat._dispatcher.retry = sent.append
+    beat.tick()
+    assert not sent
+    time.sleep(3 * beat._every)
+    beat.tick()
+    assert sent == [job]
 
 
-def test_a_leader_whose_keeper_hangs_loses_the_lead_and_its_life(site, store, keeper):
-    first = keeper("first")
-    leads(site, "first")
-    hangs, go = threading.Event(), threading.Event()
+def test_a_beat_that_fails_is_said_once_and_again_when_it_goes_through(beat):
+    said, fail = [], True
 
-    def hang(**_):
-        hangs.set()
-        go.wait(180)
-        raise TimeoutError
+    def tick():
+        if fail:
+            raise OSError("no room")
+        beat._over.set()
 
-    first._dispatcher.health = hang
-    second = keeper("second")
-    assert hangs.wait(180)
-    leads(site, "second")
-    wait_for(lambda: status(second.store, "first") == "dead")
-    go.set()
-    wait_for(lambda: not first.is_alive())
+    def watch(moment):
+        nonlocal fail
+        said.append(moment.message)
+        fail = False
 
-
-def test_a_project_that_cannot_be_read_keeps_nobody_from_judging(site, store, keeper):
-    """Its treadle is newer than ours; the other projects' dead are found all the same."""
-    with site.fleet() as workers, site.store("newer"):
-        fleet.add_project(workers, "newer", "/repo", utc(workers.now()))
-        fleet.register(workers, WorkerRow("gone", "h", 1, 1, 0, "alive", EARLY, EARLY), EARLY)
-    with psycopg.connect(site.url, autocommit=True) as admin:
-        admin.execute("INSERT INTO newer.schema_migrations VALUES (9999, 'later')")
-    row = queued(store)
-    first = keeper("first")
-    with site.fleet() as workers:
-        wait_for(lambda: status(workers, "gone") == "dead")
-    wait_for(lambda: list(first._dispatcher.health().waiting) == [Job("p", row.run_id, 0)])
+    beat.tick, beat._watch = tick, watch
+    beat.run()
+    assert said == ["worker me cannot beat: OSError: no room", "worker me beats again"]

@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
-from tests.fleet.test_beat import LONG_AGO, RUN, queued
 from tests.fleet.test_faults import in_do
+from tests.fleet.test_leader import LONG_AGO, RUN, queued
 from treadle.engine.elsewhere import queue
-from treadle.fleet.site import LOCAL, Site
+from treadle.fleet.site import LOCAL, FleetSite
 from treadle.fleet.status import status
 from treadle.layout import Layout
 from treadle.store import fleet
@@ -16,7 +16,7 @@ from treadle.store.store import Store
 
 @pytest.fixture
 def site(tmp_path):
-    return Site(None, LOCAL, Layout(tmp_path))
+    return FleetSite(None, LOCAL, Layout(tmp_path))
 
 
 @pytest.fixture

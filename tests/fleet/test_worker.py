@@ -6,7 +6,7 @@ from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
 from treadle.config.schema import Config, FleetConfig
 from treadle.fleet import worker
-from treadle.fleet.site import LOCAL, Site
+from treadle.fleet.site import LOCAL, FleetSite
 from treadle.fleet.worker import Wishes
 from treadle.layout import Layout
 from treadle.store import fleet
@@ -14,7 +14,7 @@ from treadle.store import fleet
 
 def test_a_worker_beats_while_its_engine_starts(tmp_path):
     """One that starts longer than the deadline would be taken for dead, again and again."""
-    site = Site(None, LOCAL, Layout(tmp_path))
+    site = FleetSite(None, LOCAL, Layout(tmp_path))
 
     class Slow(Inline):
         def work(self, slots, drive):

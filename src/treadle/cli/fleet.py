@@ -11,8 +11,8 @@ from treadle.config.load import Loaded, load
 from treadle.config.schema import FleetConfig
 from treadle.errors import ConfigError, NotFoundError, ProjectError
 from treadle.fleet import site, status
-from treadle.fleet.site import Site
-from treadle.fleet.status import Status
+from treadle.fleet.site import FleetSite
+from treadle.fleet.status import FleetStatus
 from treadle.layout import Layout, cache_home
 from treadle.project import key as keys
 from treadle.project.root import find_root, here, refuse_inside_run
@@ -52,7 +52,7 @@ def add_fleet(parser: ArgumentParser) -> None:
     key.add_argument("--rotate", action="store_true", help="Put a new key before the present one")
 
 
-def find_fleet(env: Mapping[str, str]) -> tuple[Site, Loaded]:
+def find_fleet(env: Mapping[str, str]) -> tuple[FleetSite, Loaded]:
     """Return the fleet and what is configured; a worker needs no project where a store is named."""
     layout = _project(env)
     found = site.find_site(layout, env)
@@ -90,7 +90,7 @@ def _key(args: Namespace) -> int:
     return output.say(args.json, told, *said)
 
 
-def _describe(place: Site) -> dict[str, object]:
+def _describe(place: FleetSite) -> dict[str, object]:
     """Say whether this machine has the fleet's key, and which."""
     try:
         key = keys.read(os.environ, place.layout.root if place.layout else None)
@@ -99,7 +99,7 @@ def _describe(place: Site) -> dict[str, object]:
     return {"name": key.name, "problem": None}
 
 
-def _jobs(place: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
+def _jobs(place: FleetSite, config: FleetConfig) -> set[tuple[str, str]] | None:
     """Ask the queue, if the extra that speaks to it is installed."""
     try:
         found: set[tuple[str, str]] | None = main.call("fleet_work.known_jobs", place, config)
@@ -121,7 +121,7 @@ def _drain(args: Namespace) -> int:
     return output.say(args.json, {"worker_id": named[0], "draining": True}, said)
 
 
-def _document(found: Status) -> dict[str, object]:
+def _document(found: FleetStatus) -> dict[str, object]:
     queued, running = found.queued, found.running
     return {
         "now": found.now,
@@ -135,7 +135,7 @@ def _document(found: Status) -> dict[str, object]:
     }
 
 
-def _print(found: Status, key: dict[str, object]) -> None:
+def _print(found: FleetStatus, key: dict[str, object]) -> None:
     output.print_table(
         ["worker", "host", "status", "busy", "slots", "last beat"],
         [

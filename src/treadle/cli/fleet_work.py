@@ -28,7 +28,7 @@ from treadle.engine.show.find_run import find_run
 from treadle.errors import BlockedError, StoreError, UsageError
 from treadle.fleet import queue as fleet_queue
 from treadle.fleet import submit, worker
-from treadle.fleet.site import Site
+from treadle.fleet.site import FleetSite
 from treadle.fleet.submit import Desk
 from treadle.fleet.worker import Wishes
 from treadle.missions import taskfile
@@ -73,7 +73,7 @@ def _check(args: Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be 0 or more")
 
 
-def known_jobs(site: Site, config: FleetConfig) -> set[tuple[str, str]] | None:
+def known_jobs(site: FleetSite, config: FleetConfig) -> set[tuple[str, str]] | None:
     """Return project and id of each run that a job stands for; None if the queue says nothing."""
     try:
         health = fleet_queue.queue_of(site, config).health()

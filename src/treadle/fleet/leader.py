@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from treadle.engine.elsewhere import queue
 from treadle.engine.run.progress import Progress, Watch, nobody
 from treadle.errors import StoreError
 from treadle.fleet.queue import Dispatcher, Job
-from treadle.fleet.site import Site
+from treadle.fleet.site import FleetSite
 from treadle.ids import utc
 from treadle.store import fleet
 from treadle.store.runs import RunRow
@@ -24,13 +24,17 @@ _AGAIN = 0.25
 _SHORTEST = 0.02
 
 
-class _Look(NamedTuple):
-    """A project's runs that wait, and those that workers hold."""
+class _Waiting(NamedTuple):
+    """A run that waits, or that a worker drives, and the store that has it."""
 
-    name: str
+    project: str
     store: Store
-    queued: list[RunRow]
-    held: list[RunRow]
+    row: RunRow
+
+    @property
+    def job(self) -> Job:
+        """Return the job that should stand for it."""
+        return Job(self.project, self.row.run_id, self.row.claim_epoch)
 
 
 class Beat(threading.Thread):
@@ -41,7 +45,7 @@ class Beat(threading.Thread):
         worker: str,
         dispatcher: Dispatcher,
         active: Set[Job],
-        site: Site,
+        site: FleetSite,
         config: FleetConfig,
         on_death: Callable[[], None],
         watch: Watch = nobody,
@@ -174,57 +178,51 @@ class Beat(threading.Thread):
     def _sweep(self) -> None:
         """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
         whole = time.monotonic() - self._swept_at >= self._dead_after
-        lost = list(self._unqueued(whole))
         until = time.monotonic() + self._every
-        for project, store, row in lost:
-            self._submit(project, store, row)
+        for item in self._unqueued(whole):
+            self._submit(item)
             if time.monotonic() > until:
                 return  # the next beat must not be late; what is left is found then
         if whole:
             self._swept_at = time.monotonic()
 
-    def _unqueued(self, whole: bool) -> Iterator[tuple[str, Store, RunRow]]:
-        """Yield the runs that wait, and if `whole` those that are driven, without a job."""
-        found = list(self._projects(whole))
-        waiting = [(look.name, look.store, row) for look in found for row in look.queued]
-        new = [item for item in waiting if whole or _job(item[0], item[2]) not in self._seen]
-        held = [(look.name, look.store, row) for look in found for row in look.held]
+    def _unqueued(self, whole: bool) -> list[_Waiting]:
+        """Return the runs that wait, and if `whole` those that are driven, without a job."""
+        found = [item for name, _ in fleet.projects(self.store) for item in self._look(name, whole)]
+        held = [item for item in found if item.row.status == "running"]
+        queued = [item for item in found if item.row.status != "running"]
+        new = [item for item in queued if whole or item.job not in self._seen]
         if not new and not held:
-            return
-        health = self._dispatcher.health()
-        jobs = {*health.waiting, *health.held}
+            return []
+        state = self._dispatcher.health()
+        jobs = {*state.waiting, *state.held}
         runs = {(job.project, job.run_id) for job in jobs}
-        known = {_job(project, row) for project, _, row in new} & jobs
-        self._seen |= known
-        yield from (item for item in new if _job(item[0], item[2]) not in known)
-        yield from (item for item in held if (item[0], item[2].run_id) not in runs)
+        self._seen |= {item.job for item in new} & jobs
+        return [
+            *(item for item in new if item.job not in jobs),
+            *(item for item in held if (item.project, item.row.run_id) not in runs),
+        ]
 
-    def _projects(self, whole: bool) -> Iterator[_Look]:
-        """Yield how each project stands, but for one that this treadle cannot read."""
-        for name, _ in fleet.projects(self.store):
-            try:
-                store = self._project(name)
-                yield _Look(name, store, fleet.queued(store), fleet.held(store) if whole else [])
-            except StoreError as error:
-                if error.code == "store_unreachable":
-                    raise
+    def _look(self, project: str, whole: bool) -> list[_Waiting]:
+        """Return a project's runs; none if this treadle cannot read its store."""
+        try:
+            if project not in self._stores:
+                self._stores[project] = self._site.store(project)
+            store = self._stores[project]
+            rows = [*fleet.queued(store), *(fleet.held(store) if whole else ())]
+        except StoreError as error:
+            if error.code == "store_unreachable":
+                raise
+            return []
+        return [_Waiting(project, store, row) for row in rows]
 
-    def _project(self, name: str) -> Store:
-        if name not in self._stores:
-            self._stores[name] = self._site.store(name)
-        return self._stores[name]
-
-    def _submit(self, project: str, store: Store, row: RunRow) -> None:
+    def _submit(self, item: _Waiting) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""
-        if row.status == "running" or _job(project, row) in self._seen:
-            changed = queue.requeue(store, row, "its worker lost it", self.now())
+        if item.row.status == "running" or item.job in self._seen:
+            changed = queue.requeue(item.store, item.row, "its worker lost it", self.now())
             if changed is None:
                 return
-            row = changed
-        priority = queue.priority_of(store.kv(row.run_id))
-        self._dispatcher.submit(_job(project, row), priority)
-        self._seen.add(_job(project, row))
-
-
-def _job(project: str, row: RunRow) -> Job:
-    return Job(project, row.run_id, row.claim_epoch)
+            item = item._replace(row=changed)
+        priority = queue.priority_of(item.store.kv(item.row.run_id))
+        self._dispatcher.submit(item.job, priority)
+        self._seen.add(item.job)

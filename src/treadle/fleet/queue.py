@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from treadle.config.schema import FleetConfig
 from treadle.errors import StoreError
-from treadle.fleet.site import Site
+from treadle.fleet.site import FleetSite
 
 
 class Job(NamedTuple):
@@ -34,7 +34,7 @@ def parse_job(text: str) -> Job:
     return Job(project, run_id, int(attempt))
 
 
-class Health(NamedTuple):
+class QueueState(NamedTuple):
     """How the queue stands: the jobs that wait, and the holder of each other."""
 
     waiting: Collection[Job]
@@ -56,7 +56,7 @@ class Dispatcher(Protocol):
     def drain(self) -> None:
         """Take no more jobs, and return when those at work are done."""
 
-    def health(self, *, waiting: bool = True) -> Health:
+    def health(self, *, waiting: bool = True) -> QueueState:
         """Return who holds what and, if asked, what waits: that may be thousands."""
 
 
@@ -141,7 +141,7 @@ class Dbos:
             DBOS.destroy(workflow_completion_timeout_sec=_FOREVER)
             self._engine = None
 
-    def health(self, *, waiting: bool = True) -> Health:
+    def health(self, *, waiting: bool = True) -> QueueState:
         """Return who holds what and, if asked, what waits."""
         with _explained():
             found = self._opened().list_workflows(
@@ -151,7 +151,7 @@ class Dbos:
                 load_output=False,
             )
         jobs = [(parse_job(item.workflow_id), item) for item in found]
-        return Health(
+        return QueueState(
             {job for job, item in jobs if item.status != "PENDING"},
             {job: item.executor_id or "" for job, item in jobs if item.status == "PENDING"},
         )
@@ -202,7 +202,7 @@ class Dbos:
             return self._client
 
 
-def queue_of(site: Site, config: FleetConfig, worker: str = "nobody") -> Dbos:
+def queue_of(site: FleetSite, config: FleetConfig, worker: str = "nobody") -> Dbos:
     """Return the queue of a fleet, for a worker or for whoever only asks and submits."""
     return Dbos(site.queue, worker, float(config.polling), config.per_repository)
 

@@ -74,7 +74,7 @@ SCHEMA = "treadle_fleet"
 LOCAL = "local"
 
 
-class Site(NamedTuple):
+class FleetSite(NamedTuple):
     """A fleet's database; without `url` it is the one project's own file."""
 
     url: str | None
@@ -111,11 +111,11 @@ class Site(NamedTuple):
         return self.layout
 
 
-def find_site(layout: Layout | None, env: Mapping[str, str]) -> Site | None:
+def find_site(layout: Layout | None, env: Mapping[str, str]) -> FleetSite | None:
     """Return the fleet that the environment or the project names; None if neither does."""
     place = layout or Layout(Path(os.devnull))
     address.require_trust(place, env)
     url = address.settings(place, env).get("store")
     if url is None or url.startswith("sqlite:"):
-        return Site(None, LOCAL, layout) if layout else None
-    return Site(url, address.schema(place, env), layout)
+        return FleetSite(None, LOCAL, layout) if layout else None
+    return FleetSite(url, address.schema(place, env), layout)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
 from treadle.engine.elsewhere import queue
-from treadle.fleet.site import Site
+from treadle.fleet.site import FleetSite
 from treadle.ids import utc
 from treadle.store import fleet
 from treadle.store.fleet import WorkerRow
@@ -26,7 +26,7 @@ class Stuck(NamedTuple):
     reason: Literal["worker_gone", "no_job"]
 
 
-class Status(NamedTuple):
+class FleetStatus(NamedTuple):
     """The answer of `fleet status`."""
 
     now: str
@@ -37,7 +37,7 @@ class Status(NamedTuple):
     stuck: Sequence[Stuck]
 
 
-def status(site: Site, jobs: Jobs) -> Status:
+def status(site: FleetSite, jobs: Jobs) -> FleetStatus:
     """Look at the tables; no worker is asked, the queue only when a run is under way."""
     queued: Counter[str] = Counter()
     running: Counter[str] = Counter()
@@ -53,7 +53,7 @@ def status(site: Site, jobs: Jobs) -> Status:
                 held = fleet.held(rows)
                 running[item.project] = len(held)
                 stuck += _stuck(item.project, rows, held, workers, jobs)
-    return Status(now, leader, workers, dict(queued), dict(running), stuck)
+    return FleetStatus(now, leader, workers, dict(queued), dict(running), stuck)
 
 
 def _stuck(

@@ -18,7 +18,7 @@ from treadle.engine.run import begin
 from treadle.engine.run.order import Order
 from treadle.errors import BlockedError, ConfigError, StoreError, TreadleError
 from treadle.fleet.queue import Dispatcher, Job
-from treadle.fleet.site import Site
+from treadle.fleet.site import FleetSite
 from treadle.git import remote, repo
 from treadle.ids import new_run_id, utc
 from treadle.mail import effect
@@ -37,7 +37,7 @@ class Desk(NamedTuple):
 
     project: Project
     loaded: Loaded
-    site: Site
+    site: FleetSite
     store: Store
     dispatcher: Dispatcher | None
     priority: int = 0
@@ -89,7 +89,7 @@ def resume(desk: Desk, row: RunRow, changed: Order | None) -> RunRow:
     return waiting
 
 
-def sealing(site: Site, env: Mapping[str, str]) -> Key:
+def sealing(site: FleetSite, env: Mapping[str, str]) -> Key:
     """Return the key of a fleet; one that stays on this machine makes its own."""
     root = site.layout.root if site.layout else None
     return keys.read(env, root) if site.url else keys.make(env, root)

@@ -32,7 +32,7 @@ from treadle.files import remove
 from treadle.files.walk import names
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Dispatcher, Job
-from treadle.fleet.site import Site
+from treadle.fleet.site import FleetSite
 from treadle.git import remote, settings
 from treadle.git.repo import Repo
 from treadle.ids import utc
@@ -350,7 +350,7 @@ def new_id() -> str:
 
 
 def work_until_done(
-    site: Site,
+    site: FleetSite,
     config: Config,
     wishes: Wishes,
     worker: str,
