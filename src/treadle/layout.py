@@ -177,6 +177,7 @@ class RunLayout:
     clean_state = _Below("clean.json")
     clean_setup = _Below("clean-setup.txt")
     message = _Below(MESSAGE)
+    comments = _Below("comments.jsonl")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

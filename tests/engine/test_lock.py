@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 
@@ -35,15 +36,16 @@ def test_the_second_is_refused_and_told_who_holds_it(tmp_path, holder):
 
 def test_a_clean_leave_names_nobody(tmp_path, holder):
     holder.communicate()
-    with lock.hold(Layout(tmp_path)) as dead:
-        assert dead is None
+    with lock.hold(Layout(tmp_path)) as held:
+        assert held.last is None
 
 
 def test_a_killed_holder_is_named(tmp_path, holder):
     holder.kill()
     holder.wait()
-    with lock.hold(Layout(tmp_path)) as dead:
-        assert f",{holder.pid}," in dead
+    assert lock.holder(Layout(tmp_path).run_lock) is None
+    with lock.hold(Layout(tmp_path)) as held:
+        assert f",{holder.pid}," in held.last
     assert lock.holder(Layout(tmp_path).run_lock) is None
 
 
@@ -54,3 +56,33 @@ def test_the_lock_is_not_inherited_by_children(tmp_path):
         ).stdout
     assert "run.lock" not in shown
     assert os.path.getsize(Layout(tmp_path).run_lock) == 0
+
+
+def test_an_error_leaves_as_cleanly_as_anything_else(tmp_path):
+    with pytest.raises(ValueError, match="x"), lock.hold(Layout(tmp_path)):
+        raise ValueError("x")
+    with lock.hold(Layout(tmp_path)) as held:
+        assert held.last is None
+
+
+def test_asking_for_the_holder_takes_no_lock(tmp_path, monkeypatch):
+    with lock.hold(Layout(tmp_path)):
+        pass
+    monkeypatch.setattr(lock.fcntl, "flock", None)
+    assert lock.holder(Layout(tmp_path).run_lock) is None
+
+
+def test_a_deleted_lock_is_locked_again(tmp_path):
+    layout = Layout(tmp_path)
+    with lock.hold(layout) as held:
+        shutil.rmtree(layout.locks)
+        assert held.lost() is None
+        assert lock.holder(layout.run_lock)["pid"] == os.getpid()
+
+
+def test_a_deleted_lock_that_another_process_took_is_lost(tmp_path):
+    layout = Layout(tmp_path)
+    with lock.hold(layout) as held:
+        shutil.rmtree(layout.locks)
+        with lock.hold(layout):
+            assert f"pid {os.getpid()}" in held.lost()

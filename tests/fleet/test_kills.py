@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.builder import git
 from tests.fleet.lab import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -32,6 +33,24 @@ def test_a_worker_killed_around_a_commit_loses_and_doubles_nothing(lab, boundary
     assert shown["status"] == "passed"
     assert lab.refs()[f"refs/heads/{shown['branch']}"] == shown["head_commit"]
     assert ("reconciled_step" in lab.types(run_id)) == (boundary == "before_transaction")
+
+
+def test_a_branch_that_somebody_moved_meanwhile_is_not_overwritten(lab):
+    lab.make_agent('[ "$role" = do ] && echo "$TREADLE_RUN" > "$OLDPWD/done.txt"')
+    (run_id,) = lab.queue()
+    lab.env["TREADLE_FLEET_DEAD_AFTER"] = "2"
+    lab.env["TREADLE_DIE_AT"] = "before_transaction:2"
+    assert lab.worker(name="first").wait(180) == -9
+    del lab.env["TREADLE_DIE_AT"]
+    shown = lab.show(run_id)
+    words = ("commit-tree", "-p", shown["base_commit"], "-m", "Mine", "HEAD^{tree}")
+    mine = git(lab.root, *words).strip()
+    git(lab.root, "push", "-q", "origin", f"+{mine}:refs/heads/{shown['branch']}")
+    lab.worker("--once", name="second")
+    wait_for(lambda: lab.show(run_id)["status"] == "stopped")
+    assert lab.show(run_id)["reason_code"] == "push_stale"
+    assert lab.refs()[f"refs/heads/{shown['branch']}"] == mine
+    assert [step["role"] for step in lab.show(run_id)["steps"]] == ["plan", "do"]
 
 
 def test_specs_are_queued_by_one_pass_and_landed_by_a_later_one(lab):

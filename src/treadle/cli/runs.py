@@ -394,8 +394,9 @@ def _comment(args: Namespace) -> int:
     if not args.text.strip():
         raise UsageError("a comment must say something")
     said = Comment(utc(datetime.now(UTC)), args.step, args.text, args.file, args.line)
-    with Store.open(_layout()) as store:
+    layout = _layout()
+    with Store.open(layout) as store:
         row = find_run(store, args.run)
-        comments.add(store, row, said)
+        comments.add(store, layout.run(row.run_id), row, said)
     told = f"the next act step of {row.run_id} will read it, on {said.place}"
     return output.say(args.json, {"run_id": row.run_id} | said._asdict(), told)

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from pathlib import Path
 from treadle.errors import FormatError, LockedError
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.proc.identity import Identity, current, decode, is_dead
+from treadle.proc.identity import current, decode, is_alive, is_dead
 from treadle.store.runs import RunRow
 
 WORKER = "worker:"  # how the owner of a run that the fleet drives begins
@@ -20,39 +21,63 @@ MAIL = "mail"  # the owner of a run that ended elsewhere, until its letters are 
 _PAUSE = 0.2
 
 
-@contextlib.contextmanager
-def hold(layout: Layout, *, wait: bool = False) -> Iterator[str | None]:
-    """Hold the run lock; yields the identity of the last holder if it did not leave cleanly.
+class RunLock:
+    """The run lock while this process holds it; `last` is who was killed while holding it."""
 
-    The holder writes its name into the file and empties it when it leaves. A name that is
-    still there belongs to a process that is dead: its lock would not be ours otherwise.
-    """
-    layout.locks.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(layout.run_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, layout: Layout, *, wait: bool) -> None:
+        self._layout = layout
+        self._turn = threading.Lock()
+        self._descriptor = _acquire(layout, wait)
+        # Whoever leaves empties the file, so a name that is still there is a killed process's.
+        self.last = str(_read(layout.run_lock).get("identity") or "") or None
+        self._sign()
+
+    def lost(self) -> str | None:
+        """Say who took the lock after its file was deleted; if nobody did, lock the new file."""
+        with self._turn:
+            if self._is_in_place() or not self._layout.home.is_dir():
+                return None
+            try:
+                again = _acquire(self._layout, wait=False)
+            except LockedError as error:
+                return error.message
+            os.close(self._descriptor)
+            self._descriptor = again
+            self._sign()
+            return None
+
+    def leave(self) -> None:
+        """Give the lock back."""
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(self._layout.run_lock.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _sign(self) -> None:
+        me, since = current(), utc(datetime.now(UTC))
+        text = json.dumps({"pid": me.pid, "host": me.host, "since": since, "identity": me.encode()})
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text.encode(), 0)
+
+
+@contextlib.contextmanager
+def hold(layout: Layout, *, wait: bool = False) -> Iterator[RunLock]:
+    """Hold the run lock; only a kill leaves its file signed."""
+    lock = RunLock(layout, wait=wait)
     try:
-        _acquire(descriptor, layout.run_lock, wait)
-        unclean = os.fstat(descriptor).st_size > 0
-        last = str(_read(layout.run_lock).get("identity", "")) if unclean else None
-        _sign(descriptor, current())
-        yield last
-        os.ftruncate(descriptor, 0)
+        yield lock
     finally:
-        os.close(descriptor)
+        lock.leave()
 
 
 def holder(path: Path) -> dict[str, object] | None:
-    """Return who holds the lock right now, or None."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _read(path)
-    finally:
-        os.close(descriptor)
-    return None
+    """Return who holds the lock right now, or None; asking takes no lock that others wait for."""
+    who = _read(path)
+    return who if who and not _is_dead(str(who.get("identity"))) else None
 
 
 def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
@@ -62,28 +87,35 @@ def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
     """
     if row.owner and row.owner.startswith(WORKER):
         return False
-    if row.owner is None or row.owner == dead:
-        return True
-    try:
-        return is_dead(decode(row.owner))
-    except FormatError:
-        return True
+    return row.owner in (None, dead) or _is_dead(row.owner or "")
 
 
-def _acquire(descriptor: int, path: Path, wait: bool) -> None:
+def other_driver(rows: list[RunRow]) -> LockedError | None:
+    """Return whom to name if a living process drives runs here although the lock is not its."""
+    me = current().encode()
+    for row in rows:
+        with contextlib.suppress(FormatError):
+            if row.owner and row.owner != me and is_alive(owner := decode(row.owner)):
+                return _locked({"pid": owner.pid, "host": owner.host, "since": row.created_at})
+    return None
+
+
+def _acquire(layout: Layout, wait: bool) -> int:
+    layout.locks.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(layout.run_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if not wait:
-                raise _locked(path) from error
+                os.close(descriptor)
+                raise _locked(_read(layout.run_lock)) from error
             time.sleep(_PAUSE)
         else:
-            return
+            return descriptor
 
 
-def _locked(path: Path) -> LockedError:
-    who = _read(path)
+def _locked(who: dict[str, object]) -> LockedError:
     text = f"pid {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('since', '?')}"
     return LockedError(
         f"another treadle works in this project: {text}",
@@ -92,11 +124,11 @@ def _locked(path: Path) -> LockedError:
     )
 
 
-def _sign(descriptor: int, me: Identity) -> None:
-    since = utc(datetime.now(UTC))
-    text = json.dumps({"pid": me.pid, "host": me.host, "since": since, "identity": me.encode()})
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, text.encode(), 0)
+def _is_dead(owner: str) -> bool:
+    try:
+        return is_dead(decode(owner))
+    except FormatError:
+        return True
 
 
 def _read(path: Path) -> dict[str, object]:

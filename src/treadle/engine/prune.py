@@ -1,14 +1,16 @@
 """Remove what ended runs no longer need."""
 
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.engine.checks import clean
 from treadle.engine.elsewhere import archive, queue
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.queue import Ticket
-from treadle.engine.run.run import Tools
+from treadle.engine.run.run import Tools, reach
 from treadle.engine.show import find_run
 from treadle.errors import ConfigError, FormatError, GitError, StoreError
 from treadle.files import remove
@@ -62,8 +64,13 @@ def _forget(tools: Tools, row: RunRow) -> bool:
         _withdraw(tools, row, ticket)
     if row.branch and (commit := refs.resolve(tools.repo, row.branch)):
         refs.delete(tools.repo, row.branch, commit)
+    hidden = Path(tools.layout.staged_run(row.run_id))  # which the next start would remove
+    with contextlib.suppress(FileNotFoundError):
+        tools.layout.run(row.run_id).folder.rename(hidden)
+    reach("after_folder")
     tools.store.delete_run(row.run_id)
-    remove.remove_tree(tools.layout.run(row.run_id).folder)
+    reach("after_row")
+    remove.remove_tree(hidden)
     return True
 
 
@@ -77,7 +84,14 @@ def _withdraw(tools: Tools, row: RunRow, ticket: Ticket) -> None:
 
 def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
     """Remove what workers uploaded that had lost the run; a stopped run may still go on with it."""
-    kept = {step.archive for step in tools.store.steps(row.run_id)}
+    steps = tools.store.steps(row.run_id)
+    kept = {step.archive for step in steps}
+    # A store that was rebuilt does not know which archive of a step is the one that counts.
+    unknown = {
+        archive.of_step(row.run_id, step.step_index, step.role)
+        for step in steps
+        if step.archive is None
+    }
     try:
         ticket = _ticket(tools, row) if row.status != "stopped" else None
         if ticket is None:
@@ -85,6 +99,7 @@ def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
         shelf = Shelf(ticket.artifacts)
         names = shelf.names(archive.folder(row.run_id))
         found = [name for name in names if name.endswith(archive.SUFFIX) and name not in kept]
+        found = [name for name in found if archive.step_of(name) not in unknown]
         if not dry_run:
             for name in found:
                 shelf.remove(name)

@@ -1,25 +1,26 @@
 """What a working command holds: lock, store, keeper and signals; on entry it recovers."""
 
 import contextlib
-import gc
 import signal
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 
 from treadle.engine import lock
 from treadle.engine.recovery import recover
 from treadle.engine.run.progress import Watch
 from treadle.engine.run.run import Tools
-from treadle.errors import StoreError
+from treadle.errors import ProjectError, StoreError, TreadleError
 from treadle.git import settings
 from treadle.layout import Layout
 from treadle.proc import helper
 from treadle.proc.keeper import Keeper
 from treadle.project.project import Project
-from treadle.store import address
 from treadle.store.store import Store
 
+_PAUSE = 0.2
 _NAMES = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGTERM"}
 
 
@@ -59,11 +60,12 @@ def opened(
     now: Callable[[], datetime] | None = None,
 ) -> Iterator[Tools]:
     """Hold the project while the block works; on entry whatever crashed before is recovered."""
-    gc.enable()
     interrupts = Interrupts()
     with contextlib.ExitStack() as stack:
-        dead = stack.enter_context(lock.hold(project.layout, wait=wait))
-        store = stack.enter_context(contextlib.closing(open_store(project.layout, watch, now)))
+        held = stack.enter_context(lock.hold(project.layout, wait=wait))
+        stack.enter_context(_said_if_deleted(project.layout))
+        store = stack.enter_context(contextlib.closing(open_store(project.layout)))
+        _wait_alone(store, wait)
         keeper = stack.enter_context(Keeper())
         stack.enter_context(interrupts.installed())
         tools = Tools(
@@ -72,26 +74,56 @@ def opened(
             keeper=keeper,
             git_settings=settings.read(project.repo),
             now=now or store.now,
-            interrupted=interrupts.reason,
+            interrupted=lambda: interrupts.reason() or held.lost(),
             watch=watch,
         )
-        recover.recover(tools, dead)
+        recover.recover(tools, held.last)
         yield tools
 
 
-def open_store(layout: Layout, watch: Watch, now: Callable[[], datetime] | None = None) -> Store:
-    """Open the store; one that is lost or damaged is rebuilt from the run folders."""
-    lost = not address.exists(layout)
+def _wait_alone(store: Store, wait: bool) -> None:
+    """See to it that nobody else drives runs here, which a deleted lock would let happen."""
+    while other := lock.other_driver(store.running()):
+        if not wait:
+            raise other
+        time.sleep(_PAUSE)
+
+
+@contextlib.contextmanager
+def _said_if_deleted(layout: Layout) -> Iterator[None]:
+    """Say in words that somebody deleted what the block works in."""
     try:
-        store = Store.open(layout)
+        yield
+    except (OSError, TreadleError) as error:
+        gone = _deleted(layout, str(getattr(error, "filename", None) or ""))
+        if gone is None:
+            raise
+        raise ProjectError(
+            f"{layout.relative(gone)} was deleted while treadle worked in it;"
+            " what was not committed is lost",
+            code="project_gone",
+            fix=["treadle doctor --repair"],
+        ) from error
+
+
+def _deleted(layout: Layout, named: str) -> Path | None:
+    """Return the folder that somebody deleted, if that is why a file could not be found."""
+    if not layout.home.is_dir():
+        return layout.home
+    inside, above, rest = named.partition(f"{layout.runs}/")
+    run = layout.run(rest.partition("/")[0])
+    return run.folder if above and not inside and not run.run_json.exists() else None
+
+
+def open_store(layout: Layout) -> Store:
+    """Open the store; a damaged one is set aside, and recovery fills the new one from `runs/`."""
+    try:
+        return Store.open(layout)
     except StoreError as error:
         if error.code != "store_damaged":
             raise
-        set_aside(layout)
-        store, lost = Store.open(layout), True
-    if lost:
-        recover.rebuild(store, layout, now or store.now, watch)
-    return store
+    set_aside(layout)
+    return Store.open(layout)
 
 
 def set_aside(layout: Layout) -> None:

@@ -248,10 +248,12 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
 
 def _publish(run: Run, ticket: Ticket) -> None:
     """Bring the run's branch elsewhere to its head, from wherever a dead worker left it."""
-    name = run.row.branch or ""
+    name, base = run.row.branch or "", run.row.base_commit
     tip = remote.tip(run.tools.repo, ticket.remote, name)
-    if tip != run.head:
-        remote.push(run.tools.repo, ticket.remote, run.head, name, tip)
+    own = (None, base, *(step.after_commit for step in run.tools.store.steps(run.id)))
+    if tip != run.head:  # where somebody else put it, the push is refused
+        expected = tip if tip in own else base
+        remote.push(run.tools.repo, ticket.remote, run.head, name, expected)
 
 
 def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tools:

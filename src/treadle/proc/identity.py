@@ -52,6 +52,11 @@ def _of_pid(pid: int) -> Identity:
     return Identity(_host(), _boot(), pid, _started(pid) or "")
 
 
+def is_alive(identity: Identity) -> bool:
+    """Tell whether a process provably lives; unknown means False."""
+    return identity.boot == _boot() and identity.started == _started(identity.pid) != ""
+
+
 def is_dead(identity: Identity) -> bool:
     """Tell whether a process is provably dead; unknown means False."""
     boot, _, space = identity.boot.partition("/")

@@ -1,138 +1,36 @@
-"""After a crash: finish what was finished, forget what was not, say what happened."""
+"""At every start: bring the store and the run folders together, finish what a kill cut off."""
 
-from collections.abc import Callable
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import UNSET
-
 from treadle.agents import login
 from treadle.contract import strictjson
-from treadle.contract.criterion import Criterion
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
 from treadle.engine import letters
 from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
+from treadle.engine.recovery import repair
 from treadle.engine.run import resume, run_files
-from treadle.engine.run.order import MessageOrder, Order
-from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run import Run, Timeline, Tools, cursor_of, lost_branch
-from treadle.engine.run.run_files import Manifest, RunFile, Snapshot
+from treadle.engine.run.run_files import RECONCILED, Manifest, Snapshot
 from treadle.engine.wheel import commit, end
 from treadle.errors import FormatError, GitError, TreadleError
-from treadle.files import remove, walk
+from treadle.files import remove
 from treadle.files.walk import names, read
 from treadle.ids import is_run_id, utc
 from treadle.layout import Layout, RunLayout
 from treadle.proc import identity, sweep
 from treadle.store import fleet
-from treadle.store.messages import MessageRow
-from treadle.store.runs import Event, History, RunRow, StepRow
-from treadle.store.store import Store
-from treadle.tasks import claim, task
-from treadle.tasks.task import NewTask
+from treadle.store.runs import Event, RunRow, StepRow
+from treadle.tasks import claim
 
-
-def rebuild(store: Store, layout: Layout, now: Callable[[], datetime], watch: Watch) -> None:
-    """Insert every run of `runs/` that the store does not know, and the tasks of those runs."""
-    for run_id in _unknown(store, layout):
-        try:
-            _restore(store, layout.run(run_id), now)
-        except FormatError as error:
-            message = f"not rebuilt: {error.message}"
-            watch(Progress(kind="note", run_id=run_id, message=message))
-
-
-def _unknown(store: Store, layout: Layout) -> list[str]:
-    known = set(store.run_ids())
-    return sorted(set(filter(is_run_id, walk.names(layout.runs))) - known)
-
-
-def _restore(store: Store, folder: RunLayout, now: Callable[[], datetime]) -> None:
-    found = run_files.read_run(folder.run_json)
-    steps = _manifests(folder)
-    events = sorted((*found.timeline(), *(event for step in steps for event in step[0].events)))
-    row, kv = _latest(found, [step for step, _ in steps])
-    last = events[-1].seq if events else 0
-    told = Event(last + 1, utc(now()), EventType.STORE_REBUILT, "rebuilt from the run's folder")
-    run_files.write_run(folder.run_json, found.order, row, (*found.timeline(), told), kv)
-    history = History(
-        steps=[step.row._replace(digest=digest) for step, digest in steps],
-        events=(*events, told),
-        kv=kv,
-        usage=[step.usage for step, _ in steps if step.usage],
-        checks=[check for step, _ in steps for check in step.checks],
-    )
-    store.restore(row, history)
-    _restore_task(store, found.order, row, now())
-    if found.order.message:
-        store.restore_message(_message_row(found.order.message, row, bool(kv.get("land_refused"))))
-
-
-def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> None:
-    """Bring back the task a run was for; nothing else remembers it."""
-    if order.task_id is None or store.task(order.task_id):
-        return
-    criteria = tuple(
-        Criterion(item.id, item.text, None if item.verify is UNSET else item.verify)
-        for item in order.criteria
-    )
-    text = order.text if order.text != order.goal else None
-    task.add(store, NewTask(order.goal, criteria, order.task_id, text), now)
-    claim.begin_run(store, order.task_id, row.run_id, now)
-    claim.finish_run(store, order.task_id, row.run_id, row.status, now)
-
-
-def _message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRow:
-    """Return the message that a run carried out, as far as the run knows."""
-    return MessageRow(
-        message_id=message.id,
-        chain=message.chain,
-        seq=message.seq,
-        status="waiting" if row.status != "passed" else "refused" if refused else "done",
-        routine=message.routine,
-        spec=message.spec,
-        spec_digest=message.spec_digest,
-        digest=message.digest,
-        parent=message.parent,
-        depth=message.depth,
-        run_ids=(row.run_id,),
-        reason=None,
-        created_at=row.created_at,
-        updated_at=row.created_at,
-    )
-
-
-def _manifests(folder: RunLayout) -> list[tuple[Manifest, str]]:
-    """Read the intact step folders; recovery deals with the others afterwards."""
-    found = []
-    for path in sorted(folder.steps.glob("[0-9][0-9][0-9]-*")):
-        if ".tmp-" in path.name:
-            continue
-        try:
-            found.append(run_files.read_step(path))
-        except FormatError:
-            continue
-    return found
-
-
-def _latest(found: RunFile, steps: list[Manifest]) -> tuple[RunRow, dict[str, object]]:
-    """Lay the steps that came after run.json was written over it."""
-    row, kv = found.run_row(), dict(found.kv)
-    written = max((event.seq for event in found.timeline()), default=0)
-    for step in steps:
-        if step.events and step.events[-1].seq > written:
-            row = row._replace(**step.cursor._asdict())
-            kv.update(step.kv)
-    return row, kv
-
-
-# The contract's own sentence.
-RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
 _MAX_INPUT = 64 << 20
 _NOTHING: frozenset[str] = frozenset()
+# Somebody who only looks at an ended run may be unpacking a step of it just now.
+_OLD = 300.0
 
 
 class Recovered(NamedTuple):
@@ -143,40 +41,101 @@ class Recovered(NamedTuple):
 
 
 def recover(tools: Tools, dead: str | None) -> Recovered:
-    """Bring the store and the run folders together.
+    """Compare `runs/` with the store by names, and finish what dead processes left.
 
-    After a clean stop only runs that still claim to be running are looked at; after a
-    kill, when `dead` names the killed process, every run folder is.
+    `dead` names the process that was killed while it held the lock. Runs of others that live,
+    another process or a worker, are never touched.
     """
     if dead is not None:
         login.clear_states(tools.env)
-        _remove_unborn(tools.layout)
-        rebuild(tools.store, tools.layout, tools.now, tools.watch)
-    rows = {row.run_id: row for row in tools.store.running() if is_abandoned(row, dead)}
-    if dead is not None:
-        for run_id in _suspects(tools) - set(rows):
-            if row := tools.store.run(run_id):
-                rows[run_id] = row
+    _remove_unborn(tools.layout)
+    repair.rebuild(tools.store, tools.layout, tools.now, tools.watch)
+    gone = {dead, identity.current().encode()}  # this process drives nothing yet
+    odd = _compare(tools)
+    rows = {row.run_id: row for row in tools.store.running()}
+    for run_id in set(odd) - set(rows):
+        if row := tools.store.run(run_id):
+            rows[run_id] = row
     steps: list[str] = []
     for row in rows.values():
+        if row.owner not in gone and not is_abandoned(row):
+            continue
         try:
-            steps += _recover_run(tools, row)
+            steps += _recover_run(tools, row, odd.get(row.run_id, set()))
         except GitError as error:
             # One run that git refuses, say a branch the user has checked out, blocks no other.
-            message = f"not recovered: {error.message}"
-            tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
-    if dead is not None:
-        move.finish_moves(tools)
-        _settle_ended(tools, dead)
+            tools.note(row.run_id, f"not recovered: {error.message}")
+    move.finish_moves(tools)
+    _settle_ended(tools, gone)
     _exchange_letters(tools)
     claim.reconcile_runs(tools.store, tools.now())
     return Recovered(tuple(sorted(rows)), tuple(steps))
 
 
-def _settle_ended(tools: Tools, dead: str) -> None:
+def _compare(tools: Tools) -> dict[str, set[str]]:
+    """Return what lies among each run's steps and is no step that the store knows."""
+    known = tools.store.step_names()
+    runs = str(tools.layout.runs)
+    found = {
+        run_id: set(names(f"{runs}/{run_id}/steps")) - known.get(run_id, _NOTHING)
+        for run_id in names(runs)
+    }
+    return {run_id: odd for run_id, odd in found.items() if odd}
+
+
+def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> list[str]:
+    """Take over what is finished, remove what is not, and stop a run that nobody drives."""
+    was_running = row.status == "running"
+    if was_running:
+        sweep.end(sweep.mark(tools.layout.run(row.run_id).folder))
+    _remove_staged(tools.layout.run(row.run_id), odd, every=was_running)
+    missing = sorted(filter(_is_step, odd))
+    if not missing and not was_running:
+        return []
+    try:
+        run = _take_over(tools, row, missing)
+    except FormatError as error:
+        _give_up(tools, row, error.message)
+        return []
+    for name in _unknown_steps(run):
+        _adopt(run, name)
+    letters.catch_up(run)
+    if run.row.status == "running":
+        _stop(run)
+    tools.store.release(run.id, run.row.claim_epoch)
+    return [f"{run.id}/{name}" for name in missing]
+
+
+def _take_over(tools: Tools, row: RunRow, missing: list[str]) -> Run:
+    """Become the owner; a run of which the store lacks more than its last step is read back."""
+    if not _is_behind(tools, row, missing):
+        return resume.take_over(tools, row)
+    folder = tools.layout.run(row.run_id)
+    row = repair.read_back(tools.store, folder, run_files.read_run(folder.run_json), tools.now())
+    run = resume.take_over(tools, row)
+    unknown = _unknown_steps(run)
+    for name in missing:
+        if name not in unknown:
+            run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
+    run.record(run.cursor())
+    return run
+
+
+def _is_behind(tools: Tools, row: RunRow, missing: list[str]) -> bool:
+    """Tell an older store from a kill between the rename of a step and its transaction."""
+    try:
+        found, _ = run_files.read_step(tools.layout.run(row.run_id).steps / missing[0])
+    except (FormatError, IndexError):
+        return len(missing) > 1
+    first = found.events[0].seq if found.events else 0
+    expected = row.current_step_index + 1, tools.store.last_seq(row.run_id) + 1
+    return len(missing) > 1 or (found.row.step_index, first) != expected
+
+
+def _settle_ended(tools: Tools, gone: set[str | None]) -> None:
     """Tell the world of runs that ended in the very moment in which their process was killed."""
     for row in tools.store.unsettled():
-        if is_abandoned(row, dead):
+        if row.owner in gone or is_abandoned(row):
             try:
                 run = resume.take_over(tools, row)
             except (FormatError, GitError):
@@ -192,40 +151,10 @@ def _exchange_letters(tools: Tools) -> None:
             try:
                 letters.tell(resume.load_run(tools, row))
             except TreadleError as error:
-                message = f"its letters are not sent yet: {error.message}"
-                tools.watch(Progress(kind="note", run_id=row.run_id, message=message))
+                tools.note(row.run_id, f"its letters are not sent yet: {error.message}")
     for row in (*fleet.queued(tools.store), *fleet.held(tools.store)):
         if row.task_id:
             letters.hand_over(tools.store, tools.layout.mail, row)
-
-
-def _suspects(tools: Tools) -> set[str]:
-    """Return the runs with a step folder that the store does not know, or a temporary one."""
-    known = tools.store.step_names()
-    runs = str(tools.layout.runs)
-    return {
-        run_id
-        for run_id in names(runs)
-        if not known.get(run_id, _NOTHING).issuperset(names(f"{runs}/{run_id}/steps"))
-    }
-
-
-def _recover_run(tools: Tools, row: RunRow) -> list[str]:
-    sweep.end(sweep.mark(tools.layout.run(row.run_id).folder))
-    _remove_staged(tools.layout, row.run_id)
-    try:
-        run = resume.take_over(tools, row)
-    except FormatError as error:
-        _give_up(tools, row, error.message)
-        return []
-    steps = _unknown_steps(run)
-    for name in steps:
-        _adopt(run, name)
-    letters.catch_up(run)
-    if run.row.status == "running":
-        _stop(run)
-    tools.store.release(run.id, run.row.claim_epoch)
-    return [f"{run.id}/{name}" for name in steps]
 
 
 def _stop(run: Run) -> None:
@@ -316,21 +245,24 @@ def _role(name: str) -> Role:
 
 
 def _remove_unborn(layout: Layout) -> None:
-    """Remove folders of runs that a kill kept from beginning."""
+    """Remove folders of runs that a kill kept from beginning, or from being forgotten."""
     for name in names(layout.runs):
-        if name.startswith("."):
+        if name.startswith(".") and is_run_id(name[1:]):
             remove.remove_tree(layout.runs / name)
 
 
-def _remove_staged(layout: Layout, run_id: str) -> None:
-    steps = layout.run(run_id).steps
-    for name in names(steps):
-        if ".tmp-" in name:
-            remove.remove_tree(steps / name)
+def _remove_staged(folder: RunLayout, odd: set[str], *, every: bool) -> None:
+    """Remove the temporary folders of dead steps; those of an ended run only if they are old."""
+    for path in (folder.steps / name for name in odd if ".tmp-" in name):
+        if every or time.time() - path.stat().st_mtime > _OLD:
+            remove.remove_tree(path)
 
 
 def _give_up(tools: Tools, row: RunRow, why: str) -> None:
     """Fail a run whose run.json cannot be read, so that it stands in nobody's way."""
+    if row.status != "running":
+        tools.note(row.run_id, f"not recovered: {why}")
+        return
     epoch = tools.store.take_over(row.run_id, identity.current().encode())
     now = utc(tools.now())
     message = f"run.json cannot be read: {why}"

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from treadle.errors import BlockedError, NotFoundError
+from treadle.files import atomic, sync
+from treadle.layout import RunLayout
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
 from treadle.text import line, quoted
@@ -29,7 +33,7 @@ class Comment(NamedTuple):
         return f"step {self.step_index}{where}{f' line {self.line}' if self.line else ''}"
 
 
-def add(store: Store, row: RunRow, comment: Comment) -> None:
+def add(store: Store, folder: RunLayout, row: RunRow, comment: Comment) -> None:
     """Leave a comment for the next act step of a run that can still have one."""
     if row.status in ("passed", "failed"):
         raise BlockedError(
@@ -43,7 +47,20 @@ def add(store: Store, row: RunRow, comment: Comment) -> None:
             fix=[f"treadle runs show {row.run_id}"],
         )
     value = comment._replace(text=comment.text[:_MAX])._asdict()
+    if folder.folder.is_dir():  # a run of the fleet may have none here
+        atomic.append(folder.comments, msgspec.json.encode(value) + b"\n")
+        sync.sync(folder.comments)
     store.leave(row.run_id, f"{_KEY}{comment.at}", value)
+
+
+def kept(folder: RunLayout) -> dict[str, object]:
+    """Return the comments as the run's folder has them, for a store that lost them."""
+    try:
+        lines = folder.comments.read_bytes().splitlines()
+        found = [msgspec.json.decode(item, type=dict[str, object]) for item in lines]
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {f"{_KEY}{item.get('at')}": item for item in found}
 
 
 def comments(kv: Mapping[str, object]) -> list[Comment]:

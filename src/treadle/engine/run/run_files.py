@@ -17,6 +17,10 @@ from treadle.store.runs import CheckRow, Cursor, Event, RunRow, StepRow, UsageRo
 _MAX_RUN = 64 << 20
 
 
+# The contract's own sentence.
+RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
+
+
 class RunFile(Struct, frozen=True, kw_only=True):
     """What `run.json` says."""
 
