@@ -5,6 +5,8 @@ import sqlite3
 
 import pytest
 
+from tests.crash.settle import RUN, TASK
+from tests.crash.told import untold
 from treadle.engine.run.run import BOUNDARIES
 
 # How often a run of seven steps with one patch gets there.
@@ -38,7 +40,8 @@ def test_there_are_enough_kills():
 )
 def test_kill_and_recover(project, point):
     project.good_agents()
-    killed = project.run(env={"TREADLE_DIE_AT": point})
+    project.treadle(*TASK)
+    killed = project.treadle(*RUN, env={"TREADLE_DIE_AT": point})
     assert killed.code == -9, killed.err
     rows, folders = _rows(project), _folders(project)
     intents = {path: json.loads((path / "step.json").read_text())["row"] for path in folders}
@@ -52,9 +55,10 @@ def test_kill_and_recover(project, point):
             assert result.json["error"]["code"] == "not_resumable"
         result = project.show(run_id)
     else:
-        result = project.run_json()
+        result = project.treadle(*RUN, "--json").json
         run_id = result["run_id"]
     assert result["status"] == "passed"
+    assert untold(project.root, RUN[1]) == []
 
     after = _rows(project)
     assert after[: len(rows)] == rows, "a committed step was lost or changed"

@@ -102,7 +102,7 @@ def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> list[str]:
     letters.catch_up(run)
     if run.row.status == "running":
         _stop(run)
-    tools.store.release(run.id, run.row.claim_epoch)
+    end.end_run(run)
     return [f"{run.id}/{name}" for name in missing]
 
 
