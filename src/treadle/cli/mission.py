@@ -10,9 +10,8 @@ from treadle.cli.place import Place
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
-from treadle.missions import next, state, status
-from treadle.missions.mission import Mission
-from treadle.missions.next import Report
+from treadle.missions import state, status
+from treadle.missions.next import Report, decide, lend, query, report, retry
 from treadle.missions.state import Asking, Decision, Step
 from treadle.missions.status import Listed, Status
 from treadle.project.root import here, refuse_inside_run
@@ -104,32 +103,23 @@ def _next(args: Namespace) -> int:
 
 
 def _decide(args: Namespace, found: Place) -> Decision:
+    """Take a report, or let everything be tried again; the task of the next step is lent."""
     mission = missions.choose(found.layout, args.mission, here())
-    agent = acting_agent(args.agent)
-    if args.result is None and not args.retry:
+    agent, lease = acting_agent(args.agent), found.lease
+    is_told = args.retry or args.result is not None
+    if args.query or (not is_told and (agent == HUMAN or os.environ.get("TREADLE_RUN"))):
         with Reader.open(found.layout) as store:
             asking = Asking(found.layout, mission, agent, store.now())
-            if args.query:
-                return next.query(asking, store)
-            decided = next.decide(asking, store)
-            if os.environ.get("TREADLE_RUN") or next.is_lent(asking, store, decided, found.lease):
-                return decided
-    return _answer(args, found, mission, agent)
-
-
-def _answer(args: Namespace, found: Place, mission: Mission, agent: str) -> Decision:
-    """Take a report, or let everything be tried again; the task of the next step is lent."""
+            return query(asking, store) if args.query else decide(asking, store)
     refuse_inside_run(os.environ)
     with Store.open(found.layout) as store:
         asking = Asking(found.layout, mission, agent, store.now())
-        decided = None
         if args.retry:
-            decided = next.retry(asking, store)
-        elif args.result:
-            decided = next.report(asking, store, Report(args.result, args.note, args.step))
-        if decided and next.is_lent(asking, store, decided, found.lease):
-            return decided
-        return next.lend(asking, store, found.lease)
+            return retry(asking, store, lease)
+        if args.result:
+            word = Report(args.result, args.note, args.step)
+            return report(asking, store, word, lease)
+        return lend(asking, store, lease)
 
 
 def _print_decision(found: Decision) -> None:

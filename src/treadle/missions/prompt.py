@@ -1,6 +1,8 @@
 """Write the prompt of a step, so that somebody who knows nothing else can do it."""
 
 import binascii
+import contextlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from treadle.text import block, line, quoted
 
 _DATA = Path(__file__).parent
 _MAX_NOTE = 4 << 10
+_KEPT = 7 * 24 * 60 * 60  # seconds
+_NAME = re.compile(r"(?P<step>[a-z]+(?:\.WP\d+)?)@(?P<agent>[^@]+)-[0-9a-f]{8}\.md")
 
 
 def write(state: State, at: At) -> Path:
@@ -23,7 +27,29 @@ def write(state: State, at: At) -> Path:
     name = f"{state.mission.slug}@{label}@{state.agent}-{binascii.crc32(data):08x}.md"
     path = state.layout.prompts / name
     quick.put(path, data)
+    _forget_old(state)
     return path
+
+
+def last_issued(state: State) -> At | None:
+    """Return the step whose prompt this agent was given last."""
+    slug = state.mission.slug
+    given = [
+        (path.stat().st_mtime_ns, match["step"])
+        for path in state.layout.prompts.glob(f"{slug}@*.md")
+        if (match := _NAME.fullmatch(path.name.removeprefix(f"{slug}@")))
+        and match["agent"] == state.agent
+    ]
+    return parse(max(given)[1].replace(".", ":")) if given else None
+
+
+def _forget_old(state: State) -> None:
+    """Delete prompts that nobody reads any more; whoever asks again gets a new one."""
+    oldest = state.now.timestamp() - _KEPT
+    for path in state.layout.prompts.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def parse(step: str) -> At | None:

@@ -255,6 +255,11 @@ def read(asking: Asking, store: Reader, head: Head | None = None) -> State:
     )
 
 
+def again(found: State, store: Reader) -> State:
+    """Read a mission's state again after a change in the store; git is not asked twice."""
+    return read(Asking(*found[:4]), store, found.head)
+
+
 def current(state: State) -> At | None:
     """Return the step that is to be worked on now; None when only waiting is left."""
     opening = first_shut(state)
@@ -293,3 +298,9 @@ def phase(state: State) -> Phase:
 def is_complete(state: State) -> bool:
     """Tell whether every task is done or given up."""
     return first_shut(state) is None and set(state.board.counts()) <= {*lanes.FINAL}
+
+
+def no_tasks(mission: Mission) -> str:
+    """Return the sentence for a mission without tasks."""
+    folder = mission.name(mission.files.tasks)
+    return f"{folder} has no task yet; write {folder}/WP01-name.md or a list of tasks in plan.md."

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from treadle.errors import FormatError
 from treadle.ids import HUMAN
 from treadle.layout import Layout
-from treadle.missions import gates, next, state
+from treadle.missions import gates, state
 from treadle.missions import mission as missions
 from treadle.missions.gates import Head
 from treadle.missions.mission import Mission
@@ -88,7 +88,7 @@ def _reason(found: State, phase: Phase) -> tuple[str | None, tuple[str, ...]]:
         gate = found.gate(phase)
         return gate.reason, gate.missing
     if phase == "tasks":
-        return next.no_tasks(found), ()
+        return state.no_tasks(found.mission), ()
     if state.is_complete(found):
         return None, ()
     counts = found.board.counts()

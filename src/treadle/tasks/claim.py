@@ -154,6 +154,14 @@ def move_task(
     if force and not reason:
         raise UsageError(f"--force on {task_id} needs --reason to say why")
     by = acting(by)
+    go = moving(store, to, by, now, reason, force)
+    return change_task(store, task_id, go, Note(by.owner, reason, force), now)
+
+
+def moving(
+    store: Store, to: lanes.Lane, by: Holder, now: datetime, reason: str | None, force: bool = False
+) -> Callable[[TaskRow], TaskRow]:
+    """Return what takes a task to another lane, or raises why it may not."""
 
     def go(task: TaskRow) -> TaskRow:
         _check_lane(task, to, reason, force)
@@ -162,7 +170,7 @@ def move_task(
             _check_ready(store, task, to)
         return _entered(task, to, by, now)
 
-    return change_task(store, task_id, go, Note(by.owner, reason, force), now)
+    return go
 
 
 def finish_task(store: Store, task_id: str, by: Holder, now: datetime) -> Changed:
