@@ -118,8 +118,8 @@ def test_a_button_of_the_page_imports_nothing_of_the_repository(clone, monkeypat
 
 
 def test_the_users_variables_do_not_reach_the_interpreter(clone, variables):
-    argv, cwd, env = environment.treadle_command(["runs", "list", "--json"], clone.root, os.environ)
-    found = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, timeout=120)
+    argv, env = environment.treadle_command(["runs", "list", "--json"], clone.root, os.environ)
+    found = subprocess.run(argv, cwd="/", env=env, capture_output=True, timeout=120)
     assert json.loads(found.stdout) == {"runs": [], "weather": []}, found
 
 
@@ -127,11 +127,11 @@ def test_a_variable_of_the_interpreter_is_still_the_agents_if_it_may_have_it(pro
     project.settings('[agents.do]\ntype = "builtin"\nenv_allow = ["PYTHON*"]\n')
     project.settings(project.extra + "run = ['sh', '-c', 'echo $PYTHONPATH > seen.txt']\n")
     words = ("run", "--goal", "See", "--ac", "x", "--verify", "AC1=test -f seen.txt", "--json")
-    argv, cwd, env = environment.treadle_command(
+    argv, env = environment.treadle_command(
         words, project.root, {**os.environ, "PYTHONPATH": "/nowhere"}
     )
     assert not [name for name in env if name.startswith("PYTHON")]
-    found = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, timeout=120)
+    found = subprocess.run(argv, cwd="/", env=env, capture_output=True, timeout=120)
     run = json.loads(found.stdout)
     assert project.git("show", f"{run['branch']}:seen.txt") == "/nowhere\n"
 

@@ -1,11 +1,12 @@
-"""Helpers of hurried commands say all they have to say."""
+"""Helpers run to their end and say all they have to say."""
 
 import os
 import sys
+import time
 
 import pytest
 
-from treadle.errors import NotFoundError
+from treadle.errors import NotFoundError, TreadleError
 from treadle.proc import helper
 
 ECHO = "import sys; data = sys.stdin.buffer.read(); sys.stdout.buffer.write(data[::-1])"
@@ -38,3 +39,36 @@ def test_a_missing_program_is_named_and_leaves_nothing_open():
         helper.run(["no-such-program"], os.environ)
     helper.run(["/bin/true"], os.environ)
     assert len(os.listdir("/dev/fd")) == before
+
+
+def test_only_the_given_variables_are_there():
+    done = helper.run(["/bin/sh", "-c", "cat; echo $A $HOME"], {"A": "b"}, b"in ")
+    assert done.stdout == b"in b\n"
+
+
+def test_a_helper_has_a_session_of_its_own():
+    code = "import os; print(os.getsid(0) == os.getpid())"
+    assert helper.run([sys.executable, "-c", code], os.environ).stdout == b"True\n"
+
+
+def test_an_unusable_program_is_named(tmp_path):
+    with pytest.raises(TreadleError, match="is not installed or not in PATH"):
+        helper.run([str(tmp_path)], os.environ)
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\0")
+    broken.chmod(0o755)
+    with pytest.raises(TreadleError, match="cannot be started"):
+        helper.run([str(broken)], os.environ)
+
+
+def test_a_late_helper_is_killed_with_its_children():
+    begun = time.monotonic()
+    with pytest.raises(TreadleError, match=r"sh did not finish within 0.2 s"):
+        helper.run(["sh", "-c", "sleep 60 & sleep 60"], os.environ, timeout=0.2)
+    assert time.monotonic() - begun < 50
+
+
+def test_a_slow_helper_gets_all_of_its_input():
+    code = "import sys, time; time.sleep(1.2); sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    data = b"x" * 3_000_000
+    assert helper.run([sys.executable, "-c", code], os.environ, data).stdout == data

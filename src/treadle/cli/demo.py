@@ -11,7 +11,7 @@ from pathlib import Path
 from treadle.cli import output
 from treadle.errors import ExitCode, TreadleError
 from treadle.files import remove
-from treadle.proc import capture, environment
+from treadle.proc import environment, helper, launch
 
 _RECORDING = Path(__file__).parent / "demo_recording"
 _FILES = {
@@ -36,6 +36,7 @@ class GreetTest(unittest.TestCase):
 _GOAL = "Greet people properly"
 _RUN = ["run", "--goal", _GOAL, "--ac", "The tests pass", "--verify", "AC1=python3 -m unittest -q"]
 # Between the rename of the first check's folder and its transaction.
+_PATIENCE = 600.0  # seconds for one command of the demo
 _CRASH = "after_rename:3"
 
 
@@ -142,16 +143,18 @@ class _Stage:
         return done.returncode
 
     def _git(self, *words: str, show: bool = False) -> None:
-        done = capture.run(["git", *words], cwd=self._project, env=self._env)
+        done = helper.run(["git", "-C", str(self._project), *words], self._env)
         if done.returncode:
             raise TreadleError(f"git {words[0]}: {done.stderr.decode(errors='replace')}")
         if show:
             self._say(f"$ git {' '.join(words)}", colour="bold")
             self._say(done.stdout.decode(errors="replace").rstrip())
 
-    def _call(self, words: Sequence[str], env: dict[str, str]) -> capture.Captured:
-        argv, cwd, variables = environment.treadle_command(words, self._project, env)
-        return capture.run(argv, cwd=cwd, env=variables)
+    def _call(self, words: Sequence[str], env: dict[str, str]) -> helper.Captured:
+        done = launch.detach(*environment.treadle_command(words, self._project, env), _PATIENCE)
+        if done is None:
+            raise TreadleError(f"treadle {words[0]} did not finish within {_PATIENCE:g} s")
+        return done
 
     def _say(self, text: str, colour: output.Colour | None = None) -> None:
         if self._loud and text:

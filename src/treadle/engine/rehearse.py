@@ -23,7 +23,7 @@ from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, TreadleError
 from treadle.files import remove
 from treadle.ids import nearest
-from treadle.proc import capture, environment
+from treadle.proc import environment, helper
 from treadle.proc.keeper import Keeper, Limits
 from treadle.project.project import Project
 from treadle.sandbox import probe
@@ -91,7 +91,7 @@ def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
 def version(program: str, env: Mapping[str, str]) -> str | None:
     """Ask a tool for its version."""
     try:
-        done = capture.run([program, "--version"], env=env, timeout=_VERSION_TIME)
+        done = helper.run([program, "--version"], env, timeout=_VERSION_TIME)
     except TreadleError:
         return None
     words = done.stdout.decode(errors="replace").strip().splitlines()

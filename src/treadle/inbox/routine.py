@@ -19,7 +19,7 @@ from treadle.inbox.hooks import Host
 from treadle.inbox.message import Message
 from treadle.inbox.specs import Spec
 from treadle.layout import Layout
-from treadle.proc import capture, environment
+from treadle.proc import environment, helper
 from treadle.proc.keeper import Ended, Limits
 
 BUILT_IN = "develop"
@@ -454,9 +454,8 @@ def _syntax(env: Mapping[str, str], routine: Routine) -> Iterator[str]:
         return
     shell = found[1] if found else "sh"
     try:
-        done = capture.run(
-            [shell, "-n", path], env=environment.allowed(env), timeout=_CHECK_TIMEOUT
-        )
+        variables = environment.allowed(env)
+        done = helper.run([shell, "-n", path], variables, timeout=_CHECK_TIMEOUT)
     except TreadleError as error:
         yield error.message
         return

@@ -63,14 +63,13 @@ class Own(NamedTuple):
     """How to start a process of ours."""
 
     argv: Sequence[str]
-    cwd: Path
     env: Mapping[str, str]
 
 
 def treadle_command(words: Sequence[str], here: Path, env: Mapping[str, str]) -> Own:
     """Return how to run `treadle WORDS` for somebody who stands in `here`."""
     kept = {f"{_KEPT}{name}": value for name, value in env.items() if _is_pythons(name)}
-    return Own(python(_COMMAND, str(here), *words), Path("/"), without_python(env) | kept)
+    return Own(python(_COMMAND, str(here), *words), without_python(env) | kept)
 
 
 def python(code: str, *words: str, bare: bool = False) -> tuple[str, ...]:

@@ -50,7 +50,11 @@ _KILL = 9  # SIGKILL; the signal module takes its time to load
 def run(
     argv: Sequence[str], env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60.0
 ) -> Captured:
-    """Run a helper to its end and return what it said."""
+    """Run a helper to its end and return what it said.
+
+    One that takes too long is ended, and so is one that goes on long after this process was asked
+    to stop.
+    """
     fed, out, err = os.pipe(), os.pipe(), os.pipe()
     theirs, ours = (fed[0], out[1], err[1]), (fed[1], out[0], err[0])
     try:
@@ -62,13 +66,13 @@ def run(
         _close(theirs)
     try:
         deadline = time.monotonic() + timeout
-        stdout, stderr = talk(ours, stdin, deadline)
+        stdout, stderr = _talk(ours, stdin, deadline)
         status = _end_of(pid, deadline)
     except BaseException as error:
         with suppress(ProcessLookupError):
             os.killpg(pid, _KILL)
         os.waitpid(pid, 0)
-        raise explain(error, argv, timeout) from error
+        raise _explain(error, argv, timeout) from error
     return Captured(os.waitstatus_to_exitcode(status), stdout, stderr)
 
 
@@ -104,9 +108,19 @@ def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, in
     raise NotFoundError(f"{argv[0]} is not installed or not in PATH", code="program_missing")
 
 
-def explain(error: BaseException, argv: Sequence[str], timeout: float | None) -> BaseException:
+def _spawn(
+    path: str, argv: list[str], env: Mapping[str, str], actions: Sequence[tuple[int, int, int]]
+) -> int:
+    """Start it in a session of its own, so that Ctrl-C does not end it halfway."""
+    try:
+        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True)
+    except NotImplementedError:  # an old C library
+        return os.posix_spawn(path, argv, env, file_actions=actions, setpgroup=0)
+
+
+def _explain(error: BaseException, argv: Sequence[str], timeout: float) -> BaseException:
     """Say why a helper was ended, where that was its own fault."""
-    if "Timeout" in type(error).__name__:
+    if isinstance(error, TimeoutError):
         text = f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}"
         return TreadleError(text, code="helper_timeout")
     if isinstance(error, InterruptedError):
@@ -115,7 +129,7 @@ def explain(error: BaseException, argv: Sequence[str], timeout: float | None) ->
     return error
 
 
-def talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[bytes, bytes]:
+def _talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[bytes, bytes]:
     """Feed and read at the same time, so that neither side waits for the other for ever.
 
     Raises TimeoutError, or InterruptedError if this process is to stop. The ends are closed then.

@@ -4,12 +4,12 @@ import functools
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import FormatError
+from treadle.proc import helper
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
@@ -128,5 +128,4 @@ def started_by_ps(pid: int) -> str | None:
 
 def _ask(*argv: str) -> str:
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "TZ": "UTC"}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
-    return done.stdout.strip()
+    return helper.run(argv, env).stdout.decode(errors="replace").strip()

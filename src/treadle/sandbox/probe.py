@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.errors import TreadleError
-from treadle.proc import capture
+from treadle.proc import helper
 from treadle.proc.command import Jail
 from treadle.sandbox import bubblewrap, landlock, seatbelt, seccomp
 from treadle.sandbox.policy import Policy
@@ -57,7 +57,7 @@ def _bubblewrap_fails() -> str | None:
         return f"{bubblewrap.PROGRAM} is not installed"
     try:
         argv = [*bubblewrap.BASE, "--unshare-net", "--", "/bin/sh", "-c", ":"]
-        tried = capture.run(argv, timeout=_TRIAL, env={})
+        tried = helper.run(argv, {}, timeout=_TRIAL)
     except TreadleError as error:
         return error.message
     if tried.returncode == 0:

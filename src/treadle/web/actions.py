@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from treadle.errors import BlockedError, ExitCode
-from treadle.proc import detach, environment
+from treadle.proc import environment, launch
 from treadle.web.pages import board, desk, health, inbox, mail, missions, run, runs, step
 from treadle.web.site import Action, Page, Site, WebRequest
 
@@ -41,7 +41,7 @@ def perform(site: Site, action: Action, asked: WebRequest) -> Said:
         )
     patience = _START if action.is_long else _PATIENCE
     project = site.project
-    ended = detach.run(
+    ended = launch.detach(
         *environment.treadle_command(["--json", *words], project.layout.root, project.env), patience
     )
     if ended is None:
