@@ -69,8 +69,7 @@ def find_oddity(patch: bytes) -> tuple[str, str] | None:
     for mode in _MODE.findall(patch):
         if mode.decode("ascii") not in _MODES:
             return "mode", rules.explain("mode", "the patch", mode=mode.decode("ascii"))
-    names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
-    for name in names:
+    for name in _header_names(patch):
         if name.lstrip(b'"').startswith(b"/") and not name.startswith(_NOTHING):
             return "path_absolute", rules.explain("path_absolute", os.fsdecode(name))
     return None
@@ -78,26 +77,16 @@ def find_oddity(patch: bytes) -> tuple[str, str] | None:
 
 def broken_rule(patch: bytes) -> str | None:
     """Return the rule that a name in the headers breaks, for a patch that git would not take."""
-    names = [name for pair in _NAMES.findall(patch) for name in pair] + _GIT_NAME.findall(patch)
     # A name without quotes is the rest of its line; with one, only its words are names.
     words = (
         _unquoted(word)
-        for name in names
+        for name in _header_names(patch)
         for word in (b"" if b'"' in name else name, *_WORD.findall(name))
         if word
     )
     paths = (path for word in words for path in (word, _SIDE.sub("", word, count=1)))
-    return next((rule for path in islice(paths, _LOOKED_AT) if (rule := _name_rule(path))), None)
-
-
-def is_bare(patch: bytes) -> bool:
-    """Tell whether the paths of a patch begin at the root, with nothing that names their side."""
-    return not has_prefixes(patch) and _SIDES.search(patch) is None
-
-
-def has_prefixes(patch: bytes) -> bool:
-    """Tell whether the paths of a patch begin with one letter that stands for its side."""
-    return _PREFIX.search(patch) is not None
+    named = (path for path in islice(paths, _LOOKED_AT) if path != os.fsdecode(_NOTHING))
+    return next(filter(None, map(rules.forbidden, named)), None)
 
 
 def is_relative_to_root(patch: bytes, subdir: str) -> bool:
@@ -133,7 +122,7 @@ def from_patch(
             place.place,
             stdin=text,
             config=(scratch.NO_SYNC,),
-            reach=place.reach(_memory(text)),
+            reach=place.reach(4 * len(text) + rules.MAX_UNPACKED),  # itself, and what it unpacks to
         )
         if done.returncode == 0:
             return Built(_write_tree(place), place, notes)
@@ -203,8 +192,9 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else text
 
 
-def _name_rule(path: str) -> str | None:
-    return rules.forbidden(path) if path != _NOTHING.decode("ascii") else None
+def _header_names(patch: bytes) -> list[bytes]:
+    pairs = _NAMES.findall(patch)
+    return [name for pair in pairs for name in pair] + _GIT_NAME.findall(patch)
 
 
 def _attempts(
@@ -225,15 +215,10 @@ def _attempts(
 def _depths(patch: bytes) -> list[tuple[str, tuple[str, ...]]]:
     """Return how much of its paths a patch may want to lose, the likeliest first."""
     one: tuple[str, tuple[str, ...]] = ("-p1", ())
-    if has_prefixes(patch):
+    if _PREFIX.search(patch):  # one letter stands for each side
         return [one]
     none = ("-p0", ("its paths were taken whole",))
-    return [none, one] if is_bare(patch) else [one, none]
-
-
-def _memory(patch: bytes) -> int:
-    """Return what git gets to apply a patch: what it says, and what it may unpack to."""
-    return 4 * len(patch) + rules.MAX_UNPACKED
+    return [one, none] if _SIDES.search(patch) else [none, one]
 
 
 def _write_tree(place: Scratch) -> str:

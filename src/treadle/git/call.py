@@ -179,6 +179,11 @@ def out(
     return done.stdout
 
 
+def fields(args: Sequence[str], place: Mapping[str, str], cwd: Path = Path("/")) -> list[str]:
+    """Run git and return what it printed with a NUL behind each; GitError if it failed."""
+    return [field for field in os.fsdecode(out(args, place, cwd=cwd)).split("\0") if field]
+
+
 def failure(args: Sequence[str], done: Captured) -> GitError:
     """Say what git said, and what helps."""
     name, stderr = verb(args), done.stderr.decode(errors="replace")

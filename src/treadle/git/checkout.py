@@ -15,7 +15,7 @@ from treadle.git import call, confined, scratch
 from treadle.git import settings as git_settings
 from treadle.git.call import Reach, Runner
 from treadle.git.repo import Repo
-from treadle.git.settings import GitSettings, Setting
+from treadle.git.settings import GitSettings
 from treadle.proc import identity
 from treadle.proc.helper import Captured
 
@@ -29,6 +29,7 @@ _COPIED_KEYS = frozenset(f"core.{name}" for name in _COPIED_NAMES.split())
 _COPIED_SECTIONS = ("filter.", "lfs.")
 _OWN_SETTINGS = {
     "core.bare": "false",
+    "core.repositoryformatversion": "0",
     "core.logallrefupdates": "true",
     "core.fsmonitor": "false",
     "gc.auto": "0",
@@ -75,9 +76,8 @@ class Workspace:
 
     def reach(self, *further: Path) -> Reach:
         """Say what git may write when it works here: the index, and what it is asked to make."""
-        memory = (
-            call.MEMORY if self.config.filters() else None
-        )  # git alone reads what is large in parts
+        # Git alone reads what is large in parts.
+        memory = call.MEMORY if self.config.filters() else None
         return Reach(self.runner, (self.index.parent, *further), memory=memory)
 
 
@@ -187,35 +187,29 @@ def _tags(repo: Repo) -> dict[bytes, bytes]:
 
 
 def _own_settings(ws: Workspace) -> str:
-    entries = [(entry.key, entry.value) for entry in ws.config.entries if _is_copied(entry)]
+    wanted = [item for item in ws.config.entries if item.is_local]
+    entries = [
+        (item.key, item.value)
+        for item in wanted
+        if item.key in _COPIED_KEYS or item.key.startswith(_COPIED_SECTIONS)
+    ]
     own = dict(_OWN_SETTINGS)
-    if not any(_is_identity(entry) for entry in ws.config.entries):
+    if not any(item.key == "user.email" and not item.is_local for item in ws.config.entries):
         own |= _NO_IDENTITY
-    extended = ws.repo.object_format != "sha1"
-    own["core.repositoryformatversion"] = "1" if extended else "0"
-    if extended:
-        own["extensions.objectformat"] = ws.repo.object_format
+    if ws.repo.object_format != "sha1":
+        own |= {
+            "core.repositoryformatversion": "1",
+            "extensions.objectformat": ws.repo.object_format,
+        }
     return "".join(_setting(key, value) for key, value in (*entries, *own.items()))
-
-
-def _is_copied(entry: Setting) -> bool:
-    is_wanted = entry.key in _COPIED_KEYS or entry.key.startswith(_COPIED_SECTIONS)
-    return entry.is_local and is_wanted
-
-
-def _is_identity(entry: Setting) -> bool:
-    return entry.key == "user.email" and not entry.is_local
 
 
 def _setting(key: str, value: str) -> str:
     section, _, rest = key.partition(".")
     subsection, _, name = rest.rpartition(".")
-    title = f'{section} "{_escaped(subsection)}"' if subsection else section
+    subsection = subsection.replace("\\", "\\\\").replace('"', '\\"')
+    title = f'{section} "{subsection}"' if subsection else section
     return f'[{title}]\n\t{name} = "{value.translate(_ESCAPES)}"\n'
-
-
-def _escaped(subsection: str) -> str:
-    return subsection.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _copy_state(repo: Repo, folder: Path) -> None:

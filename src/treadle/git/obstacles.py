@@ -46,7 +46,7 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
 def differing(place: Mapping[str, str], commit: str) -> set[str]:
     """Return what is staged unlike in `commit`; git lets the same content stay."""
     args = ["diff-index", "--cached", "-z", "--name-only", "--no-renames", commit]
-    return {path for path in os.fsdecode(call.out(args, place)).split("\0") if path}
+    return set(call.fields(args, place))
 
 
 def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> None:
@@ -57,7 +57,8 @@ def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> No
     """
     refs.require_unlocked(repo, name)
     touched = [change.path for change in diff.changed(repo.place, old, new)]
-    written = [path for path in touched if _is_file(repo.root / path)]
+    files = [(path, repo.root / path) for path in touched]
+    written = [path for path, file in files if file.is_symlink() or file.is_file()]
     if not written:
         return
     place = scratch.make(repo, folder)
@@ -81,8 +82,8 @@ class _Entry(NamedTuple):
 
 
 def _status(place: Mapping[str, str]) -> list[_Entry]:
-    listing = os.fsdecode(call.out([*call.STATUS, "--ignore-submodules=all"], place))
-    return [_Entry(line[0], line[1], line[3:]) for line in listing.split("\0") if line]
+    lines = call.fields([*call.STATUS, "--ignore-submodules=all"], place)
+    return [_Entry(line[0], line[1], line[3:]) for line in lines]
 
 
 def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:
@@ -100,10 +101,6 @@ def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
         return True
     above = [root / name for name in trees.above(path) if name not in seen]
     return any(parent.is_symlink() or parent.is_file() for parent in above)
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_symlink() or path.is_file()
 
 
 def _unlike(place: Scratch, paths: list[str], commit: str) -> set[str]:

@@ -43,7 +43,7 @@ def clone(url: str, mirrored: Path, path: Path, commit: str) -> Repo:
     path.parent.mkdir(parents=True, exist_ok=True)
     words = ["clone", "-q", "-n", "--no-local", "--no-tags", "--reference", str(mirrored)]
     _out([*words, "--", url, str(path)])
-    _out(["-C", str(path), "checkout", "-q", "--detach", commit])
+    _out(["checkout", "-q", "--detach", commit], cwd=path)
     return find(path)
 
 
@@ -87,8 +87,8 @@ def has(repo: Repo, commit: str) -> bool:
     return call.run(["cat-file", "-e", f"{commit}^{{tree}}"], repo.place).returncode == 0
 
 
-def _out(args: list[str], place: dict[str, str] | None = None) -> None:
-    done = call.run(args, place or {}, reach=_FAR)
+def _out(args: list[str], place: dict[str, str] | None = None, cwd: Path = Path("/")) -> None:
+    done = call.run(args, place or {}, cwd=cwd, reach=_FAR)
     if done.returncode:
         error = call.failure(args, done)
         raise GitError(bare(error.message), code="remote_failed", fix=["git ls-remote"])

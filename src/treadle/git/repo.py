@@ -118,8 +118,7 @@ def dirty_files(root: Path, exclude: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the uncommitted files of a checkout, untracked ones included."""
     patterns = [f":(top,exclude,glob){pattern}" for pattern in exclude]
     args = [*call.STATUS, "--ignore-submodules=dirty", "--", ":/", *patterns]
-    listing = call.out(args, {"GIT_WORK_TREE": str(root)}, cwd=root)
-    return tuple(os.fsdecode(entry[3:]) for entry in listing.split(b"\0") if entry)
+    return tuple(entry[3:] for entry in call.fields(args, {"GIT_WORK_TREE": str(root)}, root))
 
 
 def read_head(root: Path, names: Iterable[str]) -> dict[str, Committed]:
@@ -139,7 +138,7 @@ def read_head(root: Path, names: Iterable[str]) -> dict[str, Committed]:
 def tracked(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the tracked files among `paths`, which may name folders."""
     args = ["--literal-pathspecs", "ls-files", "-z", "--", *paths]
-    return tuple(os.fsdecode(name) for name in call.out(args, repo.place).split(b"\0") if name)
+    return tuple(call.fields(args, repo.place))
 
 
 def operation_in_progress(repo: Repo) -> str | None:

@@ -1,11 +1,19 @@
 """Decide which names a change may bring, and which files can run code or steer agents."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Collection
+from importlib import resources
 
 from treadle.layout import CONFIG_NAMES, HOME_NAME
 
+_TABLES = tomllib.loads((resources.files("treadle.git") / "risky.toml").read_text())
+_FILES, _FOLDERS, _HOOKS, _GENERATED = (
+    frozenset(_TABLES[name]) for name in ("files", "folders", "hooks", "generated")
+)
+# What lies in these is carried out, by treadle or by whoever follows a mission.
+_WORK = ("specs", "missions", "kitty-specs")
 MAX_DEPTH = 64
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
@@ -115,7 +123,8 @@ def risk(path: str, old_mode: str, new_mode: str, protected: Collection[str]) ->
         return "config"
     if parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1]):
         return "hook"
-    return "exec_bit" if _changes_exec_bit(old_mode, new_mode) else None
+    was, is_ = (mode == "100755" for mode in (old_mode, new_mode))
+    return "exec_bit" if was != is_ and new_mode != _NONE else None
 
 
 def is_generated(path: str) -> bool:
@@ -168,52 +177,3 @@ def _hidden(part: str) -> str | None:
         if category in ("Cf", "Cs", "Co", "Cn") and not (char in _JOINERS and before > "\x7f"):
             return "name_hidden"
     return None
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# What lies in these is carried out, by treadle or by whoever follows a mission.
-_WORK = _words("specs missions kitty-specs")
-_FILES = _words(
-    """
-    .aider.conf.yml .appveyor.yml .bazelrc .clinerules .cursorrules .drone.yml .envrc .gitattributes
-    .gitconfig .gitlab-ci.yml .gitmodules .justfile .lefthook.yml .lfsconfig .mcp.json .mise.toml
-    .netrc .npmrc .opencode.json .pnpmfile.cjs .pre-commit-config.yaml .pypirc .roomodes .travis.yml
-    .windsurfrules .woodpecker.yml .yarnrc .yarnrc.yml agents.md agents.override.md appveyor.yml
-    azure-pipelines.yml bitbucket-pipelines.yml claude.local.md claude.md gemini.md
-    jenkinsfile lefthook.yml mcp.json opencode.json opencode.jsonc pip.conf
-    """
-)
-_FOLDERS = _words(
-    """
-    .agents .aider .amazonq .azure-pipelines .buildkite .circleci .claude .clinerules .codex
-    .continue .cursor .devcontainer .drone .gemini .gitea .githooks .github .gitlab .husky .idea
-    .kiro .opencode .roo .teamcity .vscode .windsurf .woodpecker .zed
-    """
-)
-_HOOKS = _words(
-    """
-    applypatch-msg commit-msg fsmonitor-watchman post-applypatch post-checkout post-commit
-    post-index-change post-merge post-receive post-rewrite post-update pre-applypatch pre-auto-gc
-    pre-commit pre-merge-commit pre-push pre-rebase pre-receive prepare-commit-msg proc-receive
-    push-to-checkout reference-transaction sendemail-validate update
-    """
-)
-
-
-def _changes_exec_bit(old_mode: str, new_mode: str) -> bool:
-    if new_mode == "000000":
-        return False
-    return (old_mode == "100755") != (new_mode == "100755")
-
-
-_GENERATED = _words(
-    """
-    bun.lock bun.lockb cargo.lock composer.lock deno.lock flake.lock gemfile.lock go.sum
-    gradle.lockfile mix.lock npm-shrinkwrap.json package-lock.json packages.lock.json
-    package.resolved pdm.lock pipfile.lock pixi.lock pnpm-lock.yaml podfile.lock poetry.lock
-    pubspec.lock pylock.toml uv.lock yarn.lock
-    """
-)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.files import atomic, remove, sync, walk
-from treadle.git import call
-from treadle.git import confined as vouch_for
+from treadle.git import call, confined
 from treadle.git.call import Reach, Runner
 from treadle.git.repo import Repo
 
@@ -59,7 +58,7 @@ class Scratch:
 
 
 def write_object(store: Path, kind: str, content: bytes, object_format: str) -> str:
-    """Write an object into `store` and return its id; `settle` makes it durable."""
+    """Write an object into `store` and return its id; `keep` makes it durable."""
     data = b"%s %d\0%s" % (kind.encode("ascii"), len(content), content)
     name = hashlib.new(object_format, data).hexdigest()
     path = store / name[:2] / name[2:]
@@ -152,13 +151,13 @@ def vouch(scratch: Scratch) -> None:
     A content filter may have run an agent's code, which could write here too: a link for treadle
     to write through, another store to borrow from, an object that is not what its name says.
     """
-    vouch_for.require_plain(scratch.folder)
+    confined.require_plain(scratch.folder)
     packs = tidy_store(scratch.store, alternates(scratch.repo.objects))
     for pack in packs:  # git packs what is very large
         out(scratch, "verify-pack", "--", str(pack))
     wrong = find_wrong(scratch.store, scratch.repo.object_format)
     if wrong:
-        raise vouch_for.trespass(f"{wrong.parent.name}{wrong.name}, which is not that object,")
+        raise confined.trespass(f"{wrong.parent.name}{wrong.name}, which is not that object,")
 
 
 def keep(scratch: Scratch) -> None:

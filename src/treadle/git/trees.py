@@ -37,12 +37,11 @@ def files(repo: Repo, commit: str, paths: Collection[str] | None = None) -> dict
     wanted = ["-r"] if paths is None else ["--", *paths]
     args = ["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, *wanted]
     found: dict[str, Leaf] = {}
-    for line in os.fsdecode(call.out(args, repo.place)).split("\0"):
-        fields, _, name = line.partition("\t")
-        if name:
-            mode, kind, id_ = fields.split()
-            if kind != "tree":
-                found[name] = Leaf(mode, id_)
+    for line in call.fields(args, repo.place):
+        head, _, name = line.partition("\t")
+        mode, kind, id_ = head.split()
+        if kind != "tree":
+            found[name] = Leaf(mode, id_)
     return found
 
 

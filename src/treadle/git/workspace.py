@@ -181,8 +181,8 @@ def copy_included(repo: Repo, target: Path) -> tuple[str, ...]:
     patterns = repo.root / INCLUDE
     if not patterns.is_file():
         return ()
-    wanted = _ignored(repo, f"--exclude-from={patterns}")
-    ignored = set(_ignored(repo, "--exclude-standard"))
+    wanted = call.fields([*_LIST_IGNORED, f"--exclude-from={patterns}"], repo.place)
+    ignored = set(call.fields([*_LIST_IGNORED, "--exclude-standard"], repo.place))
     return tuple(
         name for name in wanted if name in ignored and _copy_plain(repo.root, target, name)
     )
@@ -289,11 +289,6 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
 def _has_real_parents(root: Path, path: Path) -> bool:
     parents = [parent for parent in path.parents if parent.is_relative_to(root)]
     return bool(parents) and not any(parent.is_symlink() for parent in parents)
-
-
-def _ignored(repo: Repo, rule: str) -> list[str]:
-    listing = call.out([*_LIST_IGNORED, rule], repo.place)
-    return [os.fsdecode(name) for name in listing.split(b"\0") if name]
 
 
 def _copy_plain(root: Path, target: Path, name: str) -> bool:
