@@ -69,11 +69,6 @@ def test_a_date_is_read_in_local_time():
     assert (local.day, local.hour, local.minute) == (5, 15, 4)
 
 
-def test_every_kind_has_advice():
-    kinds = {StepError(error) for error, _ in trouble._WORDS} | {StepError.AGENT_EXIT}
-    assert kinds <= set(trouble.ADVICE)
-
-
 def test_only_what_may_pass_is_tried_again():
     assert {str(error) for error in trouble.PASSING} == {
         *("rate_limit", "network", "server_error", "agent_exit")

@@ -10,12 +10,12 @@ from treadle.agents.tool import (
     Event,
     Launch,
     Remark,
-    Tool,
     at,
     counted,
     done,
     failed,
     items_at,
+    known_tool,
     money_at,
     number_at,
     started,
@@ -30,7 +30,7 @@ def launch(ask: Ask) -> Launch:
     argv = [
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
         *("--setting-sources", "user", "--strict-mcp-config"),
-        *("--json-schema", json.dumps(tool.RESPONSE)),
+        *("--json-schema", tool.RESPONSE),
         *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
         *ask.model("--model"),
         *("--add-dir", str(ask.step_dir)),
@@ -98,16 +98,4 @@ def _tell_block(block: object) -> Iterator[Remark]:
             yield Remark("tool_end", content if isinstance(content, str) else json.dumps(content))
 
 
-TOOL = Tool(
-    name="claude",
-    home=".claude",
-    state_variable="CLAUDE_CONFIG_DIR",
-    launch=launch,
-    tell=tell,
-    variables=("CLAUDE_CONFIG_DIR", "ANTHROPIC_*", "CLAUDE_CODE_*"),
-    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-    logins=(".credentials.json",),
-    tokens=tuple(f"claudeAiOauth.{key}" for key in ("accessToken", "refreshToken", "expiresAt")),
-    cumulative=("cost",),
-    log_in="claude /login",
-)
+TOOL = known_tool("claude", launch, tell)

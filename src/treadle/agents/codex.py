@@ -9,11 +9,11 @@ from treadle.agents.tool import (
     Event,
     Launch,
     Remark,
-    Tool,
     at,
     counted,
     done,
     items_at,
+    known_tool,
     overlay,
     text_at,
 )
@@ -50,7 +50,7 @@ def launch(ask: Ask) -> Launch:
         argv=tuple(argv),
         cwd=ask.spec.workspace if ask.edits or ask.is_held else ask.step_dir,
         env={"CODEX_HOME": str(ask.state)},
-        files={_SCHEMA: json.dumps(tool.RESPONSE), "config.toml": _FEATURES},
+        files={_SCHEMA: tool.RESPONSE, "config.toml": _FEATURES},
     )
 
 
@@ -99,16 +99,4 @@ def adapter(ask: Ask) -> dict[str, str]:
     }
 
 
-TOOL = Tool(
-    name="codex",
-    home=".codex",
-    state_variable="CODEX_HOME",
-    launch=launch,
-    tell=tell,
-    variables=("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_ORGANIZATION"),
-    keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
-    logins=("auth.json",),
-    tokens=("tokens.id_token", "tokens.access_token", "tokens.refresh_token", "last_refresh"),
-    cumulative=("tokens",),
-    log_in="codex login",
-)
+TOOL = known_tool("codex", launch, tell)

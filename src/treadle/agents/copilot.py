@@ -11,10 +11,10 @@ from treadle.agents.tool import (
     Event,
     Launch,
     Remark,
-    Tool,
     at,
     counted,
     failed,
+    known_tool,
     number_at,
     started,
     text_at,
@@ -86,16 +86,4 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("done" if code == 0 else "warning", f"exit code {code}")
 
 
-TOOL = Tool(
-    name="copilot",
-    home=".copilot",
-    state_variable="COPILOT_HOME",
-    launch=launch,
-    tell=tell,
-    spent=spent,
-    variables=("COPILOT_*",),
-    cumulative=("tokens",),
-    keys=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY"),
-    logins=("config.json",),
-    log_in="copilot login",
-)
+TOOL = known_tool("copilot", launch, tell, spent=spent)

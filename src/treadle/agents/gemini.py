@@ -4,7 +4,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.agents.tool import Ask, Event, Launch, Remark, Tool, counted, done, started, text_at
+from treadle.agents.tool import (
+    Ask,
+    Event,
+    Launch,
+    Remark,
+    counted,
+    done,
+    known_tool,
+    started,
+    text_at,
+)
 from treadle.contract import strictjson
 from treadle.errors import FormatError
 from treadle.files import walk
@@ -87,18 +97,4 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("error", text_at(event, "error", "message"))
 
 
-TOOL = Tool(
-    name="gemini",
-    home="",
-    state_variable="GEMINI_CLI_HOME",
-    launch=launch,
-    tell=tell,
-    variables=(
-        *("GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_GENAI_*", "GOOGLE_GEMINI_*"),
-        *("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
-    ),
-    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"),
-    logins=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
-    tokens=("access_token", "refresh_token", "id_token", "expiry_date"),
-    log_in="gemini",
-)
+TOOL = known_tool("gemini", launch, tell)

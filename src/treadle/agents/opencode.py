@@ -10,11 +10,11 @@ from treadle.agents.tool import (
     Event,
     Launch,
     Remark,
-    Tool,
     at,
     counted,
     done,
     failed,
+    known_tool,
     money_at,
     number_at,
     overlay,
@@ -94,14 +94,4 @@ def _usage(part: object) -> Usage:
     return replace(found, input_tokens=given, cost_usd=money_at(part, "cost"))
 
 
-TOOL = Tool(
-    name="opencode",
-    home=".local/share",
-    state_variable="XDG_DATA_HOME",
-    launch=launch,
-    tell=tell,
-    variables=("OPENCODE_*", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"),
-    logins=("opencode/auth.json",),
-    tokens=("*.access", "*.refresh", "*.expires"),
-    log_in="opencode auth login",
-)
+TOOL = known_tool("opencode", launch, tell)

@@ -1,10 +1,12 @@
 """What is known of a command-line tool: how it starts, what its events mean, what it spent."""
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.agents.backend import AgentSpec, Usage
 from treadle.contract.role import Role
@@ -12,22 +14,11 @@ from treadle.layout import EVENTS
 
 Event = Mapping[str, object]
 _COUNTABLE = 2**53
+_DATA = resources.files("treadle.agents")
+_KNOWN = tomllib.loads((_DATA / "tools.toml").read_text())
+# The response as a JSON schema, as strict as the tools that take one want it.
+RESPONSE = json.dumps(json.loads((_DATA / "response.schema.json").read_text()))
 _MILLION = 1_000_000
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_FIELDS: dict[str, object] = {
-    "version": {"type": "integer", "enum": [1]},
-    "status": {"type": "string", "enum": ["ok", "fail"]},
-    "summary": {"type": "string"},
-    "files": _TEXTS,
-    "next_actions": _TEXTS,
-    "errors": _TEXTS,
-}
-RESPONSE: dict[str, object] = {
-    "type": "object",
-    "properties": _FIELDS,
-    "required": list(_FIELDS),
-    "additionalProperties": False,
-}
 MAX_LINE = 8 << 20
 
 
@@ -121,6 +112,20 @@ class Heard:
     usage: Usage | None = None
     error: str = ""
     status: int | None = None
+
+
+def known_tool(
+    name: str,
+    launch: Callable[[Ask], Launch],
+    tell: Callable[[Event], Iterator[Remark]],
+    spent: Callable[[Ask], Usage | None] | None = None,
+) -> Tool:
+    """Return a tool with what is written down of it."""
+    facts: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in _KNOWN[name].items()
+    }
+    return Tool(name=name, launch=launch, tell=tell, spent=spent, **facts)
 
 
 def counted(value: object, given: str, cached: str, made: str) -> Usage:
