@@ -47,7 +47,7 @@ def run_goal(
 ) -> RunRow:
     """Run a goal that is no task."""
     asked = order.freeze(config, text=goal, criteria=criteria, swaps=swaps, task_id=None)
-    return end.land_automatically(tools, config, loop.drive_run(begin.begin_run(tools, asked)))
+    return loop.drive_run(begin.begin_run(tools, asked, lands=config.land.run == "auto"))
 
 
 def resume_run(
@@ -61,11 +61,14 @@ def resume_run(
 ) -> RunRow:
     """Continue a stopped run, or let it pass if all it waits for is an approval."""
     row = find_run.find_run(tools.store, text)
-    run = resume.resume_run(tools, row, config, budgets=budgets, swaps=swaps, approve=approve)
+    lands = config.land.run == "auto"
+    run = resume.resume_run(
+        tools, row, config, budgets=budgets, swaps=swaps, approve=approve, lands=lands
+    )
     questions.settle(tools.store, run.id, "approved" if approve else "resumed", tools.now())
     if run.order.task_id:
         claims.begin_run(tools.store, run.order.task_id, run.id, tools.now())
-    return end.land_automatically(tools, config, loop.drive_run(run))
+    return loop.drive_run(run)
 
 
 def run_tasks(
@@ -127,10 +130,10 @@ def _run_task(
         task_id=found.task_id,
     )
     try:
-        run = begin.begin_run(tools, asked, below)
+        run = begin.begin_run(tools, asked, below, lands=config.land.run == "auto")
     except (BlockedError, GitError) as error:
         return Refused(found.task_id, error)
-    return end.land_automatically(tools, config, loop.drive_run(run))
+    return loop.drive_run(run)
 
 
 def _below(tools: Tools, results: Sequence[RunRow | Refused]) -> RunRow | None:

@@ -91,11 +91,19 @@ def deliver(run: Run, folder: Path, role: Role) -> None:
         try:
             letter = _signed(run, parse(read_text(path), split_name(path.name)), role, message_id)
         except (FormatError, UsageError) as error:
-            message = f"{OUTBOX}/{path.name} is no letter: {error.message}"
-            run.timeline.add(EventType.LETTER_REFUSED, message, file=path.name)
-            run.record(run.cursor())
+            _refuse(run, folder.name, path.name, error.message)
             continue
         _send_once(run, letter)
+
+
+def _refuse(run: Run, step: str, name: str, why: str) -> None:
+    """Write down, once, that a file in an outbox is no letter."""
+    refused = (e for e in run.tools.store.events(run.id) if e.type == EventType.LETTER_REFUSED)
+    noted = {(data.get("step", step), data.get("file")) for e in refused if (data := e.data or {})}
+    if (step, name) not in noted:
+        message = f"{OUTBOX}/{name} is no letter: {why}"
+        run.timeline.add(EventType.LETTER_REFUSED, message, step=step, file=name)
+        run.record(run.cursor())
 
 
 def catch_up(run: Run) -> None:

@@ -6,10 +6,10 @@ from treadle.contract.event import EventType
 from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
-from treadle.engine.run.run import Archive, Run, lost_branch
+from treadle.engine.run.run import Archive, Run
 from treadle.engine.run.run_files import RECONCILED, Manifest
 from treadle.engine.wheel import commit
-from treadle.errors import FormatError
+from treadle.errors import FormatError, GitError
 from treadle.files import atomic, remove
 from treadle.git import refs, remote
 from treadle.layout import step_name
@@ -40,20 +40,17 @@ def _adopt(run: Run, shelf: Shelf, name: str) -> bool:
     if pack:
         remote.unpack(run.tools.repo, pack)
     atomic.rename_new(staged, run.folder.step(found.row.step_index, found.row.role))
-    is_moved = _move_branch(run, found)
+    problem = _move_branch(run, found)
     sealed = Archive(name, hashlib.sha256(data).hexdigest())
     commit.settle(run, _renumbered(run, found), digest, sealed)
-    if not is_moved:
-        lost_branch(run)
+    commit.stand_still(run, problem)
     return True
 
 
-def _move_branch(run: Run, found: Manifest) -> bool:
+def _move_branch(run: Run, found: Manifest) -> GitError | None:
     """Bring the run's branch to the step's commit; a fresh clone does not have it yet."""
-    if found.after.commit == found.before.commit:
-        return True
     name = run.row.branch or ""
-    if refs.resolve(run.tools.repo, name) is None:
+    if name and refs.resolve(run.tools.repo, name) is None:
         refs.create(run.tools.repo, name, found.before.commit)
     return commit.move_branch(run, found.before, found.after)
 

@@ -14,7 +14,7 @@ from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.recovery import repair
 from treadle.engine.run import resume, run_files
-from treadle.engine.run.run import Run, Timeline, Tools, cursor_of, lost_branch
+from treadle.engine.run.run import Run, Timeline, Tools, cursor_of
 from treadle.engine.run.run_files import RECONCILED, Manifest, Snapshot
 from treadle.engine.wheel import commit, end
 from treadle.errors import FormatError, GitError, TreadleError
@@ -99,7 +99,6 @@ def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> list[str]:
         return []
     for name in _unknown_steps(run):
         _adopt(run, name)
-    letters.catch_up(run)
     if run.row.status == "running":
         _stop(run)
     end.end_run(run)
@@ -140,7 +139,6 @@ def _settle_ended(tools: Tools, gone: set[str | None]) -> None:
                 run = resume.take_over(tools, row)
             except (FormatError, GitError):
                 continue
-            letters.catch_up(run)
             end.end_run(run)
 
 
@@ -172,9 +170,7 @@ def _adopt(run: Run, name: str) -> None:
         found, digest = run_files.read_step(folder)
     except FormatError:
         found, digest = _minimal(run, folder), None
-    moved = found.after.commit == found.before.commit or commit.move_branch(
-        run, found.before, found.after
-    )
+    problem = commit.move_branch(run, found.before, found.after)
     last = found.events[-1].seq if found.events else run.tools.store.last_seq(run.id)
     run.timeline = Timeline(last, run.tools.now, run.tools.mask)
     run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
@@ -183,8 +179,7 @@ def _adopt(run: Run, name: str) -> None:
     run.recorded.extend(told)
     run_files.write_run(run.folder.run_json, run.order, row, run.recorded, {**run.kv, **found.kv})
     commit.settle(run, found._replace(events=(*found.events, *told)), digest)
-    if not moved:
-        lost_branch(run)
+    commit.stand_still(run, problem)
 
 
 def _minimal(run: Run, folder: Path) -> Manifest:

@@ -11,7 +11,7 @@ from treadle.agents import table
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
-from treadle.engine.run import confinement, run_files
+from treadle.engine.run import confinement, memory, run_files
 from treadle.engine.run.order import Order
 from treadle.engine.run.progress import Progress
 from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
@@ -138,7 +138,12 @@ class Extras(NamedTuple):
 
 
 def begin_run(
-    tools: Tools, order: Order, below: RunRow | None = None, extras: Extras | None = None
+    tools: Tools,
+    order: Order,
+    below: RunRow | None = None,
+    extras: Extras | None = None,
+    *,
+    lands: bool = False,
 ) -> Run:
     """Create the run's folder, row, branch and workspace; each of them survives a kill.
 
@@ -153,20 +158,28 @@ def begin_run(
             code="no_commit",
             fix=["git add -A", "git commit -m 'Begin'"],
         )
-    run = _new(tools, order, head.commit, head.branch)
-    if below and below.base_branch == head.branch and below.head_commit:
-        _stack(run, below, below.head_commit)
-    if order.task_id:
-        claim.begin_run(tools.store, order.task_id, run.id, tools.now())
+    with tools.beginning:
+        run = _new(tools, order, head.commit, head.branch)
+        if lands:
+            run.kv[memory.LANDS] = True
+        if below and below.base_branch == head.branch and below.head_commit:
+            _stack(run, below, below.head_commit)
+        _write_down(run, extras)
+    tools.watch(Progress(kind="run", run_id=run.id, message=order.goal))
+    _prepare(run)
+    return run
+
+
+def _write_down(run: Run, extras: Extras | None) -> None:
+    """Make the run's folder, then its row."""
+    if run.order.task_id:
+        claim.begin_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
     _note_start(run, extras)
     _write_folder(run, extras)
     reach("before_run_row")
     # After a power cut the folder brings the row back.
-    tools.store.insert_run(run.row, run.recorded, run.kv, lasting=False)
+    run.tools.store.insert_run(run.row, run.recorded, run.kv, lasting=False)
     reach("after_run_row")
-    tools.watch(Progress(kind="run", run_id=run.id, message=order.goal))
-    _prepare(run)
-    return run
 
 
 def _prepare(run: Run) -> None:

@@ -152,6 +152,7 @@ def _commands_after_pass(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ..
 
 
 RESUME_AT = "resume_at"
+LANDS = "lands"  # whether a run that passes lands without being asked
 
 
 def due_runs(store: Reader, now: datetime) -> list[RunRow]:

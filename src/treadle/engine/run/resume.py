@@ -13,7 +13,7 @@ from treadle.engine.run import begin, confinement, memory, order, run_files
 from treadle.engine.run import order as run_order
 from treadle.engine.run.order import NamedAgent, named
 from treadle.engine.run.run import Run, Timeline, Tools, lost_branch
-from treadle.errors import BlockedError, FormatError
+from treadle.errors import BlockedError, FormatError, GitError
 from treadle.git import diff, refs, repo, workspace
 from treadle.proc import identity
 from treadle.store.runs import RunRow, StepRow
@@ -93,7 +93,7 @@ def _problem(tools: Tools, step: StepRow) -> str | None:
     return None
 
 
-def approve(run: Run) -> None:
+def approve(run: Run, kv: Mapping[str, object]) -> None:
     """Let a run pass that waits for it, with exactly the tree that was looked at."""
     found = run.kv.get(memory.PROTECTED)
     if run.kv.get("reason_code") != memory.WAITS_FOR_APPROVAL or not isinstance(found, dict):
@@ -111,7 +111,7 @@ def approve(run: Run) -> None:
     names = memory.protected_names(run.kv)
     told = list(memory.protected_files(run.kv))
     run.timeline.add(EventType.PROTECTED_APPROVED, names, tree=run.tree, files=told[:100])
-    run.end("passed", "passed", f"every criterion passed; changes approved: {names}")
+    run.end("passed", "passed", f"every criterion passed; changes approved: {names}", kv)
 
 
 def refuse(run: Run) -> dict[str, object]:
@@ -136,14 +136,17 @@ def resume_run(
     budgets: Mapping[str, float],
     swaps: Mapping[str, str],
     approve: bool = False,
+    lands: bool = False,
 ) -> Run:
     """Return the run, running again; with `approve`, as passed if it waits for just that."""
     _check_resumable(row)
     restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     require_intact(tools, row)
     run = take_up(tools, row)
+    _catch_up_branch(run)
+    wish = {memory.LANDS: lands or None}
     if approve:
-        return _approve(run)
+        return _approve(run, wish)
     _change_order(run, config, budgets, swaps)
     _require_agents(run)
     run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
@@ -152,7 +155,7 @@ def resume_run(
     refused = refuse(run)
     verdict = "FAIL" if refused else run.row.verdict
     now = run.cursor(status="running", ended_at=None, verdict=verdict)
-    run.record(now, {**cleared, **refused})
+    run.record(now, {**cleared, **refused, **wish})
     if _lost(run):
         return run
     keep_interrupted(run)
@@ -160,10 +163,26 @@ def resume_run(
     return run
 
 
-def _approve(run: Run) -> Run:
+def _approve(run: Run, kv: Mapping[str, object]) -> Run:
     if not _lost(run):
-        approve(run)
+        approve(run, kv)
     return run
+
+
+def _catch_up_branch(run: Run) -> None:
+    """Move the branch to the last step's commit, where something stood in the way before."""
+    name = run.row.branch or ""
+    found = refs.resolve(run.tools.repo, name) if name else run.head
+    if found in (None, run.head):
+        return
+    last = run.tools.store.steps(run.id)[-1]
+    if (last.before_commit, last.after_commit) != (found, run.head):
+        return
+    try:
+        refs.move(run.tools.repo, name, run.head, found)
+    except GitError:
+        run.tools.store.release(run.id, run.row.claim_epoch)
+        raise
 
 
 def _lost(run: Run) -> bool:

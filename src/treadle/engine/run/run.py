@@ -88,6 +88,9 @@ BOUNDARIES = tuple(_STEPS.split())
 # The boundaries of moving a user's branch, by `land` and `undo`.
 MOVES = ("after_intent", "after_move", "after_landed")
 
+# The boundaries of ending a run.
+ENDINGS = ("before_end", "before_release")
+
 _die_at, _, _die_count = os.environ.get("TREADLE_DIE_AT", "").partition(":")
 _passes_left = {_die_at: int(_die_count or 1)}
 
@@ -129,6 +132,7 @@ class Tools:
     now: Callable[[], datetime]
     interrupted: Callable[[], str | None]
     watch: Watch
+    beginning: Lock = field(default_factory=Lock)  # one run at a time gets its id and ports
     landing: Lock = field(default_factory=Lock)  # one run at a time moves the user's branch
     worker: str | None = None  # who drives, if not this process on its own: a worker of the fleet
     carrier: "Carrier | None" = None

@@ -8,11 +8,14 @@ from treadle.engine.run.run import Archive, Run, lost_branch, reach
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.engine.wheel import end
 from treadle.engine.wheel.step_folder import Stage
+from treadle.errors import GitError
 from treadle.files import atomic, sync
 from treadle.files.walk import Entry
 from treadle.git import refs, workspace
 from treadle.git.scratch import Scratch
 from treadle.store.runs import History
+
+MOVED = "branch_moved"
 
 
 def commit(
@@ -28,7 +31,7 @@ def commit(
     atomic.rename_new(stage.folder, stage.final)
     reach("after_rename")
     sync.sync(run.folder.steps)
-    moved = _follow(run, found, place)
+    problem = _follow(run, found, place)
     carrier = run.tools.carrier
     archive = carrier.save(run, stage.final, found) if carrier else None
     reach("before_transaction")
@@ -36,8 +39,17 @@ def commit(
     reach("after_transaction")
     if carrier:
         carrier.publish(run, found.before.commit, found.after.commit)
-    if not moved:
+    stand_still(run, problem)
+
+
+def stand_still(run: Run, problem: GitError | None) -> None:
+    """End a run whose branch did not come along: lost to somebody else, or in use for now."""
+    if problem is None:
+        return
+    if problem.code == MOVED:
         lost_branch(run)
+    else:
+        run.end("stopped", problem.code, problem.message)
 
 
 def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | None = None) -> None:
@@ -53,28 +65,34 @@ def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | Non
     run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
 
 
-def _follow(run: Run, found: Manifest, place: Scratch | None) -> bool:
-    """Bring the run's branch and workspace to the step's commit."""
+def _follow(run: Run, found: Manifest, place: Scratch | None) -> GitError | None:
+    """Bring the run's branch and workspace to the step's commit, or return what is in the way."""
     if found.after.commit == found.before.commit:
-        return True
+        return None
     reach("before_branch")
-    if not move_branch(run, found.before, found.after):
-        return False
+    if problem := move_branch(run, found.before, found.after):
+        return problem
     reach("after_branch")
     if place:
         workspace.adopt(run.workspace, place.index, found.after.commit)
     else:
         workspace.follow(run.workspace, found.before.commit, found.after.commit)
     reach("after_workspace")
-    return True
+    return None
 
 
-def move_branch(run: Run, before: Snapshot, after: Snapshot) -> bool:
-    """Swap the branch from the old commit to the new; True also if it is there already."""
+def move_branch(run: Run, before: Snapshot, after: Snapshot) -> GitError | None:
+    """Swap the branch from the old commit to the new, or return why it is not there now."""
     name = run.row.branch or ""
-    if refs.move(run.tools.repo, name, after.commit, before.commit):
-        return True
-    return refs.resolve(run.tools.repo, name) == after.commit
+    if before.commit == after.commit:
+        return None
+    try:
+        moved = refs.move(run.tools.repo, name, after.commit, before.commit)
+    except GitError as error:
+        return error
+    if moved or refs.resolve(run.tools.repo, name) == after.commit:
+        return None
+    return GitError(f"branch {name} was moved by someone else", code=MOVED)
 
 
 def _everything(folder: Path, entries: Sequence[Entry]) -> list[str]:

@@ -1,15 +1,16 @@
 """End a run: tell its task, the desk and whoever asked, note conflicts, land if wished."""
 
 import time
+from collections.abc import Mapping
+from datetime import datetime
 
-from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.engine import letters
 from treadle.engine.landing import conflicts, land
 from treadle.engine.lock import MAIL
 from treadle.engine.run import budget, memory
 from treadle.engine.run.memory import next_commands
-from treadle.engine.run.run import Run, Tools, readable
+from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.wheel.step_folder import OUTBOX
 from treadle.errors import BlockedError, GitError, TreadleError
@@ -18,19 +19,14 @@ from treadle.git.commit import Conflict
 from treadle.git.scratch import Scratch
 from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
-from treadle.store.store import Reader
+from treadle.store.store import Reader, Store
 from treadle.tasks import claim, questions
 from treadle.tasks.questions import Kind, Question
 
 _RENEW_EVERY = 300.0
-# A person's own signal or `stop` needs no question back to that person.
-_KINDS: dict[str, Kind] = {"budget_exceeded": "budget", "no_progress": "failed_run"}
-_KINDS[memory.WAITS_FOR_APPROVAL] = "approval"
-# What stops a worker and only a person can mend.
-_KINDS |= dict.fromkeys(
-    ("push_refused", "push_stale", "remote_failed", "artifacts_failed", "archive_missing"),
-    "failed_run",
-)
+_KINDS: dict[str, Kind] = {"budget_exceeded": "budget", memory.WAITS_FOR_APPROVAL: "approval"}
+# A person's own signal or `stop` needs no question back to that person; the others pass by.
+_NO_QUESTION = ("interrupted", "usage_limit", "queued")
 
 
 def is_nothing(run: Run, found: Manifest) -> bool:
@@ -44,16 +40,41 @@ def is_nothing(run: Run, found: Manifest) -> bool:
 
 
 def end_run(run: Run) -> None:
-    """Tell the task and the desk; doing it twice changes nothing."""
+    """Tell everybody who must know that a run has ended, land it if that is wished, let it go.
+
+    A run that has ended and still has an owner did not get to the end of this: whoever finds it
+    after a kill calls it again, and what was done before is not done twice.
+    """
     if run.is_settled:
         return
-    store, now = run.tools.store, run.tools.now()
-    if run.order.task_id:
-        claim.finish_run(store, run.order.task_id, run.id, run.row.status, now)
-    if question := _question(run):
-        questions.ask(store, question, now)
+    reach("before_end")
+    letters.catch_up(run)
+    tell_desk(run.tools.store, run.row, run.kv, run.tools.now())
     letters.tell_end(run)
-    store.release(run.id, run.row.claim_epoch, MAIL if letters.are_untold(run) else None)
+    if run.tools.worker is None:
+        note_conflicts(run)
+    reach("before_release")
+    if run.row.status == "passed" and run.kv.get(memory.LANDS):
+        land_or_ask(run.tools, run.row)
+    _release(run)
+
+
+def tell_desk(store: Store, row: RunRow, kv: Mapping[str, object], now: datetime) -> None:
+    """Move the lane of an ended run's task, and put on the desk what a person must decide."""
+    if row.task_id:
+        claim.finish_run(store, row.task_id, row.run_id, row.status, now)
+    if row.status == "passed":
+        questions.settle(store, row.run_id, row.status, now)
+    elif question := _question(row, kv):
+        questions.ask(store, question, now)
+
+
+def _release(run: Run) -> None:
+    """Let go of a run, unless landing it has done so."""
+    row = run.tools.store.run(run.id)
+    if row and row.owner:
+        owner = MAIL if letters.are_untold(run) else None
+        run.tools.store.release(run.id, row.claim_epoch, owner)
 
 
 def keep_claim(run: Run) -> None:
@@ -63,47 +84,36 @@ def keep_claim(run: Run) -> None:
         claim.renew_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
 
 
-def _question(run: Run) -> Question | None:
-    kind = _kind(run)
-    if kind is None or run.row.status == "passed":
+def _question(row: RunRow, kv: Mapping[str, object]) -> Question | None:
+    code = str(kv.get("reason_code"))
+    if row.status == "stopped" and code in _NO_QUESTION:
         return None
-    subject, actions = Subject("run", run.id), _actions(run, kind)
+    kind = _KINDS.get(code, "failed_run") if row.status == "stopped" else "failed_run"
+    if str(kv.get("budget_needed")).startswith(f"{budget.RISKY}="):
+        kind = "approval"
+    subject, actions = Subject("run", row.run_id), _actions(row, kv, kind)
     known = {questions.command(action, subject) for action in actions}
     return Question(
         kind=kind,
-        summary=f"{run.order.goal}: {run.kv.get('reason')}",
+        summary=f"{row.goal}: {kv.get('reason')}",
         subject=subject,
         actions=actions,
-        look=tuple(it for it in next_commands(run.row, run.kv) if it not in known),
-        run_id=run.id,
-        task_id=run.order.task_id,
+        look=tuple(it for it in next_commands(row, kv) if it not in known),
+        run_id=row.run_id,
+        task_id=row.task_id,
     )
 
 
-def _actions(run: Run, kind: Kind) -> tuple[Action, ...]:
+def _actions(row: RunRow, kv: Mapping[str, object], kind: Kind) -> tuple[Action, ...]:
     """Return what a person can decide about a run that has not passed."""
-    if run.row.status == "failed":
-        return (Action("again", target=run.order.task_id), LEAVE)
-    if run.kv.get("reason_code") == memory.WAITS_FOR_APPROVAL:
+    if row.status == "failed":
+        return (Action("again", target=row.task_id), LEAVE)
+    if kv.get("reason_code") == memory.WAITS_FOR_APPROVAL:
         return (Action("approve", questions.PROTECTED), Action("reject"), LEAVE)
-    if run.kv.get("reason_code") == "budget_exceeded":
-        needed = str(run.kv.get("budget_needed"))
+    if kv.get("reason_code") == "budget_exceeded":
+        needed = str(kv.get("budget_needed"))
         return (Action("approve" if kind == "approval" else "resume", needed), LEAVE)
     return (Action("resume"), LEAVE)
-
-
-def _kind(run: Run) -> Kind | None:
-    if run.row.status == "failed":
-        return "failed_run"
-    is_risky = str(run.kv.get("budget_needed")).startswith(f"{budget.RISKY}=")
-    return "approval" if is_risky else _KINDS.get(str(run.kv.get("reason_code")))
-
-
-def land_automatically(tools: Tools, config: Config, row: RunRow) -> RunRow:
-    """Land a passed run; a refusal goes to the desk and holds up nothing."""
-    if config.land.run == "auto" and row.status == "passed":
-        land_or_ask(tools, row)
-    return row
 
 
 def land_or_ask(tools: Tools, row: RunRow) -> str | None:

@@ -1,5 +1,6 @@
 """Hold an agent's turn against the rules of its role, and see what changed out of its reach."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -45,9 +46,18 @@ class Finding:
         return self if self.error else replace(self, error=error, message=readable(message))
 
 
-def judge(run: Run, stage: Stage, result: AgentResult, observation: Observation) -> Finding:
-    """Return what this turn amounts to."""
+def judge(
+    run: Run,
+    stage: Stage,
+    result: AgentResult,
+    observation: Observation,
+    closed: Sequence[str] = (),
+) -> Finding:
+    """Return what this turn amounts to; `closed` names what the agent shut to its owner."""
     finding = Finding(message=result.message, error=result.error, skipped=result.skipped)
+    if closed:
+        text = f"the step folder: nobody may read {name_some(closed)}"
+        finding = finding.failed(StepError.PROTOCOL_ERROR, text)
     try:
         names = {entry.path for entry in walk.walk(stage.folder) if not entry.is_folder}
         if "files" in names:

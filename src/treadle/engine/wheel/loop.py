@@ -36,6 +36,7 @@ from treadle.engine.wheel.step_folder import (
     open_stage,
     set_apart,
 )
+from treadle.errors import GitError
 from treadle.files import atomic
 from treadle.proc.keeper import Limits
 from treadle.store.runs import RunRow, StepRow
@@ -61,9 +62,10 @@ def take_step(run: Run, role: Role) -> None:
         finding, accepted = _abandon(run, stage, result)
     else:
         confinement.clear_scratch(run)
+        closed = step_folder.open_up(stage.folder)
         step_folder.close_outbox(stage)
         reach("after_agent")
-        finding = judge.judge(run, stage, result, observation)
+        finding = judge.judge(run, stage, result, observation, closed)
         finding = judge.judge_outside(run, stage, before, finding)
         finding = second_look.review(run, stage, finding)
         finding, accepted = change.take(run, stage, finding)
@@ -230,13 +232,15 @@ def drive_run(run: Run) -> RunRow:
     """Take steps until the run has passed, failed or stopped; return its row."""
     role = "do" if run.order.script else next_role(run.tools.store.steps(run.id))
     while run.row.status == "running" and not _stopped_between_steps(run):
-        take_step(run, role)
+        try:
+            take_step(run, role)
+        except GitError as error:
+            step_folder.remove_staged(run.folder)
+            run.end("stopped", error.code, error.message)
         role = follows(role)
     if queue.is_queued(run.row, run.kv):
         run.tools.store.release(run.id, run.row.claim_epoch)
         return run.row
-    if run.tools.carrier is None:
-        end.note_conflicts(run)
     end.end_run(run)
     show(run, "ended", str(run.kv.get("reason", "")))
     return run.row

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import secrets
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from treadle.engine.run.run import Run
 from treadle.errors import FormatError
 from treadle.files import atomic, beneath, remove, walk
 from treadle.ids import utc
+from treadle.layout import RunLayout
 from treadle.sandbox.mask import MASKED, Mask
 
 OUTBOX, PATCH = "outbox", "patch.diff"
@@ -130,6 +132,34 @@ def _rename(folder: Path, name: str, shown: str) -> None:
         number += 1
         free = f"{shown}~{number}"
     os.rename(folder / name, folder / free)
+
+
+def open_up(folder: Path) -> list[str]:
+    """Let treadle read again what an agent closed even to its owner; return the names of it."""
+    found: list[str] = []
+    _open_up(folder, folder, found)
+    for above, inner, names in os.walk(folder):
+        for name in (*inner, *names):
+            _open_up(folder, Path(above, name), found)
+    return found
+
+
+def _open_up(folder: Path, path: Path, found: list[str]) -> None:
+    state = path.lstat()
+    is_folder = stat.S_ISDIR(state.st_mode)
+    needed = 0o700 if is_folder else 0o400
+    # A file with another name may lie anywhere, so its rights are not ours to change.
+    is_ours = is_folder or (stat.S_ISREG(state.st_mode) and state.st_nlink == 1)
+    if is_ours and state.st_mode & needed != needed:
+        path.chmod(stat.S_IMODE(state.st_mode) | needed)
+        found.append(path.relative_to(folder).as_posix())
+
+
+def remove_staged(folder: RunLayout) -> None:
+    """Remove what steps that never came to their end have left."""
+    for name in walk.names(folder.steps):
+        if ".tmp-" in name:
+            remove.remove_tree(folder.steps / name)
 
 
 def discard_contents(stage: Stage) -> None:
