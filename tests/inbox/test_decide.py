@@ -22,7 +22,6 @@ from treadle.store.messages import waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import questions
-from treadle.tasks.questions import Question
 from treadle.web.pages import inbox as page
 from treadle.web.site import WebRequest
 
@@ -155,12 +154,12 @@ def wished(inbox, store):
             continue
         view = decide.InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
         known = decide.read(view, inbox.layout.inbox / f"{message}.md")
-        (asked,) = [decide.examine(view, known, None).approval.summary]
-        id_ = questions.ask(store, Question("approval", asked), NOW)
+        asked = decide.examine(view, known, None).approval.question
+        id_ = questions.ask(store, asked, NOW)
         if answer != "open":
-            word = "drop it" if answer == "stale" else answer
+            verb = "approve" if answer == "approve" else "reject"
             day = 1 if answer == "stale" else 3
-            store.answer(id_, word, "human", datetime(2026, 1, day, tzinfo=UTC))
+            store.answer(id_, verb, "human", datetime(2026, 1, day, tzinfo=UTC), verb)
 
 
 def listed(inbox, store):

@@ -9,13 +9,14 @@ import psycopg
 import pytest
 
 from tests.store.rows import RUN, T, commit, cursor, event, run_row
+from tests.store.test_task_changes import TASK
 from treadle.contract.criterion import Criterion
 from treadle.errors import StoreError
 from treadle.layout import Layout
 from treadle.store import address, fleet, letters
 from treadle.store.database import postgres
 from treadle.store.database.postgres import Postgres
-from treadle.store.letters import LetterRow, Place, TaskTaken, Wanted
+from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
 from treadle.store.runs import History
 from treadle.store.store import Reader, Store
 from treadle.tasks.claim import claim
@@ -23,7 +24,7 @@ from treadle.tasks.task import NewTask, add
 
 pytestmark = pytest.mark.real
 
-WANTED = Wanted("b", Place("inbox", "b", "AGENTS/b/INBOX"), T)
+WANTED = Wanted("b", BoxFolder("inbox", "b", "AGENTS/b/INBOX"), T)
 
 
 @pytest.fixture
@@ -311,3 +312,34 @@ def test_a_letter_does_not_take_a_task_that_somebody_else_took_meanwhile(databas
 
         assert letters.claim(shared, WANTED, lambda name: iter((name,)), take) is None
     assert shared.task("B-1").owner == "ada"
+
+
+def test_of_two_letters_about_one_task_one_takes_it_along(shared, database):
+    task = shared.add_task(TASK._replace(lane="planned", owner=None, claim_id=None))
+    about = (letter(number)._replace(task_id=task.task_id) for number in (1, 2))
+    letters.insert(
+        shared, [row._replace(recipient=to) for row, to in zip(about, "bc", strict=True)]
+    )
+    both, taken = threading.Barrier(2, timeout=60), []
+
+    def take_along(agent):
+        seen = []
+
+        def take(row, found):
+            if not seen:
+                seen.append(found)
+                both.wait()  # both have read the task while nobody held it
+            is_free = found.claim_id is None
+            return TaskTaken(found._replace(owner=agent, claim_id=agent)) if is_free else None
+
+        wanted = WANTED._replace(agent=agent)
+        with Store.at(database) as store:
+            if letters.claim(store, wanted, lambda name: iter((f"{agent}-{name}",)), take):
+                taken.append(agent)
+
+    threads = [threading.Thread(target=take_along, args=(agent,)) for agent in "bc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert [shared.task(task.task_id).owner] == taken

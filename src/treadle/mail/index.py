@@ -24,38 +24,38 @@ from treadle.mail.letter import (
     read_letter,
 )
 from treadle.store import letters as table
-from treadle.store.letters import FolderRow, LetterRow, Place
+from treadle.store.letters import BoxFolder, FolderRow, LetterRow
 from treadle.store.store import Reader, Store
 from treadle.tasks import markdown
 
-NEW = Place("new", None, NEW_MESSAGES)
+NEW = BoxFolder("new", None, NEW_MESSAGES)
 
 
-def inbox(agent: str) -> Place:
+def inbox(agent: str) -> BoxFolder:
     """Return an agent's INBOX."""
-    return Place("inbox", agent, inbox_name(agent))
+    return BoxFolder("inbox", agent, inbox_name(agent))
 
 
-def workspace(agent: str) -> Place:
+def workspace(agent: str) -> BoxFolder:
     """Return an agent's WORKSPACE."""
-    return Place("workspace", agent, workspace_name(agent))
+    return BoxFolder("workspace", agent, workspace_name(agent))
 
 
-def logs(agent: str | None, month: str | None = None) -> Place:
+def logs(agent: str | None, month: str | None = None) -> BoxFolder:
     """Return the LOGS, or one month of them; `agent` is whose the letter was."""
-    return Place("logs", agent, f"{LOGS}/{month}" if month else LOGS)
+    return BoxFolder("logs", agent, f"{LOGS}/{month}" if month else LOGS)
 
 
-def of_folder(folder: str) -> Place:
+def of_folder(folder: str) -> BoxFolder:
     """Return the place that a folder's name stands for."""
     match folder.split("/"):
         case [first] if first == NEW_MESSAGES:
             return NEW
         case [_, agent, "INBOX"]:
-            return Place("inbox", agent_name(agent), folder)
+            return BoxFolder("inbox", agent_name(agent), folder)
         case [_, agent, "WORKSPACE"]:
-            return Place("workspace", agent_name(agent), folder)
-    return Place("logs", None, folder)
+            return BoxFolder("workspace", agent_name(agent), folder)
+    return BoxFolder("logs", None, folder)
 
 
 def path(mail: MailLayout, row: LetterRow) -> Path:
@@ -85,7 +85,7 @@ def summary(letter: Letter) -> str:
     return markdown.title(markdown.section(letter.body, "Summary") or letter.body)
 
 
-def entry_row(letter: Letter, place: Place, name: str, *, pending: bool) -> LetterRow:
+def entry_row(letter: Letter, place: BoxFolder, name: str, *, pending: bool) -> LetterRow:
     """Return what the index says about a letter."""
     return LetterRow(
         letter_id=None,
@@ -175,7 +175,7 @@ def dated(folder: Path) -> int:
         return 0
 
 
-def move_letter(store: Store, mail: MailLayout, row: LetterRow, to: Place) -> LetterRow:
+def move_letter(store: Store, mail: MailLayout, row: LetterRow, to: BoxFolder) -> LetterRow:
     """Move a letter; a kill in between leaves a file that the next look puts in its place."""
     moved = table.place(store, row, to, numbered(row.name))
     if moved is None:

@@ -3,18 +3,16 @@
 Files are the truth; this is an index of them.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.store import codec
 from treadle.store.codec import Row, kept_in
 from treadle.store.tasks import MoveRow, TaskRow, TaskStore, count_up
-from treadle.store.transaction import InTransaction, Reading, Writing, change
+from treadle.store.transaction import Reading, Writing, change
 
 # Sorts after every letter.
 _LAST: tuple[str, int] = ("~", 1 << 62)
-_PAGE = 500
 
 
 @kept_in("mail_index")
@@ -51,7 +49,7 @@ class FolderRow(NamedTuple):
     seen_ns: int
 
 
-class Place(NamedTuple):
+class BoxFolder(NamedTuple):
     """Where a letter lies: in which kind of box, whose, and in which folder."""
 
     box: str
@@ -70,13 +68,13 @@ class Wanted(NamedTuple):
     """Who claims which letter: one, or the oldest, of one task or any, into which box."""
 
     agent: str
-    place: Place
+    place: BoxFolder
     now: str
     letter_id: int | None = None
     task_id: str | None = None
 
 
-class Claimed(NamedTuple):
+class ClaimedLetter(NamedTuple):
     """A letter before and after its claim."""
 
     before: LetterRow
@@ -211,7 +209,7 @@ def settle(store: Writing, letter_id: int, question_id: str | None = None) -> No
 
 
 @change
-def place(tx: Writing, row: LetterRow, to: Place, names: Iterator[str]) -> LetterRow | None:
+def place(tx: Writing, row: LetterRow, to: BoxFolder, names: Iterator[str]) -> LetterRow | None:
     """Say that a letter lies elsewhere now; None when somebody else moved it before."""
     for name in names:
         if at(tx, to.folder, name) is None:
@@ -226,68 +224,52 @@ def claim(
     wanted: Wanted,
     names: Callable[[str], Iterator[str]],
     take: Callable[[LetterRow, TaskRow | None], TaskTaken | None],
-) -> Claimed | None:
+) -> ClaimedLetter | None:
     """Give the oldest letter that can be had, and its task with it, to one claimant."""
 
-    def apply(tx: TaskStore) -> Claimed | None:
+    def apply(tx: TaskStore) -> ClaimedLetter | None:
         for row in _candidates(tx, wanted):
-            task = tx.task(row.task_id) if row.task_id is not None else None
-            taken = take(row, task)
+            taken = _take_task(tx, row, take)
             if taken is None:
                 continue
             claim_id = f"{wanted.agent}-{row.letter_id}"
-            if task and taken.after:
-                tx.swap_task(task, taken.after, taken.move)
+            if taken.after:
                 claim_id = taken.after.claim_id or claim_id
             moved = place(tx, row._replace(claim_id=claim_id), wanted.place, names(row.name))
             if moved:
-                return Claimed(row, moved, taken.after)
+                return ClaimedLetter(row, moved, taken.after)
         return None
 
     return store.write(apply, alone=False)
 
 
-def take_in_words(store: Writing, text: Callable[[LetterRow], str]) -> bool:
-    """Take in the words of letters that came since; False where there is no full-text search."""
-    if not store.write(_begin_words):
-        return False
-    last = int(store.all("last_letter_with_words")[0][0] or 0)
-    while page := after(store, last, _PAGE):
-        words = [{"letter_id": row.letter_id, "words": text(row)} for row in page]
-        store.executemany("insert_words", words)
-        last = page[-1].letter_id or 0
-    return True
-
-
-def search(store: Writing, match: str, limit: int) -> list[LetterRow]:
-    """Return the newest letters whose words match; those that are gone are left out."""
-    ids = store.all("letters_with_words", match=match, limit=limit)
-    return [row for (id_,) in ids for row in with_id(store, id_)]
-
-
-def forget_words(store: Writing) -> None:
-    """Drop the words; the next search takes all of them in again."""
-    store.execute("forget_words", ())
+def _take_task(
+    tx: TaskStore, row: LetterRow, take: Callable[[LetterRow, TaskRow | None], TaskTaken | None]
+) -> TaskTaken | None:
+    """Take a letter's task along; whoever changes it at the same time is asked about anew."""
+    while True:
+        task = tx.task(row.task_id) if row.task_id is not None else None
+        taken = take(row, task)
+        if taken is None or task is None or taken.after is None:
+            return taken
+        if tx.swap_task(task, taken.after, taken.move):
+            return taken
 
 
 def _candidates(tx: Reading, wanted: Wanted) -> Iterator[LetterRow]:
     """Look at one letter at a time: where many claim at once, each looked at is kept from them."""
     if wanted.letter_id is not None:
-        yield from (row for row in with_id(tx, wanted.letter_id) if row.box == "new")
+        yield from (
+            row
+            for row in _rows(tx, "letter_to_claim", letter_id=wanted.letter_id)
+            if row.box == "new"
+        )
         return
     values = {"agent": wanted.agent, "task_id": wanted.task_id, "now": wanted.now}
     last: tuple[str, int | None] = ("", 0)
     while found := _rows(tx, "claimable_letters", **values, created_at=last[0], letter_id=last[1]):
         yield found[0]
         last = found[0].created_at, found[0].letter_id
-
-
-def _begin_words(tx: InTransaction) -> bool:
-    try:
-        tx.execute("words_of_letters", ())
-    except sqlite3.OperationalError:
-        return False
-    return True
 
 
 def _rows(store: Reading, query: str, **values: object) -> list[LetterRow]:

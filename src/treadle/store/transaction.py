@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from treadle.errors import StoreError, TreadleError
 from treadle.store.codec import SQL, Row
-from treadle.store.database.interface import Connection, Cursor, Database, Writer
+from treadle.store.database.interface import Connection, Database, Result, Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,10 +54,10 @@ class Writing(Reading):
         """Carry out a change on a transaction; all of it is saved, or nothing."""
         raise NotImplementedError
 
-    def execute(self, name: str, values: Any) -> Cursor:
+    def execute(self, name: str, values: Any) -> Result:
         """Carry out one named statement."""
 
-        def apply(tx: InTransaction) -> Cursor:
+        def apply(tx: InTransaction) -> Result:
             return tx.execute(name, values)
 
         return self.write(apply)
@@ -81,7 +81,7 @@ class InTransaction(Writing):
         """Carry out a change as a part of this one."""
         return apply(self)
 
-    def execute(self, name: str, values: Any) -> Cursor:
+    def execute(self, name: str, values: Any) -> Result:
         """Carry out one named statement."""
         return self.connection.execute(SQL[name], values)
 
@@ -102,7 +102,7 @@ def change(
     return changed
 
 
-class Change(Generic[T]):
+class PendingChange(Generic[T]):
     """What one thread wants done, alone or not, to last or not, and what came of it."""
 
     __slots__ = ("alone", "apply", "error", "lasting", "result", "saved", "settled", "wake")
@@ -131,17 +131,17 @@ class Change(Generic[T]):
 class Group:
     """Let the first thread lead: it takes what waits, commits it, and appoints the next one."""
 
-    def __init__(self, commit: Callable[[Sequence[Change[Any]]], None]) -> None:
+    def __init__(self, commit: Callable[[Sequence[PendingChange[Any]]], None]) -> None:
         self._commit = commit
         self._guard = allocate_lock()
-        self._waiting: list[Change[Any]] = []
-        self._leader: Change[Any] | None = None
+        self._waiting: list[PendingChange[Any]] = []
+        self._leader: PendingChange[Any] | None = None
 
     def run(
         self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
     ) -> T:
         """Apply a change and return its result when it is durable."""
-        change = Change(apply, alone, lasting)
+        change = PendingChange(apply, alone, lasting)
         try:
             self._enqueue(change)
             if change.wake:
@@ -153,7 +153,7 @@ class Group:
             raise
         return change.outcome()
 
-    def _enqueue(self, change: Change[Any]) -> None:
+    def _enqueue(self, change: PendingChange[Any]) -> None:
         with self._guard:
             if self._leader is None:
                 self._leader = change
@@ -163,7 +163,7 @@ class Group:
             self._waiting.append(change)
 
     def _lead(self) -> None:
-        batch: list[Change[Any]] = []
+        batch: list[PendingChange[Any]] = []
         try:
             with self._guard:
                 batch, self._waiting = self._waiting, batch
@@ -171,7 +171,7 @@ class Group:
         finally:
             self._hand_over(batch)
 
-    def _hand_over(self, batch: Sequence[Change[Any]]) -> None:
+    def _hand_over(self, batch: Sequence[PendingChange[Any]]) -> None:
         with self._guard:
             heir = self._appoint()
         for change in batch:
@@ -179,7 +179,7 @@ class Group:
             _wake(change)
         _wake(heir)
 
-    def _withdraw(self, change: Change[Any]) -> None:
+    def _withdraw(self, change: PendingChange[Any]) -> None:
         """Leave the queue after a signal, without taking the lead along."""
         with self._guard:
             if change in self._waiting:
@@ -187,12 +187,12 @@ class Group:
             heir = self._appoint() if self._leader is change else None
         _wake(heir)
 
-    def _appoint(self) -> Change[Any] | None:
+    def _appoint(self) -> PendingChange[Any] | None:
         self._leader = self._waiting[0] if self._waiting else None
         return self._leader
 
 
-def _wake(change: Change[Any] | None) -> None:
+def _wake(change: PendingChange[Any] | None) -> None:
     if change and change.wake:
         change.wake.release()
 
@@ -207,7 +207,7 @@ class Transactions:
         self._turn = allocate_lock()
         self.mode = writer.mode
 
-    def commit(self, batch: Sequence[Change[Any]]) -> None:
+    def commit(self, batch: Sequence[PendingChange[Any]]) -> None:
         """Apply and commit; afterwards each change is saved or has its error."""
         try:
             with self._turn, self._writer:
@@ -231,7 +231,7 @@ class Transactions:
         """Give the connection back."""
         self._writer.close()
 
-    def _commit_in_turn(self, batch: Sequence[Change[Any]], tries: int = _TRIES) -> None:
+    def _commit_in_turn(self, batch: Sequence[PendingChange[Any]], tries: int = _TRIES) -> None:
         """Commit all at once; if one fails, each by itself, so that it fails by itself."""
         self._writer.begin(
             # Several changes lock their rows in any order, and so might others.
@@ -254,7 +254,7 @@ class Transactions:
         else:
             batch[0].error = self._own(error)
 
-    def _apply(self, batch: Sequence[Change[Any]]) -> Exception | None:
+    def _apply(self, batch: Sequence[PendingChange[Any]]) -> Exception | None:
         try:
             for change in batch:
                 change.result = change.apply(self._connection)
@@ -270,7 +270,7 @@ class Transactions:
         return error
 
 
-def _mark_saved(batch: Sequence[Change[Any]]) -> None:
+def _mark_saved(batch: Sequence[PendingChange[Any]]) -> None:
     for change in batch:
         change.saved = True
 
@@ -280,7 +280,7 @@ def _because(error: StoreError, cause: Exception) -> StoreError:
     return error
 
 
-def _fail(batch: Sequence[Change[Any]], error: StoreError) -> None:
+def _fail(batch: Sequence[PendingChange[Any]], error: StoreError) -> None:
     """Give everyone an error of their own: raising one object in many threads garbles it."""
     for change in batch:
         if not change.saved:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from treadle.errors import BlockedError, ExitCode
 from treadle.proc import environment, launch
 from treadle.web.pages import board, desk, health, inbox, mail, missions, run, runs, step
-from treadle.web.site import Action, Page, Site, WebRequest
+from treadle.web.site import Page, PageAction, Site, WebRequest
 
 _PATIENCE = 60.0  # seconds for what should end at once
 _MAX_WORD = 100 << 10  # bytes; the kernel takes words of a command line up to 128 KiB
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
     line: str
 
 
-def perform(site: Site, action: Action, asked: WebRequest) -> Said:
+def perform(site: Site, action: PageAction, asked: WebRequest) -> Said:
     """Run the command; a long one goes on by itself, whatever becomes of the page."""
     words = action.words(asked)
     if any("\0" in word or len(word.encode()) > _MAX_WORD for word in words):
@@ -49,7 +49,7 @@ def perform(site: Site, action: Action, asked: WebRequest) -> Said:
     return _said(words, ended.returncode, ended.stdout)
 
 
-def shown_action(action: Action, names: Mapping[str, str], fields: Mapping[str, str]) -> Shown:
+def shown_action(action: PageAction, names: Mapping[str, str], fields: Mapping[str, str]) -> Shown:
     """Return where an action is and what it would run."""
     url = action.path.format_map({name: quote(value, safe="") for name, value in names.items()})
     return Shown(url, command_line(action.words(WebRequest(names, fields, is_example=True))))
@@ -91,20 +91,20 @@ PAGES = (
 
 
 ACTIONS = (
-    Action("/desk/{item}/answer", desk.answer),
-    Action("/desk/again", desk.again, is_long=True),
-    Action("/runs/start", runs.start, is_long=True),
-    Action("/runs/{run}/stop", run.stop),
-    Action("/runs/{run}/resume", run.resume, is_long=True),
-    Action("/runs/{run}/land", run.land),
-    Action("/runs/{run}/undo", run.undo),
-    Action("/runs/{run}/steps/{step}/comment", step.comment),
-    Action("/tasks/{task}/claim", board.claim),
-    Action("/tasks/{task}/release", board.release),
-    Action("/tasks/{task}/move", board.move),
-    Action("/mail/{letter}/reply", mail.reply),
-    Action("/mail/{letter}/ack", mail.ack),
-    Action("/inbox/send", inbox.send),
-    Action("/inbox/retry", inbox.retry),
-    Action("/health/prune", health.prune),
+    PageAction("/desk/{item}/answer", desk.answer),
+    PageAction("/desk/again", desk.again, is_long=True),
+    PageAction("/runs/start", runs.start, is_long=True),
+    PageAction("/runs/{run}/stop", run.stop),
+    PageAction("/runs/{run}/resume", run.resume, is_long=True),
+    PageAction("/runs/{run}/land", run.land),
+    PageAction("/runs/{run}/undo", run.undo),
+    PageAction("/runs/{run}/steps/{step}/comment", step.comment),
+    PageAction("/tasks/{task}/claim", board.claim),
+    PageAction("/tasks/{task}/release", board.release),
+    PageAction("/tasks/{task}/move", board.move),
+    PageAction("/mail/{letter}/reply", mail.reply),
+    PageAction("/mail/{letter}/ack", mail.ack),
+    PageAction("/inbox/send", inbox.send),
+    PageAction("/inbox/retry", inbox.retry),
+    PageAction("/health/prune", health.prune),
 )

@@ -38,7 +38,7 @@ from treadle.sandbox.mask import Mask
 from treadle.web import access, actions, foreign, render
 from treadle.web.actions import ACTIONS, PAGES, Said
 from treadle.web.live import Feed
-from treadle.web.site import Action, Document, Page, Readers, Site, WebRequest
+from treadle.web.site import Document, Page, PageAction, Readers, Site, WebRequest
 
 STATIC = "/static/"
 OPEN = ("/enter", STATIC)
@@ -209,7 +209,9 @@ def _rendered(site: Site, templates: Environment, page: Page, asked: WebRequest,
     return templates.get_template(page.template).render(context | {"doc": found} | extra)
 
 
-async def _act(site: Site, templates: Environment, action: Action, request: Request) -> Response:
+async def _act(
+    site: Site, templates: Environment, action: PageAction, request: Request
+) -> Response:
     asked = WebRequest(request.path_params, await _form(request))
     said = await run_in_threadpool(actions.perform, site, action, asked)
     return _told(templates, request, said)

@@ -124,7 +124,7 @@ class Page(NamedTuple):
     is_quick: bool = False
 
 
-class Action(NamedTuple):
+class PageAction(NamedTuple):
     """Something a person can do; it is a command line, shown and carried out as such."""
 
     path: str

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from treadle.errors import StoreError
 
 
-class Cursor(Protocol):
+class Result(Protocol):
     """What a statement gave: rows as tuples, or how many it changed."""
 
     @property
@@ -36,10 +36,10 @@ class Connection(Protocol):
     def in_transaction(self) -> bool:
         """Tell whether a transaction is open."""
 
-    def execute(self, sql: str, values: Any = ..., /) -> Cursor:
+    def execute(self, sql: str, values: Any = ..., /) -> Result:
         """Carry out one statement."""
 
-    def executemany(self, sql: str, rows: Any, /) -> Cursor:
+    def executemany(self, sql: str, rows: Any, /) -> Result:
         """Carry out one statement for each row."""
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from psycopg.postgres import types
 from treadle.errors import StoreError
 from treadle.ids import mask
 from treadle.store.codec import SQL, Queries
-from treadle.store.database.interface import Cursor
+from treadle.store.database.interface import Result
 
 Line = psycopg.Connection[Any]
 
@@ -66,7 +66,7 @@ _OWN = Queries(Path(__file__).with_name("postgres.sql"))
 _KNOWN: dict[str, bytes] = {}
 
 
-class Connection:
+class PostgresConnection:
     """A line to the server that is taken up again when it was cut between transactions."""
 
     def __init__(self, connect: Callable[[], Line]) -> None:
@@ -75,11 +75,11 @@ class Connection:
         self._line: Line | None = None
         self._first: Sequence[bytes] = ()
 
-    def execute(self, sql: str, values: Any = (), /) -> Cursor:
+    def execute(self, sql: str, values: Any = (), /) -> Result:
         """Carry out one statement."""
         return self._ask(_translated(sql), values)
 
-    def executemany(self, sql: str, rows: Any, /) -> Cursor:
+    def executemany(self, sql: str, rows: Any, /) -> Result:
         """Carry out one statement for each row."""
         literal = psycopg.ClientCursor(self.line())
         return self._ask(b";\n".join(_filled(literal, _translated(sql), row) for row in rows), None)
@@ -109,7 +109,7 @@ class Connection:
             self._line = self._connect()
         return self._line
 
-    def _ask(self, sql: bytes, values: Any) -> Cursor:
+    def _ask(self, sql: bytes, values: Any) -> Result:
         line, first = self.line(), self._first
         try:
             return self._send(line, sql, values)
@@ -119,7 +119,7 @@ class Connection:
         self.in_transaction, self._first = False, first
         return self._send(self.line(), sql, values)
 
-    def _send(self, line: Line, sql: bytes, values: Any) -> Cursor:
+    def _send(self, line: Line, sql: bytes, values: Any) -> Result:
         first, self._first = self._first, ()
         if not first:
             return line.execute(sql, values)
@@ -133,10 +133,10 @@ class Connection:
         return cursor
 
 
-class Writer:
+class PostgresWriter:
     """The connection that writes; the server lets processes take turns."""
 
-    def __init__(self, connection: Connection, schema: str) -> None:
+    def __init__(self, connection: PostgresConnection, schema: str) -> None:
         self.connection = connection
         self.mode = "postgresql"
         self._lock = f"SELECT pg_advisory_xact_lock(hashtext('treadle'), hashtext('{schema}'))"
@@ -185,7 +185,7 @@ class Writer:
         self.connection.close()
 
 
-class Waker:
+class PostgresWaker:
     """A line on which the server tells of commits."""
 
     def __init__(self, connect: Callable[[], Line], schema: str) -> None:
@@ -292,7 +292,7 @@ class Postgres:
 
     def exists(self) -> bool:
         """Tell whether the schema has tables."""
-        connection = Connection(self._connect_to_read)
+        connection = PostgresConnection(self._connect_to_read)
         try:
             return self.version(connection) > 0
         except psycopg.Error as error:
@@ -300,15 +300,15 @@ class Postgres:
         finally:
             connection.close()
 
-    def open_reader(self) -> Connection:
+    def open_reader(self) -> PostgresConnection:
         """Open the schema for reading only, when it is first asked something."""
-        return Connection(self._connect_to_read)
+        return PostgresConnection(self._connect_to_read)
 
-    def open_writer(self) -> Writer:
+    def open_writer(self) -> PostgresWriter:
         """Open the schema, which need not be there yet."""
-        return Writer(Connection(self._connect_to_write), self.schema)
+        return PostgresWriter(PostgresConnection(self._connect_to_write), self.schema)
 
-    def version(self, connection: Connection) -> int:
+    def version(self, connection: PostgresConnection) -> int:
         """Return the schema version; 0 means it was never set up."""
         table = f"{self.schema}.schema_migrations"
         if connection.execute("SELECT to_regclass(:table)", {"table": table}).fetchone()[0] is None:
@@ -317,9 +317,9 @@ class Postgres:
         return int(found or 0)
 
     @contextmanager
-    def migrating(self, connection: Connection) -> Iterator[None]:
+    def migrating(self, connection: PostgresConnection) -> Iterator[None]:
         """Let one process migrate in one transaction; the others find it done."""
-        writer = Writer(connection, self.schema)
+        writer = PostgresWriter(connection, self.schema)
         writer.begin(alone=True)
         try:
             self._make_schema(connection)
@@ -328,15 +328,15 @@ class Postgres:
         finally:
             writer.rollback()
 
-    def run_script(self, connection: Connection, script: str) -> None:
+    def run_script(self, connection: PostgresConnection, script: str) -> None:
         """Carry out a migration inside the transaction around all of them."""
         for pattern, type_ in _TYPES:
             script = pattern.sub(type_, script)
         connection.script(script)
 
-    def open_waker(self) -> Waker:
+    def open_waker(self) -> PostgresWaker:
         """Return what listens to the server."""
-        return Waker(self._connect_to_read, self.schema)
+        return PostgresWaker(self._connect_to_read, self.schema)
 
     def now(self) -> datetime:
         """Return the server's time: many machines share it, and none of them is asked."""
@@ -376,7 +376,7 @@ class Postgres:
         self._check_owner(line, owner)
         return line
 
-    def _make_schema(self, connection: Connection) -> None:
+    def _make_schema(self, connection: PostgresConnection) -> None:
         found = connection.execute("SELECT to_regnamespace(:schema)", {"schema": self.schema})
         if found.fetchone()[0] is None:
             owner = (self._owner or "treadle: whoever names it").replace("'", "''")

@@ -25,3 +25,6 @@ ORDER BY created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
 -- name: cut_off
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE application_name = :worker_id AND usename = current_user AND pid <> pg_backend_pid()
+
+-- name: letter_to_claim
+SELECT {mail_index} FROM mail_index WHERE letter_id = :letter_id FOR UPDATE

@@ -63,7 +63,7 @@ class WriteLock:
         return StoreError(f"{self._path}: cannot be locked ({error.strerror}); nothing was saved")
 
 
-class Writer:
+class SqliteWriter:
     """The connection that writes, and the file that lets processes take turns."""
 
     def __init__(self, connection: sqlite3.Connection, lock: WriteLock) -> None:
@@ -107,7 +107,7 @@ class Writer:
         self._lock.close()
 
 
-class Waker:
+class SqliteWaker:
     """One connection that is asked for the database's version, again and again."""
 
     def __init__(self, path: Path) -> None:
@@ -175,12 +175,12 @@ class Sqlite:
         """Open the database for reading only; one that does not exist has no tables."""
         return open_reader(self.path) if self.path.exists() else open_empty()
 
-    def open_writer(self) -> Writer:
+    def open_writer(self) -> SqliteWriter:
         """Open or create the database."""
         _check_version()
         lock = WriteLock(self._lock)
         with closed_on_error(lock), lock:
-            writer = Writer(_connect(self.path, "mode=rwc"), lock)
+            writer = SqliteWriter(_connect(self.path, "mode=rwc"), lock)
             with closed_on_error(writer.connection):
                 writer.mode = _set_up(writer.connection)
         return writer
@@ -208,9 +208,9 @@ class Sqlite:
                 connection.execute("ROLLBACK")
             raise
 
-    def open_waker(self) -> Waker:
+    def open_waker(self) -> SqliteWaker:
         """Return what looks at the file's version."""
-        return Waker(self.path)
+        return SqliteWaker(self.path)
 
     def now(self) -> datetime:
         """Return this machine's time: whoever shares the file shares the clock."""

@@ -4,6 +4,9 @@ SELECT run_id FROM runs WHERE owner = 'mail' ORDER BY run_id LIMIT 1
 -- name: letter
 SELECT {mail_index} FROM mail_index WHERE letter_id = :letter_id
 
+-- name: letter_to_claim
+SELECT {mail_index} FROM mail_index WHERE letter_id = :letter_id
+
 -- name: letter_at
 SELECT {mail_index} FROM mail_index WHERE folder = :folder AND name = :file
 
