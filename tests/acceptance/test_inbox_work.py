@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.acceptance.messages import done, drop, log, routine, spec
+from tests.acceptance.messages import done, drop, log, logged_specs, routine, spec
 from tests.builder import wait_for
 
 HERE = "#!/bin/sh\n# Here\n# workspace: project\n"
@@ -265,3 +265,13 @@ def test_a_message_that_must_wait_says_why_and_for_how_many(inbox):
         "HELD 2025022514320000-0: routine log cannot work here:"
         " pre-check 'echo no pump; exit 1' exited with 1: no pump\n0 done, 1 not\n"
     )
+
+
+def test_a_pass_goes_on_when_nobody_looks_any_more(inbox):
+    for name in ("01-a.spec.md", "02-b.spec.md", "03-c.spec.md"):
+        spec(inbox, name)
+    process = inbox.start("process")
+    process.stderr.close()
+    process.stdout.close()
+    process.wait(120)
+    assert logged_specs(inbox) == ["01-a.spec.md", "02-b.spec.md", "03-c.spec.md"]

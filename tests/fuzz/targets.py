@@ -19,7 +19,7 @@ from treadle.errors import TreadleError
 from treadle.git import build, rules
 from treadle.inbox import message as inbox_message
 from treadle.inbox import schedule
-from treadle.inbox.message import Place
+from treadle.inbox.message import ChainPlace
 from treadle.layout import Layout, MissionLayout
 from treadle.mail import letter
 from treadle.missions import gates, taskfile
@@ -100,7 +100,7 @@ def _mask(data: bytes) -> None:
 
 
 def _message(data: bytes) -> None:
-    for place in (None, Place("2025022514320000", 3)):
+    for place in (None, ChainPlace("2025022514320000", 3)):
         found = inbox_message.understand(data, place, lambda: "2025022514320100").message
         once = inbox_message.complete(data, found, "develop")
         again = inbox_message.understand(once, None, lambda: "never").message

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from treadle import frontmatter
 from treadle.errors import FormatError
-from treadle.inbox.message import FIELDS, Place, complete, place_in_name, understand
+from treadle.inbox.message import FIELDS, ChainPlace, complete, place_in_name, understand
 
 NEW = "2025022514320000"
-NAMED = Place("2025010203040506", 7)
+NAMED = ChainPlace("2025010203040506", 7)
 
 
-def normalize(data: bytes, named: Place | None = None) -> bytes:
+def normalize(data: bytes, named: ChainPlace | None = None) -> bytes:
     found = understand(data, named, lambda: NEW).message
     return complete(data, found, found.routine or "develop")
 
@@ -20,9 +20,9 @@ def normalize(data: bytes, named: Place | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("2025022514320000-1.md", Place(NEW, 1)),
-        ("20250225143200-12.md", Place("20250225143200", 12)),
-        ("known-3.md", Place("known", 3)),
+        ("2025022514320000-1.md", ChainPlace(NEW, 1)),
+        ("20250225143200-12.md", ChainPlace("20250225143200", 12)),
+        ("known-3.md", ChainPlace("known", 3)),
         ("unknown-3.md", None),
         ("2025022514320000-1.txt", None),
         ("2025022514320000-1234567890.md", None),
@@ -44,7 +44,7 @@ def test_a_bare_message_takes_chain_and_seq_from_its_name():
 
 def test_a_name_without_the_pattern_begins_a_new_chain():
     found = understand(b"Fix it\n", None, lambda: NEW).message
-    assert found.place == Place(NEW, 0)
+    assert found.place == ChainPlace(NEW, 0)
 
 
 def test_present_fields_stay_as_they_are():
@@ -65,7 +65,7 @@ def test_a_complete_message_is_not_changed():
 
 def test_fields_win_over_the_name_and_it_is_noted():
     found = understand(b"---\nchain: other\nseq: 2\n---\n", NAMED, lambda: NEW)
-    assert found.message.place == Place("other", 2)
+    assert found.message.place == ChainPlace("other", 2)
     assert [note.type for note in found.notes] == ["id_mismatch"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError
-from treadle.missions.state import Halt, Step, Where, document
+from treadle.missions.state import Halt, NextStep, Where, document
 
 WHERE = Where("auth", "implement", "auth.WP01")
 
@@ -13,14 +13,14 @@ WHERE = Where("auth", "implement", "auth.WP01")
 @pytest.mark.parametrize("path", ["", ".", "relative.md", "/nowhere/prompt.md", "/"])
 def test_step_without_an_existing_prompt_is_refused(path):
     with pytest.raises(FormatError) as caught:
-        Step(WHERE, Path(path))
+        NextStep(WHERE, Path(path))
     assert caught.value.code == "prompt_file_not_resolvable"
 
 
 def test_step_names_its_prompt(tmp_path):
     prompt = tmp_path / "prompt.md"
     prompt.write_text("Do it")
-    step = Step(WHERE, prompt)
+    step = NextStep(WHERE, prompt)
     assert document(step)["prompt_file"] == str(prompt)
     with pytest.raises(AttributeError):
         step.prompt_file = Path("/other")

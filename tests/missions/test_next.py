@@ -12,7 +12,7 @@ from treadle.layout import Layout
 from treadle.missions import gates, prompt
 from treadle.missions import mission as missions
 from treadle.missions.next import Report, lend, report, retry
-from treadle.missions.state import Asking, Step
+from treadle.missions.state import Asking, NextStep
 from treadle.project import setup
 from treadle.store.store import Store, Transaction
 from treadle.store.tasks import MissionStepRow
@@ -68,7 +68,7 @@ def test_what_failed_too_often_is_asked_and_a_retry_closes_that(repo, store):
         halt = report(who, store, Report("failed", "no", "implement:WP01"), LEASE)
     assert (halt.kind, halt.reason_code) == ("decision_required", "failed_too_often")
     assert [item.task_id for item in store.questions()] == ["auth.WP01"]
-    assert isinstance(retry(who, store, LEASE), Step)
+    assert isinstance(retry(who, store, LEASE), NextStep)
     assert (store.questions(), store.mission_steps("auth")) == ([], [])
 
 

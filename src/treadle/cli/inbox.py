@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from treadle.cli import output
 from treadle.cli.parser import actions, add_repeated
 from treadle.inbox import box
-from treadle.inbox.box import DeadLetter, Draft, Sent
+from treadle.inbox.box import DeadLetter, NewMessage, SentMessage
 from treadle.layout import Layout
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store.store import Store
@@ -33,7 +33,7 @@ def _send(args: Namespace) -> int:
     return output.say(args.json, told, f"sent {found.message_id or found.file}")
 
 
-def _deliver(message: Draft) -> Sent:
+def _deliver(message: NewMessage) -> SentMessage:
     if os.environ.get("TREADLE_RUN"):
         return box.send_from_run(os.environ, message)
     layout = Layout(find_root(here(), os.environ))

@@ -12,7 +12,7 @@ from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
 from treadle.missions import state, status
 from treadle.missions.next import Report, decide, lend, query, report, retry
-from treadle.missions.state import Asking, Decision, Step
+from treadle.missions.state import Asking, Decision, NextStep
 from treadle.missions.status import Listed, Status
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Reader, Store
@@ -125,7 +125,7 @@ def _decide(args: Namespace, found: Place) -> Decision:
 def _print_decision(found: Decision) -> None:
     where = found.where
     output.line(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
-    if isinstance(found, Step):
+    if isinstance(found, NextStep):
         output.line(f"  {found.prompt_file}")
         return
     output.line(f"  {found.kind}: {found.reason}")

@@ -1,5 +1,6 @@
 """What commands that do work share: the trusted project, progress on stderr, runs as JSON."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -100,7 +101,8 @@ class _Screen:
         """Show one moment."""
         if moment.kind in ("step", "tick") and not self._moving:
             return
-        with self._turn:
+        # Whoever looked may have gone: `| head` ends the show and not the work.
+        with self._turn, contextlib.suppress(OSError):
             self._write(moment)
 
     def _write(self, moment: Progress) -> None:

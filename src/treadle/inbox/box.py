@@ -140,7 +140,7 @@ def _free_name(folder: Path, name: str) -> str:
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
-class Draft(NamedTuple):
+class NewMessage(NamedTuple):
     """A message that has no place yet."""
 
     body: bytes
@@ -149,7 +149,7 @@ class Draft(NamedTuple):
     fields: Mapping[str, str] = {}
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """Where a message is now; one in an outbox gets its id when its run has ended."""
 
     file: str
@@ -171,17 +171,19 @@ def parse_fields(words: list[str]) -> dict[str, str]:
     return found
 
 
-def draft(text: str, routine: str | None, chain: str | None, fields: Mapping[str, str]) -> Draft:
+def draft(
+    text: str, routine: str | None, chain: str | None, fields: Mapping[str, str]
+) -> NewMessage:
     """Return a message to be sent; UsageError if it makes no sense."""
     if not text.strip():
         raise UsageError("a message must say something")
     if chain is not None and not is_chain(chain):
         raise UsageError(f"--chain {chain!r}: use letters, digits and . _ -, at most 128 of them")
     body = text if text.endswith("\n") else f"{text}\n"
-    return Draft(body.encode(errors="surrogateescape"), routine, chain, fields)
+    return NewMessage(body.encode(errors="surrogateescape"), routine, chain, fields)
 
 
-def send(layout: Layout, store: Store, message: Draft, now: datetime) -> Sent:
+def send(layout: Layout, store: Store, message: NewMessage, now: datetime) -> SentMessage:
     """Put a message into the inbox: whole, or not there."""
     row = store.add_message(
         waiting(message.chain or "", 0, utc(now))._replace(
@@ -191,10 +193,10 @@ def send(layout: Layout, store: Store, message: Draft, now: datetime) -> Sent:
     place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)}
     path = layout.inbox / f"{row.message_id}.md"
     put(path, _file_of(message, place))
-    return Sent(str(path), row.message_id)
+    return SentMessage(str(path), row.message_id)
 
 
-def send_from_run(env: Mapping[str, str], message: Draft) -> Sent:
+def send_from_run(env: Mapping[str, str], message: NewMessage) -> SentMessage:
     """Leave a message in the outbox of the step that sends it."""
     outbox = env.get("TREADLE_OUTBOX")
     if not outbox:
@@ -206,10 +208,10 @@ def send_from_run(env: Mapping[str, str], message: Draft) -> Sent:
     name = f"{time.time_ns()}-{secrets.token_hex(3)}.md"
     path = Path(outbox, name)
     put(path, _file_of(message, place))
-    return Sent(str(path), None)
+    return SentMessage(str(path), None)
 
 
-def _file_of(message: Draft, place: Mapping[str, str]) -> bytes:
+def _file_of(message: NewMessage, place: Mapping[str, str]) -> bytes:
     routine = {"routine": message.routine} if message.routine else {}
     fields = {**place, **routine, **message.fields}
     # A body that begins with a rule of its own must not be taken for fields.

@@ -18,7 +18,7 @@ from treadle.errors import FormatError, NotFoundError, TreadleError
 from treadle.files import walk
 from treadle.ids import utc
 from treadle.inbox import box, routine, specs
-from treadle.inbox.message import FIELDS, Message, Place, Understood, place_in_name, understand
+from treadle.inbox.message import FIELDS, ChainPlace, Message, Understood, place_in_name, understand
 from treadle.inbox.routine import External, Selected
 from treadle.inbox.specs import Spec
 from treadle.layout import Layout
@@ -283,7 +283,7 @@ def _has(path: Path, data: bytes) -> bool:
         return False
 
 
-def new_row(place: Place, digest: str, parent: MessageRow | None, now: str) -> MessageRow:
+def new_row(place: ChainPlace, digest: str, parent: MessageRow | None, now: str) -> MessageRow:
     """Return the row of a message that follows from another one, or from none."""
     row = waiting(place.chain, place.seq, now)._replace(digest=digest)
     return row._replace(parent=parent.message_id, depth=parent.depth + 1) if parent else row

@@ -18,7 +18,7 @@ _NAME = re.compile(r"(?P<chain>[A-Za-z0-9][A-Za-z0-9._-]{0,127})-(?P<seq>[0-9]{1
 _GIVEN = re.compile(r"[0-9]{14,16}")
 
 
-class Place(NamedTuple):
+class ChainPlace(NamedTuple):
     """A chain and a number in it."""
 
     chain: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 class Message(NamedTuple):
     """A message with everything that is needed to carry it out but its routine."""
 
-    place: Place
+    place: ChainPlace
     type: MessageType
     input_file: str | None
     routine: str | None
@@ -56,14 +56,14 @@ class Message(NamedTuple):
         return self.body.decode(errors="replace")
 
 
-def place_in_name(name: str, is_known: Callable[[str], bool]) -> Place | None:
+def place_in_name(name: str, is_known: Callable[[str], bool]) -> ChainPlace | None:
     """Read chain and seq from `<chain>-<seq>.md`, if the chain is a date or a known one."""
     found = _NAME.fullmatch(name)
     if not found or not is_chain(found["chain"]):
         return None
     if not _GIVEN.fullmatch(found["chain"]) and not is_known(found["chain"]):
         return None
-    return Place(found["chain"], int(found["seq"]))
+    return ChainPlace(found["chain"], int(found["seq"]))
 
 
 def is_chain(text: str) -> bool:
@@ -101,7 +101,7 @@ def read_text(value: Value | None) -> str | None:
     return value.strip() or None if isinstance(value, str) else None
 
 
-class Note(NamedTuple):
+class MessageNote(NamedTuple):
     """Something about a message that goes into its run's timeline."""
 
     type: EventType
@@ -113,10 +113,10 @@ class Understood(NamedTuple):
 
     message: Message
     has_seq: bool
-    notes: tuple[Note, ...]
+    notes: tuple[MessageNote, ...]
 
 
-def understand(data: bytes, named: Place | None, new_chain: Callable[[], str]) -> Understood:
+def understand(data: bytes, named: ChainPlace | None, new_chain: Callable[[], str]) -> Understood:
     """Read a message; FormatError if its fields are broken or its chain is unsafe."""
     document = frontmatter.read(data)
     fields = document.fields
@@ -125,7 +125,7 @@ def understand(data: bytes, named: Place | None, new_chain: Callable[[], str]) -
     input_file = read_text(fields.get("input_file"))
     known_seq = seq if seq is not None else (named.seq if named else None)
     message = Message(
-        place=Place(chain or (named.chain if named else new_chain()), known_seq or 0),
+        place=ChainPlace(chain or (named.chain if named else new_chain()), known_seq or 0),
         type=type_ or ("spec" if input_file else "task"),
         input_file=input_file,
         routine=routine,
@@ -150,12 +150,12 @@ def complete(data: bytes, message: Message, routine: str | None) -> bytes:
     return frontmatter.set_fields(data, wanted, FIELDS)
 
 
-def _invalid(name: str, value: Value) -> Note:
-    return Note(EventType.FIELD_INVALID, f"{name}: {str(value)[:80]!r} means nothing here")
+def _invalid(name: str, value: Value) -> MessageNote:
+    return MessageNote(EventType.FIELD_INVALID, f"{name}: {str(value)[:80]!r} means nothing here")
 
 
-def _mismatch(chain: str | None, seq: int | None, named: Place) -> list[Note]:
+def _mismatch(chain: str | None, seq: int | None, named: ChainPlace) -> list[MessageNote]:
     if chain in (None, named.chain) and seq in (None, named.seq):
         return []
     told = f"the fields say {chain or named.chain}-{named.seq if seq is None else seq}"
-    return [Note(EventType.ID_MISMATCH, f"the file is named {named.name}, {told}: they win")]
+    return [MessageNote(EventType.ID_MISMATCH, f"the file is named {named.name}, {told}: they win")]

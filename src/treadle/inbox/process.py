@@ -51,7 +51,7 @@ from treadle.inbox.decide import (
     Wait,
 )
 from treadle.inbox.hooks import Host
-from treadle.inbox.message import Note, Place, complete
+from treadle.inbox.message import ChainPlace, MessageNote, complete
 from treadle.inbox.routine import External, require_ready
 from treadle.layout import Layout
 from treadle.project.project import Project
@@ -350,8 +350,8 @@ def _take_in(tools: Tools, known: Known) -> Known:
     said = known.said
     if row.seq != place.seq and said.has_seq:
         text = f"{place.id} was taken; this is {row.seq}"
-        said = said._replace(notes=(*said.notes, Note(EventType.SEQ_REASSIGNED, text)))
-    message = said.message._replace(place=Place(row.chain, row.seq))
+        said = said._replace(notes=(*said.notes, MessageNote(EventType.SEQ_REASSIGNED, text)))
+    message = said.message._replace(place=ChainPlace(row.chain, row.seq))
     return known._replace(said=said._replace(message=message), row=row, is_new=False)
 
 

@@ -233,7 +233,7 @@ class Choice(NamedTuple):
     transcript: str | None = None
 
 
-class Answer(NamedTuple):
+class RouterAnswer(NamedTuple):
     """What the router came to: a name, or None and why not."""
 
     name: str | None
@@ -285,19 +285,19 @@ def router_prompt(task: str, known: Mapping[str, Routine]) -> str:
     return ROUTER_PROMPT.format(routines="\n".join(lines), task=task.strip("\n"))
 
 
-def embedded(task: str, known: Mapping[str, Routine]) -> Answer:
+def embedded(task: str, known: Mapping[str, Routine]) -> RouterAnswer:
     """Count how often each routine's `when:` pattern is found in the text; the best one wins."""
     text = re.findall(r"\w+", task[:_ROUTED_TEXT].lower())
     hits = {name: _hits(routine.when, text) for name, routine in known.items() if routine.when}
     best = max((len(found) for found in hits.values()), default=0)
     winners = [name for name, found in hits.items() if len(found) == best]
     if not best:
-        return Answer(None, "no routine's `when:` line is found in the text")
+        return RouterAnswer(None, "no routine's `when:` line is found in the text")
     if len(winners) > 1:
-        return Answer(None, f"{' and '.join(winners)} are equally close to the text")
+        return RouterAnswer(None, f"{' and '.join(winners)} are equally close to the text")
     words = ", ".join(sorted(set(hits[winners[0]])))
     often = "once" if best == 1 else f"{best} times"
-    return Answer(winners[0], f"its `when:` line is found {often} in the text: {words}")
+    return RouterAnswer(winners[0], f"its `when:` line is found {often} in the text: {words}")
 
 
 def _hits(when: str, words: Sequence[str]) -> list[str]:
@@ -327,7 +327,7 @@ def _matches(pattern: str, word: str) -> bool:
     return word.endswith(last)
 
 
-def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> Answer:
+def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> RouterAnswer:
     """Ask the configured program; whatever it does, this ends, and what was said is kept."""
     question = router_prompt(task, known)
     with tempfile.TemporaryDirectory(prefix="treadle-router-") as name:
@@ -340,7 +340,7 @@ def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> A
     name_, reason = _judge_answer(ended, said, known)
     reason += "" if name_ else denied
     transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
-    return Answer(name_, reason, transcript)
+    return RouterAnswer(name_, reason, transcript)
 
 
 def _run_router(external: External, question: str, folder: Path) -> Ended:

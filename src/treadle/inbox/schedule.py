@@ -17,7 +17,7 @@ from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.frontmatter import Value
 from treadle.inbox import box, decide
-from treadle.inbox.box import Draft
+from treadle.inbox.box import NewMessage
 from treadle.inbox.message import FIELDS, is_chain, read_text
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow
@@ -34,7 +34,7 @@ class Scheduled(NamedTuple):
     name: str
     expression: str
     zone: ZoneInfo | None
-    draft: Draft
+    draft: NewMessage
 
 
 def jobs(layout: Layout) -> Iterator[Scheduled | FormatError]:
@@ -71,7 +71,7 @@ def _read_scheduled(path: Path) -> Scheduled:
         name=path.name,
         expression=_checked(expression),
         zone=_zone(fields.get("tz")),
-        draft=Draft(document.body, read_text(fields.get("routine")), chain, _own(fields)),
+        draft=NewMessage(document.body, read_text(fields.get("routine")), chain, _own(fields)),
     )
 
 

@@ -12,7 +12,6 @@ from treadle.ids import utc
 from treadle.missions import taskfile
 from treadle.missions.mission import Mission
 
-_REQUIRED = ("spec.md", "plan.md")
 _ANY_TASK = "tasks/WP*.md"
 _OWN = ".kittify"
 
@@ -61,7 +60,8 @@ def compute(mission: Mission, now: datetime) -> dict[str, object]:
     components = [f"{item.path}\t{item.sha256}" for item in artifacts]
     parity = "sha256:" + hashlib.sha256("\n".join(components).encode()).hexdigest()
     required = [item.path for item in artifacts if item.required]
-    missing = [name for name in _REQUIRED if name not in required]
+    needed = (mission.files.spec.name, mission.files.plan.name)
+    missing = [name for name in needed if name not in required]
     missing += [] if taskfile.names(mission) else [_ANY_TASK]
     optional = len(artifacts) - len(required)
     return {
@@ -90,12 +90,13 @@ def _completeness(artifacts: list[Artifact], missing: list[str]) -> str:
 def _artifacts(mission: Mission) -> Iterator[Artifact]:
     folder = mission.files.folder
     tasks = {f"tasks/{name}" for name in taskfile.names(mission).values()}
+    needed = (mission.files.spec.name, mission.files.plan.name)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not path.is_file() or name.split("/")[0] == _OWN:
             continue
         data = path.read_bytes()
-        is_required = name in _REQUIRED or name in tasks
+        is_required = name in needed or name in tasks
         yield Artifact(name, hashlib.sha256(data).hexdigest(), len(data), is_required)
 
 

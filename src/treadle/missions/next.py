@@ -15,9 +15,9 @@ from treadle.missions.state import (
     At,
     Decision,
     Halt,
+    NextStep,
     Result,
     State,
-    Step,
     Where,
 )
 from treadle.store.questions import Subject
@@ -96,7 +96,7 @@ def _decide(found: State, store: Reader) -> Decision:
         return _nothing_to_do(found, store, at)
     where = where_of(found.mission, at)
     try:
-        return Step(where, prompt.write(found, at))
+        return NextStep(where, prompt.write(found, at))
     except OSError:
         return _no_prompt(found, where)
     except FormatError as error:

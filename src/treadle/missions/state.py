@@ -49,11 +49,11 @@ class _Frozen:
             object.__setattr__(self, name, value)
 
 
-class Step(_Frozen):
+class NextStep(_Frozen):
     """Work to do now.
 
     C1: `prompt_file` is never null or empty. C2: it names a file that exists when the decision is
-    made. C3: where there is no such file there is no Step, but a Halt with a reason.
+    made. C3: where there is no such file there is no NextStep, but a Halt with a reason.
     """
 
     __slots__ = ("prompt_file", "where")
@@ -90,7 +90,7 @@ class Halt(_Frozen):
         self._set(kind=kind, where=where, reason=reason, reason_code=reason_code, unblock=unblock)
 
 
-Decision = Step | Halt
+Decision = NextStep | Halt
 
 
 def document(decision: Decision) -> dict[str, object]:
@@ -104,7 +104,7 @@ def document(decision: Decision) -> dict[str, object]:
         "unblock": [],
         **decision.where._asdict(),
     }
-    if isinstance(decision, Step):
+    if isinstance(decision, NextStep):
         return answer | {"prompt_file": str(decision.prompt_file)}
     return answer | {
         "reason": decision.reason,
