@@ -20,16 +20,11 @@ TREADLE = [sys.executable, "-m", "treadle"]
 def command(monkeypatch):
     """Return a function that makes `treadle probe` do something."""
 
-    def install(action, add_arguments=lambda parser: None):
+    def install(action, *arguments):
         module = ModuleType("treadle.cli.probe")
-
-        def add_probe(parser):
-            add_arguments(parser)
-            parser.set_defaults(call=action)
-
-        module.add_probe = add_probe
+        module.run = action
         monkeypatch.setitem(sys.modules, "treadle.cli.probe", module)
-        monkeypatch.setitem(main.COMMANDS, "probe", ("probe", "Try something"))
+        monkeypatch.setitem(main.COMMANDS, "probe", ("probe.run", "Try something", list(arguments)))
 
     return install
 
@@ -114,10 +109,7 @@ def test_help_and_version_are_documents_too(capsys):
 
 
 def test_json_after_two_dashes_is_not_ours(command, capsys):
-    def add_arguments(parser):
-        parser.add_argument("words", nargs="*")
-
-    command(lambda args: print(args.words, args.json) or 0, add_arguments)
+    command(lambda args: print(args.words, args.json) or 0, "[WORD...] >words  Words")
     assert main.main(["probe", "--", "--json"]) == 0
     assert capsys.readouterr().out == "['--json'] False\n"
 

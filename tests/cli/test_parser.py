@@ -9,10 +9,8 @@ from treadle.cli import parser
 
 BUILD = """
 import sys
-from treadle.cli.parser import Parser, actions
-command = Parser(prog="treadle probe")
-actions(command)("list", "List", print).add_argument("--limit", type=int)
-command.parse_args(["list", "--limit", "3"])
+from treadle.cli import parser
+parser.build("runs").parse_args(["list", "--limit", "3"])
 print(*sys.modules)
 """
 
@@ -23,13 +21,11 @@ def test_building_a_parser_does_not_load_its_help_writer():
 
 
 def test_subcommands_know_json_too(capsys):
-    command = parser.Parser(prog="treadle probe")
-    parser.actions(command)("list", "List them", print)
     with pytest.raises(SystemExit):
-        command.parse_args(["list", "--help"])
+        parser.build("runs").parse_args(["list", "--help"])
     shown = capsys.readouterr().out
-    assert "List them" in shown
-    assert shown.startswith("usage: treadle probe list [-h] [--json]")
+    assert "List runs, newest first" in shown
+    assert shown.startswith("usage: treadle runs list [-h] [--json]")
     assert "Answer with one JSON document" in shown
 
 

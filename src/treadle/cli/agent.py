@@ -1,10 +1,9 @@
 """`treadle agent`: show how an agent is run, and try it."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from treadle.agents.backend import AgentResult
 from treadle.cli import output
-from treadle.cli.parser import actions
 from treadle.cli.project import open_configured, require_trust
 from treadle.contract.role import ROLES, Role
 from treadle.engine import rehearse
@@ -12,17 +11,7 @@ from treadle.engine.rehearse import Preview
 from treadle.errors import ExitCode
 
 
-def add_agent(parser: ArgumentParser) -> None:
-    """Describe the command line of `agent`."""
-    add = actions(parser)
-    shown = add("show", "Show the exact command an agent would run", _show)
-    shown.add_argument("name", metavar="NAME", help="Name of an agent, or a role")
-    shown.add_argument("--role", choices=ROLES, help="The role it would play (default: do)")
-    tried = add("try", "Ask an agent something harmless", _try)
-    tried.add_argument("name", metavar="NAME", help="Name of an agent, or a role")
-
-
-def _show(args: Namespace) -> int:
+def show_agent(args: Namespace) -> int:
     project, loaded = open_configured()
     named: Role | None = next((role for role in ROLES if role == args.name), None)
     role: Role = args.role or named or "do"
@@ -31,7 +20,7 @@ def _show(args: Namespace) -> int:
     return output.tell(args.json, told, _print_preview, found)
 
 
-def _try(args: Namespace) -> int:
+def try_agent(args: Namespace) -> int:
     project, loaded = open_configured()
     require_trust(args, project, loaded)
     result = rehearse.attempt(project, loaded.config, args.name)

@@ -1,7 +1,7 @@
 """What commands about tasks and letters share: who acts, and the store with every letter in it."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import datetime
 
 from treadle.cli import main, output
@@ -11,14 +11,6 @@ from treadle.mail import effect, index, post
 from treadle.store import letters as table
 from treadle.store.store import Reader, Store
 from treadle.tasks import claim
-
-
-def add_agent(parser: ArgumentParser, option: str = "--as") -> ArgumentParser:
-    """Add the option that says who acts."""
-    parser.add_argument(
-        option, dest="who", metavar="AGENT", help="Who acts (default: TREADLE_AGENT, else human)"
-    )
-    return parser
 
 
 def who(args: Namespace) -> str | None:

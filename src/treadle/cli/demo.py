@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,16 +40,7 @@ _PATIENCE = 600.0  # seconds for one command of the demo
 _CRASH = "after_rename:3"
 
 
-def add_demo(parser: ArgumentParser) -> None:
-    """Describe the command line of `demo`."""
-    parser.add_argument("--keep", action="store_true", help="Keep the repository to look at")
-    parser.add_argument(
-        "--crash", action="store_true", help="Kill the process in mid-commit, then continue"
-    )
-    parser.set_defaults(call=_demo)
-
-
-def _demo(args: Namespace) -> int:
+def run_demo(args: Namespace) -> int:
     """Make the repository, run the wheel, show what happened."""
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-"))
     try:

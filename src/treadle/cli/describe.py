@@ -6,26 +6,13 @@ from collections.abc import Iterator
 import shtab
 
 import treadle
-from treadle.cli import main, output
-from treadle.cli.parser import Parser
+from treadle.cli import main, output, parser
 from treadle.errors import ExitCode
 
-SHELLS = ("bash", "zsh", "fish", "tcsh")
 _SHARED = {"--json", "--help"}
 
 
-def add_describe(parser: ArgumentParser) -> None:
-    """Describe the command line of `describe`, which has no options of its own."""
-    parser.set_defaults(call=_describe)
-
-
-def add_completion(parser: ArgumentParser) -> None:
-    """Describe the command line of `completion`."""
-    parser.add_argument("shell", choices=SHELLS, help="The shell that sources the script")
-    parser.set_defaults(call=_completion)
-
-
-def _describe(args: Namespace) -> int:
+def describe_commands(args: Namespace) -> int:
     found = dict(commands(whole_parser()))
     told = {
         "version": treadle.__version__,
@@ -38,30 +25,31 @@ def _describe(args: Namespace) -> int:
     return output.say(args.json, told, *lines)
 
 
-def _completion(args: Namespace) -> int:
+def print_completion(args: Namespace) -> int:
     script = shtab.complete(whole_parser(), args.shell)
     return output.tell(args.json, {"shell": args.shell, "script": script}, output.block, script)
 
 
 def whole_parser() -> ArgumentParser:
     """Return one parser with every command in it."""
-    whole = Parser(prog="treadle", description=treadle.__doc__)
+    whole = parser.Parser(prog="treadle", description=treadle.__doc__)
     whole.add_argument("--version", "-V", action="store_true", help="Print the version")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND")
-    for name, (_, summary) in main.COMMANDS.items():
-        main.add_arguments(name, commands.add_parser(name, help=summary, description=summary))
+    for name in main.top_level():
+        summary = main.COMMANDS[name][1]
+        parser.fill(commands.add_parser(name, help=summary, description=summary), name)
     return whole
 
 
-def commands(parser: ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:
+def commands(command: ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield every command with its arguments, as its own parser has them."""
-    inner = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
+    inner = [action for action in command._actions if isinstance(action, _SubParsersAction)]
     if not inner:
-        named_last = sorted(parser._actions, key=lambda action: bool(action.option_strings))
+        named_last = sorted(command._actions, key=lambda action: bool(action.option_strings))
         yield name, " ".join(filter(None, map(_words, named_last)))
     for action in inner:
-        for word, command in action.choices.items():
-            yield from commands(command, f"{name} {word}".lstrip())
+        for word, inside in action.choices.items():
+            yield from commands(inside, f"{name} {word}".lstrip())
 
 
 def _words(action: Action) -> str:

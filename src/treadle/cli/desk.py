@@ -1,7 +1,7 @@
 """`treadle desk` and `treadle answer`: what waits for a human, and what the human says to it."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import context, output, place
@@ -14,12 +14,7 @@ from treadle.store.store import Store
 from treadle.tasks import questions
 
 
-def add_desk(parser: ArgumentParser) -> None:
-    """Describe the command line of `desk`, which has no options of its own."""
-    parser.set_defaults(call=_desk)
-
-
-def _desk(args: Namespace) -> int:
+def show_desk(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
     with context.fresh(place.find(os.environ), datetime.now(UTC)) as store:
         items = desk.items(store)
@@ -40,15 +35,7 @@ def _print_desk(items: list[QuestionRow]) -> None:
             output.line(f"    {command}")
 
 
-def add_answer(parser: ArgumentParser) -> None:
-    """Describe the command line of `answer`."""
-    parser.add_argument("item", metavar="ITEM", help="Id of the question on the desk")
-    parser.add_argument("text", nargs="?", metavar="TEXT", help="The answer in your words")
-    parser.add_argument("--option", type=int, metavar="N", help="The number of an offered answer")
-    parser.set_defaults(call=_answer)
-
-
-def _answer(args: Namespace) -> int:
+def answer_question(args: Namespace) -> int:
     """Write the answer down, tell who asked, name the commands that are yours to start."""
     refuse_inside_run(os.environ)
     found, now = place.find(os.environ), datetime.now(UTC)

@@ -1,12 +1,11 @@
 """`treadle fleet` and `treadle worker`: the workers, their queue and the key that signs orders."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
 from treadle.cli import main, output
-from treadle.cli.parser import actions
 from treadle.config.load import Loaded, load
 from treadle.config.schema import FleetConfig
 from treadle.errors import ConfigError, NotFoundError, ProjectError
@@ -17,39 +16,6 @@ from treadle.layout import Layout, cache_home
 from treadle.project import key as keys
 from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store import fleet
-
-
-def add_worker(parser: ArgumentParser) -> None:
-    """Describe the command line of `worker`."""
-    parser.add_argument(
-        "--slots", type=int, metavar="N", help="Runs at the same time (default: fleet.slots)"
-    )
-    parser.add_argument("--once", action="store_true", help="Exit after one run")
-    parser.add_argument(
-        "--idle-exit",
-        type=float,
-        metavar="SECONDS",
-        help="Exit when nothing came for so long (default: never)",
-    )
-    parser.add_argument(
-        "--until",
-        type=float,
-        metavar="SECONDS",
-        help="Drain and exit after so long (default: never)",
-    )
-    parser.set_defaults(call="fleet_work.work")
-
-
-def add_fleet(parser: ArgumentParser) -> None:
-    """Describe the command line of `fleet`."""
-    add = actions(parser)
-    add("status", "Show workers, the queue by repository, and stuck runs", _status)
-    drained = add("drain", "Let a worker finish its steps and exit", _drain)
-    drained.add_argument(
-        "worker", metavar="WORKER", help="Id of the worker, or its first characters"
-    )
-    key = add("key", "Make the key that signs orders, or say where it is", _key)
-    key.add_argument("--rotate", action="store_true", help="Put a new key before the present one")
 
 
 def find_fleet(env: Mapping[str, str]) -> tuple[FleetSite, Loaded]:
@@ -72,7 +38,7 @@ def _project(env: Mapping[str, str]) -> Layout | None:
         return None
 
 
-def _status(args: Namespace) -> int:
+def show_fleet(args: Namespace) -> int:
     """Answer from the fleet's tables, and from the queue if a run is under way."""
     place, loaded = find_fleet(os.environ)
     found = status.status(place, lambda: _jobs(place, loaded.config.fleet))
@@ -80,7 +46,7 @@ def _status(args: Namespace) -> int:
     return output.tell(args.json, {**_document(found), "key": key}, _print, found, key)
 
 
-def _key(args: Namespace) -> int:
+def make_key(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     key = keys.rotate(os.environ) if args.rotate else keys.make(os.environ)
     told = {"path": str(key.path), "name": key.name, "keys": len(key.lines)}
@@ -108,7 +74,7 @@ def _jobs(place: FleetSite, config: FleetConfig) -> set[tuple[str, str]] | None:
     return found
 
 
-def _drain(args: Namespace) -> int:
+def drain_worker(args: Namespace) -> int:
     place, _ = find_fleet(os.environ)
     with place.fleet() as store:
         living = [row.worker_id for row in fleet.workers(store) if row.status == "alive"]

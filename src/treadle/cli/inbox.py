@@ -2,11 +2,10 @@
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output
-from treadle.cli.parser import actions, add_repeated
 from treadle.inbox import box
 from treadle.inbox.box import DeadLetter, NewMessage, SentMessage
 from treadle.layout import Layout
@@ -14,18 +13,7 @@ from treadle.project.root import find_root, here, refuse_inside_run
 from treadle.store.store import Store
 
 
-def add_send(parser: ArgumentParser) -> None:
-    """Describe the command line of `send`."""
-    parser.add_argument("text", metavar="TEXT", help="What is to be done; - reads stdin")
-    parser.add_argument(
-        "--routine", metavar="NAME", help="The routine to run (default: as routed by the text)"
-    )
-    parser.add_argument("--chain", metavar="CHAIN", help="The chain it belongs to (default: new)")
-    add_repeated(parser, "--field", "KEY=VALUE", "A field of your own in the frontmatter")
-    parser.set_defaults(call=_send)
-
-
-def _send(args: Namespace) -> int:
+def send_message(args: Namespace) -> int:
     fields = box.parse_fields(args.field)
     text = sys.stdin.read() if args.text == "-" else args.text
     found = _deliver(box.draft(text, args.routine, args.chain, fields))
@@ -41,20 +29,7 @@ def _deliver(message: NewMessage) -> SentMessage:
         return box.send(layout, store, message, datetime.now(UTC))
 
 
-def add_dead(parser: ArgumentParser) -> None:
-    """Describe the command line of `dead`."""
-    add = actions(parser)
-    add("list", "List dead letters", _list)
-    for name, text, call in (
-        ("show", "Show a dead letter and why it died", _show),
-        ("retry", "Put a dead letter back into the inbox", _retry),
-    ):
-        add(name, text, call).add_argument(
-            "letter", metavar="LETTER", help="Its file, message id or spec"
-        )
-
-
-def _list(args: Namespace) -> int:
+def list_dead(args: Namespace) -> int:
     found = box.dead_letters(Layout(find_root(here(), os.environ)))
     lines = [
         f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}" for item in found
@@ -62,7 +37,7 @@ def _list(args: Namespace) -> int:
     return output.say(args.json, box.dead_document(found), *lines or ["no dead letters"])
 
 
-def _show(args: Namespace) -> int:
+def show_dead(args: Namespace) -> int:
     layout = Layout(find_root(here(), os.environ))
     letter = box.find_dead(layout, args.letter)
     text = box.text_of_dead(layout, letter)
@@ -80,7 +55,7 @@ def _print(letter: DeadLetter, text: str) -> None:
     output.block(text)
 
 
-def _retry(args: Namespace) -> int:
+def retry_dead(args: Namespace) -> int:
     layout = Layout(find_root(here(), os.environ))
     refuse_inside_run(os.environ)
     letter = box.find_dead(layout, args.letter)

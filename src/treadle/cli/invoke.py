@@ -10,7 +10,7 @@ from pathlib import Path
 
 from treadle import __version__
 from treadle.cli import main, output
-from treadle.cli.parser import Parser
+from treadle.cli.parser import Parser, build
 from treadle.errors import ConfigError, ExitCode, TreadleError, UsageError
 from treadle.ids import nearest
 
@@ -67,7 +67,7 @@ def _dispatch(words: list[str], as_json: bool) -> int:
     if words[:1] in (["help"], ["--help"], ["-h"]) or not words:
         words = [*words[1:2], "--help"] if words[1:] else []
     if not words:
-        commands = [{"name": name, "summary": text} for name, (_, text) in main.COMMANDS.items()]
+        commands = [{"name": it, "summary": main.COMMANDS[it][1]} for it in main.top_level()]
         output.print_json({"commands": commands})
         return ExitCode.DONE
     if words in (["--version"], ["-V"]):
@@ -77,15 +77,13 @@ def _dispatch(words: list[str], as_json: bool) -> int:
 
 
 def _run(name: str, words: list[str], as_json: bool) -> int:
-    if name not in main.COMMANDS:
+    if name not in main.top_level():
         raise _unknown(name)
-    parser = Parser(prog=f"treadle {name}", description=main.COMMANDS[name][1])
-    main.add_arguments(name, parser)
-    args = _parse(parser, words, as_json)
+    args = _parse(build(name), words, as_json)
     if args is None:
         return ExitCode.DONE
     args.json = as_json
-    code: int = main.call(args.call, args) if isinstance(args.call, str) else args.call(args)
+    code: int = main.call(args.call, args)
     return code
 
 
@@ -105,7 +103,7 @@ def _parse(command: Parser, words: list[str], as_json: bool) -> Namespace | None
 
 def _unknown(name: str) -> UsageError:
     what = "an option" if name.startswith("-") else "a command"
-    close = nearest(name, main.COMMANDS)
+    close = nearest(name, main.top_level())
     hint = f"; did you mean {close}?" if close else ""
     fix = [f"treadle {close} --help"] if close else ["treadle --help"]
     return UsageError(f"{name!r} is not {what}{hint}", fix=fix)

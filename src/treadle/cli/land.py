@@ -1,9 +1,8 @@
 """`treadle land`, `undo` and `runs prune`: what happens to a run's work after it has ended."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from treadle.cli import output
-from treadle.cli.parser import add_run_id, add_wait
 from treadle.cli.project import open_configured, require_trust, watcher
 from treadle.engine import session
 from treadle.engine.landing import land, undo
@@ -15,20 +14,7 @@ from treadle.engine.show.find_run import find_run
 _CENTURY = 36_500.0
 
 
-def add_land(parser: ArgumentParser) -> None:
-    """Describe the command line of `land`."""
-    add_run_id(parser)
-    parser.add_argument(
-        "--onto", metavar="BRANCH", help="The branch to land on (default: where the run began)"
-    )
-    parser.add_argument(
-        "--keep-steps", action="store_true", help="Keep one commit per step instead of one in all"
-    )
-    add_wait(parser)
-    parser.set_defaults(call=_land)
-
-
-def _land(args: Namespace) -> int:
+def land_run(args: Namespace) -> int:
     project, loaded = open_configured()
     require_trust(args, project, loaded)
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
@@ -51,14 +37,7 @@ def _print_landed(found: Landed) -> None:
     output.line(f"  next: treadle undo {found.run_id}")
 
 
-def add_undo(parser: ArgumentParser) -> None:
-    """Describe the command line of `undo`."""
-    add_run_id(parser)
-    add_wait(parser)
-    parser.set_defaults(call=_undo)
-
-
-def _undo(args: Namespace) -> int:
+def undo_run(args: Namespace) -> int:
     project, _ = open_configured()
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         found = undo.undo(tools, find_run(tools.store, args.run))

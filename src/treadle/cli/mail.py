@@ -2,14 +2,12 @@
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from treadle.cli import context, output, place
-from treadle.cli.context import add_agent
-from treadle.cli.parser import actions, add_repeated
 from treadle.cli.place import Place
 from treadle.errors import ExitCode, FormatError, UsageError
 from treadle.ids import HUMAN
@@ -19,7 +17,6 @@ from treadle.mail import index as places
 from treadle.mail.letter import (
     INTENTS,
     MAX_BYTES,
-    STATUSES,
     Letter,
     decode,
     every_intent,
@@ -43,83 +40,18 @@ _CENTURY = 36_500.0
 _INTENTS = ", ".join(INTENTS)
 
 
-def add_mail(parser: ArgumentParser) -> None:
-    """Describe the command line of `mail`."""
-    add = actions(parser)
-    sent = add_agent(_written(add("send", "Send a letter", _send)), "--from")
-    sent.add_argument("--to", required=True, metavar="AGENT", help="Who gets it: an agent, or all")
-    sent.add_argument(
-        "--intent", required=True, help=f"What it is for: {_INTENTS}, or one of mail.extra_intents"
-    )
-    sent.add_argument("--task", metavar="TASK", help="The task it is about")
-    sent.add_argument("--reply-to", metavar="FILE", help="The letter it answers")
-    listed = add_agent(add("list", "List letters, newest first", _list))
-    listed.add_argument("--box", choices=BOXES, help="Only letters there (default: all but logs)")
-    listed.add_argument("--all", action="store_true", help="Include archived letters")
-    listed.add_argument("--task", metavar="TASK", help="Only letters about this task")
-    listed.add_argument("--intent", help="Only letters with this intent")
-    _limited(listed)
-    _named(add_agent(add("read", "Show a letter", _read)))
-    claimed = add_agent(add("claim", "Take a letter, and its task with it", _claim))
-    claimed.add_argument("file", nargs="?", metavar="FILE", help="Which letter (default: oldest)")
-    claimed.add_argument("--task", metavar="TASK", help="The oldest letter about this task")
-    replied = _written(_named(add_agent(add("reply", "Answer a letter", _reply))))
-    replied.add_argument("--intent", help="What the answer is for (default: as fits the letter)")
-    _named(add_agent(add("ack", "Acknowledge that a letter is taken care of", _ack)))
-    kept = add("archive", "Move letters to LOGS", _archive)
-    kept.add_argument("file", nargs="?", metavar="FILE", help="Which letter")
-    kept.add_argument("--task", metavar="TASK", help="All letters about this task")
-    kept.add_argument(
-        "--older-than", type=float, metavar="DAYS", help="Sort older letters in LOGS by month"
-    )
-    watched = add_agent(add("watch", "Wait until a letter arrives", _watch))
-    watched.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="Give up after so long (default: never)"
-    )
-    searched = add("search", "Find letters by their words", _search)
-    searched.add_argument("words", nargs="+", metavar="WORD", help="Words they must all contain")
-    _limited(searched)
-    add("reindex", "Read every letter again", _reindex)
-
-
-def _named(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("file", metavar="FILE", help="Name, path or message id of the letter")
-    return parser
-
-
-def _limited(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="At most N letters (default: 50)"
-    )
-
-
-def _written(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("--body", metavar="FILE", help="Markdown to send; - reads stdin")
-    parser.add_argument("--summary", metavar="TEXT", help="What it is about, in one line")
-    add_repeated(parser, "--ac", "TEXT", "Acceptance criterion")
-    parser.add_argument(
-        "--status", help=f"{', '.join(STATUSES)} (default: new; blocked for escalate)"
-    )
-    parser.add_argument("--priority", metavar="TEXT", help="How urgent it is")
-    parser.add_argument("--due-at", metavar="TIME", help="When it should be done")
-    parser.add_argument("--expires-at", metavar="TIME", help="When it can no longer be claimed")
-    parser.add_argument("--ack-required", action="store_true", help="Ask for an acknowledgement")
-    parser.add_argument("--created-at", metavar="TIME", help="When it was written (default: now)")
-    return parser
-
-
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _send(args: Namespace) -> int:
+def send_letter(args: Namespace) -> int:
     found, headers = place.find(os.environ), _headers(args)
     if args.reply_to:
         headers = (*_references(found, args.reply_to), *headers)
     return _deliver(found, args, _draft(args, args.to, args.intent, args.task, headers))
 
 
-def _reply(args: Namespace) -> int:
+def reply_to_letter(args: Namespace) -> int:
     found = place.find(os.environ)
     with context.fresh(found, _now()) as store:
         original = find.find_letter(store, args.file, context.who(args))
@@ -214,7 +146,7 @@ def _markdown(name: str) -> str:
         raise UsageError(f"--body {name}: {error.message}") from error
 
 
-def _list(args: Namespace) -> int:
+def list_letters(args: Namespace) -> int:
     found = place.find(os.environ)
     boxes = (args.box,) if args.box else BOXES if args.all else find.OPEN
     word = known_intent(args.intent, found.extra_intents) if args.intent else None
@@ -227,7 +159,7 @@ def _list(args: Namespace) -> int:
     return _show(found, args, rows, "no letters")
 
 
-def _read(args: Namespace) -> int:
+def read_letter(args: Namespace) -> int:
     found = place.find(os.environ)
     agent = context.registered(found, args)
     with context.fresh(found, _now()) as store:
@@ -242,7 +174,7 @@ def _read(args: Namespace) -> int:
     return output.tell(args.json, told, output.block, write(letter))
 
 
-def _claim(args: Namespace) -> int:
+def claim_letter(args: Namespace) -> int:
     found = _outside()
     agent = context.required(found, args)
     with Store.open(found.layout) as store:
@@ -263,7 +195,7 @@ def _claim(args: Namespace) -> int:
     return output.say(args.json, whole, f"{shown} is {agent}'s")
 
 
-def _ack(args: Namespace) -> int:
+def acknowledge_letter(args: Namespace) -> int:
     found = _outside()
     agent = context.required(found, args)
     with Store.open(found.layout) as store:
@@ -275,7 +207,7 @@ def _ack(args: Namespace) -> int:
     return output.say(args.json, told, f"acknowledged: {told['file']}")
 
 
-def _archive(args: Namespace) -> int:
+def archive_letters(args: Namespace) -> int:
     if sum(value is not None for value in (args.file, args.task, args.older_than)) != 1:
         raise UsageError("give one of FILE, --task TASK and --older-than DAYS")
     found = _outside()
@@ -292,7 +224,7 @@ def _archive(args: Namespace) -> int:
     return _show(found, args, rows, "nothing to archive")
 
 
-def _watch(args: Namespace) -> int:
+def watch_letters(args: Namespace) -> int:
     found = _outside()
     agent = context.registered(found, args)
     rows = find.watch(found.layout, agent, args.timeout, _now)
@@ -300,14 +232,14 @@ def _watch(args: Namespace) -> int:
     return ExitCode.DONE if rows else ExitCode.FAILED
 
 
-def _search(args: Namespace) -> int:
+def search_letters(args: Namespace) -> int:
     found = place.find(os.environ)
     with context.fresh(found, _now()) as store:
         rows = find.search(store, found.layout.mail, args.words, args.limit)
     return _show(found, args, rows, "no letter has these words")
 
 
-def _reindex(args: Namespace) -> int:
+def reindex_letters(args: Namespace) -> int:
     found = _outside()
     with Store.open(found.layout) as store:
         said = effect.rebuild(store, found.layout.mail, _now())

@@ -8,46 +8,35 @@ import treadle
 
 TYPE_CHECKING = False  # typing's own flag would load typing, and --version loads nothing
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
     from typing import Any
 
-# Each command with the module that knows its arguments (in `add_COMMAND`) and what it is for.
-COMMANDS = {
-    "init": ("setup", "Set up treadle in this repository"),
-    "uninstall": ("setup", "Remove what init wrote"),
-    "trust": ("setup", "Allow the commands of this repository to run"),
-    "doctor": ("setup", "Check everything treadle needs"),
-    "config": ("setup", "Show the configuration and where each value comes from"),
-    "describe": ("describe", "List every command with its arguments, for programs"),
-    "agent": ("agent", "Show how an agent is run, and try it"),
-    "completion": ("describe", "Print a completion script for a shell"),
-    "task": ("task", "Add, list, link and finish tasks"),
-    "mission": ("mission", "Create missions and take them through their gates"),
-    "next": ("mission", "Ask what to do next in a mission, and report how it went"),
-    "mail": ("mail", "Send, claim, answer and search letters"),
-    "desk": ("desk", "List everything that waits for you"),
-    "answer": ("desk", "Answer a question on the desk"),
-    "run": ("run", "Work on tasks or a goal until the checks pass or a budget runs out"),
-    "process": ("process", "Work through waiting messages and unprocessed specs"),
-    "send": ("inbox", "Put a message into the inbox"),
-    "route": ("process", "Show which routine a text would get"),
-    "routine": ("process", "List, show and check routines"),
-    "dead": ("inbox", "List, show and retry dead letters"),
-    "serve": ("serve", "Serve the page, and work through messages and specs as they come"),
-    "store": ("setup", "Copy the store to another database"),
-    "worker": ("fleet", "Take runs from the fleet's queue and work on them here"),
-    "fleet": ("fleet", "Show the fleet's workers and queue, drain a worker, make the key"),
-    "land": ("land", "Merge a passed run into its branch"),
-    "undo": ("land", "Revert a landed run"),
-    "stop": ("runs", "Stop a run from another terminal"),
-    "comment": ("runs", "Comment on a step for the next act step to read"),
-    "runs": ("runs", "List, show and prune runs"),
-    "log": ("runs", "Show or follow the timeline of a run"),
-    "why": ("runs", "Explain how a run ended"),
-    "report": ("report", "Print a run as markdown, ready for a pull request"),
-    "replay": ("run", "Run a recording again, or export one"),
-    "demo": ("demo", "Watch a whole run in a temporary repository"),
-}
+    Command = tuple[str, str, list[str]]  # what it calls, what it is for, its arguments
+
+
+def _read_table() -> "tuple[dict[str, Command], dict[str, list[str]]]":
+    """Read every command, what it calls, what it is for and its arguments; and shared ones."""
+    commands: dict[str, Command] = {}
+    shared: dict[str, list[str]] = {}
+    with open(f"{os.path.dirname(__file__)}/commands.txt", encoding="utf-8") as table:
+        for line in map(str.strip, table):
+            if line.startswith("# @"):
+                arguments = shared.setdefault(line[2:], [])
+            elif line.startswith("# "):
+                head, _, summary = line[2:].partition(": ")
+                name, _, function = head.partition(" -> ")
+                arguments = []
+                commands[name] = (function, summary, arguments)
+            elif line:
+                arguments.append(line)
+    return commands, shared
+
+
+COMMANDS, SHARED = _read_table()
+
+
+def top_level() -> "list[str]":
+    """Return the commands that are no sub-command of another."""
+    return [name for name in COMMANDS if " " not in name]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,18 +62,12 @@ def main(argv: list[str] | None = None) -> int:
 def call(name: str, *given: object) -> "Any":
     """Call a function of the command line, `module.function`: the only late import there is.
 
-    Commands and their parsers are found so, and the rare parts of a command that load far more
-    of treadle than the rest of it.
+    Commands are called so, and the rare parts of one that load far more than the rest of it.
     """
     module, _, function = name.partition(".")
     # Not importlib: the package costs a tenth of a bare start.
     found = __import__(f"treadle.cli.{module}", fromlist=[module])
     return getattr(found, function)(*given)
-
-
-def add_arguments(name: str, parser: "ArgumentParser") -> None:
-    """Let the module of a command describe its command line."""
-    call(f"{COMMANDS[name][0]}.add_{name}", parser)
 
 
 def _forget_folder() -> None:
@@ -96,7 +79,7 @@ def _forget_folder() -> None:
     unwanted = [] if sys.flags.safe_path else sys.path[:1]
     named = os.environ.get("PYTHONPATH")
     try:
-        here = os.getcwd() if named else ""  # noqa: PTH109  # pathlib is not loaded for this
+        here = os.getcwd() if named else ""
     except FileNotFoundError:  # as good as any other folder without modules
         named = None
     for part in named.split(os.pathsep) if named else ():
@@ -117,8 +100,9 @@ def _open_standard_streams() -> None:
 
 def overview() -> str:
     """List the commands, a line each."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    names = top_level()
+    width = max(map(len, names))
+    lines = [f"  {name:{width}}  {COMMANDS[name][1]}" for name in names]
     return "\n".join(
         [
             "usage: treadle COMMAND [options]",

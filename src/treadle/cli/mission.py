@@ -1,11 +1,10 @@
 """`treadle mission` and `treadle next`: see where missions stand, and what to do now."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output, place
-from treadle.cli.parser import actions
 from treadle.cli.place import Place
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent
@@ -18,28 +17,7 @@ from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Reader, Store
 
 
-def add_mission(parser: ArgumentParser) -> None:
-    """Describe the command line of `mission`."""
-    add = actions(parser)
-    created = add("create", "Begin a mission", "mission_change.create_mission")
-    created.add_argument("slug", metavar="SLUG", help="Its name, such as add-login")
-    created.add_argument("--title", metavar="TEXT", help="Its title (default: the slug)")
-    plan = "Write a scaffold for the plan, or commit a finished plan"
-    _chosen(add("setup-plan", plan, "mission_change.set_up_plan"))
-    tasks = "Write task files from the plan's list"
-    _chosen(add("tasks", tasks, "mission_change.write_tasks"))
-    _chosen(add("status", "Show where a mission stands", _status))
-    _chosen(add("dossier", "Index a mission's files", "mission_change.save_dossier"))
-    add("list", "List missions", _list)
-
-
-def _chosen(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--mission", metavar="SLUG", help="Which mission (default: the only one, or the one here)"
-    )
-
-
-def _status(args: Namespace) -> int:
+def show_status(args: Namespace) -> int:
     layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
         mission = missions.choose(layout, args.mission, here())
@@ -50,7 +28,7 @@ def _status(args: Namespace) -> int:
     return output.say(args.json, status.document(found), *lines)
 
 
-def _list(args: Namespace) -> int:
+def list_missions(args: Namespace) -> int:
     layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
         found = status.read_all(layout, store, datetime.now(UTC))
@@ -70,29 +48,7 @@ def _tasks(found: Status | None) -> str:
     return ", ".join(f"{n} {lane}" for lane, n in found.tasks.items()) if found else ""
 
 
-def add_next(parser: ArgumentParser) -> None:
-    """Describe the command line of `next`."""
-    _chosen(parser)
-    default = os.environ.get("TREADLE_AGENT") or HUMAN
-    parser.add_argument(
-        "--agent",
-        default=default,
-        metavar="NAME",
-        help="Who asks (default: TREADLE_AGENT, else human)",
-    )
-    parser.add_argument("--result", choices=state.RESULTS, help="Report how a step went")
-    parser.add_argument(
-        "--note", metavar="TEXT", help="With --result: what went wrong or is in the way"
-    )
-    parser.add_argument(
-        "--step", metavar="STEP", help="With --result: which step (default: the last one given)"
-    )
-    parser.add_argument("--retry", action="store_true", help="Try again what failed or is blocked")
-    parser.add_argument("--query", action="store_true", help="Only show where the mission stands")
-    parser.set_defaults(call=_next)
-
-
-def _next(args: Namespace) -> int:
+def next_step(args: Namespace) -> int:
     """Answer with one decision; every decision is a success."""
     if sum((args.result is not None, args.retry, args.query)) > 1:
         raise UsageError("give only one of --result, --retry and --query")
@@ -105,7 +61,8 @@ def _next(args: Namespace) -> int:
 def _decide(args: Namespace, found: Place) -> Decision:
     """Take a report, or let everything be tried again; the task of the next step is lent."""
     mission = missions.choose(found.layout, args.mission, here())
-    agent, lease = acting_agent(args.agent), found.lease
+    agent = acting_agent(args.agent or os.environ.get("TREADLE_AGENT") or HUMAN)
+    lease = found.lease
     is_told = args.retry or args.result is not None
     if args.query or (not is_told and (agent == HUMAN or os.environ.get("TREADLE_RUN"))):
         with Reader.open(found.layout) as store:

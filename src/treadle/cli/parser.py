@@ -2,18 +2,22 @@
 
 import os
 import re
-from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter
-from collections.abc import Callable
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    ArgumentTypeError,
+    HelpFormatter,
+    _MutuallyExclusiveGroup,
+)
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from treadle.cli import main
 from treadle.errors import UsageError
 from treadle.ids import nearest
 
 # More than anybody means, less than what a database or a clock cannot hold.
 _MOST = 1_000_000_000
-
-AddAction = Callable[[str, str, object], ArgumentParser]
 
 
 class Parser(ArgumentParser):
@@ -43,42 +47,89 @@ class Parser(ArgumentParser):
         return f"; did you mean {close}?" if close else ""
 
 
-def actions(parser: ArgumentParser) -> AddAction:
-    """Return what adds a sub-command: its name, its summary and what it calls."""
-    inner = parser.add_subparsers(required=True, metavar="ACTION")
-
-    def add(name: str, summary: str, call: object) -> ArgumentParser:
-        action: ArgumentParser = inner.add_parser(name, help=summary, description=summary)
-        action.set_defaults(call=call)
-        return action
-
-    return add
+def build(name: str) -> Parser:
+    """Return the parser of one command."""
+    parser = Parser(prog=f"treadle {name}", description=main.COMMANDS[name][1])
+    fill(parser, name)
+    return parser
 
 
-def add_run_id(parser: ArgumentParser) -> None:
-    """Add the argument that names a run."""
-    parser.add_argument("run", metavar="RUN", help="Id of the run, or its first characters")
+def fill(parser: ArgumentParser, name: str) -> None:
+    """Give a parser the sub-commands or the arguments that the table has for a command."""
+    function, _, arguments = main.COMMANDS[name]
+    inner = [other for other in main.COMMANDS if other.rpartition(" ")[0] == name]
+    if inner:
+        actions = parser.add_subparsers(required=True, metavar="ACTION")
+    for other in inner:
+        summary = main.COMMANDS[other][1]
+        word = other.rpartition(" ")[2]
+        fill(actions.add_parser(word, help=summary, description=summary), other)
+    if function:
+        parser.set_defaults(call=function)
+    for line in arguments:
+        for shared in main.SHARED.get(line, [line]):
+            _add_argument(parser, shared)
 
 
-def add_repeated(
-    parser: ArgumentParser, option: str, metavar: str, text: str, *, required: bool = False
-) -> None:
-    """Add an option that may be given several times."""
-    parser.add_argument(
-        option,
-        action="append",
-        default=[],
-        required=required,
-        metavar=metavar,
-        help=f"{text}; may be repeated",
-    )
+def _add_argument(parser: ArgumentParser, line: str) -> None:
+    """Add an argument as the table describes it.
+
+    `--limit N:int=50` has a type and a default, `--to URL!` is needed, `--ac TEXT...` may be
+    repeated, `--as AGENT >who` is kept under another name, `--fleet => module.function` calls
+    something else, `--role plan|do` takes one of these words; `NAME`, `[NAME]`, `NAME...` and
+    `[NAME...]` have no dash. Lines that begin with `|` exclude each other.
+    """
+    left, _, text = line.partition("  ")
+    words = left.removeprefix("| ").split()
+    names = [word for word in words if word.startswith("-")]
+    group = _exclusive(parser) if line.startswith("| ") else parser
+    if "=>" in words:
+        group.add_argument(
+            *names, action="store_const", dest="call", const=words[-1], default=SUPPRESS, help=text
+        )
+    elif words == names:
+        group.add_argument(*names, action="store_true", help=text)
+    else:
+        kept = [word.removeprefix(">") for word in words if word.startswith(">")]
+        value = words[len(names)]
+        options = _option(value) if names else _positional(value, kept)
+        if names and kept:
+            options["dest"] = kept[0]
+        shown = f"{text}{options.pop('more', '')}"
+        group.add_argument(*names, help=shown, **options)
 
 
-def add_wait(parser: ArgumentParser) -> None:
-    """Add the option that waits for the run lock."""
-    parser.add_argument(
-        "--wait", action="store_true", help="Wait for another treadle to finish instead of failing"
-    )
+def _exclusive(parser: ArgumentParser) -> _MutuallyExclusiveGroup:
+    groups = parser._mutually_exclusive_groups
+    return groups[0] if groups else parser.add_mutually_exclusive_group()
+
+
+def _option(spelled: str) -> dict[str, Any]:
+    value, _, rest = spelled.removesuffix("!").partition(":")
+    kind, _, default = rest.partition("=")
+    options: dict[str, Any] = _values(value.removesuffix("..."))
+    options["required"] = spelled.endswith("!")
+    if value.endswith("..."):
+        options |= {"action": "append", "default": [], "more": "; may be repeated"}
+    if kind:
+        options["type"] = {"int": int, "float": float}[kind]
+    if default:
+        options |= {"default": default, "more": f" (default: {default})"}
+    return options
+
+
+def _positional(spelled: str, kept: list[str]) -> dict[str, Any]:
+    value = spelled.strip("[]").removesuffix("...")
+    is_optional, is_many = spelled.startswith("["), "..." in spelled
+    options = _values(value) | {"dest": kept[0] if kept else value.lower()}
+    if is_optional or is_many:
+        options["nargs"] = "?" if not is_many else "*" if is_optional else "+"
+    return options
+
+
+def _values(value: str) -> dict[str, Any]:
+    """Words in small letters are the ones to choose from, others say what is meant."""
+    return {"choices": value.split("|")} if value[0].islower() else {"metavar": value}
 
 
 def _bounded(value: float, least: int) -> float:

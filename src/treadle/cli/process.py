@@ -1,11 +1,10 @@
 """Work through the inbox and look at routines: `process route routine`, and rounds of `serve`."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 from treadle.cli import output
-from treadle.cli.parser import actions, add_wait
 from treadle.cli.project import open_configured, require_trust, watcher
 from treadle.config.load import Loaded
 from treadle.config.schema import Config
@@ -28,21 +27,6 @@ Submitter = Callable[[Tools, Loaded], Callable[[Order], RunRow]]
 _FINE = ("done", "duplicate", "queued")
 _COLOURS: dict[str, output.Colour] = {"done": "green", "duplicate": "dim", "dead": "red"}
 _MAX = 8 << 20
-
-
-def add_process(parser: ArgumentParser) -> None:
-    """Describe the command line of `process`."""
-    parser.add_argument("--dry-run", action="store_true", help="Only show what would be done")
-    parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failure")
-    add_wait(parser)
-    parser.add_argument(
-        "--fleet",
-        action="store_const",
-        dest="call",
-        const="fleet_work.process_inbox",
-        default=process_inbox,
-        help="Queue the runs for workers",
-    )
 
 
 def process_inbox(args: Namespace, submitter: Submitter | None = None) -> int:
@@ -121,17 +105,7 @@ def _counts(found: Summary) -> str:
     return f"{done} done, {len(found.outcomes) - done} not"
 
 
-def add_route(parser: ArgumentParser) -> None:
-    """Describe the command line of `route`."""
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="What a message would say")
-    parser.add_argument("--explain", action="store_true", help="Show what decided, and the prompt")
-    parser.add_argument(
-        "--test", metavar="FILE", help="Try lines of TEXT, a tab and the expected routine's name"
-    )
-    parser.set_defaults(call=_route)
-
-
-def _route(args: Namespace) -> int:
+def route_text(args: Namespace) -> int:
     """Ask the router as a pass would."""
     if (args.text is None) == (args.test is None):
         raise UsageError("give either a text or --test FILE")
@@ -200,17 +174,7 @@ def _cases(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def add_routine(parser: ArgumentParser) -> None:
-    """Describe the command line of `routine`."""
-    add = actions(parser)
-    add("list", "List routines", _list)
-    shown = add("show", "Show what a routine says about itself", _show)
-    shown.add_argument("name", metavar="NAME", help="The routine")
-    checked = add("check", "Run the pre-checks of routines", _check)
-    checked.add_argument("name", metavar="NAME", nargs="?", help="The routine (default: all)")
-
-
-def _list(args: Namespace) -> int:
+def list_routines(args: Namespace) -> int:
     project, loaded = open_configured(inside_run=True)
     found = routine.discover(project.layout, loaded.config.notebook_support).values()
     told = {"routines": [_routine(project, item) for item in found]}
@@ -218,7 +182,7 @@ def _list(args: Namespace) -> int:
     return output.say(args.json, told, *lines or ["no routines"])
 
 
-def _show(args: Namespace) -> int:
+def show_routine(args: Namespace) -> int:
     project, loaded = open_configured(inside_run=True)
     found = routine.find(project.layout, args.name, loaded.config.notebook_support)
     told = _routine(project, found)
@@ -227,7 +191,7 @@ def _show(args: Namespace) -> int:
     return output.say(args.json, told, *lines)
 
 
-def _check(args: Namespace) -> int:
+def check_routines(args: Namespace) -> int:
     project, loaded = open_configured(inside_run=True)
     require_trust(args, project, loaded, tuple(decide.commands(project.layout)))
     notebooks = loaded.config.notebook_support

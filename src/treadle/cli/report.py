@@ -1,12 +1,11 @@
 """`treadle report`: a run as markdown, or as one page that needs nothing else."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from treadle.cli import output
-from treadle.cli.parser import add_run_id
 from treadle.engine.show import report
 from treadle.engine.show.find_run import find_run
 from treadle.errors import UsageError
@@ -17,16 +16,7 @@ from treadle.store.store import Reader
 from treadle.web import report as page
 
 
-def add_report(parser: ArgumentParser) -> None:
-    """Describe the command line of `report`."""
-    add_run_id(parser)
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--html", metavar="FILE", help="Write one HTML page without links elsewhere")
-    how.add_argument("--markdown", action="store_true", help="Print markdown (default)")
-    parser.set_defaults(call=_report)
-
-
-def _report(args: Namespace) -> int:
+def print_report(args: Namespace) -> int:
     path = Path(args.html) if args.html else None
     if path and (path.is_dir() or not path.parent.is_dir()):
         raise UsageError(f"--html {args.html}: give a file in a folder that exists")

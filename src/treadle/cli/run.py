@@ -1,12 +1,11 @@
 """`treadle run` and `treadle replay`: work on tasks, on a goal, or through a recording."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.cli import output
-from treadle.cli.parser import add_repeated, add_wait
 from treadle.cli.project import (
     open_configured,
     require_trust,
@@ -43,45 +42,7 @@ _CODES = {
 }
 
 
-def add_run(parser: ArgumentParser) -> None:
-    """Describe the command line of `run`."""
-    parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help="Tasks to run (default: all that are ready)"
-    )
-    parser.add_argument("--mission", metavar="SLUG", help="The mission of tasks such as WP01")
-    parser.add_argument("--goal", help="Run this goal without making a task of it")
-    add_repeated(parser, "--ac", "TEXT", "Acceptance criterion of --goal")
-    add_repeated(parser, "--verify", "AC1=CMD", "Command that checks a criterion of --goal")
-    parser.add_argument("--resume", metavar="RUN", help="Continue a stopped run")
-    parser.add_argument(
-        "--approve",
-        choices=("protected",),
-        help="With --resume: accept the protected files that the run changed",
-    )
-    keys = "max_iterations, max_minutes or max_cost_usd"
-    add_repeated(parser, "--budget", "KEY=N", f"Set a budget, such as {keys}")
-    add_repeated(parser, "--agent", "ROLE=NAME", "Let this agent play a role: plan, do, check, act")
-    parser.add_argument(
-        "--parallel", type=int, default=1, metavar="N", help="Runs at the same time (default: 1)"
-    )
-    add_wait(parser)
-    parser.add_argument(
-        "--fleet",
-        action="store_const",
-        dest="call",
-        const="fleet_work.submit_runs",
-        default=_run,
-        help="Queue the runs for workers",
-    )
-    parser.add_argument(
-        "--priority",
-        type=int,
-        metavar="N",
-        help="With --fleet: 0 to 1000, smaller numbers come first (default: 0)",
-    )
-
-
-def _run(args: Namespace) -> int:
+def run_tasks(args: Namespace) -> int:
     check(args)
     budgets = parse_budgets(args.budget)
     project, loaded = open_configured({"budgets": budgets} if budgets else None)
@@ -174,21 +135,7 @@ def _render(
             output.line(f"  next: {command}")
 
 
-def add_replay(parser: ArgumentParser) -> None:
-    """Describe the command line of `replay`."""
-    parser.add_argument(
-        "words", nargs="+", metavar="FILE", help="A recording; or: export RUN FILE, to make one"
-    )
-    add_repeated(parser, "--swap", "ROLE=NAME", "Let this agent play a role instead")
-    parser.add_argument(
-        "--allow-commands",
-        action="store_true",
-        help="Run the check commands of a recording made elsewhere",
-    )
-    parser.set_defaults(call=_replay_or_export)
-
-
-def _replay_or_export(args: Namespace) -> int:
+def replay(args: Namespace) -> int:
     if args.words[0] == "export":
         if len(args.words) != 3 or args.swap:
             raise UsageError("write it as: treadle replay export RUN FILE")

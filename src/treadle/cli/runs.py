@@ -2,7 +2,7 @@
 
 import json
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from treadle.cli import main, output
-from treadle.cli.parser import actions, add_run_id
 from treadle.engine.landing import conflicts
 from treadle.engine.run import comments, memory
 from treadle.engine.run.comments import Comment
@@ -33,46 +32,11 @@ _COST_HEADS = ["steps", "tokens in", "cached", "tokens out", "USD", "minutes"]
 _PAUSE = 0.3
 
 
-def add_runs(parser: ArgumentParser) -> None:
-    """Describe the command line of `runs`."""
-    add = actions(parser)
-    listed = add("list", "List runs, newest first", _list)
-    listed.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="At most N runs (default: 50)"
-    )
-    listed.add_argument("--before", metavar="RUN", help="Only runs older than this one")
-    listed.add_argument("--status", choices=_STATUSES, help="Only runs with this status")
-    listed.add_argument("--chain", metavar="CHAIN", help="Only runs of this chain of messages")
-    add_run_id(add("show", "Show one run with steps, criteria and usage", _show))
-    events = add("events", "Show the timeline of a run", _events)
-    add_run_id(events)
-    events.add_argument(
-        "--after", type=int, default=0, metavar="SEQ", help="Only events after this (default: 0)"
-    )
-    cost = add("cost", "Show what agents have cost, by agent, model and day", _cost)
-    cost.add_argument(
-        "--days", type=int, default=30, metavar="N", help="The last N days (default: 30)"
-    )
-    add_stop(add("stop", "Stop a run, or take it out of the queue", _stop))
-    pruned = add("prune", "Remove workspaces of runs that have ended", "land.prune_runs")
-    pruned.add_argument(
-        "--older-than",
-        type=float,
-        default=0.0,
-        metavar="DAYS",
-        help="Only runs that ended so many days ago (default: 0)",
-    )
-    pruned.add_argument(
-        "--history", action="store_true", help="Also remove their folders, rows and branches"
-    )
-    pruned.add_argument("--dry-run", action="store_true", help="Only show what would be removed")
-
-
 def _layout() -> Layout:
     return Layout(find_root(here(), os.environ))
 
 
-def _list(args: Namespace) -> int:
+def list_runs(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
         rows = _rows(store, args)
@@ -105,7 +69,7 @@ def _rows(store: Reader, args: Namespace) -> list[RunRow]:
     return rows[:limit]
 
 
-def _show(args: Namespace) -> int:
+def show_run(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
         row = find_run(store, args.run)
@@ -156,7 +120,7 @@ def _yes(value: bool | None) -> str:
     return "–" if value is None else "yes" if value else "no"
 
 
-def _events(args: Namespace) -> int:
+def show_events(args: Namespace) -> int:
     with Reader.open(_layout()) as store:
         row = find_run(store, args.run)
         told = show_view.events_document(store, row.run_id, args.after)
@@ -166,7 +130,7 @@ def _events(args: Namespace) -> int:
     return output.tell(args.json, told, output.print_table, heads, table)
 
 
-def _cost(args: Namespace) -> int:
+def show_cost(args: Namespace) -> int:
     if not 1 <= args.days <= usage.MAX_DAYS:
         raise UsageError(f"--days must be between 1 and {usage.MAX_DAYS}")
     with Reader.open(_layout()) as store:
@@ -183,14 +147,7 @@ def _print_cost(found: dict[str, object]) -> None:
         output.line()
 
 
-def add_log(parser: ArgumentParser) -> None:
-    """Describe the command line of `log`."""
-    add_run_id(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on until the run has ended")
-    parser.set_defaults(call=_log)
-
-
-def _log(args: Namespace) -> int:
+def show_log(args: Namespace) -> int:
     """Print one line for each event; with --json, one document a line."""
     layout = _layout()
     with Reader.open(layout) as store:
@@ -306,13 +263,7 @@ def _print_live(line: bytes, as_json: bool) -> None:
     output.line(event.get("ts", "")[11:19], kind, event.get("message"), flush=True)
 
 
-def add_why(parser: ArgumentParser) -> None:
-    """Describe the command line of `why`."""
-    add_run_id(parser)
-    parser.set_defaults(call=_why)
-
-
-def _why(args: Namespace) -> int:
+def explain_run(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
         row = find_run(store, args.run)
@@ -350,14 +301,7 @@ def _print_why(found: Explanation) -> None:
         output.line(f"next: {command}")
 
 
-def add_stop(parser: ArgumentParser) -> None:
-    """Describe the command line of `stop`."""
-    add_run_id(parser)
-    parser.add_argument("--reason", metavar="TEXT", default="", help="Why, for the timeline")
-    parser.set_defaults(call=_stop)
-
-
-def _stop(args: Namespace) -> int:
+def stop_run(args: Namespace) -> int:
     """Leave a request that the run's owner reads within a second."""
     refuse_inside_run(os.environ)
     with Store.open(_layout()) as store:
@@ -379,17 +323,7 @@ def _stop(args: Namespace) -> int:
     return output.say(args.json, {"run_id": row.run_id, "stop_requested": True}, said)
 
 
-def add_comment(parser: ArgumentParser) -> None:
-    """Describe the command line of `comment`."""
-    add_run_id(parser)
-    parser.add_argument("text", metavar="TEXT", help="What to say")
-    parser.add_argument("--step", type=int, required=True, metavar="N", help="The step it is about")
-    parser.add_argument("--file", metavar="PATH", help="The changed file it is about")
-    parser.add_argument("--line", type=int, metavar="N", help="The line of that file")
-    parser.set_defaults(call=_comment)
-
-
-def _comment(args: Namespace) -> int:
+def comment_on_step(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     if not args.text.strip():
         raise UsageError("a comment must say something")

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,30 +27,7 @@ _AGAIN = 1.0  # seconds to leave a project alone that somebody else works in
 _LONGEST = 300.0  # seconds between rounds that fail
 
 
-def add_serve(parser: ArgumentParser) -> None:
-    """Describe the command line of `serve`."""
-    parser.add_argument("--no-web", action="store_true", help="Serve no page")
-    parser.add_argument("--no-work", action="store_true", help="Only serve the page")
-    parser.add_argument("--read-only", action="store_true", help="Let the page change nothing")
-    parser.add_argument(
-        "--port",
-        type=int,
-        metavar="N",
-        help="Port of the page; 0 for any free one (default: 7717, else any)",
-    )
-    parser.add_argument("--open", action="store_true", help="Open the page in the browser")
-    parser.add_argument("--link", action="store_true", help="Print a new link to the page and exit")
-    parser.add_argument(
-        "--once",
-        action="store_const",
-        dest="call",
-        const="process.once",
-        default=_serve,
-        help="Do what is due and exit",
-    )
-
-
-def _serve(args: Namespace) -> int:
+def serve(args: Namespace) -> int:
     """Work and show until a signal comes."""
     refuse_inside_run(os.environ)
     root = find_root(here(), os.environ)

@@ -2,14 +2,13 @@
 
 import json
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 import msgspec
 
 from treadle.cli import output
-from treadle.cli.parser import actions
 from treadle.config import agents, schema
 from treadle.config.load import Loaded, load
 from treadle.contract.role import ROLES
@@ -32,20 +31,7 @@ from treadle.store.database import copy
 from treadle.text import plural
 
 
-def add_init(parser: ArgumentParser) -> None:
-    """Describe the command line of `init`."""
-    for option, text in {
-        "--dry-run": "Only show which files would be written",
-        "--commit": "Commit the written files, and nothing else",
-        "--agents-md": "Tell agents about treadle in AGENTS.md",
-        "--skills": "Write Agent Skills to .agents/skills",
-        "--trust": "Also trust what others have committed here",
-    }.items():
-        parser.add_argument(option, action="store_true", help=text)
-    parser.set_defaults(call=_init)
-
-
-def _init(args: Namespace) -> int:
+def set_up(args: Namespace) -> int:
     done = setup.init(
         here(),
         os.environ,
@@ -90,16 +76,7 @@ def _print_init(done: setup.Initialised, dry_run: bool) -> None:
     output.line("next: treadle trust --show, then treadle trust")
 
 
-def add_uninstall(parser: ArgumentParser) -> None:
-    """Describe the command line of `uninstall`."""
-    parser.add_argument("--dry-run", action="store_true", help="Only show what would be removed")
-    parser.add_argument(
-        "--purge", action="store_true", help="Also remove the records of all runs and tasks"
-    )
-    parser.set_defaults(call=_uninstall)
-
-
-def _uninstall(args: Namespace) -> int:
+def remove_setup(args: Namespace) -> int:
     """Remove unchanged files while no run works, and name what stays."""
     refuse_inside_run(os.environ)
     layout = Layout(find_top(here(), os.environ))
@@ -115,15 +92,7 @@ def _uninstall(args: Namespace) -> int:
     return output.say(args.json, told, *lines or ["nothing to remove"])
 
 
-def add_trust(parser: ArgumentParser) -> None:
-    """Describe the command line of `trust`."""
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--show", action="store_true", help="Only show what would be trusted")
-    how.add_argument("--revoke", action="store_true", help="Stop trusting this repository")
-    parser.set_defaults(call=_trust)
-
-
-def _trust(args: Namespace) -> int:
+def trust_repository(args: Namespace) -> int:
     """Record the repository outside of it and show what may run now."""
     refuse_inside_run(os.environ)
     project = open_project(here(), os.environ)
@@ -163,15 +132,7 @@ def _tell_trust(
     )
 
 
-def add_doctor(parser: ArgumentParser) -> None:
-    """Describe the command line of `doctor`."""
-    parser.add_argument(
-        "--repair", action="store_true", help="Repair the records of runs from their folders"
-    )
-    parser.set_defaults(call=_doctor)
-
-
-def _doctor(args: Namespace) -> int:
+def check_health(args: Namespace) -> int:
     mended = _repair() if args.repair else []
     found = health.examine(here(), os.environ)
     told = health.document(found, mended)
@@ -200,12 +161,7 @@ def _print_doctor(mended: list[str], checks: tuple[Check, ...], sandbox: Sandbox
         output.line(f"     try: {command}")
 
 
-def add_config(parser: ArgumentParser) -> None:
-    """Describe the command line of `config`."""
-    actions(parser)("show", "Print every value in force with its origin", _config)
-
-
-def _config(args: Namespace) -> int:
+def show_config(args: Namespace) -> int:
     loaded = load(Layout(find_root(here(), os.environ)), os.environ)
     rows = [
         (key, json.dumps(value, ensure_ascii=False), origin["source"])
@@ -242,20 +198,7 @@ def _flat(value: object, path: schema.KeyPath) -> list[tuple[str, object]]:
     return [item for key, inner in value.items() for item in _flat(inner, (*path, key))]
 
 
-def add_store(parser: ArgumentParser) -> None:
-    """Describe the command line of `store`."""
-    copied = actions(parser)("copy", "Copy everything into an empty store", _copy_store)
-    copied.add_argument(
-        "--to", required=True, metavar="URL", help="The new store: postgresql://… or sqlite:PATH"
-    )
-    copied.add_argument(
-        "--schema",
-        metavar="NAME",
-        help="The project's schema in PostgreSQL (default: store_schema of the configuration)",
-    )
-
-
-def _copy_store(args: Namespace) -> int:
+def copy_store(args: Namespace) -> int:
     """Copy while nothing runs, and say what to write into the configuration."""
     refuse_inside_run(os.environ)
     layout = Layout(find_root(here(), os.environ))

@@ -1,13 +1,11 @@
 """`treadle task`: add, list, show, link, claim, release, move, finish and reserve for tasks."""
 
 import os
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime
 
 from treadle.cli import output, place
-from treadle.cli.context import add_agent
-from treadle.cli.parser import actions, add_repeated
 from treadle.cli.place import Place
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent, utc
@@ -23,50 +21,6 @@ from treadle.text import plural
 Change = Callable[[Store, Namespace, datetime], int]
 
 
-def add_task(parser: ArgumentParser) -> None:
-    """Describe the command line of `task`."""
-    add = actions(parser)
-    added = add("add", "Add a task", _changing(_add))
-    added.add_argument("goal", help="What should be true")
-    added.add_argument("--id", help="Your own id, such as AUTH-012 (default: the next T-number)")
-    add_repeated(added, "--ac", "TEXT", "Acceptance criterion")
-    add_repeated(added, "--verify", "AC1=CMD", "Command that checks a criterion")
-    add_repeated(added, "--depends-on", "TASK", "A task to wait for")
-    listed = add("list", "List tasks in order", _list)
-    listed.add_argument("--lane", help=f"Only tasks in this lane: {', '.join(lanes.LANES)}")
-    listed.add_argument("--ready", action="store_true", help="Only tasks that can be run now")
-    _named(add("show", "Show a task with its runs", _show))
-    linked = _named(add("link", "Make a task wait for others", _changing(_link)))
-    add_repeated(linked, "--depends-on", "TASK", "A task to wait for", required=True)
-    linked.add_argument("--remove", action="store_true", help="Stop waiting for it instead")
-    add_agent(_named(add("claim", "Take a task", _changing(_claim, moves=True))))
-    _holding(add("release", "Give a task back", _changing(_release)))
-    moved = _holding(add("move", "Move a task to another lane", _changing(_move, moves=True)))
-    moved.add_argument("--to", required=True, metavar="LANE", help=f"{', '.join(lanes.LANES)}")
-    moved.add_argument("--reason", metavar="TEXT", help="Why; needed to send work back")
-    moved.add_argument("--force", action="store_true", help="Skip the rules; needs --reason")
-    _holding(add("done", "Finish a task", _changing(_done, moves=True)))
-    kept = _holding(add("reserve", "Reserve files for a task for a while", _changing(_reserve)))
-    kept.add_argument("patterns", nargs="*", metavar="PATTERN", help="Such as src/auth/**")
-    kept.add_argument(
-        "--minutes", type=float, default=60.0, metavar="N", help="For how long (default: 60)"
-    )
-    kept.add_argument("--release", action="store_true", help="Release all files of the task")
-
-
-def _named(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument("task", metavar="TASK", help="Id of the task")
-    parser.add_argument("--mission", metavar="SLUG", help="The mission of a task such as WP01")
-    return parser
-
-
-def _holding(parser: ArgumentParser) -> ArgumentParser:
-    parser.add_argument(
-        "--claim-id", metavar="ID", help="The claim to act under (default: any of the agent's)"
-    )
-    return add_agent(_named(parser))
-
-
 def _find() -> Place:
     """Find the project; when its store is lost, take over the tasks that their files tell of."""
     found = place.find(os.environ)
@@ -76,7 +30,7 @@ def _find() -> Place:
     return found
 
 
-def _list(args: Namespace) -> int:
+def list_tasks(args: Namespace) -> int:
     with Reader.open(_find().layout) as store:
         if args.ready:
             rows = store.ready_tasks(utc(store.now()))
@@ -88,10 +42,10 @@ def _list(args: Namespace) -> int:
     return output.table(args.json, task.list_document(rows), heads, table, nothing)
 
 
-def _show(args: Namespace) -> int:
+def show_task(args: Namespace) -> int:
     # The file of a mission's task may have to be read first.
     if taskfile.is_mission_task(args.task, args.mission):
-        return _changing(_print)(args)
+        return _changing()(_print)(args)
     with Reader.open(_find().layout) as store:
         return _print(store, args, store.now())
 
@@ -111,29 +65,34 @@ def _print(store: Reader, args: Namespace, now: datetime) -> int:
     )
 
 
-def _changing(change_task: Change, *, moves: bool = False) -> Callable[[Namespace], int]:
-    """Return a command that changes a task; a mission's moves only in a clean work tree."""
+def _changing(*, moves: bool = False) -> Callable[[Change], Callable[[Namespace], int]]:
+    """Make a command of a change; a mission's task moves only in a clean work tree."""
 
-    def call(args: Namespace) -> int:
-        found = _find()
-        refuse_inside_run(os.environ)
-        args.lease = found.lease
-        with Store.open(found.layout) as store:
-            now = store.now()
-            if "task" in args:
-                args.task, said = change.find(found.layout, store, args.task, args.mission, now)
-                output.warn(*said)
-            if moves:
-                change.require_clean(found.layout, store, args.task)
-            code = change_task(store, args, now)
-            if "who" in args:
-                claim.renew_all(store, _owner(args), now)
-        return code
+    def decorate(change_task: Change) -> Callable[[Namespace], int]:
+        return lambda args: _change(args, change_task, moves)
 
-    return call
+    return decorate
 
 
-def _add(store: Store, args: Namespace, now: datetime) -> int:
+def _change(args: Namespace, change_task: Change, moves: bool) -> int:
+    found = _find()
+    refuse_inside_run(os.environ)
+    args.lease = found.lease
+    with Store.open(found.layout) as store:
+        now = store.now()
+        if "task" in args:
+            args.task, said = change.find(found.layout, store, args.task, args.mission, now)
+            output.warn(*said)
+        if moves:
+            change.require_clean(found.layout, store, args.task)
+        code = change_task(store, args, now)
+        if "who" in args:
+            claim.renew_all(store, _owner(args), now)
+    return code
+
+
+@_changing()
+def add_task(store: Store, args: Namespace, now: datetime) -> int:
     asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
     new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
     for other in args.depends_on:
@@ -144,7 +103,8 @@ def _add(store: Store, args: Namespace, now: datetime) -> int:
     return output.say(args.json, {"task_id": row.task_id}, said)
 
 
-def _link(store: Store, args: Namespace, now: datetime) -> int:
+@_changing()
+def link_task(store: Store, args: Namespace, now: datetime) -> int:
     tie = task.unlink if args.remove else task.link
     tie(store, args.task, args.depends_on)
     verb = "no longer waits" if args.remove else "waits"
@@ -153,7 +113,8 @@ def _link(store: Store, args: Namespace, now: datetime) -> int:
     return output.say(args.json, told, f"{args.task} {verb} for {', '.join(args.depends_on)}")
 
 
-def _claim(store: Store, args: Namespace, now: datetime) -> int:
+@_changing(moves=True)
+def claim_task(store: Store, args: Namespace, now: datetime) -> int:
     # A mission's task is claimed because `next` said so, and lent as `next` lends it.
     lease = args.lease if taskfile.is_mission_task(args.task, None) else claim.LEASE
     row = claim.claim(store, args.task, _owner(args), now, lease)
@@ -161,18 +122,21 @@ def _claim(store: Store, args: Namespace, now: datetime) -> int:
     return output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")
 
 
-def _release(store: Store, args: Namespace, now: datetime) -> int:
+@_changing()
+def release_task(store: Store, args: Namespace, now: datetime) -> int:
     row = claim.release(store, args.task, _holder(args), now)
     return output.say(args.json, task.brief_document(row), f"{row.task_id} is planned again")
 
 
-def _move(store: Store, args: Namespace, now: datetime) -> int:
+@_changing(moves=True)
+def move_task(store: Store, args: Namespace, now: datetime) -> int:
     lane = lanes.parse(args.to)
     found = claim.move_task(store, args.task, lane, _holder(args), now, args.reason, args.force)
     return _tell_move(store, args, found)
 
 
-def _done(store: Store, args: Namespace, now: datetime) -> int:
+@_changing(moves=True)
+def finish_task(store: Store, args: Namespace, now: datetime) -> int:
     return _tell_move(store, args, claim.finish_task(store, args.task, _holder(args), now))
 
 
@@ -183,7 +147,8 @@ def _tell_move(store: Store, args: Namespace, found: Changed) -> int:
     return output.say(args.json, change.document(found), said)
 
 
-def _reserve(store: Store, args: Namespace, now: datetime) -> int:
+@_changing()
+def reserve_files(store: Store, args: Namespace, now: datetime) -> int:
     if args.release:
         count = reserve.give_back(store, args.task, _holder(args), now)
         said = f"{args.task}: released {plural(count, 'reservation')}"

@@ -50,6 +50,7 @@ from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import claim, questions
 from treadle.tasks.questions import Question
+from treadle.text import plural
 
 
 class Carrier:
@@ -310,7 +311,7 @@ def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> N
 
 def _give_up(machine: Machine, store: Store, row: RunRow, tries: int) -> None:
     """Fail a run that ends every worker it is given to."""
-    message = f"{tries} workers in a row were lost with this run after step"
+    message = f"the run lost {plural(tries, 'worker')} in a row after step"
     message = f"{message} {row.current_step_index}; it is not tried again"
     kv = {"reason_code": "gave_up", "reason": message}
     queue.record(store, row, EventType.GAVE_UP, message, machine.now(), kv, "failed")

@@ -29,6 +29,7 @@ from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import markdown, questions
 from treadle.tasks.questions import Question
+from treadle.text import plural
 
 # A message with one of these is not over: its file in the inbox is the message itself.
 OPEN = ("waiting", "stopped", "refused", "held")
@@ -397,7 +398,9 @@ def _limits(view: InboxView, row: MessageRow) -> Iterator[Question]:
         begun = sum(bool(item.run_ids) for item in store.chain_messages(row.chain))
         if times := begun // limits.max_messages:
             count = times * limits.max_messages
-            summary = f"chain {row.chain} has carried out {count} messages (chain.max_messages)"
+            summary = (
+                f"chain {row.chain} has carried out {plural(count, 'message')} (chain.max_messages)"
+            )
             yield Question("approval", summary, chain, matter=f"max_messages={count}")
     if limits.max_cost_usd is not None:
         spent = (store.kv_value(run.run_id, "spent") for run in store.chain_runs(row.chain))

@@ -32,6 +32,7 @@ from treadle.sandbox.policy import layers
 from treadle.sandbox.probe import Sandbox
 from treadle.store import address
 from treadle.store.store import Reader, Store
+from treadle.text import plural
 
 OLDEST_GIT = (2, 38)
 
@@ -174,7 +175,8 @@ def _store(project: Project) -> str:
     with Reader.open(project.layout) as reader:
         # Reading whole tables meets a damaged page that a single row would miss.
         steps, tasks = sum(map(len, reader.step_names().values())), len(reader.task_ids())
-        return f"{steps} steps, {tasks} tasks, newest run {reader.last_run_id() or 'none'}"
+        size = f"{plural(steps, 'step')}, {plural(tasks, 'task')}"
+        return f"{size}, newest run {reader.last_run_id() or 'none'}"
 
 
 def _journal(project: Project) -> str:

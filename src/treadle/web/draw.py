@@ -7,7 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from treadle.contract.role import ROLES
-from treadle.text import line
+from treadle.text import line, plural
 from treadle.web.render import moment
 
 PLOT_WIDTH, PLOT_HEIGHT = 1000, 180
@@ -126,7 +126,7 @@ def draw_timeline(bars: Sequence[Bar], href: Callable[[int], str] | None = None)
     scale = _scale(bars)
     height = _TOP + len(ROLES) * _ROW + 18
     parts = [*_rows(), *_iterations(bars, scale), *(_step_bar(bar, scale, href) for bar in bars)]
-    label = f"Timeline of {len(bars)} steps"
+    label = f"Timeline of {plural(len(bars), 'step')}"
     return Markup(
         '<svg class="timeline" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}</svg>'
     ).format(TIMELINE_WIDTH, height, label, Markup("").join(parts), _axis(bars, scale, height))

@@ -13,7 +13,7 @@ from treadle.project.project import Project
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
-from treadle.text import block
+from treadle.text import block, plural
 
 _TAIL = 20
 _TAIL_BYTES = 4000
@@ -55,7 +55,8 @@ def tail(path: Path) -> str:
 
 def _summary(row: RunRow, kv: Mapping[str, object], views: list[CriterionView]) -> str:
     held, total = show_view.counts(views)
-    score = f"{held}/{total} criteria, iteration {row.iteration}, {row.current_step_index} steps"
+    steps = plural(row.current_step_index, "step")
+    score = f"{held}/{total} criteria, iteration {row.iteration}, {steps}"
     lines = [f"Run `{row.run_id}` {row.status}: {score}."]
     if row.task_id:
         lines.append(f"Task `{row.task_id}`.")

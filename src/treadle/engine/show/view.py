@@ -10,6 +10,7 @@ from treadle.engine.show import usage
 from treadle.layout import Layout
 from treadle.store.runs import CheckRow, RunRow, StepRow
 from treadle.store.store import Reader
+from treadle.text import plural
 
 
 class CriterionView(NamedTuple):
@@ -187,7 +188,7 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
     views = criteria(layout, store, row)
     held, total = counts(views)
     code = _text(kv.get("reason_code"))
-    where = f"iteration {row.iteration}, {len(steps)} steps, {held}/{total} criteria"
+    where = f"iteration {row.iteration}, {plural(len(steps), 'step')}, {held}/{total} criteria"
     telling = _TELLING.split()
     told = [event for event in store.events(row.run_id) if event.type in telling]
     return Explanation(

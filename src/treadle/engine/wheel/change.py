@@ -22,6 +22,7 @@ from treadle.git.judge import ChangeBudgets, Excess, Judged
 from treadle.git.scratch import Scratch
 from treadle.ids import HUMAN
 from treadle.tasks import lanes, reserve
+from treadle.text import plural
 
 MAX_PATCH = 64 << 20
 
@@ -216,7 +217,7 @@ def _commit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted:
     after = Snapshot(new, built.tree)
     run.timeline.add(
         EventType.PATCH_APPLIED,
-        f"{judged.changed_files} files changed",
+        f"{plural(judged.changed_files, 'file')} changed",
         before=Snapshot(run.head, run.tree)._asdict(),
         after=after._asdict(),
         files=[item.path for item in judged.files[:100]],
