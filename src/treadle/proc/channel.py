@@ -164,12 +164,6 @@ class Files:
         while self._fds:
             os.close(self._fds.pop())
 
-    def __enter__(self) -> "Files":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def shares(sizes: list[int], cap: int) -> list[int]:
     """Divide `cap` bytes among one or two files."""

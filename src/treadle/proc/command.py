@@ -4,20 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-Reason = Literal[
-    "exit",
-    "signal",
-    "timeout",
-    "idle_timeout",
-    "output_limit",
-    "disk_limit",
-    "stopped",
-    "missing",
-    "not_executable",
-    "lost",
-    "memory_limit",
-    "process_limit",
-]
+# How a command ended: by itself, at a limit, because it was to stop, or before it began.
+Reason = (
+    Literal["exit", "signal", "stopped", "missing", "not_executable", "lost"]
+    | Literal["timeout", "idle_timeout", "output_limit", "disk_limit"]
+    | Literal["memory_limit", "process_limit"]
+)
 
 
 class Limits(NamedTuple):
@@ -76,8 +68,6 @@ class Ended(NamedTuple):
     stragglers: int
     detail: str
     output_bytes: int
-    cpu_seconds: float = 0.0
-    max_rss_kb: int = 0
     vouched: bool = True
 
 

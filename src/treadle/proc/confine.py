@@ -9,7 +9,6 @@ import os
 _NO_NEW_PRIVS, _SECCOMP, _FILTER, _CAP_DROP = 38, 22, 2, 24  # <linux/prctl.h>, <linux/seccomp.h>
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # Landlock, the same numbers on every architecture
 _VERSION, _BENEATH = 1, 1
-_SCOPES = 6  # the version of Landlock that knows scopes
 _CAPABILITIES = 64
 _PATH = os.O_PATH | os.O_CLOEXEC if hasattr(os, "O_PATH") else 0
 _FOR_FILES = 0b0100_0000_0000_0111  # execute, write, read, truncate

@@ -60,7 +60,7 @@ class Keeper:
         on_tick: OnTick | None = None,
     ) -> Ended:
         """Run a command to its end, and everything it starts with it."""
-        with Files(command) as files:
+        with contextlib.closing(Files(command)) as files:
             path = program.find(command.argv[0] if command.argv else "", command.env)
             if isinstance(path, str) and command.jail and command.jail.wrapper:
                 path = program.refused(path, command.cwd) or path

@@ -98,7 +98,6 @@ def usage(folder: Path, since: float = 0.0, most: int = _MAX_ENTRIES) -> tuple[i
 
 _FIRST = 0.1  # seconds in which nobody takes much
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_HAS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 class Load:
@@ -127,7 +126,7 @@ class Load:
         most, memory = (limits[it] if it not in held else None for it in ("pids", "memory"))
         if most is None and memory is None:
             return ""
-        found = _tree(self._shim, most)
+        found = _tree(self._shim)
         if most is not None and sum(found.values()) > most:
             return "pids"
         return "memory" if memory is not None and self._used(found, memory) > memory else ""
@@ -165,35 +164,16 @@ def exceeded(limits: Limits, what: str) -> Cause | None:
     return None
 
 
-def _tree(root: int, most: int | None) -> dict[int, int]:
-    """Return every process below `root` with its number of threads, at most a few too many."""
-    if not _HAS_CHILDREN:
-        return {row[0]: 1 for row in sweep.doomed(sweep.rows(), root, 0, set())}
-    found: dict[int, int] = {}
-    waiting = _children(root)
-    total = 0
-    while waiting and (most is None or total <= most):
-        pid = waiting.pop()
-        if pid not in found:
-            found[pid] = max(len(_tasks(pid)), 1)
-            total += found[pid]
-            waiting += _children(pid)
-    return found
+def _tree(root: int) -> dict[int, int]:
+    """Return every process below `root` with its number of threads."""
+    return {row[0]: _threads(row[0]) for row in sweep.doomed(sweep.rows(), root, 0, set())}
 
 
-def _tasks(pid: int) -> list[str]:
+def _threads(pid: int) -> int:
     try:
-        return os.listdir(f"/proc/{pid}/task")
+        return len(os.listdir(f"/proc/{pid}/task"))
     except OSError:
-        return []
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in _tasks(pid):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as names:
-            found += map(int, names.read().split())
-    return found
+        return 1
 
 
 def _resident(pid: int) -> int:

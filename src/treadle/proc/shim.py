@@ -26,7 +26,6 @@ _UNKILLABLE = 10.0  # seconds after which a process that does not die is reporte
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _FD = 4
 _MAX_KEPT = 4
-_RSS_UNIT = 1024 if sys.platform == "darwin" else 1  # bytes there, kilobytes here
 _IGNORED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
 _RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 
@@ -104,8 +103,6 @@ class Shim:
         self._main = 0
         self._is_wrapped = False
         self._status: int | None = None
-        self._seconds = 0.0
-        self._max_rss = 0
 
     def _say(self, *words: object) -> None:
         try:
@@ -148,7 +145,7 @@ class Shim:
         stragglers, left = self._end_all()
         cgroup.remove(self._me)
         order.over.release()
-        self._say("ended", *self._outcome(), stragglers, left, self._seconds, self._max_rss, met)
+        self._say("ended", *self._outcome(), stragglers, left, met)
         return heard and not left
 
     def _start(self, order: "_Order", fds: list[int]) -> int:
@@ -192,11 +189,9 @@ class Shim:
         """Collect the dead; tell whether any child is left."""
         try:
             while True:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
                 if not pid:
                     return True
-                self._seconds += used.ru_utime + used.ru_stime
-                self._max_rss = max(self._max_rss, used.ru_maxrss // _RSS_UNIT)
                 if pid == self._main:
                     self._status = os.waitstatus_to_exitcode(status)
         except ChildProcessError:

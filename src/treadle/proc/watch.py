@@ -131,14 +131,12 @@ class Watch:
             number = code - _SIGNALLED  # how a wrapper tells of it
         # An order that crossed with this message would hit the shim's next command.
         self._channel.is_reusable = self._cause is None and not left
-        cause = self._cause or exceeded(self._limits, words[7])
+        cause = self._cause or exceeded(self._limits, words[5])
         ended = self._record(cause or _own_end(number, stragglers, left))
         return ended._replace(
             exit_code=None if number else code,
             signal=number or None,
             stragglers=stragglers,
-            cpu_seconds=float(words[5]),
-            max_rss_kb=int(words[6]),
             vouched=not left,
         )
 

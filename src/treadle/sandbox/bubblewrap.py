@@ -11,28 +11,13 @@ from treadle.sandbox.policy import Closed, Policy, layers, real
 # Only this one: on some systems the right to make namespaces belongs to the path.
 PROGRAM = "/usr/bin/bwrap"
 
-BASE = (
-    PROGRAM,
-    "--unshare-user",
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--unshare-cgroup-try",
-    "--disable-userns",
-    "--die-with-parent",
-    "--cap-drop",
-    "ALL",
-    "--ro-bind",
-    "/",
-    "/",
-    "--dev",
-    "/dev",
-    "--proc",
-    "/proc",
-    "--ro-bind",  # to root inside, the kernel's settings are still its own
-    "/proc/sys",
-    "/proc/sys",
-)
+# To root inside, the kernel's settings would still be its own: hence the last mount.
+_BASE = """
+    --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --disable-userns
+    --die-with-parent --cap-drop ALL --ro-bind / / --dev /dev --proc /proc
+    --ro-bind /proc/sys /proc/sys
+"""
+BASE = (PROGRAM, *_BASE.split())
 
 _MAX_LINKS = 40  # as many as the kernel follows
 

@@ -8,31 +8,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 # What nobody's agent needs to read, relative to the user's home.
-HIDDEN = (
-    "~/.ssh",
-    "~/.gnupg",
-    "~/.aws",
-    "~/.azure",
-    "~/.netrc",
-    "~/.git-credentials",
-    "~/.pypirc",
-    "~/.kube",
-    "~/.docker/config.json",
-    "~/.config/gh",
-    "~/.config/gcloud",
-    "~/.local/share/keyrings",
-    "~/.password-store",
-    "~/.mozilla",
-    "~/.config/google-chrome",
-    "~/.config/chromium",
-    "~/.pgpass",
-    "~/.pg_service.conf",
-    "~/.my.cnf",
-    "~/.boto",
-    "~/.s3cfg",
-    "~/.config/rclone",
-)
-
+_HIDDEN = """
+    .ssh .gnupg .aws .azure .netrc .git-credentials .pypirc .kube .docker/config.json .config/gh
+    .config/gcloud .local/share/keyrings .password-store .mozilla .config/google-chrome
+    .config/chromium .pgpass .pg_service.conf .my.cnf .boto .s3cfg .config/rclone
+"""
+HIDDEN = tuple(f"~/{name}" for name in _HIDDEN.split())
 
 Kind = Literal["hidden", "readable", "writable"]
 

@@ -4,7 +4,7 @@ import errno
 import functools
 import platform
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
@@ -26,79 +26,31 @@ _STREAM, _SEQPACKET, _KIND = 1, 5, 0xF
 _ATTRIBUTES = (0x6600, 0x5800, 0x7600, 0x9400)
 _HARMLESS = (0x80086601, 0xC020660B, 0x801C581F, 0x80087601, 0x40049409, 0x4020940D)
 
-# Name: number on x86-64, number on arm64; None where it does not exist.
-_REFUSED: dict[str, tuple[int, int | None]] = {
-    "acct": (163, 89),
-    "add_key": (248, 217),
-    "adjtimex": (159, 171),
-    "bpf": (321, 280),
-    "chroot": (161, 51),
-    "clock_settime": (227, 112),
-    "delete_module": (176, 106),
-    "fanotify_init": (300, 262),
-    "finit_module": (313, 273),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fsopen": (430, 430),
-    "fspick": (433, 433),
-    "init_module": (175, 105),
-    "ioperm": (173, None),
-    "iopl": (172, None),
-    "kcmp": (312, 272),
-    "kexec_file_load": (320, 294),
-    "kexec_load": (246, 104),
-    "keyctl": (250, 219),
-    "migrate_pages": (256, 238),
-    "mount": (165, 40),
-    "mount_setattr": (442, 442),
-    "move_mount": (429, 429),
-    "move_pages": (279, 239),
-    "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428),
-    "perf_event_open": (298, 241),
-    "pidfd_getfd": (438, 438),
-    "pivot_root": (155, 41),
-    "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "ptrace": (101, 117),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "reboot": (169, 142),
-    "request_key": (249, 218),
-    "setdomainname": (171, 162),
-    "sethostname": (170, 161),
-    "setns": (308, 268),
-    "settimeofday": (164, 170),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "syslog": (103, 116),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "userfaultfd": (323, 282),
-    "vhangup": (153, 58),
-}
+# Each with its number on x86-64 and on arm64, where it exists.
+_REFUSED = """
+    acct 163/89, add_key 248/217, adjtimex 159/171, bpf 321/280, chroot 161/51,
+    clock_settime 227/112, delete_module 176/106, fanotify_init 300/262, finit_module 313/273,
+    fsconfig 431/431, fsmount 432/432, fsopen 430/430, fspick 433/433, init_module 175/105,
+    ioperm 173/-, iopl 172/-, kcmp 312/272, kexec_file_load 320/294, kexec_load 246/104,
+    keyctl 250/219, migrate_pages 256/238, mount 165/40, mount_setattr 442/442, move_mount 429/429,
+    move_pages 279/239, open_by_handle_at 304/265, open_tree 428/428, perf_event_open 298/241,
+    pidfd_getfd 438/438, pivot_root 155/41, process_madvise 440/440, process_mrelease 448/448,
+    process_vm_readv 310/270, process_vm_writev 311/271, ptrace 101/117, quotactl 179/60,
+    quotactl_fd 443/443, reboot 169/142, request_key 249/218, setdomainname 171/162,
+    sethostname 170/161, setns 308/268, settimeofday 164/170, swapoff 168/225, swapon 167/224,
+    syslog 103/116, umount2 166/39, unshare 272/97, userfaultfd 323/282, vhangup 153/58
+"""
 # Memory, semaphores and queues that every program of the user shares.
-_SHARED: dict[str, tuple[int, int | None]] = {
-    "mq_getsetattr": (245, 185),
-    "mq_notify": (244, 184),
-    "mq_open": (240, 180),
-    "mq_timedreceive": (243, 183),
-    "mq_timedsend": (242, 182),
-    "mq_unlink": (241, 181),
-    "msgctl": (71, 187),
-    "msgget": (68, 186),
-    "msgrcv": (70, 188),
-    "msgsnd": (69, 189),
-    "semctl": (66, 191),
-    "semget": (64, 190),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "shmget": (29, 194),
-}
+_SHARED = """
+    mq_getsetattr 245/185, mq_notify 244/184, mq_open 240/180, mq_timedreceive 243/183,
+    mq_timedsend 242/182, mq_unlink 241/181, msgctl 71/187, msgget 68/186, msgrcv 70/188,
+    msgsnd 69/189, semctl 66/191, semget 64/190, semop 65/193, semtimedop 220/192, shmat 30/196,
+    shmctl 31/195, shmget 29/194
+"""
+# Programs fall back on older calls, whose arguments a filter can see, when these are missing.
+_MISSING = """
+    clone3 435/435, io_uring_enter 426/426, io_uring_register 427/427, io_uring_setup 425/425
+"""
 # Calls that may name another process, and what their first arguments are for the caller itself.
 _ON_ONESELF = {
     "ioprio_set": ((251, 30), (1, 0)),
@@ -108,13 +60,6 @@ _ON_ONESELF = {
     "setpriority": ((141, 140), (0, 0)),
 }
 _SCHEDULER, _SCHED_OTHER = (144, 119), 0
-# Programs fall back on older calls, whose arguments a filter can see, when these are missing.
-_MISSING: dict[str, tuple[int, int | None]] = {
-    "clone3": (435, 435),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "io_uring_setup": (425, 425),
-}
 
 
 class _Machine(NamedTuple):
@@ -223,11 +168,10 @@ def _refuse_each(values: Iterable[int]) -> list[bytes]:
     return [op for value in values for op in _refuse(_EQUAL, value, errno.EPERM)]
 
 
-def _refuse_all(
-    table: Mapping[str, tuple[int, int | None]], here: _Machine, error: int
-) -> list[bytes]:
-    found = [numbers[here.column] for numbers in table.values()]
-    return [op for number in found if number is not None for op in _refuse(_EQUAL, number, error)]
+def _refuse_all(table: str, here: _Machine, error: int) -> list[bytes]:
+    numbers = [item.split()[1].split("/")[here.column] for item in table.split(",")]
+    known = [int(number) for number in numbers if number != "-"]
+    return [op for number in known for op in _refuse(_EQUAL, number, error)]
 
 
 def _only(
