@@ -72,3 +72,9 @@ def test_a_slow_helper_gets_all_of_its_input():
     code = "import sys, time; time.sleep(1.2); sys.stdout.buffer.write(sys.stdin.buffer.read())"
     data = b"x" * 3_000_000
     assert helper.run([sys.executable, "-c", code], os.environ, data).stdout == data
+
+
+@pytest.mark.parametrize("script", ["while :; do echo x; done", "exec <&- >&- 2>&-; sleep 60"])
+def test_a_helper_that_talks_for_ever_or_stays_without_a_word_is_ended(script):
+    with pytest.raises(TreadleError, match="did not finish within"):
+        helper.run(["/bin/sh", "-c", script], os.environ, timeout=0.3)

@@ -8,7 +8,7 @@ from importlib import resources
 
 from treadle.layout import CONFIG_NAMES, HOME_NAME
 
-_TABLES = tomllib.loads((resources.files("treadle.git") / "risky.toml").read_text())
+_TABLES = tomllib.loads((resources.files("treadle.git") / "rules.toml").read_text())
 _FILES, _FOLDERS, _HOOKS, _GENERATED = (
     frozenset(_TABLES[name]) for name in ("files", "folders", "hooks", "generated")
 )
@@ -29,31 +29,7 @@ _JOINERS = "\u200c\u200d"
 _WINDOWS = {":": "name_stream", "\\": "name_backslash", "./": "name_dot"}
 _OWN_FILES = (*CONFIG_NAMES, ".gitignore")
 _OWN_FOLDERS = ("routines", "roles", "cron")
-_MESSAGES = {
-    "name_encoding": "its name is not UTF-8",
-    "path_absolute": "its path is absolute",
-    "path_parent": "its path leaves the repository",
-    "path_dot": "its path has an empty part",
-    "git_folder": "it would lie in a .git folder",
-    "own_folder": "treadle keeps its own state there",
-    "path_depth": f"it lies deeper than {MAX_DEPTH} folders",
-    "name_long": "its name is too long",
-    "name_control": "its name holds control characters",
-    "name_hidden": "its name holds invisible or direction-changing characters",
-    "name_dash": "its name begins with a dash and would look like an option",
-    "name_space": "its name begins or ends with a space",
-    "name_device": "Windows keeps its name for a device",
-    "name_stream": "its name holds a colon, behind which Windows looks for another stream",
-    "name_backslash": "its name holds a backslash, which parts folders on Windows",
-    "name_dot": "its name ends with a dot, which Windows drops",
-    "collision": "on many systems its name is the same as that of {other!r}",
-    "symlink": "it is a symbolic link",
-    "gitlink": "it is a submodule link, which only people change",
-    "mode": "its mode {mode} is not that of a plain file",
-    "parent_symlink": "{other!r} above it was a symbolic link",
-    "outside_path": "it lies outside {other!r}, the folder this agent works in",
-    "patch_unpacks": f"it unpacks to more than {MAX_UNPACKED >> 20} MB",
-}
+_MESSAGES: dict[str, str] = _TABLES["messages"]
 RULES = tuple(_MESSAGES)
 # Under these, files that git reads are found on systems that give every name a short one.
 _SHORT = re.compile(
@@ -66,7 +42,8 @@ _NONE = "000000"  # the mode of a file that is not there
 def explain(rule: str, path: str, **values: str) -> str:
     """Return the sentence that goes with a refusal."""
     shown = path.encode("unicode_escape").decode("ascii") if not path.isprintable() else path
-    return f"{shown}: {_MESSAGES[rule].format(**values)}"
+    limits = {"depth": MAX_DEPTH, "unpacked": MAX_UNPACKED >> 20}
+    return f"{shown}: {_MESSAGES[rule].format(**limits, **values)}"
 
 
 def forbidden(path: str) -> str | None:
