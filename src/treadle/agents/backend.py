@@ -24,6 +24,21 @@ _ERRORS = {
     "memory_limit": StepError.MEMORY_LIMIT,
     "process_limit": StepError.PROCESS_LIMIT,
     "stopped": StepError.INTERRUPTED,
+    "unvouched": StepError.MAY_STILL_RUN,
+}
+_SENTENCES = {
+    "timeout": " ran longer than {limits.wall:g} s; raise agents.{name}.timeout",
+    "idle_timeout": " was silent for {limits.idle:g} s; raise agents.{name}.idle_timeout",
+    "output_limit": " printed more than {mib:g} MiB; raise it with --budget max_output_mb=N",
+    "disk_limit": " {ended.detail}",
+    "memory_limit": " {ended.detail}",
+    "process_limit": " {ended.detail}",
+    "stopped": " was stopped: {ended.detail}",
+    "exit": " exited with {ended.exit_code}; see logs/stderr.txt",
+    "signal": " was killed by signal {ended.signal}; see logs/stderr.txt",
+    "unvouched": (
+        ": {why}, so processes it started may still be running; nothing that it left was read"
+    ),
 }
 
 
@@ -115,34 +130,16 @@ def run_child(
 def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
-    who = f"agent {spec.name} ({argv[0]})"
-    error, message = _ERRORS.get(ended.reason, StepError.AGENT_EXIT), _sentence(spec, who, ended)
-    if not ended.vouched:
-        error = StepError.MAY_STILL_RUN
-        message = (
-            f"{who}: {ended.detail or ended.reason}, so processes it started may still be"
-            " running; nothing that it left was read"
-        )
-    return AgentResult(error=error, message=message, output_bytes=ended.output_bytes)
-
-
-def _sentence(spec: AgentSpec, who: str, ended: Ended) -> str:
-    match ended.reason:
-        case "timeout":
-            return f"{who} ran longer than {spec.limits.wall:g} s; raise agents.{spec.name}.timeout"
-        case "idle_timeout":
-            limit = f"{spec.limits.idle:g} s"
-            return f"{who} was silent for {limit}; raise agents.{spec.name}.idle_timeout"
-        case "output_limit":
-            limit = f"{(spec.limits.output_bytes or 0) / 2**20:g} MiB"
-            return f"{who} printed more than {limit}; raise it with --budget max_output_mb=N"
-        case "disk_limit" | "memory_limit" | "process_limit":
-            return f"{who} {ended.detail}"
-        case "stopped":
-            return f"{who} was stopped: {ended.detail}"
-        case "exit":
-            return f"{who} exited with {ended.exit_code}; see logs/stderr.txt"
-        case "signal":
-            return f"{who} was killed by signal {ended.signal}; see logs/stderr.txt"
-        case _:
-            return f"{who}: {ended.detail}"
+    reason = ended.reason if ended.vouched else "unvouched"
+    words = _SENTENCES.get(reason, ": {ended.detail}").format(
+        ended=ended,
+        name=spec.name,
+        why=ended.detail or ended.reason,
+        limits=spec.limits,
+        mib=(spec.limits.output_bytes or 0) / 2**20,
+    )
+    return AgentResult(
+        error=_ERRORS.get(reason, StepError.AGENT_EXIT),
+        message=f"agent {spec.name} ({argv[0]}){words}",
+        output_bytes=ended.output_bytes,
+    )

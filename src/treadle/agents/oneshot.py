@@ -6,7 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,30 +39,28 @@ _TAIL = 4000  # characters of stderr that may hold the reason
 _MAX_VERDICT = 8 << 20
 
 
+@dataclass
 class Live:
     """Turns the tool's stdout into `agent_event` lines, as far as it has come."""
 
-    def __init__(
-        self, stdout: Path, events: Path, tell: Callable[[Event], Iterator[Remark]], mask: Mask
-    ) -> None:
-        self._stdout = stdout
-        self._at = 0
-        self._events = events
-        self._tell = tell
-        self._mask = mask
+    stdout: Path
+    events: Path
+    tell: Callable[[Event], Iterator[Remark]]
+    mask: Mask
+    at: int = 0
 
     def catch_up(self) -> None:
         """Append what the tool has said in whole lines since the last time."""
-        if not self._stdout.is_file():
+        if not self.stdout.is_file():
             return
         found: list[Remark] = []
-        with self._stdout.open("rb") as stream:
-            stream.seek(self._at)
+        with self.stdout.open("rb") as stream:
+            stream.seek(self.at)
             while (line := stream.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
-                self._at += len(line)
-                found += self._tell(parse_event(line) or {})
+                self.at += len(line)
+                found += self.tell(parse_event(line) or {})
         if found:
-            add_events(self._events, found, self._mask)
+            add_events(self.events, found, self.mask)
 
 
 def add_events(path: Path, notes: list[Remark], mask: Mask) -> None:
