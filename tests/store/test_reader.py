@@ -1,9 +1,12 @@
 """Reading works in a new project, on a read-only disk, after a crash, and says when it cannot."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -229,3 +232,69 @@ def test_odd_project_paths_are_opened_as_they_are(tmp_path):
 def test_reading_loads_only_what_it_needs():
     loaded = set(output(child(LOADED)).split())
     assert loaded & NOT_FOR_READING == set()
+
+
+ADA, BOB = 61234, 61235
+ENV = {"HOME": "/nowhere"}
+
+
+@pytest.fixture
+def common(backend):
+    """Return the layout of a project of Ada's in a folder that everyone may write to."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield Layout(folder)
+    shutil.rmtree(folder)
+
+
+def as_user(user, do):
+    """Do something as another user, in a process of its own; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            os.umask(0)
+            do()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def write_one(layout, run_id):
+    with Store.open(layout, ENV) as store:
+        store.insert_run(run_row(run_id), (), {})
+
+
+def read_all(layout):
+    with Reader.open(layout, ENV) as reader:
+        assert reader.run_ids()
+
+
+@only_sqlite
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_another_users_look_locks_nobody_out(common):
+    assert as_user(ADA, lambda: write_one(common, "20260101-000000-aaaaaa")) == 0
+    common.database.chmod(0o644)
+    assert as_user(BOB, lambda: read_all(common)) == 0
+    left = [path.name for path in common.database.parent.glob("treadle.db-*")]
+    assert left == []
+    assert as_user(ADA, lambda: write_one(common, "20260101-000000-bbbbbb")) == 0
+
+
+@only_sqlite
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_another_user_sees_what_the_owner_is_writing(common):
+    assert as_user(ADA, lambda: write_one(common, "20260101-000000-aaaaaa")) == 0
+    common.database.chmod(0o644)
+    with Store.open(common) as store:
+        store.insert_run(run_row("20260101-000000-bbbbbb"), (), {})
+        assert as_user(BOB, lambda: read_two(common)) == 0
+
+
+def read_two(layout):
+    with Reader.open(layout, ENV) as reader:
+        assert len(reader.run_ids()) == 2

@@ -222,6 +222,8 @@ MEMORY = Sqlite(Path(":memory:"), Path(":memory:"))
 
 def open_reader(database: Path) -> sqlite3.Connection:
     """Open an existing database for reading only, even where nothing can be written."""
+    if _would_lock_out_the_owner(database):
+        return _open_unchanging(database)
     connection = _connect(database, "mode=ro")
     try:
         with closed_on_error(connection):
@@ -289,12 +291,28 @@ def _reopen(database: Path, error: sqlite3.DatabaseError) -> sqlite3.Connection:
         return _connect(database, "mode=ro")
     if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
         raise explain(error, database) from error
+    return _open_unchanging(database)
+
+
+def _would_lock_out_the_owner(database: Path) -> bool:
+    """Tell whether reading would leave files beside another user's database.
+
+    SQLite gives them to whoever reads first, unless that is root, and the owner could not write
+    them. While the owner has the database open they are there, and the owner's.
+    """
+    if os.geteuid() in (0, database.stat().st_uid):
+        return False
+    return not all(database.with_name(f"{database.name}{end}").exists() for end in ("-wal", "-shm"))
+
+
+def _open_unchanging(database: Path) -> sqlite3.Connection:
+    """Open a database as it is, without the files in which SQLite keeps changes."""
     log = database.with_name(f"{database.name}-wal")
     if log.exists() and log.stat().st_size:
         raise StoreError(
-            f"{log} holds changes that cannot be read where nothing can be written; "
-            f"copy {database.parent} to a writable place"
-        ) from error
+            f"{log} holds changes that only someone who may write there can read; let the owner"
+            f" run a command of treadle, or copy {database.parent} to a place of your own"
+        )
     return _connect(database, "immutable=1")
 
 
