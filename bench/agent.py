@@ -25,7 +25,7 @@ from treadle.engine.run import begin
 from treadle.engine.wheel import loop as steps
 from treadle.layout import Layout
 from treadle.proc.keeper import Ended, Keeper
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 
 
 def benches(lab: Lab) -> list[Bench]:
@@ -112,7 +112,7 @@ def _floor(root: Path, number: int) -> None:
         (folder / name).mkdir(parents=True)
     with Model(script) as model:
         prepare(root, model.url)
-        project = open_project(root, os.environ)
+        project = open_context(root, os.environ)
         config = load(Layout(root), os.environ, None).config
         agent = config.agents["plan"]
         spec = spec_of(project, config, "plan", agent, step, root, Keeper())

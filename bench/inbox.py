@@ -16,7 +16,7 @@ from treadle.engine import session
 from treadle.engine.run.progress import Progress, Watch
 from treadle.inbox.process import process
 from treadle.layout import Layout
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 
 ROUTINE = "#!/bin/sh\n# Do nothing\n# workspace: project\n:\n"
 SPEC = "---\nroutine: noop\n---\n# Part {number}\n\nDo nothing about part {number}.\n"
@@ -129,7 +129,7 @@ def _both(root: Path, number: int) -> None:
 
 
 def _process(root: Path, number: int, watch: Watch) -> None:
-    project = open_project(root, os.environ)
+    project = open_context(root, os.environ)
     config = load(project.layout, os.environ, None).config
     with session.opened(project, watch=watch) as tools:
         found = process(tools, config)

@@ -16,7 +16,7 @@ from bench import store as stores
 from bench.harness import Bench, Claim, Command, Sample, run
 from bench.lab import Lab
 from treadle.layout import Layout
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.store.codec import SQL
 from treadle.store.store import Reader
 from treadle.web import access, app
@@ -131,7 +131,7 @@ def _served(root: Path) -> Callable[[str], None]:
     keys = Keys()
     server = access.bind_port(0)
     port = server.getsockname()[1]
-    site = Site(open_project(root, os.environ), keys, port)
+    site = Site(open_context(root, os.environ), keys, port)
     Thread(target=app.serve_page, args=(site, server, lambda: None), daemon=True).start()
     client = socket.create_connection(("127.0.0.1", port))
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -15,7 +15,7 @@ from treadle.engine.run import order
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.layout import Layout
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 
 
 def make_project(
@@ -50,7 +50,7 @@ def make_repository(lab: Lab, root: Path, files: int) -> None:
 @contextlib.contextmanager
 def opened(root: Path) -> Iterator[tuple[Tools, Order]]:
     """Open the project as `treadle run` does, and freeze what is asked."""
-    project = open_project(root, os.environ)
+    project = open_context(root, os.environ)
     config = load(Layout(root), os.environ, None).config
     criteria = [Criterion("AC1", "It works", None)]
     asked = order.freeze(config, text="Measure it", criteria=criteria, swaps={}, task_id=None)

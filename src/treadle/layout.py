@@ -14,40 +14,80 @@ RUN_JSON, README, SPEC = "run.json", "treadle.md", "spec.md"
 STEPS, LIVE, MESSAGE, EVENTS = "steps", "live", "message", "events.jsonl"
 # Where letters can lie, as commands and the store call it.
 BOXES = ("new", "inbox", "workspace", "logs")
+MAIL_ROOT = f"{HOME_NAME}/mail"
 
 
-class Layout:
-    """The paths of one project, from its root."""
+class _Below:
+    """A path below a folder, joined when it is first asked for: most are not."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.home = root / HOME_NAME
-        self.database = self.home / "treadle.db"
-        self.locks = self.home / "locks"
-        self.run_lock = self.locks / "run.lock"
-        self.store_lock = self.locks / "store.lock"
-        self.runs = self.home / "runs"
-        self.archives = self.home / "artifacts"
-        self.fleet_queue = self.home / "fleet.db"
-        self.recordings = self.home / "recordings"
-        self.routines = self.home / "routines"
-        self.roles = self.home / "roles"
-        self.cron = self.home / "cron"
-        self.inbox = self.home / "inbox"
-        self.inbox_done = self.inbox / "done"
-        self.inbox_dead = self.inbox / "dead"
-        self.hooks = self.home / "hooks"
-        self.home_gitignore = self.home / ".gitignore"
-        self.config_toml = self.home / "config.toml"
-        self.prompts = self.home / "prompts"
-        self.mail = MailLayout(self.home / "mail")
-        self.specs = root / "specs"
-        self.tracker = self.specs / "processed-spec.md"
-        self.missions = root / "missions"
-        self.kitty_specs = root / "kitty-specs"
-        self.agents_md = root / "AGENTS.md"
-        self.skills = root / ".agents" / "skills"
-        self.root_gitignore = root / ".gitignore"
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __set_name__(self, _: object, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __get__(self, paths: "_Paths", _: object) -> Path:
+        path: Path = paths.folder / self._name
+        paths.__dict__[self._attribute] = path
+        return path
+
+
+class _Paths:
+    """Paths below one folder; they never change."""
+
+    folder: Path
+
+    def __init__(self, folder: Path) -> None:
+        self.__dict__["folder"] = folder
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
+
+
+class Layout(_Paths):
+    """The paths of one project, from its root; `mail_root` is where its letters lie."""
+
+    home = _Below(HOME_NAME)
+    database = _Below(f"{HOME_NAME}/treadle.db")
+    locks = _Below(f"{HOME_NAME}/locks")
+    run_lock = _Below(f"{HOME_NAME}/locks/run.lock")
+    store_lock = _Below(f"{HOME_NAME}/locks/store.lock")
+    runs = _Below(f"{HOME_NAME}/runs")
+    archives = _Below(f"{HOME_NAME}/artifacts")
+    fleet_queue = _Below(f"{HOME_NAME}/fleet.db")
+    recordings = _Below(f"{HOME_NAME}/recordings")
+    routines = _Below(f"{HOME_NAME}/routines")
+    roles = _Below(f"{HOME_NAME}/roles")
+    cron = _Below(f"{HOME_NAME}/cron")
+    inbox = _Below(f"{HOME_NAME}/inbox")
+    inbox_done = _Below(f"{HOME_NAME}/inbox/done")
+    inbox_dead = _Below(f"{HOME_NAME}/inbox/dead")
+    hooks = _Below(f"{HOME_NAME}/hooks")
+    home_gitignore = _Below(f"{HOME_NAME}/.gitignore")
+    config_toml = _Below(f"{HOME_NAME}/config.toml")
+    prompts = _Below(f"{HOME_NAME}/prompts")
+    specs = _Below("specs")
+    tracker = _Below("specs/processed-spec.md")
+    missions = _Below("missions")
+    kitty_specs = _Below("kitty-specs")
+    agents_md = _Below("AGENTS.md")
+    skills = _Below(".agents/skills")
+    root_gitignore = _Below(".gitignore")
+
+    def __init__(self, root: Path, mail_root: str | Path = MAIL_ROOT) -> None:
+        super().__init__(root)
+        self.__dict__["_mail"] = MailLayout(root / mail_root)
+
+    @property
+    def root(self) -> Path:
+        """Return the folder of the repository."""
+        return self.folder
+
+    @property
+    def mail(self) -> "MailLayout":
+        """Return the paths of the letters."""
+        mail: MailLayout = self.__dict__["_mail"]
+        return mail
 
     def config_files(self) -> list[Path]:
         """Return the project's configuration files that exist."""
@@ -98,28 +138,33 @@ class Layout:
         return self.relative(path) if path.is_relative_to(self.root) else str(path)
 
 
-class MissionLayout:
+class MissionLayout(_Paths):
     """The paths of one mission's folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.meta = folder / "meta.json"
-        self.spec = folder / "spec.md"
-        self.plan = folder / "plan.md"
-        self.tasks = folder / "tasks"
-        self.snapshot = folder / ".kittify" / "dossiers" / folder.name / "snapshot-latest.json"
+    meta = _Below("meta.json")
+    spec = _Below("spec.md")
+    plan = _Below("plan.md")
+    tasks = _Below("tasks")
+
+    @property
+    def snapshot(self) -> Path:
+        """Return the digests of what the mission's files said last."""
+        return self.folder / ".kittify" / "dossiers" / self.folder.name / "snapshot-latest.json"
 
 
-class MailLayout:
+class MailLayout(_Paths):
     """The paths of the letters, and of the files that tell how tasks stand."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.new = root / NEW_MESSAGES
-        self.agents = root / "AGENTS"
-        self.logs = root / LOGS
-        self.quarantine = self.logs / "quarantine"
-        self.tasks = root / "TASKS"
+    new = _Below(NEW_MESSAGES)
+    agents = _Below("AGENTS")
+    logs = _Below(LOGS)
+    quarantine = _Below(f"{LOGS}/quarantine")
+    tasks = _Below("TASKS")
+
+    @property
+    def root(self) -> Path:
+        """Return the folder of them all."""
+        return self.folder
 
     def inbox(self, agent: str) -> Path:
         """Return where an agent's claimed letters and its copies of broadcasts lie."""
@@ -144,22 +189,7 @@ def workspace_name(agent: str) -> str:
     return f"AGENTS/{agent}/WORKSPACE"
 
 
-class _Below:
-    """A path below a run's folder, joined when it is first asked for: most are not."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __set_name__(self, _: object, attribute: str) -> None:
-        self._attribute = attribute
-
-    def __get__(self, run: "RunLayout", _: object) -> Path:
-        path: Path = run.folder / self._name
-        run.__dict__[self._attribute] = path
-        return path
-
-
-class RunLayout:
+class RunLayout(_Paths):
     """The paths of one run's folder."""
 
     run_json = _Below(RUN_JSON)
@@ -178,9 +208,6 @@ class RunLayout:
     clean_setup = _Below("clean-setup.txt")
     message = _Below(MESSAGE)
     comments = _Below("comments.jsonl")
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
 
     def step(self, index: int, role: str) -> Path:
         """Return a committed step's folder."""

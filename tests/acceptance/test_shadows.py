@@ -14,7 +14,7 @@ from tests.acceptance.test_serve import enter, get
 from tests.builder import wait_for
 from tests.web.world import RUN
 from treadle.proc import environment
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.web import actions
 from treadle.web.access import Keys
 from treadle.web.actions import ACTIONS
@@ -112,7 +112,7 @@ def test_a_button_of_the_page_imports_nothing_of_the_repository(clone, monkeypat
     monkeypatch.chdir(clone.root)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     monkeypatch.setattr(actions, "_START", 120.0)
-    site = Site(open_project(clone.root, os.environ), Keys(), 0)
+    site = Site(open_context(clone.root, os.environ), Keys(), 0)
     said = actions.perform(site, action, WebRequest(NAMES, FIELDS))
     assert not said.text.startswith("ended with exit code"), said
 

@@ -55,7 +55,7 @@ def request(role="do"):
         goal="g",
         norma=requests.Asked(acceptance_criteria=(criterion,), budgets={}),
         paths=requests.Paths(repo_root="/r", run_dir="/d", step_dir="/s"),
-        context=requests.Context(previous_step_dirs=(), notes=""),
+        context=requests.RequestContext(previous_step_dirs=(), notes=""),
     )
 
 

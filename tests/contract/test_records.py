@@ -23,7 +23,7 @@ def test_request_keeps_the_contracts_keys():
             budgets={"max_iterations": 5},
         ),
         paths=request.Paths(repo_root="/r", run_dir="/r/d", step_dir="/r/d/s"),
-        context=request.Context(previous_step_dirs=(), notes=""),
+        context=request.RequestContext(previous_step_dirs=(), notes=""),
     )
     document = json.loads(request.encode(asked))
     assert list(document) == ["version", "run_id", "step", "goal", "norma", "paths", "context"]

@@ -62,7 +62,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
             observed=changes.pop("observed", ()),
         ),
         paths=requests.Paths(repo_root="/r", run_dir="/d", step_dir=str(place / "step")),
-        context=requests.Context(previous_step_dirs=(), notes=""),
+        context=requests.RequestContext(previous_step_dirs=(), notes=""),
     )
     (place / "step" / "input.json").write_bytes(requests.encode(asked))
     spec = AgentSpec(

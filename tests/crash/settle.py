@@ -7,7 +7,7 @@ from pathlib import Path
 
 from treadle.cli.main import main as treadle
 from treadle.engine import session
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 
 TASK = ["task", "add", "Make done.txt", "--ac", "done.txt is there"]
 RUN = ["run", "T-1"]
@@ -17,7 +17,7 @@ _RESUME = ["run", "--budget", "max_iterations=5", "--resume"]
 
 def settle(root: Path, note: Path) -> int:
     """Open the project as every working command does, and write down what it holds."""
-    project = open_project(root, os.environ)
+    project = open_context(root, os.environ)
     with session.opened(project, watch=lambda _: None) as tools:
         runs = tools.store.runs(1000)
         rows = {

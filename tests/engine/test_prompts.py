@@ -71,7 +71,7 @@ def asked(layout, role):
             run_dir="/run",
             step_dir="/run/steps/004",
         ),
-        context=requests.Context(previous_step_dirs=(), notes="A letter from ada: be kind."),
+        context=requests.RequestContext(previous_step_dirs=(), notes="A letter from ada: be kind."),
     )
 
 
@@ -120,7 +120,7 @@ def test_a_misspelled_part_is_named(layout):
 
 def test_a_prompt_stays_below_what_every_tool_takes(layout):
     request = asked(layout, "do")
-    notes = requests.Context(previous_step_dirs=(), notes="word " * 200_000)
+    notes = requests.RequestContext(previous_step_dirs=(), notes="word " * 200_000)
     big = requests.AgentRequest(
         **{f: getattr(request, f) for f in request.__struct_fields__} | {"context": notes}
     )

@@ -29,13 +29,13 @@ def test_rename_new_never_replaces(tmp_path, make):
     (tmp_path / "staged").mkdir()
     make(tmp_path / "final")
     with pytest.raises(FileExistsError):
-        atomic.rename_new(tmp_path / "staged", tmp_path / "final")
+        sync.rename_new(tmp_path / "staged", tmp_path / "final")
     assert (tmp_path / "staged").is_dir()
 
 
 def test_rename_new_moves_to_a_free_name(tmp_path):
     (tmp_path / "staged").mkdir()
-    atomic.rename_new(tmp_path / "staged", tmp_path / "final")
+    sync.rename_new(tmp_path / "staged", tmp_path / "final")
     assert os.listdir(tmp_path) == ["final"]
 
 

@@ -21,7 +21,7 @@ from treadle.engine.run import order
 from treadle.fleet import site as sites
 from treadle.fleet import submit
 from treadle.fleet.submit import Desk
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.store.store import Store
 
 DEAD_AFTER = 5.0
@@ -112,7 +112,7 @@ class Chaos:
 
     def _queue(self) -> None:
         env = self.lab.env
-        project = open_project(self.lab.root, env)
+        project = open_context(self.lab.root, env)
         loaded = load(project.layout, env)
         site = sites.find_site(project.layout, env)
         with Store.open(project.layout, env) as store:

@@ -12,7 +12,7 @@ from tests.builder import git
 from treadle.config.load import load
 from treadle.engine import session
 from treadle.inbox.process import process
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.project.setup import init
 from treadle.store.store import Reader
 
@@ -22,7 +22,7 @@ class Inbox:
 
     def __init__(self, root):
         self.root = root
-        self.layout = open_project(root, os.environ).layout
+        self.layout = open_context(root, os.environ).layout
         self.layout.inbox.mkdir()
         self.told = []
 
@@ -54,7 +54,7 @@ class Inbox:
         return self.with_tools(lambda tools: process(tools, config, **options))
 
     def with_tools(self, work):
-        project = open_project(self.root, os.environ)
+        project = open_context(self.root, os.environ)
         with session.opened(project, watch=self._hear) as tools:
             return work(tools)
 

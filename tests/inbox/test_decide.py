@@ -12,12 +12,12 @@ import pytest
 from treadle.config.load import load
 from treadle.engine.elsewhere import queue
 from treadle.errors import BlockedError, FormatError
-from treadle.files import atomic
+from treadle.files import atomic, sync
 from treadle.inbox import box, decide
 from treadle.inbox.decide import Begin, Bury, Finish, Known, Resume, Situation, Try, Wait
 from treadle.inbox.message import understand
 from treadle.proc.identity import current
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.store.messages import waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
@@ -221,7 +221,7 @@ def test_the_dry_run_the_page_and_the_pass_agree(crowd):
     config = load(crowd.layout, os.environ).config
     with crowd.reader() as store:
         planned = decide.plan(crowd.layout, config, store)
-    project = open_project(crowd.root, os.environ)
+    project = open_context(crowd.root, os.environ)
     site = SimpleNamespace(project=project, store=crowd.reader)
     shown = page.document(site, WebRequest({}, {}))["planned"]
     assert shown == decide.plan_document(planned)["planned"]
@@ -240,21 +240,21 @@ class Killed(BaseException):
     """A kill, as far as anything that handles errors can tell."""
 
 
-@pytest.mark.parametrize("moment", ["rename_new", "write"])
+@pytest.mark.parametrize(("module", "name"), [(sync, "rename_new"), (atomic, "write")])
 @pytest.mark.parametrize("text", ["---\nroutine: broken\n---\n", "---\na: [\n---\n"])
-def test_a_kill_while_a_message_is_buried_loses_nothing(inbox, monkeypatch, moment, text):
+def test_a_kill_while_a_message_is_buried_loses_nothing(inbox, monkeypatch, module, name, text):
     inbox.settings("max_retries = 1\n")
     inbox.routine("broken", "exit 1")
     inbox.drop(f"{CHAIN}-0.md", text)
     with monkeypatch.context() as patch:
-        real = getattr(atomic, moment)
+        real = getattr(module, name)
 
         def die(path, *args, **options):
             if "/dead/" in f"{path}{args}":
                 raise Killed
             return real(path, *args, **options)
 
-        patch.setattr(atomic, moment, die)
+        patch.setattr(module, name, die)
         with pytest.raises(Killed):
             inbox.process()
     assert (inbox.layout.inbox / f"{CHAIN}-0.md").exists()

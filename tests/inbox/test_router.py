@@ -10,7 +10,7 @@ from treadle.inbox.hooks import Host
 from treadle.inbox.routine import External, Fallback, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
-from treadle.project.project import open_repository
+from treadle.project.context import open_repository
 from treadle.sandbox import probe
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from treadle.project import setup
-from treadle.project.project import open_repository
+from treadle.project.context import open_repository
 
 
 @pytest.fixture

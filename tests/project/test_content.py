@@ -7,11 +7,10 @@ import shutil
 import pytest
 
 from tests.builder import git
-from treadle.config.load import load
 from treadle.errors import BlockedError
 from treadle.layout import trust_file
 from treadle.project import setup, trust
-from treadle.project.project import open_project, open_repository
+from treadle.project.context import open_context, open_repository
 
 EVIL = '[workspace]\nsetup = ["sh", "scripts/setup.sh"]\n'
 # Everything that runs, schedules, prompts or sets policy, with what a stranger would write.
@@ -49,8 +48,7 @@ class Clone:
         self.root, self.stranger = root, stranger
 
     def require(self):
-        project = open_project(self.root, os.environ)
-        trust.require(project, load(project.layout, os.environ))
+        trust.require(open_context(self.root, os.environ))
 
     def push(self, name, text, message="Change"):
         """Let the stranger commit a file."""
@@ -89,7 +87,7 @@ def clone(repo, tmp_path):
     git(repo, "commit", "-q", "-m", "Set up")
     git(tmp_path, "clone", "-q", str(repo), "mine")
     found = Clone(tmp_path / "mine", repo)
-    trust.grant(open_project(found.root, os.environ))
+    trust.grant(open_context(found.root, os.environ))
     found.require()
     return found
 
@@ -103,7 +101,7 @@ def test_what_a_pull_brings_is_asked_once_with_the_diff(clone, name):
     assert change["file"] == name
     assert f"+{COVERED[name].splitlines()[-1]}" in change["diff"]
     assert error.fix == ("treadle trust --show", "treadle trust")
-    trust.grant(open_project(clone.root, os.environ))
+    trust.grant(open_context(clone.root, os.environ))
     clone.require()
 
 
@@ -210,7 +208,7 @@ def test_other_files_may_change_as_they_like(clone):
 def test_content_that_was_accepted_may_come_back(clone):
     clone.push("bin/agent", "#!/bin/sh\n# two\n")
     clone.pull()
-    trust.grant(open_project(clone.root, os.environ))
+    trust.grant(open_context(clone.root, os.environ))
     git(clone.root, "reset", "-q", "--hard", "HEAD~1")
     clone.require()
     git(clone.root, "reset", "-q", "--hard", "origin/main")
@@ -244,7 +242,7 @@ def test_what_was_trusted_as_a_whole_is_asked_once_by_content(clone):
         del entry["files"], entry["head"], entry["trusted"]
     path.write_text(json.dumps(book | {"version": 1}))
     clone.refused()
-    trust.grant(open_project(clone.root, os.environ))
+    trust.grant(open_context(clone.root, os.environ))
     clone.require()
 
 
@@ -273,7 +271,6 @@ def test_init_trusts_a_clone_that_brings_nothing_of_the_kind(repo, tmp_path):
 
 
 def test_a_second_look_asks_git_only_what_is_tracked(clone, monkeypatch):
-    project = open_project(clone.root, os.environ)
-    loaded = load(project.layout, os.environ)
+    project = open_context(clone.root, os.environ)
     monkeypatch.setenv("PATH", "/nonexistent")
-    trust.require(project, loaded)
+    trust.require(project)

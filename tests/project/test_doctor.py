@@ -6,7 +6,7 @@ import pytest
 
 from tests.builder import git
 from treadle.project import doctor
-from treadle.project.project import open_repository
+from treadle.project.context import open_repository
 from treadle.sandbox import probe
 from treadle.store.store import Store
 

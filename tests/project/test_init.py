@@ -11,7 +11,7 @@ from treadle.config.load import load
 from treadle.errors import BlockedError, ConfigError, ProjectError
 from treadle.layout import Layout
 from treadle.project import setup, trust
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 
 WROTE = (
     ".treadle/config.toml",
@@ -180,4 +180,4 @@ def test_path_with_blanks_and_umlauts_works(tmp_path):
     git(root, "init", "-q")
     git(root, "commit", "-q", "--allow-empty", "-m", "Begin")
     assert setup.init(root, os.environ, commit=True).commit
-    assert open_project(root, os.environ).layout.root == root
+    assert open_context(root, os.environ).layout.root == root

@@ -9,11 +9,11 @@ from treadle import layout
 from treadle.config.schema import Config, WorkspaceConfig
 from treadle.errors import ConfigError, ProjectError
 from treadle.project import setup
-from treadle.project.project import open_project, workspaces
+from treadle.project.context import open_context, workspaces
 
 
 def test_project_has_its_repository(project, repo):
-    opened = open_project(repo, os.environ)
+    opened = open_context(repo, os.environ)
     assert opened.layout.root == opened.repo.root == repo
 
 
@@ -21,10 +21,10 @@ def test_repository_without_a_commit_is_told_what_helps(tmp_path):
     git(tmp_path, "init", "-q")
     setup.init(tmp_path, os.environ)
     with pytest.raises(ProjectError, match="no commit yet") as caught:
-        open_project(tmp_path, os.environ)
+        open_context(tmp_path, os.environ)
     assert caught.value.code == "no_commit"
     git(tmp_path, *caught.value.fix[0].split()[1:])
-    assert open_project(tmp_path, os.environ).layout.root == tmp_path
+    assert open_context(tmp_path, os.environ).layout.root == tmp_path
 
 
 def test_workspaces_are_in_the_cache_by_default(project):

@@ -77,7 +77,7 @@ def test_writing_inside_a_run_is_refused():
 
 
 def test_finding_the_root_loads_nothing_heavy():
-    heavy = {"subprocess", "msgspec", "tomllib", "dataclasses", "tempfile", "shutil", "inspect"}
+    heavy = {"subprocess", "msgspec", "yaml", "dataclasses", "tempfile", "shutil", "inspect"}
     code = "import sys, treadle.project.root; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert heavy.isdisjoint(done.stdout.split())

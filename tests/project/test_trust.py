@@ -10,11 +10,10 @@ from textwrap import dedent
 import pytest
 
 from tests.builder import git
-from treadle.config.load import load
 from treadle.errors import BlockedError, ProjectError
 from treadle.layout import trust_file, user_config
 from treadle.project import setup, trust
-from treadle.project.project import open_repository
+from treadle.project.context import open_repository, reread
 
 BRINGS = """
 [agents.plan]
@@ -32,7 +31,7 @@ GRANT = dedent("""
     import os, sys
     from pathlib import Path
     from treadle.project import trust
-    from treadle.project.project import open_repository
+    from treadle.project.context import open_repository
     trust.grant(open_repository(Path(sys.argv[1]), os.environ))
 """)
 
@@ -40,11 +39,11 @@ GRANT = dedent("""
 def bring(project, text=BRINGS):
     project.layout.home.mkdir(exist_ok=True)
     project.layout.config_toml.write_text(text)
-    return load(project.layout, project.env)
+    return reread(project)
 
 
 def test_every_command_of_the_repository_is_listed(project):
-    found = trust.commands(bring(project))
+    found = trust.commands(bring(project).settings)
     assert [(item.key, item.command) for item in found] == [
         ("agents.plan.cmd", "'./bin/plan agent' -x"),
         ("agents.do.run", "make"),
@@ -57,7 +56,7 @@ def test_every_command_of_the_repository_is_listed(project):
 def test_untrusted_clone_stops_and_shows_the_commands(repo):
     project = open_repository(repo, os.environ)
     with pytest.raises(BlockedError) as caught:
-        trust.require(project, bring(project))
+        trust.require(bring(project))
     error = caught.value
     assert (error.code, error.exit_code, error.fix) == ("untrusted", 3, ("treadle trust",))
     assert "make deps (workspace.setup)" in error.message
@@ -82,26 +81,26 @@ def test_settings_that_open_the_sandbox_need_trust(repo, text):
     project = open_repository(repo, os.environ)
     expected = "is not trusted, and its configuration would run or"
     with pytest.raises(BlockedError, match=expected) as caught:
-        trust.require(project, bring(project, text))
+        trust.require(bring(project, text))
     assert "geheim" not in caught.value.message
 
 
 def test_trusted_repository_may_run(project):
-    trust.require(project, bring(project))
+    trust.require(bring(project))
 
 
 @pytest.mark.parametrize("text", ["", 'sandbox = "required"\nnetwork = "none"\n'])
 def test_nothing_runs_in_a_clone_that_was_never_trusted(repo, text):
     project = open_repository(repo, os.environ)
     with pytest.raises(BlockedError, match="is not trusted, so nothing of it runs"):
-        trust.require(project, bring(project, text))
+        trust.require(bring(project, text))
 
 
 def test_commands_of_the_users_own_file_are_not_the_repositorys(repo):
     project = open_repository(repo, os.environ)
     user_config(os.environ).parent.mkdir(parents=True)
     user_config(os.environ).write_text('[agents.plan]\ntype = "exec"\ncmd = ["my-agent"]\n')
-    loaded = bring(project, "")
+    loaded = bring(project, "").settings
     assert loaded.config.agents["plan"].cmd == ("my-agent",)
     assert trust.commands(loaded) == ()
 
@@ -111,7 +110,7 @@ def test_program_of_the_repository_named_by_the_user_needs_trust(repo):
     user_config(os.environ).parent.mkdir(parents=True)
     user_config(os.environ).write_text('[agents.plan]\ntype = "exec"\ncmd = ["./agent"]\n')
     with pytest.raises(BlockedError, match=r"\./agent \(agents\.plan\.cmd\)"):
-        trust.require(project, bring(project, ""))
+        trust.require(bring(project, ""))
 
 
 def test_another_clone_at_the_same_path_is_not_trusted(repo, tmp_path):
@@ -181,6 +180,6 @@ def test_tracked_records_of_runs_are_refused(project, repo, name):
     path.touch()
     git(repo, "add", "-f", str(path))
     with pytest.raises(BlockedError, match=rf"^\.treadle/{name} is tracked by git") as caught:
-        trust.require(project, load(project.layout, {}))
+        trust.require(reread(project))
     git(repo, *caught.value.fix[0].split()[1:])
-    trust.require(project, load(project.layout, {}))
+    trust.require(reread(project))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from treadle.config import early
+from treadle.config.early import Early
 from treadle.config.load import load
 from treadle.errors import BlockedError, ConfigError
 from treadle.ids import mask
@@ -36,8 +38,7 @@ def test_the_quick_look_sees_what_the_configuration_says(project, tmp_path, text
     project.config_toml.write_text(text.format(url=URL))
     env = {"HOME": str(tmp_path)}
     config = load(project, env).config
-    said = {"store": config.store, "store_schema": config.store_schema}
-    assert address.settings(project, env) == {key: it for key, it in said.items() if it}
+    assert early.read(project, env)[:2] == (config.store, config.store_schema)
 
 
 def test_json_is_looked_into_as_well(project):
@@ -59,7 +60,7 @@ def test_a_store_that_a_clone_names_is_not_opened(project, tmp_path, url):
 
 def test_a_key_of_the_same_name_in_a_table_is_another_one(project):
     project.config_toml.write_text('[verify]\nstore = "true"\n')
-    assert address.settings(project, {}) == {}
+    assert early.read(project, {}) == Early()
 
 
 def test_the_environment_beats_the_project_and_that_the_user(project, tmp_path):
@@ -68,18 +69,33 @@ def test_the_environment_beats_the_project_and_that_the_user(project, tmp_path):
     user.parent.mkdir(parents=True)
     user.write_text('store = "sqlite:user"\nstore_schema = "user"\n')
     project.config_toml.write_text('store = "sqlite:project"\n')
-    said = address.settings(project, env)
-    assert said == {"store": "sqlite:project", "store_schema": "user"}
-    assert (
-        address.settings(project, {**env, "TREADLE_STORE": "sqlite:env"})["store"] == "sqlite:env"
-    )
+    assert early.read(project, env)[:2] == ("sqlite:project", "user")
+    said = early.read(project, {**env, "TREADLE_STORE": "sqlite:env"})
+    assert (said.store, said.theirs) == ("sqlite:env", set())
 
 
-@pytest.mark.parametrize("value", ["5", '"""x"""', '"a\\u0020b"', ""])
-def test_a_spelling_that_the_quick_look_cannot_read_is_refused(project, value):
+@pytest.mark.parametrize("value", ["5", '""', "[]", "{}"])
+def test_a_store_that_is_no_text_is_refused(project, value):
     project.config_toml.write_text(f"store = {value}\n")
-    with pytest.raises(ConfigError, match="store must be a plain text"):
+    with pytest.raises(ConfigError, match=r"config.toml: store must be a text that is not empty"):
         address.find(project, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[mail]\nroot = 5\n", "mail.root must be a text that is not empty, not 5"),
+        ("[mail]\nextra_intents = 'a'\n", "mail.extra_intents must be a list of strings"),
+        ("[task]\nlease = 0\n", "task.lease must be a number of seconds above 0, at most a week"),
+        ("[task\n", "not TOML"),
+    ],
+)
+def test_the_quick_look_complains_like_the_whole_one(project, tmp_path, text, words):
+    project.config_toml.write_text(text)
+    for look in (early.read, load):
+        with pytest.raises(ConfigError) as caught:
+            look(project, {"HOME": str(tmp_path)})
+        assert caught.value.message.startswith(f".treadle/config.toml: {words}")
 
 
 @pytest.mark.parametrize("schema", ["Shop", "pg_shop", "a-b", "1a", "x" * 64])

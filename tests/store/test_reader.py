@@ -74,7 +74,6 @@ NOT_FOR_READING = {
     "subprocess",
     "tempfile",
     "threading",
-    "tomllib",
 }
 
 

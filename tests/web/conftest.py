@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.builder import Project, make_home
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.web import app
 from treadle.web.access import Keys
 from treadle.web.site import Site
@@ -47,7 +47,7 @@ def site(repo):
     """Return a project's site; nothing has run in it yet."""
     (repo / ".treadle").mkdir()
     (repo / ".treadle" / "config.toml").write_text("")
-    return Site(open_project(repo, {}), Keys(), PORT)
+    return Site(open_context(repo, {}), Keys(), PORT)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ class Worked:
 
     def __init__(self, project, run, env):
         self.project, self.root, self.run, self.env = project, project.root, run, env
-        self.site = Site(open_project(project.root, {**os.environ, **env}), Keys(), PORT)
+        self.site = Site(open_context(project.root, {**os.environ, **env}), Keys(), PORT)
         self.browser = self.client()
 
     def json(self, *words):

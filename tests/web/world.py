@@ -14,7 +14,7 @@ from treadle.inbox import box as inbox
 from treadle.layout import Layout
 from treadle.mail import effect as mail
 from treadle.mail.post import Draft
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.store.messages import MessageRow
 from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import Cursor, Event, History, RunRow, StepRow, UsageRow
@@ -38,7 +38,7 @@ def site(folder: Path, texts: Sequence[str] = ("Add a login",), now: datetime = 
     env = {"PATH": os.environ["PATH"], **make_home(folder)}
     files = {".treadle/config.toml": "", ".gitignore": ".treadle/*\n"}
     root = make_repository(folder / "project", files, env=env)
-    project = open_project(root, env)
+    project = open_context(root, env)
     fill(project.layout, now, texts)
     return Site(project, Keys(), PORT, now=lambda: now)
 

@@ -22,7 +22,7 @@ def show_agent(args: Namespace) -> int:
 
 def try_agent(args: Namespace) -> int:
     project, loaded = open_configured()
-    require_trust(args, project, loaded)
+    require_trust(args, project)
     result = rehearse.attempt(project, loaded.config, args.name)
     output.tell(args.json, rehearse.document(result), _print_result, result)
     return ExitCode.FAILED if result.error else ExitCode.DONE

@@ -4,13 +4,12 @@ import os
 
 from treadle.cli import output
 from treadle.cli.project import watcher
-from treadle.config.load import load
 from treadle.engine import session
 from treadle.engine.elsewhere import queue, restore
 from treadle.engine.lock import is_abandoned as is_abandoned
 from treadle.errors import LockedError, TreadleError
 from treadle.layout import Layout
-from treadle.project.project import open_project, place_mail
+from treadle.project.context import open_context
 from treadle.project.root import here
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
@@ -31,8 +30,7 @@ def bring_steps(layout: Layout, store: Reader, row: RunRow) -> None:
 
 def bring_letters() -> None:
     """Let recovery send them; whoever works in the project right now has done it on entry."""
-    project = open_project(here(), os.environ)
-    place_mail(project, load(project.layout, project.env).config)
+    project = open_context(here(), os.environ)
     try:
         with session.opened(project, watch=watcher(True)):
             pass

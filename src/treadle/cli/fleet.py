@@ -14,7 +14,7 @@ from treadle.fleet.site import FleetSite
 from treadle.fleet.status import FleetStatus
 from treadle.layout import Layout, cache_home
 from treadle.project import key as keys
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import find_place, here, refuse_inside_run
 from treadle.store import fleet
 
 
@@ -33,7 +33,7 @@ def find_fleet(env: Mapping[str, str]) -> tuple[FleetSite, Loaded]:
 
 def _project(env: Mapping[str, str]) -> Layout | None:
     try:
-        return Layout(find_root(here(), env))
+        return find_place(here(), env).layout
     except ProjectError:
         return None
 

@@ -33,7 +33,7 @@ from treadle.fleet.submit import Desk
 from treadle.fleet.worker import Wishes
 from treadle.missions import taskfile
 from treadle.project import trust
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.project.root import refuse_inside_run
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
@@ -48,7 +48,7 @@ def work(args: Namespace) -> int:
     _check(args)
     site, loaded = find_fleet(os.environ)
     if site.layout:
-        trust.require(open_project(site.layout.root, os.environ), loaded)
+        trust.require(open_context(site.layout.root, os.environ))
     submit.sealing(site, os.environ)
     config = loaded.config
     name = worker.new_id()
@@ -101,7 +101,7 @@ def submit_runs(args: Namespace) -> int:
     check(args, fleet=True)
     budgets = parse_budgets(args.budget)
     project, loaded = open_configured({"budgets": budgets} if budgets else None)
-    require_trust(args, project, loaded)
+    require_trust(args, project)
     site, found = find_fleet(project.env)
     with Store.open(project.layout) as store:
         desk = Desk(

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from treadle.cli import output
 from treadle.inbox import box
 from treadle.inbox.box import DeadLetter, NewMessage, SentMessage
-from treadle.layout import Layout
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import find_place, here, refuse_inside_run
 from treadle.store.store import Store
 
 
@@ -24,13 +23,13 @@ def send_message(args: Namespace) -> int:
 def _deliver(message: NewMessage) -> SentMessage:
     if os.environ.get("TREADLE_RUN"):
         return box.send_from_run(os.environ, message)
-    layout = Layout(find_root(here(), os.environ))
+    layout = find_place(here(), os.environ).layout
     with Store.open(layout) as store:
         return box.send(layout, store, message, datetime.now(UTC))
 
 
 def list_dead(args: Namespace) -> int:
-    found = box.dead_letters(Layout(find_root(here(), os.environ)))
+    found = box.dead_letters(find_place(here(), os.environ).layout)
     lines = [
         f"{item.name}  {item.reason.get('code')}: {item.reason.get('message')}" for item in found
     ]
@@ -38,7 +37,7 @@ def list_dead(args: Namespace) -> int:
 
 
 def show_dead(args: Namespace) -> int:
-    layout = Layout(find_root(here(), os.environ))
+    layout = find_place(here(), os.environ).layout
     letter = box.find_dead(layout, args.letter)
     text = box.text_of_dead(layout, letter)
     told = {"name": letter.name, **letter.reason, "text": text}
@@ -56,7 +55,7 @@ def _print(letter: DeadLetter, text: str) -> None:
 
 
 def retry_dead(args: Namespace) -> int:
-    layout = Layout(find_root(here(), os.environ))
+    layout = find_place(here(), os.environ).layout
     refuse_inside_run(os.environ)
     letter = box.find_dead(layout, args.letter)
     with Store.open(layout) as store:

@@ -15,8 +15,8 @@ _CENTURY = 36_500.0
 
 
 def land_run(args: Namespace) -> int:
-    project, loaded = open_configured()
-    require_trust(args, project, loaded)
+    project, _ = open_configured()
+    require_trust(args, project)
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         row = find_run(tools.store, args.run)
         found = land.land(tools, row, onto=args.onto, keep_steps=args.keep_steps)

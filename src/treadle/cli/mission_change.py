@@ -10,20 +10,18 @@ from treadle.missions import dossier, scaffold
 from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.missions.state import SCHEMA_VERSION
-from treadle.project.project import Project, open_repository
+from treadle.project.context import Context, open_repository
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Store
 
 
-def _open() -> Project:
+def _open() -> Context:
     refuse_inside_run(os.environ)
     found = place.find(os.environ)
-    project = open_repository(found.layout.root, os.environ)
-    project.layout.mail = found.layout.mail
-    return project
+    return open_repository(found.layout.root, os.environ)._replace(layout=found.layout)
 
 
-def _choose(project: Project, args: Namespace) -> Mission:
+def _choose(project: Context, args: Namespace) -> Mission:
     return missions.choose(project.layout, args.mission, here())
 
 

@@ -5,7 +5,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.project.project import open_project
+from treadle.errors import ConfigError
+from treadle.project.context import open_context, open_repository
 from treadle.web import app
 from treadle.web.access import Keys
 from treadle.web.site import Site
@@ -15,5 +16,9 @@ def show(
     root: Path, keys: Keys, server: socket.socket, read_only: bool, stop: Callable[[], str | None]
 ) -> None:
     """Answer browsers until told to stop."""
-    site = Site(open_project(root, os.environ), keys, server.getsockname()[1], read_only)
+    try:
+        project = open_context(root, os.environ)
+    except ConfigError:  # the page on health says what is wrong
+        project = open_repository(root, os.environ)
+    site = Site(project, keys, server.getsockname()[1], read_only)
     app.serve_page(site, server, stop)

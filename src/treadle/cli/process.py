@@ -18,7 +18,7 @@ from treadle.inbox.process import Outcome, Server, Summary
 from treadle.inbox.routine import Choice, External, Fallback, Routine
 from treadle.proc.keeper import Keeper
 from treadle.project import trust
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 
@@ -34,7 +34,7 @@ def process_inbox(args: Namespace, submitter: Submitter | None = None) -> int:
     project, loaded = open_configured()
     if args.dry_run:
         return _dry_run(args, project, loaded)
-    require_trust(args, project, loaded, tuple(decide.commands(project.layout)))
+    require_trust(args, project, tuple(decide.commands(project.layout)))
     goals.require_sandbox(loaded.config)
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         submit = submitter(tools, loaded) if submitter else None
@@ -46,7 +46,7 @@ def process_inbox(args: Namespace, submitter: Submitter | None = None) -> int:
 def once(args: Namespace) -> int:
     """Do what is due in a round of `serve`, where that is allowed, and say what came of it."""
     project, loaded = open_configured()
-    trust.require(project, loaded, tuple(decide.commands(project.layout)))
+    trust.require(project, tuple(decide.commands(project.layout)))
     goals.require_sandbox(loaded.config)
     summary = process.serve_once(Server(project, watcher(args.json)))
     if args.json and (summary.outcomes or summary.failed_hook):
@@ -56,7 +56,7 @@ def once(args: Namespace) -> int:
     return summary.exit_code if summary.interrupted else ExitCode.DONE
 
 
-def _dry_run(args: Namespace, project: Project, loaded: Loaded) -> int:
+def _dry_run(args: Namespace, project: Context, loaded: Loaded) -> int:
     with Reader.open(project.layout) as store:
         found = decide.plan(project.layout, loaded.config, store)
     lines = [
@@ -110,7 +110,7 @@ def route_text(args: Namespace) -> int:
     if (args.text is None) == (args.test is None):
         raise UsageError("give either a text or --test FILE")
     project, loaded = open_configured()
-    require_trust(args, project, loaded)
+    require_trust(args, project)
     known = routine.discover(project.layout, loaded.config.notebook_support)
     with Keeper() as keeper:
         external = _external(project, loaded.config, keeper)
@@ -121,7 +121,7 @@ def route_text(args: Namespace) -> int:
     return _render(args, choice, known)
 
 
-def _external(project: Project, config: Config, keeper: Keeper) -> External | None:
+def _external(project: Context, config: Config, keeper: Keeper) -> External | None:
     if config.commands.router is None:
         return None
     held = hooks.bounds_for(config, project)
@@ -193,7 +193,7 @@ def show_routine(args: Namespace) -> int:
 
 def check_routines(args: Namespace) -> int:
     project, loaded = open_configured(inside_run=True)
-    require_trust(args, project, loaded, tuple(decide.commands(project.layout)))
+    require_trust(args, project, tuple(decide.commands(project.layout)))
     notebooks = loaded.config.notebook_support
     if args.name:
         found = [routine.find(project.layout, args.name, notebooks)]
@@ -209,7 +209,7 @@ def check_routines(args: Namespace) -> int:
     return ExitCode.FAILED if any(results.values()) else ExitCode.DONE
 
 
-def _routine(project: Project, found: Routine) -> dict[str, object]:
+def _routine(project: Context, found: Routine) -> dict[str, object]:
     return {
         "name": found.name,
         "kind": found.kind,

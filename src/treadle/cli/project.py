@@ -8,12 +8,12 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
 from treadle.cli import output
-from treadle.config.load import Loaded, load
+from treadle.config.load import Loaded
 from treadle.engine.run import memory
 from treadle.engine.run.progress import Progress, Watch
 from treadle.errors import BlockedError
 from treadle.project import trust
-from treadle.project.project import Project, open_project, place_mail
+from treadle.project.context import Context, open_context
 from treadle.project.root import here, refuse_inside_run
 from treadle.project.trust import Command
 from treadle.store.runs import RunRow
@@ -24,22 +24,18 @@ _WIDTH = 100
 
 def open_configured(
     settings: Mapping[str, object] | None = None, *, inside_run: bool = False
-) -> tuple[Project, Loaded]:
+) -> tuple[Context, Loaded]:
     """Open the project with its configuration; `settings` go before all others."""
     if not inside_run:
         refuse_inside_run(os.environ)
-    project = open_project(here(), os.environ)
-    loaded = load(project.layout, project.env, settings)
-    place_mail(project, loaded.config)
-    return project, loaded
+    context = open_context(here(), os.environ, settings)
+    return context, context.settings
 
 
-def require_trust(
-    args: Namespace, project: Project, loaded: Loaded, more: Sequence[Command] = ()
-) -> None:
+def require_trust(args: Namespace, project: Context, more: Sequence[Command] = ()) -> None:
     """Stop unless this repository is trusted as it is now; on a terminal, ask."""
     try:
-        trust.require(project, loaded, more)
+        trust.require(project, more)
     except BlockedError as error:
         if error.code != "trust_changed" or args.json or not _can_ask():
             raise

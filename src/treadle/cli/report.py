@@ -10,7 +10,7 @@ from treadle.engine.show import report
 from treadle.engine.show.find_run import find_run
 from treadle.errors import UsageError
 from treadle.files import atomic
-from treadle.project.project import open_project
+from treadle.project.context import open_context
 from treadle.project.root import here
 from treadle.store.store import Reader
 from treadle.web import report as page
@@ -20,7 +20,7 @@ def print_report(args: Namespace) -> int:
     path = Path(args.html) if args.html else None
     if path and (path.is_dir() or not path.parent.is_dir()):
         raise UsageError(f"--html {args.html}: give a file in a folder that exists")
-    project = open_project(here(), os.environ)
+    project = open_context(here(), os.environ)
     with Reader.open(project.layout) as store:
         row = find_run(store, args.run)
         if path is None:

@@ -23,9 +23,8 @@ from treadle.engine.show.find_run import find_run
 from treadle.engine.wheel import loop
 from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo
-from treadle.layout import Layout
 from treadle.missions import taskfile
-from treadle.project.root import find_root, here
+from treadle.project.root import find_place, here
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import checks
@@ -46,7 +45,7 @@ def run_tasks(args: Namespace) -> int:
     check(args)
     budgets = parse_budgets(args.budget)
     project, loaded = open_configured({"budgets": budgets} if budgets else None)
-    require_trust(args, project, loaded)
+    require_trust(args, project)
     goals.require_sandbox(loaded.config)
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         found = _work(tools, args, loaded, budgets)
@@ -146,7 +145,7 @@ def replay(args: Namespace) -> int:
 
 
 def _export(run_id: str, target: Path, as_json: bool) -> int:
-    layout = Layout(find_root(here(), os.environ))
+    layout = find_place(here(), os.environ).layout
     with Reader.open(layout) as store:
         row = find_run(store, run_id)
         count = recording.export(layout, row, target)
@@ -159,7 +158,7 @@ def _export(run_id: str, target: Path, as_json: bool) -> int:
 def _replay(source: Path, args: Namespace) -> int:
     swaps = agents.parse_swaps(args.swap, "--swap")
     project, loaded = open_configured()
-    require_trust(args, project, loaded)
+    require_trust(args, project)
     found = recording.unpack(project.layout, source)
     if not args.allow_commands:
         with Reader.open(project.layout) as store:

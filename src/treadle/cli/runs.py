@@ -20,7 +20,7 @@ from treadle.engine.show.view import Explanation, explain
 from treadle.errors import BlockedError, ExitCode, UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import find_place, here, refuse_inside_run
 from treadle.store import address
 from treadle.store.address import open_waker
 from treadle.store.database.interface import Waker
@@ -33,7 +33,7 @@ _PAUSE = 0.3
 
 
 def _layout() -> Layout:
-    return Layout(find_root(here(), os.environ))
+    return find_place(here(), os.environ).layout
 
 
 def list_runs(args: Namespace) -> int:

@@ -17,7 +17,7 @@ from treadle.errors import ExitCode, TreadleError, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import environment, launch
-from treadle.project.root import find_root, here, refuse_inside_run
+from treadle.project.root import find_place, here, refuse_inside_run
 from treadle.web import access
 from treadle.web.access import Keys
 
@@ -30,7 +30,8 @@ _LONGEST = 300.0  # seconds between rounds that fail
 def serve(args: Namespace) -> int:
     """Work and show until a signal comes."""
     refuse_inside_run(os.environ)
-    root = find_root(here(), os.environ)
+    layout = find_place(here(), os.environ).layout
+    root = layout.root
     if args.link:
         return _print_link(args, root)
     if args.no_web and args.no_work:
@@ -40,7 +41,7 @@ def serve(args: Namespace) -> int:
     with interrupts.installed(), contextlib.ExitStack() as stack:
         if not args.no_web:
             stack.enter_context(_page(args, root, interrupts, broken))
-        failed = None if args.no_work else _work(args, Layout(root), interrupts)
+        failed = None if args.no_work else _work(args, layout, interrupts)
         while not interrupts.reason() and failed is None:
             time.sleep(_PAUSE)
     for error in broken:

@@ -19,9 +19,9 @@ from treadle.errors import ExitCode, StoreError
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project import setup, trust, uninstall
+from treadle.project.context import Context, open_context
 from treadle.project.doctor import Check
-from treadle.project.project import Project, open_project
-from treadle.project.root import find_root, find_top, here, refuse_inside_run
+from treadle.project.root import find_place, find_root, find_top, here, refuse_inside_run
 from treadle.project.setup import Extras, refuse_links
 from treadle.project.trust import Change
 from treadle.sandbox.mask import Mask
@@ -95,23 +95,22 @@ def remove_setup(args: Namespace) -> int:
 def trust_repository(args: Namespace) -> int:
     """Record the repository outside of it and show what may run now."""
     refuse_inside_run(os.environ)
-    project = open_project(here(), os.environ)
+    project = open_context(here(), os.environ, is_foreign=True)
     if args.revoke:
         trust.revoke(project)
         return _tell_trust(args, project, "is no longer trusted")
-    loaded = load(project.layout, os.environ)
-    changes = trust.changes(project, trust.look(project, loaded))
+    changes = trust.changes(project, trust.look(project))
     if not args.show:
         trust.grant(project)
     word = "is trusted" if trust.entry(project) else "is not trusted"
     if args.show and changes:
         word += "; others have committed changes that you have not trusted yet"
-    return _tell_trust(args, project, word, trust.commands(loaded), changes)
+    return _tell_trust(args, project, word, trust.commands(project.settings), changes)
 
 
 def _tell_trust(
     args: Namespace,
-    project: Project,
+    project: Context,
     word: str,
     commands: Sequence[trust.Command] = (),
     changes: Sequence[Change] = (),
@@ -142,7 +141,7 @@ def check_health(args: Namespace) -> int:
 
 def _repair() -> list[str]:
     refuse_inside_run(os.environ)
-    project = open_project(here(), os.environ)
+    project = open_context(here(), os.environ)
     with session.opened(project, watch=nobody) as tools:
         return repair.repair(tools)
 
@@ -201,7 +200,7 @@ def _flat(value: object, path: schema.KeyPath) -> list[tuple[str, object]]:
 def copy_store(args: Namespace) -> int:
     """Copy while nothing runs, and say what to write into the configuration."""
     refuse_inside_run(os.environ)
-    layout = Layout(find_root(here(), os.environ))
+    layout = find_place(here(), os.environ).layout
     schema = args.schema or address.schema(layout, os.environ)
     target = address.at(address.absolute(args.to, layout.root), schema)
     source = address.find(layout)

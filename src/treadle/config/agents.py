@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from treadle.config import complain, schema
+from treadle.config import schema
+from treadle.config.early import wrong
 from treadle.config.schema import BACKENDS, AgentConfig, Config, owners, takes
 from treadle.contract.role import ROLES
 from treadle.errors import ConfigError, UsageError
@@ -67,7 +68,7 @@ def check(values: Mapping[schema.KeyPath, tuple[object, str]]) -> None:
             sources[path[1]] = source
     for name, table in tables.items():
         if complaint := _complaint(name, table, tables):
-            raise complain.wrong(sources[name], complaint, schema.dotted(("agents", name)))
+            raise wrong(sources[name], complaint, schema.dotted(("agents", name)))
 
 
 def _complaint(

@@ -2,13 +2,13 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 import msgspec
 
 from treadle.config import schema
+from treadle.config.early import wrong
 from treadle.config.schema import BACKENDS, Config, SandboxConfig
 from treadle.errors import ConfigError
 from treadle.ids import STORES, hint, is_schema, mask
@@ -18,17 +18,6 @@ _TESTS = re.compile(r"tests>=[1-9][0-9]{0,6}")
 _UNFIT_FOR_BRANCH = re.compile(
     r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|\Z)|\A[-/.]|[/.]\Z"
 )
-
-
-def wrong(source: str, complaint: str, key: str | None = None) -> ConfigError:
-    """Return the error for a file, variable or flag, with the command that mends it."""
-    if source.startswith("TREADLE_"):
-        fix = f"unset {source}"
-    else:
-        is_file = source.endswith((".toml", ".json"))
-        fix = f"${{EDITOR:-vi}} {shlex.quote(source)}" if is_file else "treadle run --help"
-    details: dict[str, object] = {"source": source, "key": key} if key else {}
-    return ConfigError(f"{source}: {complaint}", fix=[fix], details=details)
 
 
 def leaves(raw: Mapping[str, object], source: str) -> dict[schema.KeyPath, object]:

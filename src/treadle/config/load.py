@@ -1,58 +1,17 @@
 """Lay the sources of a configuration over each other and remember where each value came from."""
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from treadle import layout as user_paths
 from treadle.config import agents, complain, schema
-from treadle.config.complain import wrong
+from treadle.config.early import read_file
 from treadle.config.schema import AgentConfig, BudgetsConfig, Config, takes
-from treadle.contract import strictjson
-from treadle.errors import ConfigError, FormatError, UsageError
+from treadle.errors import ConfigError, UsageError
 from treadle.ids import hint
 from treadle.layout import Layout
-
-_MAX_BYTES = 1 << 20
-
-
-def read_file(path: Path, *, name: str) -> dict[str, object]:
-    """Return what the file says, or raise ConfigError that calls it `name`."""
-    data = _read_bytes(path, name)
-    return _parse_json(data, name) if path.suffix == ".json" else _parse_toml(data, name)
-
-
-def _read_bytes(path: Path, name: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise wrong(name, f"cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_BYTES:
-        raise wrong(name, "larger than 1 MiB; a configuration is a small file")
-    return data
-
-
-def _parse_json(data: bytes, name: str) -> dict[str, object]:
-    try:
-        return strictjson.load_object(data, source=name)
-    except FormatError as error:
-        raise wrong(name, error.message.removeprefix(f"{name}: ")) from error
-
-
-def _parse_toml(data: bytes, name: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise wrong(name, f"not UTF-8 at byte {error.start}") from error
-    except ValueError as error:  # not only TOMLDecodeError: a number may have too many digits
-        raise wrong(name, f"not TOML: {error}") from error
-    except RecursionError as error:
-        raise wrong(name, "nested too deeply") from error
-
 
 OriginKind = Literal["default", "user", "project", "environment", "flag"]
 

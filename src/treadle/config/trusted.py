@@ -2,20 +2,19 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import msgspec
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from treadle.errors import ProjectError
 from treadle.files import atomic
 from treadle.layout import trust_file
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(NamedTuple):
     """One repository: what `init` wrote into it, and which content of which file was accepted.
 
     `head` is the commit that was checked out when all of it was accepted for the last time.
@@ -24,25 +23,19 @@ class Entry(Struct, frozen=True, kw_only=True):
     root: str
     identity: str
     since: str
-    wrote: dict[str, str] = {}
+    wrote: Mapping[str, str] = {}
     trusted: bool = True
     head: str | None = None
-    files: dict[str, tuple[str, ...]] = {}
+    files: Mapping[str, tuple[str, ...]] = {}
 
     def is_of(self, root: Path, common_dir: Path) -> bool:
         """Tell whether this very repository is meant."""
         return self.root == str(root.resolve()) and self.identity == identity(common_dir)
 
 
-class _Book(Struct, frozen=True, kw_only=True):
-    version: int = 2
-    repositories: tuple[Entry, ...] = ()
-
-
 def find(env: Mapping[str, str], root: Path, common_dir: Path) -> Entry | None:
     """Return what is on record of a repository, trusted or not."""
-    entries = _read(trust_file(env)).repositories
-    return next((item for item in entries if item.is_of(root, common_dir)), None)
+    return next((item for item in _read(trust_file(env)) if item.is_of(root, common_dir)), None)
 
 
 def has(env: Mapping[str, str], root: Path) -> bool:
@@ -80,7 +73,7 @@ def update(env: Mapping[str, str]) -> Iterator[list[Entry]]:
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        book = list(_read(path).repositories)
+        book = _read(path)
         yield book
         _write(path, book)
     finally:
@@ -100,12 +93,12 @@ def _line(path: Path) -> str:
     return os.fsdecode(path.read_bytes()).partition("\n")[0].rstrip("\r")
 
 
-def _read(path: Path) -> _Book:
+def _read(path: Path) -> list[Entry]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Book)
+        return [_entry(**item) for item in json.loads(path.read_bytes())["repositories"]]
     except FileNotFoundError:
-        return _Book()
-    except msgspec.DecodeError as error:
+        return []
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ProjectError(
             f"{path} is damaged ({error}); remove it and trust your repositories again",
             code="trust_damaged",
@@ -113,9 +106,14 @@ def _read(path: Path) -> _Book:
         ) from error
 
 
+def _entry(*, files: Mapping[str, list[str]] | None = None, **rest: Any) -> Entry:
+    known = {key: value for key, value in rest.items() if key in Entry._fields}
+    return Entry(**known, files={name: tuple(marks) for name, marks in (files or {}).items()})
+
+
 def _write(path: Path, book: list[Entry]) -> None:
     if not book:
         path.unlink(missing_ok=True)
         return
-    data = msgspec.json.encode(_Book(repositories=tuple(book)))
-    atomic.write(path, msgspec.json.format(data, indent=2) + b"\n", mode=0o600)
+    document = {"version": 2, "repositories": [entry._asdict() for entry in book]}
+    atomic.write(path, json.dumps(document, indent=2).encode() + b"\n", mode=0o600)

@@ -50,7 +50,7 @@ class Paths(Struct, frozen=True, kw_only=True):
     step_dir: str
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class RequestContext(Struct, frozen=True, kw_only=True):
     """What came before."""
 
     previous_step_dirs: tuple[str, ...]
@@ -66,7 +66,7 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     goal: str
     norma: Asked
     paths: Paths
-    context: Context
+    context: RequestContext
 
 
 def encode(request: AgentRequest) -> bytes:

@@ -10,8 +10,8 @@ from treadle.engine import lock, rehearse
 from treadle.errors import ProjectError, TreadleError
 from treadle.layout import Layout
 from treadle.project import doctor
+from treadle.project.context import open_context
 from treadle.project.doctor import Check
-from treadle.project.project import open_project
 from treadle.project.root import find_top
 from treadle.sandbox.probe import Sandbox
 
@@ -43,7 +43,7 @@ def document(found: Health, repaired: Sequence[str] = ()) -> dict[str, object]:
 def _tools(cwd: Path, env: Mapping[str, str]) -> list[Check]:
     """Say of every agent tool in the configuration which version it is and how it would log in."""
     try:
-        project = open_project(cwd, env)
+        project = open_context(cwd, env)
         config = load(project.layout, project.env).config
     except TreadleError:
         return []  # said already

@@ -132,7 +132,7 @@ def _extract(packed: BinaryIO, folder: Path) -> None:
             raise _odd(f"it has no {_HEAD}")
         sync.sync_all([staged, *(f"{staged}/{item.path}" for item in found)])
     remove.remove_tree(folder)
-    atomic.rename_new(staged, folder)
+    sync.rename_new(staged, folder)
 
 
 def require_known(found: Recording, store: Reader) -> None:

@@ -17,7 +17,7 @@ from treadle.agents.tool import Tool
 from treadle.config import agents
 from treadle.config.schema import AgentConfig, Config
 from treadle.contract import request as requests
-from treadle.contract.request import AgentRequest, Asked, Context, Paths, Step
+from treadle.contract.request import AgentRequest, Asked, Paths, RequestContext, Step
 from treadle.contract.role import ROLES, Role
 from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, TreadleError
@@ -25,7 +25,7 @@ from treadle.files import remove
 from treadle.ids import nearest
 from treadle.proc import environment, helper
 from treadle.proc.keeper import Keeper, Limits
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.sandbox import probe
 
 _VERSION_TIME = 20.0
@@ -62,7 +62,7 @@ def find(config: Config, name: str) -> tuple[str, AgentConfig]:
     return (found.use, config.agents[found.use]) if found.use in config.agents else (name, found)
 
 
-def preview(project: Project, config: Config, name: str, role: Role) -> Preview:
+def preview(project: Context, config: Config, name: str, role: Role) -> Preview:
     """Return the exact command line; a run makes the folders STEP, WORKSPACE and STATE."""
     called, agent = find(config, name)
     spec = spec_of(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
@@ -111,7 +111,7 @@ def login_state(found: Preview) -> str:
     return found.login or f"NO LOGIN SEEN: log in with {found.log_in}"
 
 
-def attempt(project: Project, config: Config, name: str) -> AgentResult:
+def attempt(project: Context, config: Config, name: str) -> AgentResult:
     """Let an agent say that it is there, in an empty folder."""
     called, agent = find(config, name)
     folder = Path(tempfile.mkdtemp(prefix="treadle-try-")).resolve()
@@ -123,7 +123,7 @@ def attempt(project: Project, config: Config, name: str) -> AgentResult:
 
 
 def _ask(
-    project: Project, config: Config, name: str, agent: AgentConfig, folder: Path, keeper: Keeper
+    project: Context, config: Config, name: str, agent: AgentConfig, folder: Path, keeper: Keeper
 ) -> AgentResult:
     step, workspace, live = (folder / part for part in ("step", "workspace", "live"))
     for place in (step, workspace, live, folder / "tmp"):
@@ -141,7 +141,7 @@ def _ask(
 
 
 def spec_of(
-    project: Project,
+    project: Context,
     config: Config,
     name: str,
     agent: AgentConfig,
@@ -177,7 +177,7 @@ def _request(step: Path, workspace: Path) -> AgentRequest:
         goal="Say that you are there",
         norma=Asked(acceptance_criteria=(), budgets={"max_iterations": 1}),
         paths=Paths(repo_root=str(workspace), run_dir=str(step.parent), step_dir=str(step)),
-        context=Context(previous_step_dirs=(), notes=""),
+        context=RequestContext(previous_step_dirs=(), notes=""),
     )
 
 

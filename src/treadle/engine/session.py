@@ -17,7 +17,7 @@ from treadle.git import settings
 from treadle.layout import Layout
 from treadle.proc import helper
 from treadle.proc.keeper import Keeper
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.store.store import Store
 
 _PAUSE = 0.2
@@ -53,7 +53,7 @@ class Interrupts:
 
 @contextlib.contextmanager
 def opened(
-    project: Project,
+    project: Context,
     *,
     watch: Watch,
     wait: bool = False,

@@ -1,21 +1,19 @@
 """Replace or create a file in one instant."""
 
-import ctypes
+import contextlib
 import errno
+import fcntl
 import os
-import secrets
 import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-
-from treadle.files.sync import flush, sync
-
-_NOREPLACE = 1
-_AT_FDCWD = -100
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write `data` to `path`: whole and durable, or not at all."""
-    staged = path.with_name(f".{path.name}.tmp-{secrets.token_hex(4)}")
+    staged = path.with_name(f".{path.name}.tmp-{os.urandom(4).hex()}")
     try:
         create(staged, data, mode=mode, durable=True)
         staged.rename(path)
@@ -52,24 +50,93 @@ def append(path: Path | str, data: bytes) -> None:
         os.close(descriptor)
 
 
-def rename_new(source: Path | str, target: Path | str) -> None:
-    """Rename `source` to a name that must be free; FileExistsError otherwise."""
-    if sys.platform == "linux" and _renameat2(source, target):
-        return
-    if os.path.lexists(target):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    os.rename(source, target)
+def put(path: Path, data: bytes) -> None:
+    """Make sure that `path` holds `data` and counts as just written."""
+    try:
+        if path.read_bytes() == data:
+            os.utime(path)
+            return
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    staged.write_bytes(data)
+    staged.replace(path)
 
 
-def _renameat2(source: Path | str, target: Path | str) -> bool:
-    """Use the kernel's no-replace rename; False where it has none."""
-    old, new = os.fsencode(source), os.fsencode(target)
-    if _LIBC.renameat2(_AT_FDCWD, old, _AT_FDCWD, new, _NOREPLACE) == 0:
-        return True
-    error = ctypes.get_errno()
-    if error in (errno.ENOSYS, errno.EINVAL):
-        return False
-    raise OSError(error, os.strerror(error), str(source), None, str(target))
+def deliver(folder: Path, names: Iterable[str], data: bytes) -> str:
+    """Write `data` under the first free name, whole and durable; return the name."""
+    staged = folder / f".{os.getpid()}-{os.urandom(6).hex()}.tmp"
+    create(staged, data, durable=True)
+    try:
+        name = _link(staged, folder, names)
+    finally:
+        staged.unlink()
+    sync(folder)
+    return name
 
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+def move(source: Path, folder: Path, names: Iterable[str]) -> str:
+    """Rename a file into another folder, where its name may be taken; return the new name.
+
+    Whoever asks has agreed with its likes on the name; the look before the rename is for
+    files that other programs put there.
+    """
+    for name in names:
+        if not os.path.lexists(folder / name):
+            source.rename(folder / name)
+            return name
+    raise FileExistsError(f"{folder}: no free name for {source.name}")
+
+
+def replace(path: Path, data: bytes, mtime_ns: int) -> None:
+    """Replace a derived file in one instant and date it; what it shows is durable elsewhere."""
+    staged = path.with_name(f".{os.getpid()}-{os.urandom(6).hex()}.tmp")
+    try:
+        staged.write_bytes(data)
+        os.utime(staged, ns=(mtime_ns, mtime_ns))
+        staged.rename(path)
+    except BaseException:
+        staged.unlink(missing_ok=True)
+        raise
+
+
+def _link(staged: Path, folder: Path, names: Iterable[str]) -> str:
+    place = str(folder)
+    for name in _from_free(place, iter(names)):
+        try:
+            os.link(staged, f"{place}/{name}", follow_symlinks=False)
+        except FileExistsError:
+            continue
+        return name
+    raise FileExistsError(f"{folder}: no free name")
+
+
+def _from_free(folder: str, names: Iterator[str]) -> Iterator[str]:
+    """Yield names from where they begin to be free: letters of one second are called alike."""
+
+    def is_free(name: str) -> bool:
+        return not os.path.lexists(f"{folder}/{name}")
+
+    size = 1
+    while some := list(islice(names, size)):
+        if is_free(some[-1]):
+            yield from some[bisect_left(some, True, key=is_free) :]
+        size *= 2
+
+
+def sync(path: Path | str) -> None:
+    """Flush one file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        flush(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush(descriptor: int) -> None:
+    """Flush an open file; macOS needs its own call to reach the disk itself."""
+    if sys.platform == "darwin":
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(descriptor)

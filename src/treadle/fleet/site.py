@@ -114,8 +114,7 @@ class FleetSite(NamedTuple):
 def find_site(layout: Layout | None, env: Mapping[str, str]) -> FleetSite | None:
     """Return the fleet that the environment or the project names; None if neither does."""
     place = layout or Layout(Path(os.devnull))
-    address.require_trust(place, env)
-    url = address.settings(place, env).get("store")
+    url = address.settings(place, env).store
     if url is None or url.startswith("sqlite:"):
         return FleetSite(None, LOCAL, layout) if layout else None
     return FleetSite(url, address.schema(place, env), layout)

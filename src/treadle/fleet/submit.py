@@ -24,8 +24,8 @@ from treadle.ids import new_run_id, utc
 from treadle.mail import effect
 from treadle.project import key as keys
 from treadle.project import trust
+from treadle.project.context import Context
 from treadle.project.key import Key
-from treadle.project.project import Project
 from treadle.store import fleet
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
@@ -35,7 +35,7 @@ from treadle.tasks import claim
 class Desk(NamedTuple):
     """What every submission of one command shares."""
 
-    project: Project
+    project: Context
     loaded: Loaded
     site: FleetSite
     store: Store

@@ -40,8 +40,8 @@ from treadle.layout import FleetLayout, Layout
 from treadle.proc.keeper import Keeper
 from treadle.project import key
 from treadle.project import key as keys
+from treadle.project.context import Context
 from treadle.project.key import Key
-from treadle.project.project import Project
 from treadle.store import fleet
 from treadle.store.database.sqlite import WriteLock
 from treadle.store.fleet import WorkerRow
@@ -258,10 +258,9 @@ def _publish(run: Run, ticket: Ticket) -> None:
 
 
 def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tools:
-    layout = Layout(repo.root)
-    layout.mail = store.mail
+    layout = Layout(repo.root, store.mail.root)
     return Tools(
-        project=Project(layout, repo, machine.env),
+        project=Context(layout, repo, machine.env),
         store=store,
         keeper=machine.keeper,
         git_settings=settings.read(repo),

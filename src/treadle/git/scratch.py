@@ -199,7 +199,7 @@ def _move(path: Path, target: Path) -> None:
         staged = target.with_name(f"tmp_obj_{target.name}")
         shutil.copyfile(path, staged)
         staged.chmod(_READ_ONLY)
-        sync.sync(staged)
+        atomic.sync(staged)
         staged.rename(target)
 
 

@@ -82,9 +82,9 @@ def put(path: Path, data: bytes, *, lasting: bool = True) -> None:
         remove.remove_tree(Path(staged))
         folder.mkdir(parents=True, exist_ok=True)
         atomic.create(staged, data, durable=True)
-    atomic.rename_new(staged, path)
+    sync.rename_new(staged, path)
     if lasting:
-        sync.sync(folder)
+        atomic.sync(folder)
 
 
 def rename(path: Path, name: str) -> Path:
@@ -92,7 +92,7 @@ def rename(path: Path, name: str) -> Path:
     if path.name == name:
         return path
     target = path.with_name(name)
-    atomic.rename_new(path, target)
+    sync.rename_new(path, target)
     return target
 
 
@@ -102,7 +102,7 @@ def move(path: Path, folder: Path) -> Path:
     while True:
         target = folder / _free_name(folder, safe_name(path.name))
         with contextlib.suppress(FileExistsError):
-            atomic.rename_new(path, target)
+            sync.rename_new(path, target)
             return target
 
 
@@ -114,7 +114,7 @@ def settle(layout: Layout) -> None:
     gone_to = (layout.inbox_done, layout.inbox_dead, layout.specs, layout.tracker)
     for path in (*gone_to, layout.inbox):
         if path.exists():
-            sync.sync(path.resolve())
+            atomic.sync(path.resolve())
 
 
 def safe_name(name: str) -> str:
@@ -325,7 +325,7 @@ def retry_dead(layout: Layout, store: Store, letter: DeadLetter, now: datetime) 
         fresh = row._replace(status="waiting", run_ids=(), reason=None, after_run=last)
         store.save_message(fresh._replace(updated_at=utc(now)))
     try:
-        atomic.rename_new(path, layout.inbox / name)
+        sync.rename_new(path, layout.inbox / name)
     except FileExistsError as error:
         raise BlockedError(
             f"{name} is already in the inbox", code="name_taken", fix=["treadle process"]

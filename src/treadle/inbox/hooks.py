@@ -14,7 +14,7 @@ from treadle.proc import environment
 from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.proc.watch import ShouldStop
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.sandbox import outside, probe
 from treadle.sandbox import policy as policies
 from treadle.sandbox.policy import READ_ONLY, Policy
@@ -75,7 +75,7 @@ class Host(NamedTuple):
             return self.keeper.run(command, should_stop=self.should_stop)
 
 
-def bounds_for(config: Config, project: Project) -> Bounds:
+def bounds_for(config: Config, project: Context) -> Bounds:
     """Return the bounds of a check command without its workspace."""
     asked = config.checks
     found = confinement.reading(project, config.sandbox)._replace(

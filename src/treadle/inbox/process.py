@@ -54,7 +54,7 @@ from treadle.inbox.hooks import Host
 from treadle.inbox.message import ChainPlace, MessageNote, complete
 from treadle.inbox.routine import External, require_ready
 from treadle.layout import Layout
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
@@ -156,7 +156,7 @@ class Carried(NamedTuple):
 class Server(NamedTuple):
     """What a serving process works with."""
 
-    project: Project
+    project: Context
     watch: Watch
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 

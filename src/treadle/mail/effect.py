@@ -7,7 +7,7 @@ from datetime import datetime
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError
-from treadle.files import deliver as files
+from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE
 from treadle.layout import NEW_MESSAGES, Layout, MailLayout
 from treadle.mail import index, post
@@ -237,7 +237,7 @@ def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agen
     if any(copy.agent == agent for copy in table.copies(store, known.name)):
         return
     post.register(mail, agent)
-    name = files.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
+    name = atomic.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
     copy = entry_row(letter, index.inbox(agent), name, pending=False)
     table.insert(store, [copy._replace(copy_of=known.name)])
 

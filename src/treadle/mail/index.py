@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
-from treadle.files import deliver
+from treadle.files import atomic
 from treadle.ids import agent_name
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
 from treadle.mail import post
@@ -188,7 +188,7 @@ def follow_file(store: Store, mail: MailLayout, before: LetterRow, after: Letter
     folder = mail.root / after.folder
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        name = deliver.move(path(mail, before), folder, numbered(after.name))
+        name = atomic.move(path(mail, before), folder, numbered(after.name))
     except FileNotFoundError as error:
         # Somebody else's look may have taken this for a move that a kill cut off, and made it.
         for now_at in table.with_id(store, after.letter_id or 0):
@@ -309,7 +309,7 @@ def _is_young(path: Path) -> bool:
 
 def _set_aside(mail: MailLayout, path: Path, reason: str) -> str:
     mail.quarantine.mkdir(parents=True, exist_ok=True)
-    name = deliver.move(path, mail.quarantine, numbered(path.name))
+    name = atomic.move(path, mail.quarantine, numbered(path.name))
     document = {"file": f"{path.parent.relative_to(mail.root)}/{path.name}", "reason": reason}
     aside = mail.quarantine / f"{name}.reason.json"
     aside.write_text(json.dumps(document, indent=2) + "\n", "utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import UsageError
-from treadle.files import deliver
+from treadle.files import atomic
 from treadle.ids import EVERYBODY, acting_agent, agent_name, is_agent_id
 from treadle.layout import MailLayout
 from treadle.mail.letter import (
@@ -84,7 +84,7 @@ def drop(folder: Path, letter: Letter) -> str:
     """Write a letter into a folder under the first free name."""
     moment = parse_time(letter.created_at)
     label = Label(moment, letter.sender, letter.to, letter.intent, letter.task_id)
-    return deliver.deliver(folder, file_names(label), write(letter).encode())
+    return atomic.deliver(folder, file_names(label), write(letter).encode())
 
 
 def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from treadle.contract.criterion import Criterion
-from treadle.files import quick
+from treadle.files import atomic
 from treadle.ids import HUMAN
 from treadle.missions import mission as missions
 from treadle.missions.state import GATED, PHASES, TASK_PHASES, At, State
@@ -26,7 +26,7 @@ def write(state: State, at: At) -> Path:
     label = at.name.replace(":", ".")
     name = f"{state.mission.slug}@{label}@{state.agent}-{binascii.crc32(data):08x}.md"
     path = state.layout.prompts / name
-    quick.put(path, data)
+    atomic.put(path, data)
     _forget_old(state)
     return path
 

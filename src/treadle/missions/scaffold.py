@@ -17,7 +17,7 @@ from treadle.missions import mission as missions
 from treadle.missions.gates import SENTENCES, is_real
 from treadle.missions.mission import Mission
 from treadle.project.commit import commit_only, require_ready
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.store.store import Store
 from treadle.tasks import markdown
 
@@ -33,7 +33,7 @@ class Created(NamedTuple):
     commit: str | None
 
 
-def create(project: Project, slug: str, title: str | None, now: datetime) -> Created:
+def create(project: Context, slug: str, title: str | None, now: datetime) -> Created:
     """Make a mission; exactly one commit, and spec.md is not in it."""
     _check_slug(project, slug)
     require_ready(project)
@@ -50,7 +50,7 @@ def create(project: Project, slug: str, title: str | None, now: datetime) -> Cre
         raise
 
 
-def _write_files(project: Project, mission: Mission, title: str, now: datetime) -> None:
+def _write_files(project: Context, mission: Mission, title: str, now: datetime) -> None:
     mission.files.folder.mkdir(parents=True)
     meta = {
         "mission_slug": mission.slug,
@@ -64,12 +64,12 @@ def _write_files(project: Project, mission: Mission, title: str, now: datetime) 
     )
 
 
-def _home(project: Project) -> Path:
+def _home(project: Context) -> Path:
     ours, kitty = project.layout.mission_homes()
     return kitty if kitty.is_dir() and not ours.exists() else ours
 
 
-def _check_slug(project: Project, slug: str) -> None:
+def _check_slug(project: Context, slug: str) -> None:
     if _SLUG.fullmatch(slug) is None or len(slug) > MAX_SLUG:
         better = re.sub(r"[^a-z0-9]+", "-", slug.lower())[:MAX_SLUG].strip("-")
         raise UsageError(
@@ -97,7 +97,7 @@ class PlanState(NamedTuple):
     commit: str | None = None
 
 
-def set_up_plan(project: Project, mission: Mission) -> PlanState:
+def set_up_plan(project: Context, mission: Mission) -> PlanState:
     """Write the plan's scaffold if there is none, commit a plan that is one."""
     head = gates.read_head([mission])
     entry = gates.judge(mission, head, "spec")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from treadle.errors import BlockedError
 from treadle.git import call
 from treadle.git import repo as git
-from treadle.project.project import Project
+from treadle.project.context import Context
 
 _IDENTITY = ("GIT_AUTHOR_", "GIT_COMMITTER_")
 
 
-def require_ready(project: Project) -> None:
+def require_ready(project: Context) -> None:
     """Stop while git itself is in the middle of something."""
     operation = git.operation_in_progress(project.repo)
     if operation:
@@ -20,14 +20,14 @@ def require_ready(project: Project) -> None:
         )
 
 
-def committed(project: Project, name: str) -> bytes | None:
+def committed(project: Context, name: str) -> bytes | None:
     """Return a file as the last commit has it, or None if it has none of that name."""
     args = ["cat-file", "--filters", f"HEAD:{name}"]
     done = call.run(args, project.repo.place, cwd=project.repo.root)
     return None if done.returncode else done.stdout
 
 
-def commit_only(project: Project, names: Sequence[str], message: str) -> str | None:
+def commit_only(project: Context, names: Sequence[str], message: str) -> str | None:
     """Commit these files as they are; None if they already are. What is staged stays staged."""
     place = project.repo.place
     new = [name for name in names if not git.tracked(project.repo, [name])]
@@ -42,12 +42,12 @@ def commit_only(project: Project, names: Sequence[str], message: str) -> str | N
     return git.head(project.repo).commit
 
 
-def _differs(project: Project, names: Sequence[str]) -> bool:
+def _differs(project: Context, names: Sequence[str]) -> bool:
     args = ["diff", "--quiet", "HEAD", "--", *names]
     return call.run(args, project.repo.place, cwd=project.repo.root).returncode != 0
 
 
-def _git(project: Project, *args: str) -> None:
+def _git(project: Context, *args: str) -> None:
     if args[-1] == "--":  # nothing to do, and git would take it for everything
         return
     done = call.run(args, project.repo.place, cwd=project.repo.root)
@@ -55,7 +55,7 @@ def _git(project: Project, *args: str) -> None:
         raise call.failure(args, done)
 
 
-def _identity(project: Project) -> dict[str, str]:
+def _identity(project: Context) -> dict[str, str]:
     """Let the user's variables say who commits; without any identity, treadle signs."""
     known = {name: value for name, value in project.env.items() if name.startswith(_IDENTITY)}
     if call.run(["var", "GIT_COMMITTER_IDENT"], project.repo.place | known).returncode == 0:

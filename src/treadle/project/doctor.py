@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import treadle
 from treadle.config import agents
-from treadle.config.load import Loaded, load
 from treadle.config.schema import TOOLS, AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
 from treadle.proc import environment
 from treadle.project import key, trust
-from treadle.project.project import (
-    Project,
+from treadle.project.context import (
+    Context,
     open_repository,
     refuse_tracked,
     require_commit,
+    reread,
     workspaces,
 )
 from treadle.project.root import refuse_links
@@ -86,32 +86,32 @@ def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     if store.ok:
         yield _ask("file system", lambda: _journal(project))
     try:
-        loaded = load(project.layout, env)
+        project = reread(project)
     except ConfigError as error:
         yield Check("config", False, error.message, error.fix)
         return
-    yield from _configured(project, loaded)
+    yield from _configured(project)
 
 
-def _configured(project: Project, loaded: Loaded) -> Iterator[Check]:
-    config = loaded.config
-    count = sum(origin.kind != "default" for origin in loaded.origins.values())
+def _configured(project: Context) -> Iterator[Check]:
+    config, origins = project.settings
+    count = sum(origin.kind != "default" for origin in origins.values())
     yield Check("config", True, f"valid, values set: {count}")
-    yield _ask("trust", lambda: _trust(project, loaded))
+    yield _ask("trust", lambda: _trust(project))
     for name, agent in config.agents.items():
         if not agent.use:
             yield _ask(f"agent {name}", partial(_agent, project, agent))
-    yield _ask("workspaces", lambda: _workspaces(project, config))
+    yield _ask("workspaces", lambda: _workspaces(project))
     if config.mail != Config().mail:
-        yield _ask("mail", lambda: _mail(project, config))
+        yield _ask("mail", lambda: _mail(project))
     yield _ask("sandbox", lambda: _sandbox(config))
     if config.sandbox.mode != "off":
-        yield _ask("home", lambda: _home(project, config))
+        yield _ask("home", lambda: _home(project))
     if config.artifacts:
         yield _ask("fleet key", lambda: _fleet_key(project))
 
 
-def _fleet_key(project: Project) -> str:
+def _fleet_key(project: Context) -> str:
     found = key.read(project.env, project.layout.root)
     return f"{found.name} in {found.path}"
 
@@ -150,13 +150,13 @@ def _git() -> str:
     return text
 
 
-def _commit(project: Project) -> str:
+def _commit(project: Context) -> str:
     require_commit(project)
     head = git.head(project.repo)
     return f"{(head.commit or '')[:12]} on {head.branch or 'no branch'}"
 
 
-def _files(project: Project) -> str:
+def _files(project: Context) -> str:
     layout = project.layout
     found = layout.config_files()
     if not found:
@@ -169,7 +169,7 @@ def _files(project: Project) -> str:
     return layout.relative(found[0])
 
 
-def _store(project: Project) -> str:
+def _store(project: Context) -> str:
     if not address.exists(project.layout):
         return "no run yet"
     with Reader.open(project.layout) as reader:
@@ -179,7 +179,7 @@ def _store(project: Project) -> str:
         return f"{size}, newest run {reader.last_run_id() or 'none'}"
 
 
-def _journal(project: Project) -> str:
+def _journal(project: Context) -> str:
     if not address.exists(project.layout):
         return "asked when the store is made"
     store = Store.open(project.layout)
@@ -190,13 +190,13 @@ def _journal(project: Project) -> str:
     return f"{mode}: no WAL on this file system, writing is slower"
 
 
-def _trust(project: Project, loaded: Loaded) -> str:
-    trust.require(project, loaded)
-    count = len(trust.commands(loaded))
+def _trust(project: Context) -> str:
+    trust.require(project)
+    count = len(trust.commands(project.settings))
     return f"trusted, commands it brings: {count}" if count else "trusted, brings no commands"
 
 
-def _agent(project: Project, agent: AgentConfig) -> str:
+def _agent(project: Context, agent: AgentConfig) -> str:
     if agent.type == "replay":
         return _recording(project.layout.root / str(agent.recording))
     words = (agent.type,) if agent.type in TOOLS else agents.argv(project.layout.root, agent)
@@ -217,18 +217,18 @@ def _recording(folder: Path) -> str:
     return f"replay, {folder}"
 
 
-def _workspaces(project: Project, config: Config) -> str:
-    folder = workspaces(project, config)
+def _workspaces(project: Context) -> str:
+    folder = workspaces(project)
     parent = _existing(folder)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise ProjectError(f"{parent} cannot be written, and workspaces belong in {folder}")
     return str(folder)
 
 
-def _mail(project: Project, config: Config) -> str:
-    root = (project.layout.root / config.mail.root).resolve()
+def _mail(project: Context) -> str:
+    root = project.layout.mail.root.resolve()
     inside = root.is_relative_to(project.layout.root.resolve())
-    if not inside or not git.tracked(project.repo, [config.mail.root]):
+    if not inside or not git.tracked(project.repo, [project.settings.config.mail.root]):
         return str(root)
     return f"{root}, which git tracks: mail commands change your work tree"
 
@@ -242,9 +242,9 @@ def _sandbox(config: Config) -> str:
     return f'tier {found.tier}, asked for "{asked.mode}"'
 
 
-def _home(project: Project, config: Config) -> str:
+def _home(project: Context) -> str:
     """Say what of the home children may read, and which programs they would find and not start."""
-    asked = config.sandbox
+    asked = project.settings.config.sandbox
     found = home.closed(project.env, hide=asked.hide, read=asked.read)
     if found.home is None:
         return "no HOME, so that only sandbox.hide is closed"

@@ -2,11 +2,45 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import treadle
+from treadle.config import early, trusted
 from treadle.errors import BlockedError, ProjectError, argument
 from treadle.layout import Layout
+
+
+class Place(NamedTuple):
+    """A project's paths, the intents it adds to the standard ones, how long `next` lends a task."""
+
+    layout: Layout
+    extra_intents: tuple[str, ...] = ()
+    lease: timedelta = timedelta(hours=4)
+
+
+def find_place(cwd: Path, env: Mapping[str, str]) -> Place:
+    """Return the project around `cwd`; its letters leave it only where it is trusted."""
+    plain = Layout(find_root(cwd, env))
+    found = early.read(plain, env)
+    layout = place_mail(plain, found.mail_root)
+    letters = layout.mail.root.resolve()
+    is_outside = not letters.is_relative_to(plain.root.resolve())
+    if is_outside and "mail_root" in found.theirs and not trusted.has(env, plain.root):
+        raise BlockedError(
+            f"{plain.root} is not trusted, and its configuration puts letters into {letters}",
+            code="untrusted",
+            fix=["treadle trust"],
+        )
+    return Place(layout, found.extra_intents, timedelta(seconds=found.lease))
+
+
+def place_mail(layout: Layout, mail_root: str) -> Layout:
+    """Return the paths of a project whose letters lie where its configuration says."""
+    placed = Layout(layout.root, mail_root)
+    refuse_links(placed)
+    return placed
 
 
 def find_root(cwd: Path, env: Mapping[str, str]) -> Path:

@@ -7,7 +7,6 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.config.load import load
 from treadle.config.schema import TOOLS
 from treadle.contract.role import ROLES
 from treadle.errors import BlockedError, ProjectError
@@ -16,7 +15,7 @@ from treadle.git import repo as git
 from treadle.layout import Layout
 from treadle.project import root, trust
 from treadle.project.commit import commit_only, committed, require_ready
-from treadle.project.project import Project, open_repository, refuse_tracked
+from treadle.project.context import Context, open_repository, refuse_tracked, reread
 from treadle.project.root import refuse_inside_run
 
 DATA = resources.files("treadle.project") / "data"
@@ -164,9 +163,8 @@ def init(
     refuse_inside_run(env)
     project = open_repository(cwd, env)
     refuse_links(project.layout, extras)
-    project = refuse_tracked(project)
-    loaded = load(project.layout, env)
-    foreign = () if accept else trust.look(project, loaded).foreign
+    project = reread(refuse_tracked(project))
+    foreign = () if accept else trust.look(project).foreign
     tools = tuple(tool for tool in TOOLS if shutil.which(tool, path=env.get("PATH", "")))
     wanted = list(items(project.layout, extras._replace(tools=tools)))
     missing = [item for item in wanted if not item.is_there]
@@ -184,7 +182,7 @@ def init(
         wrote=_names(project, missing),
         kept=_names(project, [item for item in wanted if item.is_there]),
         commit=made,
-        commands=trust.commands(loaded),
+        commands=trust.commands(project.settings),
         trusted=not foreign,
         foreign=foreign,
         roles=_roles(tools) if is_new else {},
@@ -218,7 +216,7 @@ def _added(path: Path, addition: Addition) -> Item:
     return Item(path, addition.add(data), addition.is_in(data))
 
 
-def _put(project: Project, missing: list[Item], *, is_trusted: bool) -> None:
+def _put(project: Context, missing: list[Item], *, is_trusted: bool) -> None:
     for item in missing:
         if item.content is None:
             item.path.mkdir(parents=True, exist_ok=True)
@@ -230,13 +228,13 @@ def _put(project: Project, missing: list[Item], *, is_trusted: bool) -> None:
     (trust.grant if is_trusted else trust.note)(project, wrote)
 
 
-def _names(project: Project, some: list[Item]) -> tuple[str, ...]:
+def _names(project: Context, some: list[Item]) -> tuple[str, ...]:
     return tuple(
         project.layout.relative(item.path) + ("/" if item.content is None else "") for item in some
     )
 
 
-def _commit(project: Project, wanted: list[Item]) -> str | None:
+def _commit(project: Context, wanted: list[Item]) -> str | None:
     """Commit init's files that git does not know yet, and an addition if it is all that is new."""
     files = [item for item in wanted if item.content is not None and item.path.exists()]
     known = set(git.tracked(project.repo, _names(project, files)))
@@ -244,13 +242,13 @@ def _commit(project: Project, wanted: list[Item]) -> str | None:
     return commit_only(project, _names(project, fresh), "Set up treadle") if fresh else None
 
 
-def _is_fresh(project: Project, item: Item, known: set[str]) -> bool:
+def _is_fresh(project: Context, item: Item, known: set[str]) -> bool:
     if item.mark in ADDITIONS:
         return _is_all_new(project, item)
     return project.layout.relative(item.path) not in known
 
 
-def _refuse_mixing(project: Project, missing: list[Item]) -> None:
+def _refuse_mixing(project: Context, missing: list[Item]) -> None:
     for item in missing:
         if item.mark in ADDITIONS and not _is_all_new(project, item):
             name = project.layout.relative(item.path)
@@ -260,7 +258,7 @@ def _refuse_mixing(project: Project, missing: list[Item]) -> None:
             )
 
 
-def _is_all_new(project: Project, item: Item) -> bool:
+def _is_all_new(project: Context, item: Item) -> bool:
     """Tell whether the addition is the only difference to the last commit."""
     content = item.path.read_bytes() if item.is_there else item.content or b""
     before = committed(project, project.layout.relative(item.path))

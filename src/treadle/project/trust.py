@@ -13,7 +13,7 @@ import msgspec
 
 from treadle import layout as user_paths
 from treadle.config import agents, schema, trusted
-from treadle.config.load import Loaded, load
+from treadle.config.load import Loaded
 from treadle.config.schema import AgentConfig, ChecksConfig, Config
 from treadle.config.trusted import Entry
 from treadle.errors import BlockedError, FormatError
@@ -24,7 +24,7 @@ from treadle.git.diff import GITLINK
 from treadle.git.refs import MADE_HERE, Arrivals
 from treadle.ids import mask, utc
 from treadle.layout import CONFIG_NAMES, HOME_NAME
-from treadle.project.project import Project, refuse_tracked
+from treadle.project.context import Context, refuse_tracked, reread
 
 _SHA = "sha256:"
 _LANDINGS = ("treadle: land ", "treadle: undo ")
@@ -49,18 +49,18 @@ class Change(NamedTuple):
     diff: str
 
 
-def _compare(project: Project, config: Config, entry: Entry | None) -> Seen:
+def _compare(project: Context, entry: Entry | None) -> Seen:
     """Compare every covered file with what was accepted; git is asked only where that differs.
 
     Yours is what you changed in the work tree or committed in this clone, as long as it began
     with nothing or with something accepted. What a pull, a merge or a checkout brought is not.
     """
     head, accepted = git.head(project.repo).commit, entry.files if entry else {}
-    on_disk = {name: mark for name in _names(project, config) if (mark := _mark(project, name))}
+    on_disk = {name: mark for name in _names(project) if (mark := _mark(project, name))}
     same = all(mark in accepted.get(name, ()) for name, mark in on_disk.items())
     if entry and same and head and head == entry.head:
         return Seen(head, {}, (), is_known=True)
-    wanted = {*on_disk, *_programs(project, config)}
+    wanted = {*on_disk, *_programs(project)}
     found = trees.files(project.repo, head, wanted) if head else {}
     blobs = {name: leaf.id for name, leaf in found.items() if leaf.mode != GITLINK}
     marks = {
@@ -69,7 +69,7 @@ def _compare(project: Project, config: Config, entry: Entry | None) -> Seen:
         if name in on_disk or name in blobs
     }
     doubtful = {name: blob for name, blob in blobs.items() if blob not in accepted.get(name, ())}
-    foreign = tuple(_foreign(project, config, doubtful, accepted)) if doubtful else ()
+    foreign = tuple(_foreign(project, doubtful, accepted)) if doubtful else ()
     return Seen(head, marks, foreign)
 
 
@@ -82,7 +82,7 @@ def _accepted(seen: Seen, before: Mapping[str, tuple[str, ...]]) -> dict[str, tu
     return kept
 
 
-def _brought(project: Project, seen: Seen, entry: Entry | None) -> Iterator[Change]:
+def _brought(project: Context, seen: Seen, entry: Entry | None) -> Iterator[Change]:
     """Yield what somebody else's commits brought, as a diff against what was accepted last."""
     for name in seen.foreign:
         known = entry.files.get(name, ()) if entry else ()
@@ -92,14 +92,12 @@ def _brought(project: Project, seen: Seen, entry: Entry | None) -> Iterator[Chan
 
 
 def _foreign(
-    project: Project,
-    config: Config,
-    doubtful: Mapping[str, str],
-    accepted: Mapping[str, tuple[str, ...]],
+    project: Context, doubtful: Mapping[str, str], accepted: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
     ours = Arrivals(project.repo, doubtful, MADE_HERE)
     # A landing that changed one of these waited on the desk for you, unless a budget let it pass.
-    asked = () if config.budgets.max_risky_files else tuple(filter(rules.is_own_config, doubtful))
+    budgets = project.settings.config.budgets
+    asked = () if budgets.max_risky_files else tuple(filter(rules.is_own_config, doubtful))
     landed = Arrivals(project.repo, asked, (*MADE_HERE, *_LANDINGS)) if asked else ours
     for name, blob in sorted(doubtful.items()):
         known = accepted.get(name, ())
@@ -107,13 +105,13 @@ def _foreign(
             yield name
 
 
-def _names(project: Project, config: Config) -> Collection[str]:
+def _names(project: Context) -> Collection[str]:
     layout = project.layout
     names = {f"{HOME_NAME}/{name}" for name in CONFIG_NAMES} | {workspace.INCLUDE}
     for folder in (layout.routines, layout.roles, layout.cron):
         names |= {layout.relative(path) for path in _files(folder)}
     names |= {name for name in project.tracked or () if name.startswith(f"{HOME_NAME}/inbox/")}
-    names |= _programs(project, config)
+    names |= _programs(project)
     return names | {inside for name in names if (inside := _target(project, name))}
 
 
@@ -125,8 +123,9 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (above / name for name in folders if (above / name).is_symlink())
 
 
-def _programs(project: Project, config: Config) -> set[str]:
+def _programs(project: Context) -> set[str]:
     """Return the words of commands that can be files of the repository."""
+    config = project.settings.config
     hooks, router = config.hooks, config.commands.router
     lines = [hooks.beforeAll, hooks.afterAll, hooks.beforeEach, hooks.afterEach]
     lines += [config.workspace.setup, tuple(router.split()) if isinstance(router, str) else router]
@@ -137,7 +136,7 @@ def _programs(project: Project, config: Config) -> set[str]:
     return {project.layout.relative(Path(path)) for path in inside}
 
 
-def _target(project: Project, name: str) -> str | None:
+def _target(project: Context, name: str) -> str | None:
     """Return the file of the repository that a link leads to."""
     path, root = project.layout.root / name, project.layout.root.resolve()
     if not path.is_symlink():
@@ -146,7 +145,7 @@ def _target(project: Project, name: str) -> str | None:
     return real.relative_to(root).as_posix() if real.is_relative_to(root) else None
 
 
-def _mark(project: Project, name: str) -> str | None:
+def _mark(project: Context, name: str) -> str | None:
     """Return the digest of a file, or of where a link points; None if there is no such file."""
     path = project.layout.root / name
     data = os.fsencode(path.readlink()) if path.is_symlink() else _content(project, name)
@@ -156,7 +155,7 @@ def _mark(project: Project, name: str) -> str | None:
     return _SHA if os.path.lexists(path) and not walk.is_folder(path) else None
 
 
-def _content(project: Project, name: str) -> bytes | None:
+def _content(project: Context, name: str) -> bytes | None:
     try:
         return walk.read(project.layout.root / name, max_bytes=_MAX_FILE)
     except FormatError:
@@ -195,51 +194,57 @@ def commands(loaded: Loaded) -> tuple[Command, ...]:
     return tuple(item for item, is_theirs in found if is_theirs)
 
 
-def require(project: Project, loaded: Loaded, more: Sequence[Command] = ()) -> None:
+def require(project: Context, more: Sequence[Command] = ()) -> None:
     """Stop unless the user trusts this repository, as it is now; `more` is what its files add."""
+    project = _configured(project)
     known = entry(project)
     if known is None:
-        raise _untrusted(project, (*commands(loaded), *more))
-    seen = look(project, loaded)
+        raise _untrusted(project, (*commands(project.settings), *more))
+    seen = look(project)
     if seen.foreign:
         raise _changed(project, seen, known)
     if not seen.is_known:
         _record(project, seen)
 
 
-def look(project: Project, loaded: Loaded) -> Seen:
+def look(project: Context) -> Seen:
     """Return what runs, schedules, prompts or sets policy here, held against the record."""
     asked = project if project.tracked is not None else refuse_tracked(project)
-    return _compare(asked, loaded.config, entry(project))
+    return _compare(_configured(asked), entry(project))
 
 
-def changes(project: Project, seen: Seen) -> tuple[Change, ...]:
+def _configured(project: Context) -> Context:
+    """Judge no repository by settings that were never read."""
+    return project if project.settings.origins else reread(project)
+
+
+def changes(project: Context, seen: Seen) -> tuple[Change, ...]:
     """Return what somebody else's commits brought since the user trusted this repository."""
     return tuple(_brought(project, seen, entry(project)))
 
 
-def entry(project: Project) -> Entry | None:
+def entry(project: Context) -> Entry | None:
     """Return the record of this very repository, or None if it is not trusted."""
     found = record(project)
     return found if found and found.trusted else None
 
 
-def record(project: Project) -> Entry | None:
+def record(project: Context) -> Entry | None:
     """Return what is on record of this very repository, trusted or not."""
     return trusted.find(project.env, project.layout.root, project.repo.common_dir)
 
 
-def grant(project: Project, wrote: Mapping[str, str] | None = None) -> None:
+def grant(project: Context, wrote: Mapping[str, str] | None = None) -> None:
     """Trust this repository from now on, with what is in it now."""
-    _record(project, look(project, load(project.layout, project.env)), wrote)
+    _record(project, look(reread(project)), wrote)
 
 
-def note(project: Project, wrote: Mapping[str, str]) -> None:
+def note(project: Context, wrote: Mapping[str, str]) -> None:
     """Remember what `init` wrote into a repository that is not trusted."""
     _record(project, Seen(None, {}, ()), wrote, is_trusted=False)
 
 
-def revoke(project: Project) -> bool:
+def revoke(project: Context) -> bool:
     """Forget this repository; tells whether there was anything to forget."""
     if not user_paths.trust_file(project.env).exists():
         return False
@@ -250,7 +255,7 @@ def revoke(project: Project) -> bool:
 
 
 def _record(
-    project: Project, seen: Seen, wrote: Mapping[str, str] | None = None, *, is_trusted: bool = True
+    project: Context, seen: Seen, wrote: Mapping[str, str] | None = None, *, is_trusted: bool = True
 ) -> None:
     root, common = project.layout.root, project.repo.common_dir
     with trusted.update(project.env) as book:
@@ -269,7 +274,7 @@ def _record(
         )
 
 
-def _untrusted(project: Project, found: Sequence[Command]) -> BlockedError:
+def _untrusted(project: Context, found: Sequence[Command]) -> BlockedError:
     listed = "; ".join(f"{item.command} ({item.key})" for item in found)
     brings = f", and its configuration would run or allow: {listed}" if found else ""
     return BlockedError(
@@ -280,7 +285,7 @@ def _untrusted(project: Project, found: Sequence[Command]) -> BlockedError:
     )
 
 
-def _changed(project: Project, seen: Seen, known: Entry) -> BlockedError:
+def _changed(project: Context, seen: Seen, known: Entry) -> BlockedError:
     found = [item._asdict() for item in _brought(project, seen, known)]
     return BlockedError(
         f"somebody else's commit brought {', '.join(seen.foreign)}, which decides what runs here",

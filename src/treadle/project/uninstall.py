@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout as user_paths
-from treadle.config.load import load
 from treadle.errors import ConfigError
 from treadle.files import atomic, remove
 from treadle.layout import Layout
 from treadle.project import setup, trust
-from treadle.project.project import Project, open_repository, workspaces
+from treadle.project.context import Context, open_repository, reread, workspaces
 from treadle.project.root import refuse_inside_run
 
 # What people write below `.treadle/`; everything else there was made by runs.
@@ -55,7 +54,7 @@ def uninstall(
     return Uninstalled(project.layout.root, tuple(removed), tuple(plan.kept))
 
 
-def _plan(project: Project, purge: bool) -> _Plan:
+def _plan(project: Context, purge: bool) -> _Plan:
     layout = project.layout
     plan = _Plan([], [], [], [], [])
     data = run_data(layout)
@@ -71,7 +70,7 @@ def _plan(project: Project, purge: bool) -> _Plan:
     return _plan_items(project, plan, keeps_data=bool(data) and not purge)
 
 
-def _plan_items(project: Project, plan: _Plan, *, keeps_data: bool) -> _Plan:
+def _plan_items(project: Context, plan: _Plan, *, keeps_data: bool) -> _Plan:
     layout, record = project.layout, trust.record(project)
     for item in setup.items(layout, setup.Extras(agents_md=True, skills=True)):
         name = layout.relative(item.path)
@@ -99,15 +98,15 @@ def run_data(layout: Layout) -> list[Path]:
     return sorted(path for path in layout.home.iterdir() if path.name not in ours)
 
 
-def _workspaces(project: Project) -> Iterator[Path]:
+def _workspaces(project: Context) -> Iterator[Path]:
     yield user_paths.workspace_root(project.env, project.layout.root)
     with contextlib.suppress(ConfigError):
-        config = load(project.layout, project.env).config
-        if config.workspace.root is not None:
-            yield workspaces(project, config)
+        known = reread(project)
+        if known.settings.config.workspace.root is not None:
+            yield workspaces(known)
 
 
-def _names(project: Project, plan: _Plan) -> Iterator[str]:
+def _names(project: Context, plan: _Plan) -> Iterator[str]:
     for path in (*plan.trees, *plan.files):
         inside = path.is_relative_to(project.layout.root)
         yield project.layout.relative(path) if inside else str(path)
@@ -118,7 +117,7 @@ def _names(project: Project, plan: _Plan) -> Iterator[str]:
         yield f"{user_paths.trust_file(project.env)} (the record of this repository)"
 
 
-def _carry_out(project: Project, plan: _Plan) -> Iterator[str]:
+def _carry_out(project: Context, plan: _Plan) -> Iterator[str]:
     """Remove in an order in which a crash can be repeated: the record goes last."""
     for tree in plan.trees:
         remove.remove_tree(tree)

@@ -1,53 +1,50 @@
 """Find out where a project's store is: a file of its own unless someone says otherwise."""
 
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
 
+from treadle.config import early, trusted
+from treadle.config.early import Early
 from treadle.errors import BlockedError, ConfigError, StoreError
 from treadle.ids import STORES, is_schema, mask
-from treadle.layout import Layout, user_config
+from treadle.layout import Layout
 from treadle.store.database.interface import Database, Waker
 from treadle.store.database.sqlite import Sqlite
 
-_KEYS = ("store", "store_schema")
-# A setting above the first table, as TOML spells it: a name and a plain text in quotes.
-_LINE = r"""(?m)^[ \t]*(["']?)(store|store_schema)\1[ \t]*=[ \t]*(?:"([^"\\]*)"|'([^']*)')?"""
 _EXAMPLE = "postgresql://user@host/database"
-_TABLE = r"(?m)^[ \t]*\["
 
 
 def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
     """Return the project's database, as the environment or the configuration names it."""
     found = settings(layout, env)
-    if "store" not in found:
+    if found.store is None:
         return Sqlite(layout.database, layout.store_lock)
-    require_trust(layout, env)
-    owner = None if "store_schema" in found else f"{os.uname().nodename}:{layout.root}"
-    url = absolute(found["store"], layout.root)
-    return at(url, found.get("store_schema") or default_schema(layout.root), owner)
+    owner = None if found.store_schema else f"{os.uname().nodename}:{layout.root}"
+    url = absolute(found.store, layout.root)
+    return at(url, found.store_schema or default_schema(layout.root), owner)
 
 
-def require_trust(layout: Layout, env: Mapping[str, str]) -> None:
-    """Open no database because a clone says so: it could be anyone's server or file."""
-    url = _own(layout, env)
-    if url is None:
-        return
-    module = __import__("treadle.config.trusted", fromlist=["trusted"])
-    if not module.has(env, layout.root):
+def settings(layout: Layout, env: Mapping[str, str]) -> Early:
+    """Return what is said about the store.
+
+    No database is opened because a clone says so: it could be anyone's server or file.
+    """
+    found = early.read(layout, env)
+    if found.store and "store" in found.theirs and not trusted.has(env, layout.root):
         raise BlockedError(
-            f"{layout.root} is not trusted, and its configuration names a store: {mask(url)}",
+            f"{layout.root} is not trusted, and its configuration names a store:"
+            f" {mask(found.store)}",
             code="untrusted",
             fix=["treadle trust"],
         )
+    return found
 
 
 def schema(layout: Layout, env: Mapping[str, str]) -> str:
     """Return the schema that the project has, or would have, in PostgreSQL."""
-    return settings(layout, env).get("store_schema") or default_schema(layout.root)
+    return settings(layout, env).store_schema or default_schema(layout.root)
 
 
 def absolute(url: str, root: Path) -> str:
@@ -90,47 +87,6 @@ def open_waker(layout: Layout, env: Mapping[str, str] = os.environ) -> Waker:
 def default_schema(root: Path) -> str:
     """Return the schema of a project that names none, after its folder."""
     return "treadle_" + re.sub(r"[^a-z0-9]+", "_", root.name.lower()).strip("_")[:50]
-
-
-def settings(layout: Layout, env: Mapping[str, str]) -> dict[str, str]:
-    """Return what is said about the store, without loading what reads a whole configuration."""
-    found: dict[str, str] = {}
-    for path in (user_config(env), *layout.config_files()):
-        if path.is_file() and b"store" in (data := path.read_bytes()):
-            found.update(_said(path, data.decode("utf-8", "replace")))
-    named = {key: env.get(f"TREADLE_{key.upper()}") for key in _KEYS}
-    return found | {key: value for key, value in named.items() if value}
-
-
-def _own(layout: Layout, env: Mapping[str, str]) -> str | None:
-    """Return the store that the repository itself names, if nothing else does."""
-    said = [_said(path, path.read_text("utf-8", "replace")) for path in layout.config_files()]
-    return None if env.get("TREADLE_STORE") else dict(chain(*said)).get("store")
-
-
-def _said(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    if path.suffix == ".json":
-        yield from _said_in_json(path, text)
-        return
-    table = re.search(_TABLE, text)
-    for line in re.finditer(_LINE, text[: table.start()] if table else text):
-        value = line[3] or line[4]
-        if not value:
-            raise ConfigError(
-                f"{path}: {line[2]} must be a plain text in quotes, on its line",
-                details={"key": line[2]},
-            )
-        yield line[2], value
-
-
-def _said_in_json(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from error
-    for key in _KEYS:
-        if isinstance(document, dict) and isinstance(document.get(key), str):
-            yield key, document[key]
 
 
 def _postgres(url: str, schema: str, owner: str | None) -> Database:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from treadle.contract.criterion import Criterion
 from treadle.errors import UsageError
-from treadle.files import deliver
+from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE, is_task_id, utc
 from treadle.layout import MailLayout
 from treadle.store.store import NO_MAIL, Reader, Store
@@ -75,7 +75,7 @@ def _put(path: Path, text: str | None, mtime_ns: int) -> None:
     if text is None:
         path.unlink(missing_ok=True)
     else:
-        deliver.replace(path, text.encode(), mtime_ns)
+        atomic.replace(path, text.encode(), mtime_ns)
 
 
 def _status_text(task: TaskRow, moves: Sequence[MoveRow]) -> str:

@@ -1,7 +1,6 @@
 """Put pages, their JSON twins, actions and the stream behind the gate."""
 
 import asyncio
-import contextlib
 import gc
 import json
 import logging
@@ -29,11 +28,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.config.load import load
-from treadle.errors import BlockedError, ConfigError, NotFoundError, TreadleError
+from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.files import beneath
 from treadle.layout import serve_doors
-from treadle.project.project import place_mail
 from treadle.sandbox.mask import Mask
 from treadle.web import access, actions, foreign, render
 from treadle.web.actions import ACTIONS, PAGES, Said
@@ -183,9 +180,9 @@ async def _enter(site: Site, templates: Environment, request: Request) -> Respon
 async def _json(site: Site, page: Page, request: Request) -> Response:
     asked = _asked(request)
     if page.is_quick:
-        found = page.document(site, asked)
+        found = page.document(site.reread(), asked)
     else:
-        found = await run_in_threadpool(page.document, site, asked)
+        found = await run_in_threadpool(page.document, site.reread(), asked)
     return Response(_encoded(found), media_type="application/json")
 
 
@@ -203,6 +200,7 @@ async def _page(site: Site, templates: Environment, page: Page, request: Request
 
 
 def _rendered(site: Site, templates: Environment, page: Page, asked: WebRequest, path: str) -> str:
+    site = site.reread()
     found = page.document(site, asked)
     extra = page.view(site, asked, found) if page.view else {}
     context: Document = {"asked": asked.fields, "here": path, "now": site.now(), "said": None}
@@ -213,7 +211,7 @@ async def _act(
     site: Site, templates: Environment, action: PageAction, request: Request
 ) -> Response:
     asked = WebRequest(request.path_params, await _form(request))
-    said = await run_in_threadpool(actions.perform, site, action, asked)
+    said = await run_in_threadpool(actions.perform, site.reread(), action, asked)
     return _told(templates, request, said)
 
 
@@ -293,8 +291,7 @@ _GRACE = 2  # seconds that open streams get
 def serve_page(site: Site, server: socket.socket, stop: Callable[[], str | None]) -> None:
     """Answer browsers in this thread."""
     gc.enable()
-    with contextlib.suppress(ConfigError):  # the page on health says what is wrong
-        place_mail(site.project, load(site.project.layout, site.project.env).config)
+    site = site.reread()
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         build(site),

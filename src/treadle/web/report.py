@@ -9,7 +9,7 @@ from treadle.engine.show import report
 from treadle.engine.show import view as show_view
 from treadle.errors import GitError
 from treadle.git import diff as git_diff
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
@@ -19,7 +19,7 @@ from treadle.web.foreign import Diff
 _STYLES = ("treadle.css", "report.css")
 
 
-def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
+def html(project: Context, store: Reader, row: RunRow, now: datetime) -> str:
     """Return goal, criteria with evidence, timeline, changes and cost of a run."""
     views = show_view.criteria(project.layout, store, row)
     steps = store.steps(row.run_id)
@@ -53,7 +53,7 @@ def html(project: Project, store: Reader, row: RunRow, now: datetime) -> str:
     return mask.text(text)
 
 
-def _changes(project: Project, row: RunRow, mask: Mask) -> Diff | None:
+def _changes(project: Context, row: RunRow, mask: Mask) -> Diff | None:
     if not row.base_commit or not row.head_commit:
         return None
     try:

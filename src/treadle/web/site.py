@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from treadle.errors import NotFoundError, UsageError
+from treadle.errors import ConfigError, NotFoundError, UsageError
 from treadle.ids import is_run_id
 from treadle.layout import Layout
 from treadle.mail import effect, index
-from treadle.project.project import Project
+from treadle.project.context import Context, reread
 from treadle.sandbox.mask import Mask
 from treadle.store.store import Reader
 from treadle.web.access import Keys
@@ -67,13 +67,19 @@ Document = dict[str, object]
 class Site(NamedTuple):
     """One served project."""
 
-    project: Project
+    project: Context
     keys: Keys
     port: int
     read_only: bool = False
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     readers: Readers | None = None
     mask: Mask = Mask({})
+
+    def reread(self) -> "Site":
+        """Return what one request works with: the settings in force now, the last good ones."""
+        with suppress(ConfigError):  # the page on health says what is wrong
+            return self._replace(project=reread(self.project))
+        return self
 
     @contextmanager
     def store(self) -> Iterator[Reader]:

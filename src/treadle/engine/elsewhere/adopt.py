@@ -10,7 +10,7 @@ from treadle.engine.run.run import Archive, Run
 from treadle.engine.run.run_files import RECONCILED, Manifest
 from treadle.engine.wheel import commit
 from treadle.errors import FormatError, GitError
-from treadle.files import atomic, remove
+from treadle.files import remove, sync
 from treadle.git import refs, remote
 from treadle.layout import step_name
 from treadle.project import key
@@ -39,7 +39,7 @@ def _adopt(run: Run, shelf: Shelf, name: str) -> bool:
         return False
     if pack:
         remote.unpack(run.tools.repo, pack)
-    atomic.rename_new(staged, run.folder.step(found.row.step_index, found.row.role))
+    sync.rename_new(staged, run.folder.step(found.row.step_index, found.row.role))
     problem = _move_branch(run, found)
     sealed = Archive(name, hashlib.sha256(data).hexdigest())
     commit.settle(run, _renumbered(run, found), digest, sealed)

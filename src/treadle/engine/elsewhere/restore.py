@@ -12,7 +12,7 @@ from treadle.engine.run import run_files
 from treadle.engine.run.order import Order
 from treadle.engine.run.run_files import Manifest
 from treadle.errors import FormatError, TreadleError
-from treadle.files import atomic, remove
+from treadle.files import atomic, remove, sync
 from treadle.git import remote
 from treadle.git.repo import Repo
 from treadle.layout import Layout
@@ -99,7 +99,7 @@ def _fetch(layout: Layout, store: Reader, row: RunRow, key: Key) -> None:
         staged = target.with_name(f"{target.name}.tmp-fetched")
         remove.remove_tree(staged)
         archive.fetch(shelf, step, key, staged)
-        atomic.rename_new(staged, target)
+        sync.rename_new(staged, target)
 
 
 def _require_place(layout: Layout, step: StepRow) -> Path:

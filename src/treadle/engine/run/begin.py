@@ -23,7 +23,7 @@ from treadle.ids import new_run_id, utc
 from treadle.layout import RunLayout
 from treadle.proc import identity
 from treadle.proc.keeper import Ended, Limits
-from treadle.project.project import workspaces
+from treadle.project.context import workspaces
 from treadle.sandbox import probe
 from treadle.store.runs import RunRow
 from treadle.tasks import claim
@@ -305,10 +305,10 @@ def _write_folder(run: Run, extras: Extras | None) -> None:
     for path, data in new.items():
         atomic.create(path, data)
     sync.sync_all([staged, *filled, *new])
-    atomic.rename_new(staged, run.folder.folder)
+    sync.rename_new(staged, run.folder.folder)
     # The new folder's own name, and in a fresh project its parents', must be durable too.
     for above in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):
-        sync.sync(above)
+        atomic.sync(above)
 
 
 def _text(run: Run) -> bytes:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.errors import BlockedError, NotFoundError
-from treadle.files import atomic, sync
+from treadle.files import atomic
 from treadle.layout import RunLayout
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
@@ -49,7 +49,7 @@ def add(store: Store, folder: RunLayout, row: RunRow, comment: Comment) -> None:
     value = comment._replace(text=comment.text[:_MAX])._asdict()
     if folder.folder.is_dir():  # a run of the fleet may have none here
         atomic.append(folder.comments, msgspec.json.encode(value) + b"\n")
-        sync.sync(folder.comments)
+        atomic.sync(folder.comments)
     store.leave(row.run_id, f"{_KEY}{comment.at}", value)
 
 

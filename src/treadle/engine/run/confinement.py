@@ -19,7 +19,7 @@ from treadle.git.confined import Confined
 from treadle.proc import environment, sweep
 from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Limits
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.sandbox import home, outside, policy, probe
 from treadle.sandbox.policy import Policy
 from treadle.store.runs import STOP_REQUESTED
@@ -151,7 +151,7 @@ def denied(run: Run, logs: Iterable[Path], found: Policy, owner: str = "checks")
     return next(filter(None, told), None)
 
 
-def reading(project: Project, asked: SandboxConfig, more: tuple[Path, ...] = ()) -> Policy:
+def reading(project: Context, asked: SandboxConfig, more: tuple[Path, ...] = ()) -> Policy:
     """Return what may be read on behalf of a project; nothing may be written yet."""
     repo, paths, env = project.repo, project.layout, project.env
     # The last ones for a project whose root is the home itself: it is not opened as a whole.

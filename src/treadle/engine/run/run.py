@@ -29,7 +29,7 @@ from treadle.git.settings import GitSettings
 from treadle.ids import utc
 from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import Cursor, Event, RunRow
 from treadle.store.store import Store
@@ -125,7 +125,7 @@ class Carrier(Protocol):
 class Tools:
     """What every run of one orchestrator shares."""
 
-    project: Project
+    project: Context
     store: Store
     keeper: Keeper
     git_settings: GitSettings

@@ -9,7 +9,7 @@ from treadle.engine.show import view as show_view
 from treadle.engine.show.view import CriterionView
 from treadle.errors import GitError
 from treadle.git import diff
-from treadle.project.project import Project
+from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
@@ -23,7 +23,7 @@ _ENTITIES = str.maketrans(
 )
 
 
-def markdown(project: Project, store: Reader, row: RunRow) -> str:
+def markdown(project: Context, store: Reader, row: RunRow) -> str:
     """Return goal, criteria with evidence, steps, changes and cost of a run."""
     kv, steps = store.kv(row.run_id), store.steps(row.run_id)
     views = show_view.criteria(project.layout, store, row)
@@ -69,7 +69,7 @@ def _criterion(view: CriterionView) -> tuple[str, ...]:
     return f"**{view.id}** {_text(view.text)}", _yes(view.claimed), _yes(view.observed), command
 
 
-def _evidence(project: Project, row: RunRow, views: list[CriterionView]) -> list[str]:
+def _evidence(project: Context, row: RunRow, views: list[CriterionView]) -> list[str]:
     """Return the end of each command's output, folded away."""
     found = []
     steps = project.layout.run(row.run_id).steps
@@ -91,7 +91,7 @@ def _step(step: StepRow) -> tuple[str, ...]:
     return str(step.step_index), step.role, _text(step.agent or ""), status, summary
 
 
-def _changes(project: Project, row: RunRow) -> str:
+def _changes(project: Context, row: RunRow) -> str:
     if not row.base_commit or not row.head_commit or row.base_commit == row.head_commit:
         return "No files changed."
     try:

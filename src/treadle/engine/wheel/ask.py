@@ -14,7 +14,7 @@ from treadle.agents.tool import total_usage
 from treadle.config.schema import AgentConfig
 from treadle.contract import verdict
 from treadle.contract.event import EventType, StepError
-from treadle.contract.request import AgentRequest, Asked, Context, Observed, Paths, Step
+from treadle.contract.request import AgentRequest, Asked, Observed, Paths, RequestContext, Step
 from treadle.contract.verdict import Verdict
 from treadle.engine import letters
 from treadle.engine.run import budget, comments, memory
@@ -115,7 +115,7 @@ def build_request(run: Run, stage: Stage, observed: Sequence[Observed]) -> Agent
             run_dir=str(run.folder.folder),
             step_dir=str(stage.folder),
         ),
-        context=Context(
+        context=RequestContext(
             previous_step_dirs=tuple(run.step_dirs),
             notes="\n\n".join(part for part in _request_notes(run, stage) if part),
         ),

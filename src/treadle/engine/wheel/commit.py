@@ -28,9 +28,9 @@ def commit(
     reach("before_sync")
     sync.sync_all(_everything(stage.folder, entries))
     reach("before_rename")
-    atomic.rename_new(stage.folder, stage.final)
+    sync.rename_new(stage.folder, stage.final)
     reach("after_rename")
-    sync.sync(run.folder.steps)
+    atomic.sync(run.folder.steps)
     problem = _follow(run, found, place)
     carrier = run.tools.carrier
     archive = carrier.save(run, stage.final, found) if carrier else None

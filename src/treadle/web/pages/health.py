@@ -5,12 +5,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.config.load import load
 from treadle.engine import health, lock
 from treadle.errors import TreadleError
 from treadle.files import walk
 from treadle.ids import is_run_id
-from treadle.project.project import workspaces
+from treadle.project.context import workspaces
 from treadle.store import address
 from treadle.store.store import Reader
 from treadle.web.site import Document, Site, WebRequest
@@ -56,7 +55,7 @@ def prune(asked: WebRequest) -> list[str]:
 
 def _workspaces(site: Site) -> list[Path]:
     try:
-        root = workspaces(site.project, load(site.project.layout, site.project.env).config)
+        root = workspaces(site.project)
     except TreadleError:
         return []
     return [root / name for name in sorted(walk.names(root), reverse=True) if is_run_id(name)]

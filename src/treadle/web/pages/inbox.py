@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from cronsim import CronSim
 
-from treadle.config.load import load
 from treadle.errors import FormatError
 from treadle.inbox import box, decide, schedule
 from treadle.inbox.schedule import Scheduled
+from treadle.project.context import reread
 from treadle.store.messages import MessageRow
 from treadle.web.site import Document, Site, WebRequest
 
@@ -25,7 +25,7 @@ class Branch(NamedTuple):
 def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle process --dry-run --json` and `treadle dead list --json` give."""
     layout = site.project.layout
-    config = load(layout, site.project.env).config
+    config = reread(site.project).settings.config
     with site.store() as store:
         planned = decide.plan_document(decide.plan(layout, config, store))
     return planned | box.dead_document(box.dead_letters(layout))

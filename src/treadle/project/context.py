@@ -1,51 +1,67 @@
-"""Open the project around the user: its paths, its repository, its environment."""
+"""Open the project: what every command, round of `serve`, worker and page request begins with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout as user_paths
+from treadle.config import early
+from treadle.config.load import Loaded, load
 from treadle.config.schema import Config
 from treadle.errors import BlockedError, ConfigError, ProjectError, argument
 from treadle.git import repo as git
 from treadle.git.repo import Repo
-from treadle.layout import HOME_NAME, Layout, MailLayout
-from treadle.project.root import find_root, find_top
-from treadle.store import address
+from treadle.layout import HOME_NAME, Layout
+from treadle.project.root import find_place, find_root, find_top, place_mail
 
 
-class Project(NamedTuple):
-    """Everything a command needs to know about where it works."""
+class Context(NamedTuple):
+    """Everything a command needs to know about where and under which settings it works."""
 
     layout: Layout
     repo: Repo
     env: Mapping[str, str]
+    settings: Loaded = Loaded(Config(), {})
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
     tracked: tuple[str, ...] | None = None  # what git tracks of .treadle, once it was asked
 
 
-def open_project(cwd: Path, env: Mapping[str, str]) -> Project:
-    """Return the project around `cwd`, ready for runs."""
-    project = _open(find_root(cwd, env), env)
-    require_commit(project)
-    return refuse_tracked(project)
+def open_context(
+    cwd: Path,
+    env: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+    *,
+    is_foreign: bool = False,
+) -> Context:
+    """Return the project around `cwd`, ready for runs; `overrides` go before all other settings.
+
+    A repository that `is_foreign` may say what it likes of letters: none is read or written.
+    """
+    layout = Layout(find_root(cwd, env)) if is_foreign else find_place(cwd, env).layout
+    context = reread(_open(layout, env), overrides)
+    require_commit(context)
+    return refuse_tracked(context)
 
 
-def open_repository(cwd: Path, env: Mapping[str, str]) -> Project:
-    """Return the repository around `cwd` as a project, set up for treadle or not."""
-    return _open(find_top(cwd, env), env)
+def open_repository(cwd: Path, env: Mapping[str, str]) -> Context:
+    """Return the repository around `cwd`, set up for treadle or not; no setting is read."""
+    return _open(Layout(find_top(cwd, env)), env)
 
 
-def place_mail(project: Project, config: Config) -> None:
-    """Let the project's letters lie where its configuration says."""
-    project.layout.mail = MailLayout(project.layout.root / config.mail.root)
+def reread(context: Context, overrides: Mapping[str, object] | None = None) -> Context:
+    """Return the same project with the settings that are in force now."""
+    settings = load(context.layout, context.env, overrides)
+    layout = place_mail(context.layout, settings.config.mail.root)
+    return context._replace(layout=layout, settings=settings)
 
 
-def workspaces(project: Project, config: Config) -> Path:
+def workspaces(project: Context, config: Config | None = None) -> Path:
     """Return the folder of this project's workspaces."""
     default = user_paths.workspace_root(project.env, project.layout.root)
-    if config.workspace.root is None:
+    chosen = (config or project.settings.config).workspace.root
+    if chosen is None:
         return default
-    chosen = config.workspace.root
     if chosen.startswith("~/"):
         chosen = f"{project.env.get('HOME', '')}{chosen[1:]}"
     if Path(chosen).resolve().is_relative_to(project.layout.root.resolve()):
@@ -56,7 +72,7 @@ def workspaces(project: Project, config: Config) -> Path:
     return Path(chosen) / default.name
 
 
-def require_commit(project: Project) -> None:
+def require_commit(project: Context) -> None:
     """Stop where there is nothing yet that a run could begin from."""
     if git.head(project.repo).commit is None:
         raise ProjectError(
@@ -66,7 +82,7 @@ def require_commit(project: Project) -> None:
         )
 
 
-def refuse_tracked(project: Project) -> Project:
+def refuse_tracked(project: Context) -> Context:
     """Stop if the repository brings a history of runs: it would be believed."""
     ours = (*project.layout.records(), *_own_database(project))
     listed = git.tracked(project.repo, [HOME_NAME, *_own_database(project)])
@@ -81,14 +97,14 @@ def refuse_tracked(project: Project) -> Project:
     return project._replace(tracked=listed)
 
 
-def _own_database(project: Project) -> tuple[str, ...]:
+def _own_database(project: Context) -> tuple[str, ...]:
     """Return the file of a store that the configuration puts elsewhere in the repository."""
-    store = address.settings(project.layout, project.env).get("store", "")
+    store = early.read(project.layout, project.env).store or ""
     path = project.layout.root / store.removeprefix("sqlite:")
     inside = store.startswith("sqlite:") and path.is_relative_to(project.layout.root)
     return (project.layout.relative(path),) if inside else ()
 
 
-def _open(root: Path, env: Mapping[str, str]) -> Project:
+def _open(layout: Layout, env: Mapping[str, str]) -> Context:
     # A copy: asking the process for its variables decodes each of them every time.
-    return Project(Layout(root), git.find(root), dict(env))
+    return Context(layout, git.find(layout.root), dict(env))
