@@ -32,7 +32,7 @@ def arguments(name):
     return {line.removeprefix("| ").split()[0]: line for line in lines}
 
 
-@pytest.mark.parametrize("name", [*CALLS.values(), *ELSE])
+@pytest.mark.parametrize("name", sorted({*CALLS.values(), *ELSE}))
 def test_what_the_table_calls_is_there(name):
     module, _, function = name.partition(".")
     found = getattr(importlib.import_module(f"treadle.cli.{module}"), function)
