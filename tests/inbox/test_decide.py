@@ -11,12 +11,12 @@ import pytest
 
 from treadle.config.load import load
 from treadle.engine.elsewhere import queue
-from treadle.errors import BlockedError, FormatError
+from treadle.errors import BlockedError, FormatError, LockedError
 from treadle.files import atomic, sync
 from treadle.inbox import box, decide
 from treadle.inbox.decide import Begin, Bury, Finish, Known, Resume, Situation, Try, Wait
 from treadle.inbox.message import understand
-from treadle.proc.identity import current
+from treadle.proc import identity
 from treadle.project.context import open_context
 from treadle.store.messages import waiting
 from treadle.store.runs import RunRow
@@ -110,8 +110,13 @@ def add(inbox, store, name, **row):
 def tried(inbox, store):
     """Add messages with every status whose runs stand in every state."""
     states = ("", "failed", "failed failed", "failed failed failed", "stopped", "queued")
-    states += ("running", "refused", "passed", "failed passed", "failed stopped", "failed queued")
-    states += ("failed running", "failed refused", "failed failed passed")
+    states += ("refused", "passed", "failed passed", "failed stopped", "failed queued")
+    states += (
+        "failed failed refused",
+        "failed failed stopped",
+        "failed refused",
+        "failed failed passed",
+    )
     for status, runs in product(("waiting", "stopped", "refused", "held"), states):
         name = f"t-{status}-{runs.replace(' ', '.')}x"
         message = add(inbox, store, name, status=status, reason="as it was")
@@ -124,7 +129,7 @@ def ran(store, message, state, number=0):
     kv = {"reason": "why"}
     kv |= {"queued": {queue.FLEET: {}}, "refused": {"land_refused": {}}}.get(state, {})
     status = {"refused": "passed", "queued": "running"}.get(state, state)
-    owner = current().encode() if state == "running" else None
+    owner = identity._of_pid(os.getppid()).encode() if state == "running" else None
     if state == "queued":
         owner = "worker:w"
     row = RunRow(run_id, AT, "g", status, 1, 0, None, f".treadle/runs/{run_id}", owner=owner)
@@ -271,8 +276,10 @@ def test_a_message_whose_run_another_process_drives_is_left_alone(inbox):
     with Store.open(inbox.layout) as store:
         message = add(inbox, store, CHAIN, status="waiting")
         ran(store, message, "running")
-    (outcome,) = inbox.process().outcomes
-    assert outcome.status == "held"
+        (planned,) = decide.plan(inbox.layout, load(inbox.layout, os.environ).config, store)
+    assert (planned.would, planned.reason[:15]) == ("nothing", "another process")
+    with pytest.raises(LockedError):
+        inbox.process()
     assert (inbox.layout.inbox / f"{CHAIN}-0.md").exists()
 
 

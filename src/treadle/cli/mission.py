@@ -9,10 +9,9 @@ from treadle.cli.place import Place
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
-from treadle.missions import state, status
+from treadle.missions import state
 from treadle.missions.next import Report, decide, lend, query, report, retry
-from treadle.missions.state import Asking, Decision, NextStep
-from treadle.missions.status import Listed, Status
+from treadle.missions.state import Asking, Decision, Listed, NextStep, Status
 from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Reader, Store
 
@@ -21,21 +20,21 @@ def show_status(args: Namespace) -> int:
     layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
         mission = missions.choose(layout, args.mission, here())
-        found = status.read(layout, store, mission, datetime.now(UTC))
+        found = state.read_status(layout, store, mission, datetime.now(UTC))
     reasons = [line for line in (found.blocked_reason, *found.missing) if line]
     counts = [f"{number} {lane}" for lane, number in found.tasks.items()]
     lines = [f"{found.mission_slug}: {found.phase}", *(f"  {it}" for it in (*reasons, *counts))]
-    return output.say(args.json, status.document(found), *lines)
+    return output.say(args.json, state.status_document(found), *lines)
 
 
 def list_missions(args: Namespace) -> int:
     layout = place.find(os.environ).layout
     with Reader.open(layout) as store:
-        found = status.read_all(layout, store, datetime.now(UTC))
+        found = state.read_statuses(layout, store, datetime.now(UTC))
     rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
     heads = ["mission", "phase", "tasks", "title"]
     nothing = "no missions; begin one with: treadle mission create SLUG"
-    return output.table(args.json, status.list_document(found), heads, rows, nothing)
+    return output.table(args.json, state.list_document(found), heads, rows, nothing)
 
 
 def _phase(item: Listed) -> str:

@@ -36,6 +36,7 @@ OPEN = ("waiting", "stopped", "refused", "held")
 MAX_DEPTH = 10
 _MOST = 5
 _LONGEST = 200
+_QUEUED = "its run waits for a worker, or one drives it"
 
 
 class InboxView(NamedTuple):
@@ -191,7 +192,8 @@ def decide(found: Situation) -> Action:
         return Bury(found.job)
     if found.approval:
         return _approve(found.approval)
-    return _go_on(found)
+    name = found.job.selected.routine.name if found.job else ""
+    return go_on(found.tries, found.max_tries, name)
 
 
 def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
@@ -200,7 +202,7 @@ def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
         return None
     last = tries[-1]
     if last.state == "queued":
-        return Wait("queued", "its run waits for a worker, or one drives it")
+        return Wait("queued", _QUEUED)
     if last.state == "running":
         return Wait("held", f"another process drives its run {last.run_id}")
     if row.status == "refused" and last.state == "refused":
@@ -220,8 +222,8 @@ def _approve(found: Approval) -> Action:
     return Bury(FormatError(text, code="not_approved"))
 
 
-def _go_on(found: Situation) -> Action:
-    tries, most = found.tries, found.max_tries
+def go_on(tries: Sequence[Try], most: int, routine: str) -> Action:
+    """Say what follows from the runs of a message that nothing else holds up."""
     if not tries:
         return Begin(is_last=most == 1)
     last = tries[-1]
@@ -231,17 +233,14 @@ def _go_on(found: Situation) -> Action:
         return Resume(last.run_id)
     if last.state == "stopped":
         return Wait("stopped", last.reason)
+    if last.state == "queued":
+        return Wait("queued", _QUEUED)
     if len(tries) < most:
         return Begin(is_last=len(tries) == most - 1)
     count = f" after {len(tries)} attempts" if len(tries) > 1 else ""
-    name = found.job.selected.routine.name if isinstance(found.job, ReadyMessage) else ""
-    return Bury(
-        TreadleError(
-            f"routine {name} failed{count}: {last.reason}",
-            code="routine_failed",
-            fix=[f"treadle why {last.run_id}"],
-        )
-    )
+    text = f"routine {routine} failed{count}: {last.reason}"
+    why = [f"treadle why {last.run_id}"]
+    return Bury(TreadleError(text, code="routine_failed", fix=why))
 
 
 def read(

@@ -48,6 +48,7 @@ from treadle.inbox.decide import (
     ReadyMessage,
     Resume,
     Situation,
+    Try,
     Wait,
 )
 from treadle.inbox.hooks import Host
@@ -214,7 +215,6 @@ class _Round:
         self._work = work
         self._tools = work.tools
         self._fail_fast = fail_fast
-        self._specs = specs.Unprocessed(work.tools.layout)
         self._seen: set[str] = set()
         self._outcomes: list[Outcome] = []
 
@@ -245,7 +245,7 @@ class _Round:
 
     def _next_spec(self) -> bool:
         """Make a message of the next spec and carry it out; tell whether there was one."""
-        for name in self._specs.names():
+        for name in specs.unprocessed(self._tools.layout):
             if name in self._seen:
                 continue
             self._seen.add(name)
@@ -325,18 +325,19 @@ def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carri
     """Carry the message of one file out; every way it can end is a value."""
     view = work.view
     file = decide.read(view, path, parent)
+    found = Situation(file)
     if isinstance(file, Known):
         router = work.config.commands.router
         external = External(router, work.host) if router is not None else None
         file = _take_in(work.tools, file) if file.is_new else file
         found = decide.examine(view, file, external)
-    else:
-        found = Situation(file)
     action = decide.decide(found)
-    if isinstance(found.job, ReadyMessage) and not isinstance(action, Wait | Bury):
-        found = found._replace(job=_complete(work, found.job))
-        return _work(work, found, action)
-    return _perform(work, found, action)
+    if isinstance(file, Copy):
+        return _put_aside(work, file)
+    if isinstance(found.job, ReadyMessage) and not isinstance(action, Bury | Wait):
+        return _work(work, _complete(work, found.job), found.tries, action)
+    row = _with(file.row, found.tries) if file.row else None
+    return _leave(work, path, row, action)
 
 
 def _take_in(tools: Tools, known: Known) -> Known:
@@ -371,19 +372,13 @@ def _complete(work: Pass, job: ReadyMessage) -> ReadyMessage:
     return job._replace(known=known._replace(path=path, data=data, row=row))
 
 
-def _perform(work: Pass, found: Situation, action: Action) -> Carried:
-    """Do what ends a message's turn: bury it, put it aside, let it wait."""
-    file = found.job.known if isinstance(found.job, ReadyMessage) else found.file
-    if isinstance(file, Copy):
-        return _put_aside(work, file)
-    row = file.row
-    if row and found.tries:
-        row = row._replace(run_ids=tuple(item.run_id for item in found.tries))
+def _leave(work: Pass, path: Path, row: MessageRow | None, action: Action) -> Carried:
+    """Do what ends a message's turn: bury it, or let it wait."""
     if isinstance(action, Bury):
-        return _bury(work, file.path, action.error, row)
-    if isinstance(action, Wait) and row:
-        return _wait(work, row, action)
-    raise AssertionError(action)
+        return _bury(work, path, action.error, row)
+    assert isinstance(action, Wait)
+    assert row
+    return _wait(work, row, action)
 
 
 def _wait(work: Pass, row: MessageRow, action: Wait) -> Carried:
@@ -399,101 +394,86 @@ def _wait(work: Pass, row: MessageRow, action: Wait) -> Carried:
     return Carried(_outcome(row, action.status, action.reason), row=row)
 
 
-def _work(work: Pass, found: Situation, action: Action) -> Carried:
+def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Carried:
     """Ask, or run the routine with the hooks around it and land what it made."""
-    job, tools = found.job, work.tools
-    assert isinstance(job, ReadyMessage)
-    row = job.known.row
+    tools, row, path = work.tools, job.known.row, job.known.path
     if isinstance(action, AskFirst):
-        look = (f"cat '{job.known.path}'", "treadle process")
+        look = (f"cat '{path}'", "treadle process")
         asked = action.question._replace(actions=questions.APPROVE_OR_NOT, look=look)
         questions.ask(tools.store, asked, tools.now())
         return _wait(work, row, Wait("held", asked.summary))
     if reason := tools.interrupted():
         return _wait(work, row, Wait("interrupted", reason))
-    env = {"message_id": row.message_id, "message_file": str(job.known.path)}
-    before = set(box.names(tools.layout))
+    env = {"message_id": row.message_id, "message_file": str(path)}
+    before, is_tried = set(box.names(tools.layout)), False
     try:
         hooks.run(tools, work.config, "beforeEach", env)
         require_ready(work.host, job.selected.routine)
-        found, action = _attempts(work, found, action)
+        action = _attempts(work, job, tries, action)
+        is_tried = True
     except _REFUSALS as error:
-        return _perform(work, _again(work, found), Wait("held", error.message))
+        action = Wait("held", error.message)
     except TreadleError as error:
         if error.code != "hook_failed":
             raise
-        return _perform(work, _again(work, found), Bury(error))
-    carried = _finish(work, found, action, before)
-    work.run_hook("afterEach", env)
+        action = Bury(error)
+    row = _with(row, decide.tries_of(tools.store, row))
+    if isinstance(action, Finish):
+        carried = _finish(work, path, row, before)
+    else:
+        carried = _leave(work, path, row, action)
+    if is_tried:
+        work.run_hook("afterEach", env)
     return carried
 
 
-def _attempts(work: Pass, found: Situation, action: Action) -> tuple[Situation, Action]:
+def _attempts(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Action:
     """Run the routine until it passes, stops, or has failed as often as it may."""
     tools = work.tools
     if isinstance(action, Finish):  # a worker may have carried it out elsewhere
-        run = _run(tools, action.run_id)
-        restore.fetch(tools.layout, tools.store, run, tools.env)
+        restore.fetch(tools.layout, tools.store, _run(tools, action.run_id), tools.env)
     while isinstance(action, Begin | Resume):
         if isinstance(action, Resume):
             attempt.go_on(tools, work.config, _run(tools, action.run_id))
         else:
-            _begin(work, found, action)
-        found = _again(work, found)
-        last = found.tries[-1]
+            _begin(work, job, tries, action)
+        tries = decide.tries_of(tools.store, job.known.row)
+        last = tries[-1]
         if last.state == "cut off" or (last.state == "stopped" and tools.interrupted()):
-            return found, Wait("interrupted", last.reason)
-        action = decide.decide(found)
-    return found, action
+            return Wait("interrupted", last.reason)
+        action = decide.go_on(tries, work.config.max_retries, job.selected.routine.name)
+    return action
 
 
-def _begin(work: Pass, found: Situation, action: Begin) -> None:
+def _begin(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Begin) -> None:
     """Run the routine once; the last attempt is told how the ones before it failed."""
-    tools, job = work.tools, found.job
-    assert isinstance(job, ReadyMessage)
-    context = None
-    if action.is_last and found.tries:
-        context = attempt.failure_context(tools, found.tries)
+    tools = work.tools
+    context = attempt.failure_context(tools, tries) if action.is_last and tries else None
     if work.submit and job.selected.routine.kind == "builtin":
         work.submit(attempt.freeze(tools, work.config, job, context))
         return
     run = attempt.begin(tools, work.config, job, work.below, context)
-    for earlier in found.tries:
+    for earlier in tries:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
     loop.drive_run(run)
 
 
-def _again(work: Pass, found: Situation) -> Situation:
-    """Look at the runs of a message that is being worked on: its row waits for nobody."""
-    assert isinstance(found.job, ReadyMessage)
-    known = found.job.known
-    known = known._replace(row=known.row._replace(status="waiting", reason=None))
-    tries = decide.tries_of(work.tools.store, known.row)
-    return found._replace(file=known, tries=tries, job=found.job._replace(known=known))
-
-
-def _finish(work: Pass, found: Situation, action: Action, before: set[str]) -> Carried:
-    """Put a message away when its routine has ended: done, refused, dead, or as it was."""
-    tools, job = work.tools, found.job
-    if not isinstance(action, Finish) or not isinstance(job, ReadyMessage):
-        if isinstance(action, Bury):
-            last = found.tries[-1].run_id
-            questions.settle(tools.store, last, "dead letter", tools.now())
-        return _perform(work, found, action)
-    last_run = _run(tools, action.run_id)
-    row = job.known.row._replace(run_ids=tuple(item.run_id for item in found.tries))
-    refusal = _land(work, last_run)
-    sent = attempt.deliver(tools, row, last_run)
+def _finish(work: Pass, path: Path, row: MessageRow, before: set[str]) -> Carried:
+    """Land what passed and put the message away; one that cannot land waits."""
+    tools = work.tools
+    last = _run(tools, row.run_ids[-1])
+    refusal = _land(work, last)
+    sent = attempt.deliver(tools, row, last)
     children = {it.path: it for it in (*sent, *attempt.dropped(tools, row, before))}
+    followups = list(children.values())
     if refusal:
-        carried = _wait(work, row, Wait("refused", refusal))
-        return carried._replace(followups=list(children.values()))
+        return _wait(work, row, Wait("refused", refusal))._replace(followups=followups)
     row = _save(work, row, "done", None)
-    box.move(job.known.path, tools.layout.inbox_done)
+    box.move(path, tools.layout.inbox_done)
     if row.spec:
         specs.mark_processed(tools.layout, row.spec)
     work.tell(f"{_name(row)}: done")
-    return Carried(_outcome(row, "done", ""), list(children.values()), row)
+    return Carried(_outcome(row, "done", ""), followups, row)
 
 
 def _land(work: Pass, last: RunRow) -> str | None:
@@ -510,7 +490,10 @@ def _land(work: Pass, last: RunRow) -> str | None:
 
 
 def _bury(work: Pass, path: Path, error: TreadleError, row: MessageRow | None) -> Carried:
-    name = box.bury(work.tools.layout, work.tools.store, path, error, row)
+    tools = work.tools
+    if row and row.run_ids:
+        questions.settle(tools.store, row.run_ids[-1], "dead letter", tools.now())
+    name = box.bury(tools.layout, tools.store, path, error, row)
     work.tell(f"{name}: dead letter: {error.message}")
     if row is None:
         return Carried(Outcome(name, "dead", error.message))
@@ -537,6 +520,10 @@ def _run(tools: Tools, run_id: str) -> RunRow:
     row = tools.store.run(run_id)
     assert row is not None
     return row
+
+
+def _with(row: MessageRow, tries: Sequence[Try]) -> MessageRow:
+    return row._replace(run_ids=tuple(item.run_id for item in tries)) if tries else row
 
 
 def _save(work: Pass, row: MessageRow, status: str, reason: str | None) -> MessageRow:

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import os
 import re
-import time
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from treadle.layout import Layout
 
 SUFFIX = ".spec.md"
 _NUMBER = re.compile(r"\d+")
-_TICK = 2_000_000_000  # nanoseconds; no file system's clock is coarser
 
 
 class Spec(NamedTuple):
@@ -67,29 +65,7 @@ def _found(layout: Layout) -> list[str]:
 def unprocessed(layout: Layout) -> list[str]:
     """Return the specs that the tracker does not list."""
     done = tracker.names(tracker.read(layout))
-    return sorted(name for name in _found(layout) if name not in done and is_listable(name))
-
-
-class Unprocessed:
-    """The specs that the tracker does not list, looked for again when their folder has changed."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._names: list[str] = []
-        self._changed_at: int | None = None
-
-    def names(self) -> list[str]:
-        """Return them in the order they are worked on."""
-        try:
-            changed_at = self._layout.specs.stat().st_mtime_ns
-        except OSError:
-            changed_at = None
-        if changed_at is None or changed_at != self._changed_at:
-            # A change within one tick of the clock leaves the time as it is.
-            is_past = changed_at is not None and time.time_ns() - changed_at > _TICK
-            self._names = unprocessed(self._layout)
-            self._changed_at = changed_at if is_past else None
-        return self._names
+    return [name for name in names(layout) if name not in done]
 
 
 def mark_processed(layout: Layout, name: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import HUMAN
-from treadle.missions import dossier, state, status
+from treadle.missions import dossier, state
 from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, Asking, Board
@@ -17,14 +17,16 @@ _MAX = 1 << 20
 def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mission list --json` gives."""
     with site.store() as store:
-        return status.list_document(status.read_all(site.project.layout, store, site.now()))
+        return state.list_document(state.read_statuses(site.project.layout, store, site.now()))
 
 
 def one(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mission status --json` gives."""
     layout = site.project.layout
     with site.store() as store:
-        return status.document(status.read(layout, store, _mission(site, asked), site.now()))
+        return state.status_document(
+            state.read_status(layout, store, _mission(site, asked), site.now())
+        )
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:
