@@ -1,8 +1,10 @@
-"""Give up rights for good, on the calling thread and in whatever it starts.
+"""Start a command that has given up its rights for good.
 
 The shim loads this module, so it imports nothing that takes time to start.
 """
 
+import _signal  # type: ignore[import-not-found]  # no stubs for the C half
+import _thread
 import ctypes
 import os
 
@@ -12,6 +14,106 @@ _VERSION, _BENEATH = 1, 1
 _CAPABILITIES = 64
 _PATH = os.O_PATH | os.O_CLOEXEC if hasattr(os, "O_PATH") else 0
 _FOR_FILES = 0b0100_0000_0000_0111  # execute, write, read, truncate
+
+
+_MAX_KEPT = 4
+_RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
+
+
+class Order:
+    """A command as it came over the line."""
+
+    def __init__(self, body: bytes) -> None:
+        self.folder, self.program, count, *rest = body.split(b"\0")
+        held, rest = rest[: int(count)], rest[int(count) :]
+        self.memory, self.processes, self.access, self.scope, self.seen = map(int, held[:5])
+        self.filter, self.lasting = bytes.fromhex(held[5].decode()), held[6]
+        self.rules = [_rule(text) for text in held[7:]]
+        self.argv, pairs = rest[1 : int(rest[0]) + 1], rest[int(rest[0]) + 1 :]
+        self.env = dict(pair.split(b"=", 1) for pair in pairs)
+        self.over = _thread.allocate_lock()
+        self.over.acquire()
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Tell whether another program gets the filter, on descriptor 3."""
+        return bool(self.filter) and not self.access
+
+
+def _rule(text: bytes) -> tuple[int, bytes]:
+    rights, _, path = text.partition(b" ")
+    return int(rights), path
+
+
+def start(order: Order, fds: list[int]) -> int:
+    """Start a command with these files and in its jail, if it has one; return its process id."""
+    if order.access:
+        return _on_thread(order, fds, order.filter, _lasting(order.seen, order.lasting))
+    if not order.filter:
+        return _spawn(order, fds)
+    out, into = os.pipe()
+    try:
+        os.write(into, order.filter)
+        os.close(into)
+        held = [*fds, out]
+        return _on_thread(order, held, b"") if order.scope else _spawn(order, held)
+    finally:
+        os.close(out)
+
+
+def _on_thread(order: Order, fds: list[int], code: bytes, *lasting: int) -> int:
+    """Start a confined command from a thread of its own, so that the shim stays free.
+
+    A wrapper dies with the thread that started it, so that one waits until all is over.
+    """
+    outcome: list[int | OSError] = []
+    own = ruleset(order.access, order.scope, order.rules)
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def work() -> None:
+        try:
+            confine((*lasting, own), code)
+            outcome.append(_spawn(order, fds))
+        except OSError as error:
+            outcome.append(error)
+        finally:
+            done.release()
+        if order.is_wrapped and isinstance(outcome[0], int):
+            order.over.acquire()
+
+    _thread.start_new_thread(work, ())
+    done.acquire()
+    os.close(own)
+    if isinstance(outcome[0], OSError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _lasting(seen: int, text: bytes) -> int:
+    """Return the rules that many commands share; the number in each says which file is meant."""
+    if (seen, text) not in _KEPT:
+        for key in list(_KEPT)[: 1 - _MAX_KEPT]:
+            os.close(_KEPT.pop(key))
+        rules = [item.split(b" ", 2) for item in text.split(b"//")]
+        _KEPT[seen, text] = ruleset(seen, 0, [(int(it[0]), it[2]) for it in rules])
+    return _KEPT[seen, text]
+
+
+_KEPT: dict[tuple[int, bytes], int] = {}
+
+
+def _spawn(order: Order, fds: list[int]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
+    path, argv, env = order.program, order.argv, order.env
+    try:
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
+        )
+    except NotImplementedError:  # an old C library; the keeper's session has no terminal either
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
+        )
 
 
 class _Ruleset(ctypes.Structure):

@@ -5,6 +5,7 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
@@ -97,9 +98,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, in
         if not os.access(path, os.X_OK):  # a failed start would cost a fork
             continue
         try:
-            return os.posix_spawn(
-                path, list(argv), env, file_actions=actions, setsid=True, setsigdef=_IGNORED
-            )
+            return _spawn(path, list(argv), env, actions)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except OSError as error:
@@ -112,10 +111,11 @@ def _spawn(
     path: str, argv: list[str], env: Mapping[str, str], actions: Sequence[tuple[int, int, int]]
 ) -> int:
     """Start it in a session of its own, so that Ctrl-C does not end it halfway."""
+    start = partial(os.posix_spawn, path, argv, env, file_actions=actions, setsigdef=_IGNORED)
     try:
-        return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True)
+        return start(setsid=True)
     except NotImplementedError:  # an old C library
-        return os.posix_spawn(path, argv, env, file_actions=actions, setpgroup=0)
+        return start(setpgroup=0)
 
 
 def _explain(error: BaseException, argv: Sequence[str], timeout: float) -> BaseException:

@@ -8,7 +8,6 @@ the public modules.
 
 import _signal  # type: ignore[import-not-found]  # no stubs for the C half
 import _socket
-import _thread
 import ctypes
 import errno
 import gc
@@ -25,9 +24,7 @@ _FAREWELL = 0.02  # seconds in which the kernel ends what was in a jail with its
 _UNKILLABLE = 10.0  # seconds after which a process that does not die is reported, not awaited
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _FD = 4
-_MAX_KEPT = 4
 _IGNORED = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT)
-_RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 
 
 def adopt_orphans() -> None:
@@ -125,7 +122,7 @@ class Shim:
         try:
             if len(fds) != 3:  # the table of open files is full, so some did not arrive
                 raise OSError(errno.EMFILE, "")
-            order = _Order(body)
+            order = confine.Order(body)
             os.chdir(order.folder)
             stage = "program"
             self._is_wrapped = order.is_wrapped
@@ -148,14 +145,18 @@ class Shim:
         self._say("ended", *self._outcome(), stragglers, left, met)
         return heard and not left
 
-    def _start(self, order: "_Order", fds: list[int]) -> int:
+    def _start(self, order: confine.Order, fds: list[int]) -> int:
         """Start a command in a group of its own, if there can be one."""
-        is_in = cgroup.enter(self._me, order.memory, order.processes)
+        if not cgroup.enter(self._me, order.memory, order.processes):
+            return confine.start(order, fds)
         try:
-            return _start(order, fds)
+            return confine.start(order, fds)
+        except OSError:
+            cgroup.leave()
+            cgroup.remove(self._me)
+            raise
         finally:
-            if is_in:
-                cgroup.leave()
+            cgroup.leave()
 
     def _outcome(self) -> tuple[int, int]:
         code = -_signal.SIGKILL if self._status is None else self._status
@@ -229,101 +230,6 @@ class Shim:
                 return
             waiter.poll(_FAREWELL * 1000)
             drain(self._wake)
-
-
-class _Order:
-    """A command as it came over the line."""
-
-    def __init__(self, body: bytes) -> None:
-        self.folder, self.program, count, *rest = body.split(b"\0")
-        held, rest = rest[: int(count)], rest[int(count) :]
-        self.memory, self.processes, self.access, self.scope, self.seen = map(int, held[:5])
-        self.filter, self.lasting = bytes.fromhex(held[5].decode()), held[6]
-        self.rules = [_rule(text) for text in held[7:]]
-        self.argv, pairs = rest[1 : int(rest[0]) + 1], rest[int(rest[0]) + 1 :]
-        self.env = dict(pair.split(b"=", 1) for pair in pairs)
-        self.over = _thread.allocate_lock()
-        self.over.acquire()
-
-    @property
-    def is_wrapped(self) -> bool:
-        """Tell whether another program gets the filter, on descriptor 3."""
-        return bool(self.filter) and not self.access
-
-
-def _rule(text: bytes) -> tuple[int, bytes]:
-    rights, _, path = text.partition(b" ")
-    return int(rights), path
-
-
-def _start(order: _Order, fds: list[int]) -> int:
-    if order.access:
-        return _on_thread(order, fds, order.filter, _lasting(order.seen, order.lasting))
-    if not order.filter:
-        return _spawn(order, fds)
-    out, into = os.pipe()
-    try:
-        os.write(into, order.filter)
-        os.close(into)
-        held = [*fds, out]
-        return _on_thread(order, held, b"") if order.scope else _spawn(order, held)
-    finally:
-        os.close(out)
-
-
-def _on_thread(order: _Order, fds: list[int], code: bytes, *lasting: int) -> int:
-    """Start a confined command from a thread of its own, so that the shim stays free.
-
-    A wrapper dies with the thread that started it, so that one waits until all is over.
-    """
-    outcome: list[int | OSError] = []
-    own = confine.ruleset(order.access, order.scope, order.rules)
-    done = _thread.allocate_lock()
-    done.acquire()
-
-    def work() -> None:
-        try:
-            confine.confine((*lasting, own), code)
-            outcome.append(_spawn(order, fds))
-        except OSError as error:
-            outcome.append(error)
-        finally:
-            done.release()
-        if order.is_wrapped and isinstance(outcome[0], int):
-            order.over.acquire()
-
-    _thread.start_new_thread(work, ())
-    done.acquire()
-    os.close(own)
-    if isinstance(outcome[0], OSError):
-        raise outcome[0]
-    return outcome[0]
-
-
-def _lasting(seen: int, text: bytes) -> int:
-    """Return the rules that many commands share; the number in each says which file is meant."""
-    if (seen, text) not in _KEPT:
-        for key in list(_KEPT)[: 1 - _MAX_KEPT]:
-            os.close(_KEPT.pop(key))
-        rules = [item.split(b" ", 2) for item in text.split(b"//")]
-        _KEPT[seen, text] = confine.ruleset(seen, 0, [(int(it[0]), it[2]) for it in rules])
-    return _KEPT[seen, text]
-
-
-_KEPT: dict[tuple[int, bytes], int] = {}
-
-
-def _spawn(order: _Order, fds: list[int]) -> int:
-    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
-    path, argv, env = order.program, order.argv, order.env
-    try:
-        return os.posix_spawn(
-            path, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
-        )
-    except NotImplementedError:  # an old C library; the keeper's session has no terminal either
-        return os.posix_spawn(
-            path, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
-        )
 
 
 _TICK = 1000  # milliseconds between two looks at the orchestrator's life
