@@ -4,10 +4,8 @@ What many threads want is committed with one fsync: whoever comes first commits 
 wait, and within the batch each change may fail alone.
 """
 
-# The lock itself: threading adds nothing to it and costs a tenth of a bare start.
-from _thread import LockType as Lock
-from _thread import allocate_lock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from treadle.errors import StoreError, TreadleError
@@ -105,15 +103,10 @@ def change(
 class PendingChange(Generic[T]):
     """What one thread wants done, alone or not, to last or not, and what came of it."""
 
-    __slots__ = ("alone", "apply", "error", "lasting", "result", "saved", "settled", "wake")
-
-    def __init__(
-        self, apply: Callable[[Connection], T], alone: bool = True, lasting: bool = True
-    ) -> None:
+    def __init__(self, apply: Callable[[Connection], T], alone: bool, lasting: bool) -> None:
         self.apply = apply
         self.alone = alone
         self.lasting = lasting
-        self.wake: Lock | None = None
         self.settled = False
         self.saved = False
         self.result: T | None = None
@@ -129,72 +122,39 @@ class PendingChange(Generic[T]):
 
 
 class Group:
-    """Let the first thread lead: it takes what waits, commits it, and appoints the next one."""
+    """Let one thread at a time lead: it commits all that waits, and the others find it done."""
 
     def __init__(self, commit: Callable[[Sequence[PendingChange[Any]]], None]) -> None:
         self._commit = commit
-        self._guard = allocate_lock()
+        self._guard = Lock()
+        self._leading = Lock()
         self._waiting: list[PendingChange[Any]] = []
-        self._leader: PendingChange[Any] | None = None
 
     def run(
         self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
     ) -> T:
         """Apply a change and return its result when it is durable."""
         change = PendingChange(apply, alone, lasting)
+        with self._guard:
+            self._waiting.append(change)
         try:
-            self._enqueue(change)
-            if change.wake:
-                change.wake.acquire()
-            if not change.settled:
-                self._lead()
-        except BaseException:
-            self._withdraw(change)
-            raise
+            with self._leading:
+                if not change.settled:
+                    self._lead()
+        finally:
+            with self._guard:
+                if change in self._waiting:  # a signal came first
+                    self._waiting.remove(change)
         return change.outcome()
 
-    def _enqueue(self, change: PendingChange[Any]) -> None:
-        with self._guard:
-            if self._leader is None:
-                self._leader = change
-            else:
-                change.wake = allocate_lock()
-                change.wake.acquire()
-            self._waiting.append(change)
-
     def _lead(self) -> None:
-        batch: list[PendingChange[Any]] = []
+        with self._guard:
+            batch, self._waiting = self._waiting, []
         try:
-            with self._guard:
-                batch, self._waiting = self._waiting, batch
             self._commit(batch)
         finally:
-            self._hand_over(batch)
-
-    def _hand_over(self, batch: Sequence[PendingChange[Any]]) -> None:
-        with self._guard:
-            heir = self._appoint()
-        for change in batch:
-            change.settled = True
-            _wake(change)
-        _wake(heir)
-
-    def _withdraw(self, change: PendingChange[Any]) -> None:
-        """Leave the queue after a signal, without taking the lead along."""
-        with self._guard:
-            if change in self._waiting:
-                self._waiting.remove(change)
-            heir = self._appoint() if self._leader is change else None
-        _wake(heir)
-
-    def _appoint(self) -> PendingChange[Any] | None:
-        self._leader = self._waiting[0] if self._waiting else None
-        return self._leader
-
-
-def _wake(change: PendingChange[Any] | None) -> None:
-    if change and change.wake:
-        change.wake.release()
+            for change in batch:
+                change.settled = True
 
 
 class Transactions:
@@ -204,28 +164,17 @@ class Transactions:
         self._writer = writer
         self._connection = writer.connection
         self._database = database
-        self._turn = allocate_lock()
         self.mode = writer.mode
 
     def commit(self, batch: Sequence[PendingChange[Any]]) -> None:
         """Apply and commit; afterwards each change is saved or has its error."""
         try:
-            with self._turn, self._writer:
+            with self._writer:
                 self._commit_in_turn(batch)
         except self._database.error as error:
             _fail(batch, self._database.explain(error))
         except StoreError as error:
             _fail(batch, error)
-
-    def read(self, sql: str, values: Mapping[str, object]) -> list[Row] | None:
-        """Return rows from this connection, which still has them at hand; None while it writes."""
-        if self.mode != "wal" or self._turn.locked():
-            return None
-        try:
-            with self._turn:
-                return self._connection.execute(sql, values).fetchall()
-        except self._database.error as error:
-            raise self._database.explain(error) from error
 
     def close(self) -> None:
         """Give the connection back."""
