@@ -2,10 +2,14 @@
 
 import io
 import json
+import os
+import shutil
 import tarfile
+from pathlib import Path
 
 import pytest
 
+import treadle
 from treadle.sandbox import probe
 
 
@@ -121,3 +125,18 @@ def test_recorded_edits_are_applied_in_the_sandbox(project, tmp_path, tier):
     assert again["status"] == "passed"
     assert project.git("show", f"{again['branch']}:z.txt") == "TEXT\n"  # so it ran
     assert not canary.exists()
+
+
+def test_packaged_recordings_may_be_hard_links_as_installers_make_them(project, tmp_path):
+    packaged = Path(treadle.__file__).parent / "cli" / "demo_recording"
+    linked = tmp_path / "linked"
+    shutil.copytree(packaged, linked, copy_function=os.link)
+    project.settings(
+        "".join(
+            f'[agents.{role}]\ntype = "replay"\nrecording = "{linked}"\n'
+            for role in ("plan", "do", "check", "act")
+        )
+    )
+    found = project.run_json()
+    steps = project.show(found["run_id"])["steps"]
+    assert [step["status"] for step in steps][:1] == ["ok"], steps

@@ -87,7 +87,7 @@ def _hands(spec: AgentSpec) -> Confined:
 
 
 def _copy(recorded: Path, step_dir: Path) -> None:
-    for entry in walk.walk(recorded):
+    for entry in walk.walk(recorded, hard_links=True):
         if entry.path.split("/")[0] in _OWN or f"{entry.path}/".startswith(_OWN_PATHS):
             continue
         target = step_dir / entry.path

@@ -25,14 +25,17 @@ class Entry(NamedTuple):
     size: int
 
 
-def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
-    """List everything below `folder`; FormatError on links, devices, FIFOs, hard links, bombs."""
+def walk(folder: Path, *, max_entries: int = MAX_ENTRIES, hard_links: bool = False) -> list[Entry]:
+    """List everything below `folder`; FormatError on links, devices, FIFOs, hard links, bombs.
+
+    Installers make files of packages `hard_links`; what is only read may have other names.
+    """
     entries: list[Entry] = []
     try:
         at = os.open(folder, _FOLDER)
     except OSError as error:
         raise FormatError(f"{folder.name} is gone or no longer a folder") from error
-    for entry in _scan(at, "", 1):
+    for entry in _scan(at, "", 1, hard_links):
         entries.append(entry)
         if len(entries) > max_entries:
             raise FormatError(f"more than {max_entries} files in {folder.name}")
@@ -41,17 +44,18 @@ def walk(folder: Path, *, max_entries: int = MAX_ENTRIES) -> list[Entry]:
     return sorted(entries)
 
 
-def _scan(at: int, prefix: str, depth: int) -> Iterator[Entry]:
+def _scan(at: int, prefix: str, depth: int, hard_links: bool) -> Iterator[Entry]:
     """List an open folder and what is below it; a name that turns into a link leads nowhere."""
     try:
         if depth > MAX_DEPTH:
             raise FormatError(f"folders nested deeper than {MAX_DEPTH}: {prefix[:80]!r}…")
         with os.scandir(at) as found:
             for item in found:
-                entry = _entry(item, prefix + item.name)
+                entry = _entry(item, prefix + item.name, hard_links)
                 yield entry
                 if entry.is_folder:
-                    yield from _scan(_inside(item, at, entry.path), f"{entry.path}/", depth + 1)
+                    inside, below = _inside(item, at, entry.path), f"{entry.path}/"
+                    yield from _scan(inside, below, depth + 1, hard_links)
     finally:
         os.close(at)
 
@@ -63,13 +67,13 @@ def _inside(item: os.DirEntry[str], at: int, path: str) -> int:
         raise FormatError(f"{path!r} cannot be listed: {error.strerror}") from error
 
 
-def _entry(item: os.DirEntry[str], path: str) -> Entry:
+def _entry(item: os.DirEntry[str], path: str, hard_links: bool) -> Entry:
     state = item.stat(follow_symlinks=False)
     if stat.S_ISDIR(state.st_mode):
         return Entry(_text(path), True, 0)
     if not stat.S_ISREG(state.st_mode):
         raise FormatError(f"{path!r} is a {_kind(state.st_mode)}; only plain files may be left")
-    if state.st_nlink > 1:
+    if state.st_nlink > 1 and not hard_links:
         raise FormatError(f"{path!r} is a hard link; only plain files may be left")
     return Entry(_text(path), False, state.st_size)
 
