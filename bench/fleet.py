@@ -23,7 +23,7 @@ from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.fleet.queue import Dbos, Job
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store import address
 from treadle.store.runs import Cursor, Event, History, RunRow, StepRow
 from treadle.store.store import Store
@@ -97,7 +97,7 @@ def _server() -> str:
 def _step(folder: Path, url: str, count: int) -> None:
     """Commit steps as a worker does; the archive's share is told."""
     store, shelf = _store(url), Shelf(f"file://{folder}/shelf")
-    key = Key(folder, (b"k" * 64,))
+    key = FleetKey(folder, (b"k" * 64,))
     folders = [_folder(folder, index) for index in range(1, count + 1)]
     with measured() as figures:
         began = _clock()

@@ -11,10 +11,10 @@ from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store.runs import Cursor, StepRow
 
-KEY = Key(Path("key"), (b"k" * 64,))
+KEY = FleetKey(Path("key"), (b"k" * 64,))
 NAME = archive.name_of(archive.of_step("20260101-000000-000000", 1, "do"), 2)
 ROW = StepRow("20260101-000000-000000", 1, "do", 1, "ok", "x", "2026")
 
@@ -114,9 +114,9 @@ def test_an_archive_made_for_something_else_is_refused(other, step, shelf, tmp_p
 
 def test_an_archive_of_the_key_before_is_believed_and_of_another_key_not(step, shelf, tmp_path):
     row = kept(shelf, step)
-    archive.fetch(shelf, row, Key(tmp_path, (b"n" * 64, *KEY.lines)), tmp_path / "copy")
+    archive.fetch(shelf, row, FleetKey(tmp_path, (b"n" * 64, *KEY.lines)), tmp_path / "copy")
     with pytest.raises(FormatError, match="this fleet's key"):
-        archive.fetch(shelf, row, Key(tmp_path, (b"n" * 64,)), tmp_path / "other")
+        archive.fetch(shelf, row, FleetKey(tmp_path, (b"n" * 64,)), tmp_path / "other")
 
 
 def test_an_address_nobody_can_open_is_named():

@@ -8,10 +8,10 @@ from tests.builder import git
 from tests.project.tree import snapshot
 from treadle import frontmatter
 from treadle.errors import BlockedError, ProjectError
-from treadle.project.setup import BLOCK, Extras, init
+from treadle.project.setup import BLOCK, InitExtras, init
 from treadle.project.uninstall import uninstall
 
-BOTH = Extras(agents_md=True, skills=True)
+BOTH = InitExtras(agents_md=True, skills=True)
 SENTENCE = (
     "A `kind=step` envelope with a null or non-resolvable `prompt_file` is illegal. If you see one,"
     " treat it as a runtime bug, not a `kind=blocked` substitute."
@@ -50,7 +50,7 @@ def test_the_block_has_at_most_twelve_lines():
 
 
 def test_skills_are_skills_and_one_carries_the_contracts_sentence(repo):
-    init(repo, os.environ, extras=Extras(skills=True))
+    init(repo, os.environ, extras=InitExtras(skills=True))
     paths = sorted((repo / ".agents" / "skills").glob("*/SKILL.md"))
     assert 1 <= len(paths) <= 3
     for path in paths:

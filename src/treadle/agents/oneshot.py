@@ -1,6 +1,5 @@
 """Drive a command-line tool: prompt on stdin, events on stdout, one repair of its answer."""
 
-import contextlib
 import functools
 import json
 import os
@@ -124,7 +123,7 @@ def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
 
 def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
     """Say why the tool did not finish, in its own words and with what to do."""
-    words = heard.error or _tail(spec.stderr)
+    words = heard.error or walk.tail(spec.stderr, _TAIL).strip()
     found = trouble.classify(words, heard.status, datetime.now(UTC))
     advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
     said = " ".join(words.split())[:300] or result.message
@@ -207,13 +206,6 @@ def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
     if heard.is_done and ended.reason == "exit":
         return AgentResult(message="answered", output_bytes=result.output_bytes), heard
     return failed(tool, spec, heard, result), heard
-
-
-def _tail(path: Path) -> str:
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        stream.seek(max(path.stat().st_size - _TAIL, 0))
-        return stream.read(_TAIL).decode(errors="replace").strip()
-    return ""
 
 
 def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:

@@ -15,7 +15,7 @@ from treadle.errors import BlockedError
 from treadle.project import trust
 from treadle.project.context import Context, open_context
 from treadle.project.root import here, refuse_inside_run
-from treadle.project.trust import Command
+from treadle.project.trust import BroughtCommand
 from treadle.store.runs import RunRow
 from treadle.text import line
 
@@ -32,7 +32,7 @@ def open_configured(
     return context, context.settings
 
 
-def require_trust(args: Namespace, project: Context, more: Sequence[Command] = ()) -> None:
+def require_trust(args: Namespace, project: Context, more: Sequence[BroughtCommand] = ()) -> None:
     """Stop unless this repository is trusted as it is now; on a terminal, ask."""
     try:
         trust.require(project, more)

@@ -22,8 +22,8 @@ from treadle.project import setup, trust, uninstall
 from treadle.project.context import Context, open_context
 from treadle.project.doctor import Check
 from treadle.project.root import find_place, find_root, find_top, here, refuse_inside_run
-from treadle.project.setup import Extras, refuse_links
-from treadle.project.trust import Change
+from treadle.project.setup import InitExtras, refuse_links
+from treadle.project.trust import ForeignChange
 from treadle.sandbox.mask import Mask
 from treadle.sandbox.probe import Sandbox
 from treadle.store import address
@@ -38,7 +38,7 @@ def set_up(args: Namespace) -> int:
         dry_run=args.dry_run,
         commit=args.commit,
         accept=args.trust,
-        extras=Extras(agents_md=args.agents_md, skills=args.skills),
+        extras=InitExtras(agents_md=args.agents_md, skills=args.skills),
     )
     told = {
         "root": str(done.root),
@@ -112,8 +112,8 @@ def _tell_trust(
     args: Namespace,
     project: Context,
     word: str,
-    commands: Sequence[trust.Command] = (),
-    changes: Sequence[Change] = (),
+    commands: Sequence[trust.BroughtCommand] = (),
+    changes: Sequence[ForeignChange] = (),
 ) -> int:
     root = project.layout.root
     told = {

@@ -90,7 +90,7 @@ def _environment(merged: _Merged, env: Mapping[str, str]) -> _Merged:
     return found
 
 
-def _settable(merged: _Merged) -> Iterator[schema.Key]:
+def _settable(merged: _Merged) -> Iterator[schema.ConfigKey]:
     """Yield the scalar keys with a fixed name, and those of every agent the files name."""
     names = {path[1] for path in merged if path[0] == "agents"}
     for key in schema.leaves():

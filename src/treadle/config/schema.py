@@ -224,7 +224,7 @@ ANY_NAME = "NAME"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Key(NamedTuple):
+class ConfigKey(NamedTuple):
     """A leaf of the schema; `ANY_NAME` in its path stands for a name the user chooses."""
 
     path: KeyPath
@@ -237,19 +237,19 @@ class Key(NamedTuple):
         return not any(get_origin(part) is tuple for part in _parts(self.type))
 
 
-def leaves(struct: type[Struct] = Config, prefix: KeyPath = ()) -> Iterator[Key]:
+def leaves(struct: type[Struct] = Config, prefix: KeyPath = ()) -> Iterator[ConfigKey]:
     """Yield every key a configuration may have."""
     for field in structs.fields(struct):
         path = (*prefix, field.name)
         inner = table_of(field.type)
         if inner is not None and not is_struct(inner):
-            yield Key((*path, ANY_NAME), inner, None)
+            yield ConfigKey((*path, ANY_NAME), inner, None)
         elif inner is not None:
             yield from leaves(inner, (*path, ANY_NAME))  # type: ignore[arg-type]  # is_struct
         elif is_struct(field.type):
             yield from leaves(field.type, path)
         else:
-            yield Key(path, field.type, field.default)
+            yield ConfigKey(path, field.type, field.default)
 
 
 def field_types(struct: type[Struct]) -> dict[str, object]:

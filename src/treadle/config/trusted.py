@@ -14,7 +14,7 @@ from treadle.files import atomic
 from treadle.layout import trust_file
 
 
-class Entry(NamedTuple):
+class TrustRecord(NamedTuple):
     """One repository: what `init` wrote into it, and which content of which file was accepted.
 
     `head` is the commit that was checked out when all of it was accepted for the last time.
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
         return self.root == str(root.resolve()) and self.identity == identity(common_dir)
 
 
-def find(env: Mapping[str, str], root: Path, common_dir: Path) -> Entry | None:
+def find(env: Mapping[str, str], root: Path, common_dir: Path) -> TrustRecord | None:
     """Return what is on record of a repository, trusted or not."""
     return next((item for item in _read(trust_file(env)) if item.is_of(root, common_dir)), None)
 
@@ -66,7 +66,7 @@ def identity(git_dir: Path) -> str:
 
 
 @contextlib.contextmanager
-def update(env: Mapping[str, str]) -> Iterator[list[Entry]]:
+def update(env: Mapping[str, str]) -> Iterator[list[TrustRecord]]:
     """Hand out the record for a change; the folder itself is the lock."""
     path = trust_file(env)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def _line(path: Path) -> str:
     return os.fsdecode(path.read_bytes()).partition("\n")[0].rstrip("\r")
 
 
-def _read(path: Path) -> list[Entry]:
+def _read(path: Path) -> list[TrustRecord]:
     try:
         return [_entry(**item) for item in json.loads(path.read_bytes())["repositories"]]
     except FileNotFoundError:
@@ -106,12 +106,12 @@ def _read(path: Path) -> list[Entry]:
         ) from error
 
 
-def _entry(*, files: Mapping[str, list[str]] | None = None, **rest: Any) -> Entry:
-    known = {key: value for key, value in rest.items() if key in Entry._fields}
-    return Entry(**known, files={name: tuple(marks) for name, marks in (files or {}).items()})
+def _entry(*, files: Mapping[str, list[str]] | None = None, **rest: Any) -> TrustRecord:
+    known = {key: value for key, value in rest.items() if key in TrustRecord._fields}
+    return TrustRecord(**known, files={name: tuple(marks) for name, marks in (files or {}).items()})
 
 
-def _write(path: Path, book: list[Entry]) -> None:
+def _write(path: Path, book: list[TrustRecord]) -> None:
     if not book:
         path.unlink(missing_ok=True)
         return

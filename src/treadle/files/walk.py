@@ -144,6 +144,19 @@ def _base(path: Path | str) -> str:
     return Path(path).name
 
 
+def tail(path: Path | str, max_bytes: int) -> str:
+    """Return the end of a log as text; nothing if there is no such file."""
+    try:
+        descriptor = os.open(path, _PLAIN)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        stream.seek(max(os.fstat(descriptor).st_size - max_bytes, 0))
+        return stream.read(max_bytes).decode(errors="replace")
+
+
 def chunks(path: Path | str) -> Iterator[bytes]:
     """Yield the bytes that a file has now, a part at a time."""
     descriptor = os.open(path, _PLAIN)

@@ -25,7 +25,7 @@ from treadle.mail import effect
 from treadle.project import key as keys
 from treadle.project import trust
 from treadle.project.context import Context
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
@@ -89,7 +89,7 @@ def resume(desk: Desk, row: RunRow, changed: Order | None) -> RunRow:
     return waiting
 
 
-def sealing(site: FleetSite, env: Mapping[str, str]) -> Key:
+def sealing(site: FleetSite, env: Mapping[str, str]) -> FleetKey:
     """Return the key of a fleet; one that stays on this machine makes its own."""
     root = site.layout.root if site.layout else None
     return keys.read(env, root) if site.url else keys.make(env, root)

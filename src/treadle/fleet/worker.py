@@ -41,7 +41,7 @@ from treadle.proc.keeper import Keeper
 from treadle.project import key
 from treadle.project import key as keys
 from treadle.project.context import Context
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.database.sqlite import WriteLock
 from treadle.store.fleet import WorkerRow
@@ -198,7 +198,7 @@ class _Asked(NamedTuple):
     signed: Order
     held: Order
     ticket: Ticket
-    key: Key
+    key: FleetKey
 
 
 def _work(machine: Machine, store: Store, row: RunRow, project: str) -> RunRow:

@@ -118,10 +118,8 @@ def _tails(tools: Tools, run_id: str) -> list[str]:
     folder = tools.layout.root / steps[-1].step_dir
     found = []
     for name in ("logs/stderr.txt", "logs/stdout.txt", "scorecard.md"):
-        if (folder / name).is_file():
-            text = walk.read(folder / name, max_bytes=1 << 30)[-_TAIL:].decode(errors="replace")
-            if text.strip():
-                found.append(f"{name} ends with:\n\n```\n{text.strip()}\n```")
+        if text := walk.tail(folder / name, _TAIL).strip():
+            found.append(f"{name} ends with:\n\n```\n{text}\n```")
     return found
 
 

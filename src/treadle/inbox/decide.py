@@ -22,7 +22,7 @@ from treadle.inbox.message import FIELDS, ChainPlace, Message, Understood, place
 from treadle.inbox.routine import External, Selected
 from treadle.inbox.specs import Spec
 from treadle.layout import Layout
-from treadle.project.trust import Command
+from treadle.project.trust import BroughtCommand
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.questions import QuestionRow, Subject
 from treadle.store.runs import RunRow
@@ -470,13 +470,13 @@ def plan_document(found: Sequence[Planned]) -> dict[str, object]:
     return {"planned": [item._asdict() for item in found]}
 
 
-def commands(layout: Layout) -> Iterator[Command]:
+def commands(layout: Layout) -> Iterator[BroughtCommand]:
     """Yield what routines and specs of the project may make treadle run."""
     for path in routine.scripts(layout):
         name = layout.relative(path)
-        yield Command("routine", name, name)
+        yield BroughtCommand("routine", name, name)
     for name in specs.names(layout):
-        yield Command("spec", f"the checks of {box.show(name)}", specs.path_of(name))
+        yield BroughtCommand("spec", f"the checks of {box.show(name)}", specs.path_of(name))
 
 
 def _look(view: InboxView, path: Path, data: bytes | None = None) -> Situation:

@@ -46,7 +46,7 @@ class Check(NamedTuple):
     fix: tuple[str, ...] = ()
 
 
-class Report(NamedTuple):
+class Diagnosis(NamedTuple):
     """Everything that was looked at."""
 
     checks: tuple[Check, ...]
@@ -58,9 +58,9 @@ class Report(NamedTuple):
         return all(check.ok for check in self.checks)
 
 
-def run(cwd: Path, env: Mapping[str, str]) -> Report:
+def run(cwd: Path, env: Mapping[str, str]) -> Diagnosis:
     """Look at all of it; what cannot be looked at without something missing is left out."""
-    return Report(tuple(_checks(cwd, env)), probe.probe())
+    return Diagnosis(tuple(_checks(cwd, env)), probe.probe())
 
 
 def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:

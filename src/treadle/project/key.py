@@ -25,7 +25,7 @@ _NOT_OURS = stat.S_IWGRP | stat.S_IRWXO
 _MAKE = "treadle fleet key"
 
 
-class Key(NamedTuple):
+class FleetKey(NamedTuple):
     """One key, or a new and an old one."""
 
     path: Path
@@ -47,7 +47,7 @@ class Key(NamedTuple):
         return any([hmac.compare_digest(said, one) for one in made])
 
 
-def read(env: Mapping[str, str], root: Path | None = None) -> Key:
+def read(env: Mapping[str, str], root: Path | None = None) -> FleetKey:
     """Return the fleet's key; ConfigError if there is none, or one that others could know."""
     path = layout.fleet_key(env)
     if not path.is_absolute() or (root and path.resolve().is_relative_to(root.resolve())):
@@ -70,10 +70,10 @@ def read(env: Mapping[str, str], root: Path | None = None) -> Key:
         lines = tuple(file.read(_MAX).split())
     if not 1 <= len(lines) <= _MOST or any(len(line) < _SHORTEST for line in lines):
         raise _unfit(path, "does not hold one or two lines of 32 characters or more", _MAKE)
-    return Key(path, lines)
+    return FleetKey(path, lines)
 
 
-def make(env: Mapping[str, str], root: Path | None = None) -> Key:
+def make(env: Mapping[str, str], root: Path | None = None) -> FleetKey:
     """Return the fleet's key, made if there is none."""
     path = layout.fleet_key(env)
     if path.is_absolute() and not os.path.lexists(path):
@@ -89,7 +89,7 @@ def make(env: Mapping[str, str], root: Path | None = None) -> Key:
     return read(env, root)
 
 
-def rotate(env: Mapping[str, str]) -> Key:
+def rotate(env: Mapping[str, str]) -> FleetKey:
     """Put a new key before the present one, which is believed until the next rotation."""
     old = read(env)
     atomic.write(old.path, _new() + old.lines[0] + b"\n", mode=0o600)

@@ -83,7 +83,7 @@ class Item(NamedTuple):
         return next(found, digest(self.content))
 
 
-class Extras(NamedTuple):
+class InitExtras(NamedTuple):
     """What init writes only on request, or where it finds something."""
 
     agents_md: bool = False
@@ -98,7 +98,7 @@ class Initialised(NamedTuple):
     wrote: tuple[str, ...]
     kept: tuple[str, ...]
     commit: str | None
-    commands: tuple[trust.Command, ...]
+    commands: tuple[trust.BroughtCommand, ...]
     roles: Mapping[str, str] = {}
     trusted: bool = True
     foreign: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def items(layout: Layout, extras: Extras) -> Iterator[Item]:
+def items(layout: Layout, extras: InitExtras) -> Iterator[Item]:
     """Yield everything init wants to be there, with whether it already is."""
     yield Item(layout.config_toml, configuration(extras.tools), bool(layout.config_files()))
     yield _file(layout.home_gitignore, "home.gitignore")
@@ -154,7 +154,7 @@ def init(
     dry_run: bool = False,
     commit: bool = False,
     accept: bool = False,
-    extras: Extras = Extras(),  # noqa: B008  # a frozen record
+    extras: InitExtras = InitExtras(),  # noqa: B008  # a frozen record
 ) -> Initialised:
     """Write what is missing, trust the repository, and with `commit` commit just those files.
 
@@ -189,7 +189,7 @@ def init(
     )
 
 
-def refuse_links(layout: Layout, extras: Extras = Extras()) -> None:  # noqa: B008  # frozen
+def refuse_links(layout: Layout, extras: InitExtras = InitExtras()) -> None:  # noqa: B008  # frozen
     """Never write or remove through a link that a repository may have brought."""
     root.refuse_links(layout)
     paths = [layout.root_gitignore]

@@ -15,7 +15,7 @@ from treadle import layout as user_paths
 from treadle.config import agents, schema, trusted
 from treadle.config.load import Loaded
 from treadle.config.schema import AgentConfig, ChecksConfig, Config
-from treadle.config.trusted import Entry
+from treadle.config.trusted import TrustRecord
 from treadle.errors import BlockedError, FormatError
 from treadle.files import walk
 from treadle.git import repo as git
@@ -42,14 +42,14 @@ class Seen(NamedTuple):
     is_known: bool = False
 
 
-class Change(NamedTuple):
+class ForeignChange(NamedTuple):
     """A covered file that somebody else's commit brought, against what was accepted before."""
 
     file: str
     diff: str
 
 
-def _compare(project: Context, entry: Entry | None) -> Seen:
+def _compare(project: Context, entry: TrustRecord | None) -> Seen:
     """Compare every covered file with what was accepted; git is asked only where that differs.
 
     Yours is what you changed in the work tree or committed in this clone, as long as it began
@@ -82,13 +82,13 @@ def _accepted(seen: Seen, before: Mapping[str, tuple[str, ...]]) -> dict[str, tu
     return kept
 
 
-def _brought(project: Context, seen: Seen, entry: Entry | None) -> Iterator[Change]:
+def _brought(project: Context, seen: Seen, entry: TrustRecord | None) -> Iterator[ForeignChange]:
     """Yield what somebody else's commits brought, as a diff against what was accepted last."""
     for name in seen.foreign:
         known = entry.files.get(name, ()) if entry else ()
         blobs = [mark for mark in known if not mark.startswith(_SHA)]
         before = trees.read_blob(project.repo, blobs[-1]) if blobs else b""
-        yield Change(name, _unified(name, before or b"", _content(project, name) or b""))
+        yield ForeignChange(name, _unified(name, before or b"", _content(project, name) or b""))
 
 
 def _foreign(
@@ -180,7 +180,7 @@ _TOLD = (
 )
 
 
-class Command(NamedTuple):
+class BroughtCommand(NamedTuple):
     """Something that a configuration makes treadle run."""
 
     key: str
@@ -188,13 +188,13 @@ class Command(NamedTuple):
     source: str
 
 
-def commands(loaded: Loaded) -> tuple[Command, ...]:
+def commands(loaded: Loaded) -> tuple[BroughtCommand, ...]:
     """Return what the repository's own files would run, or allow to what runs."""
     found = (*_commands(loaded), *_loosened(loaded))
     return tuple(item for item, is_theirs in found if is_theirs)
 
 
-def require(project: Context, more: Sequence[Command] = ()) -> None:
+def require(project: Context, more: Sequence[BroughtCommand] = ()) -> None:
     """Stop unless the user trusts this repository, as it is now; `more` is what its files add."""
     project = _configured(project)
     known = entry(project)
@@ -218,18 +218,18 @@ def _configured(project: Context) -> Context:
     return project if project.settings.origins else reread(project)
 
 
-def changes(project: Context, seen: Seen) -> tuple[Change, ...]:
+def changes(project: Context, seen: Seen) -> tuple[ForeignChange, ...]:
     """Return what somebody else's commits brought since the user trusted this repository."""
     return tuple(_brought(project, seen, entry(project)))
 
 
-def entry(project: Context) -> Entry | None:
+def entry(project: Context) -> TrustRecord | None:
     """Return the record of this very repository, or None if it is not trusted."""
     found = record(project)
     return found if found and found.trusted else None
 
 
-def record(project: Context) -> Entry | None:
+def record(project: Context) -> TrustRecord | None:
     """Return what is on record of this very repository, trusted or not."""
     return trusted.find(project.env, project.layout.root, project.repo.common_dir)
 
@@ -262,7 +262,7 @@ def _record(
         known = next((item for item in book if item.is_of(root, common)), None)
         book[:] = [item for item in book if item.root != str(root.resolve())]
         book.append(
-            Entry(
+            TrustRecord(
                 root=str(root.resolve()),
                 identity=trusted.identity(common),
                 since=known.since if known else utc(datetime.now(UTC)),
@@ -274,7 +274,7 @@ def _record(
         )
 
 
-def _untrusted(project: Context, found: Sequence[Command]) -> BlockedError:
+def _untrusted(project: Context, found: Sequence[BroughtCommand]) -> BlockedError:
     listed = "; ".join(f"{item.command} ({item.key})" for item in found)
     brings = f", and its configuration would run or allow: {listed}" if found else ""
     return BlockedError(
@@ -285,7 +285,7 @@ def _untrusted(project: Context, found: Sequence[Command]) -> BlockedError:
     )
 
 
-def _changed(project: Context, seen: Seen, known: Entry) -> BlockedError:
+def _changed(project: Context, seen: Seen, known: TrustRecord) -> BlockedError:
     found = [item._asdict() for item in _brought(project, seen, known)]
     return BlockedError(
         f"somebody else's commit brought {', '.join(seen.foreign)}, which decides what runs here",
@@ -295,7 +295,7 @@ def _changed(project: Context, seen: Seen, known: Entry) -> BlockedError:
     )
 
 
-def _commands(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
+def _commands(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
     """Yield every command with whether the repository brings it: the line, or the program."""
     for name, agent in loaded.config.agents.items():
         for key in ("cmd", "run"):
@@ -319,7 +319,7 @@ def _commands(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
         yield _command(loaded, ("verify", text), command)
 
 
-def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
+def _loosened(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
     """Yield the settings that open the sandbox or name a history of runs, and whose they are."""
     config = loaded.config
     holders: list[tuple[schema.KeyPath, AgentConfig | ChecksConfig]] = [
@@ -342,11 +342,11 @@ def _loosened(loaded: Loaded) -> Iterator[tuple[Command, bool]]:
             yield _setting(loaded, (table, key), value)
 
 
-def _setting(loaded: Loaded, path: schema.KeyPath, value: object) -> tuple[Command, bool]:
+def _setting(loaded: Loaded, path: schema.KeyPath, value: object) -> tuple[BroughtCommand, bool]:
     text = msgspec.json.encode(value).decode()
     return _command(loaded, path, f"{schema.dotted(path)} = {text}")
 
 
-def _command(loaded: Loaded, path: schema.KeyPath, command: str) -> tuple[Command, bool]:
+def _command(loaded: Loaded, path: schema.KeyPath, command: str) -> tuple[BroughtCommand, bool]:
     origin = loaded.origins[schema.dotted(path)]
-    return Command(schema.dotted(path), command, origin.source), origin.kind == "project"
+    return BroughtCommand(schema.dotted(path), command, origin.source), origin.kind == "project"

@@ -72,7 +72,7 @@ def _plan(project: Context, purge: bool) -> _Plan:
 
 def _plan_items(project: Context, plan: _Plan, *, keeps_data: bool) -> _Plan:
     layout, record = project.layout, trust.record(project)
-    for item in setup.items(layout, setup.Extras(agents_md=True, skills=True)):
+    for item in setup.items(layout, setup.InitExtras(agents_md=True, skills=True)):
         name = layout.relative(item.path)
         mark = record.wrote.get(name) if record and record.wrote else item.mark
         if mark is None or not item.path.exists():

@@ -173,7 +173,7 @@ def explain_denial(log: Path, policy: Policy, home: Path, owner: str = "checks")
 
     `owner` is the table whose keys open what the command may write and whom it may talk to.
     """
-    text, closed = _tail(log), Closed(layers(policy))
+    text, closed = walk.tail(log, _TAIL), Closed(layers(policy))
     for name in _paths(_READS, text):
         if told := _unread(name, closed, policy, home):
             return told
@@ -226,9 +226,3 @@ def _short(path: Path, home: Path) -> str:
     return (
         f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
     )
-
-
-def _tail(log: Path) -> str:
-    with log.open("rb") as handle:
-        handle.seek(max(log.stat().st_size - _TAIL, 0))
-        return handle.read().decode(errors="replace")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from treadle.errors import NotFoundError
-from treadle.files import beneath
+from treadle.files import beneath, walk
 
 _MAX_REPORT = 64 << 20
 _TAIL = 256 << 10
@@ -101,7 +101,7 @@ def unmet(wish: str, log: Path, place: Path) -> str | None:
     """Say why a command has not shown what `checks.expect` asks for; None if it has."""
     if wish.startswith(_JUNIT):
         return _report(place, wish.removeprefix(_JUNIT))
-    least, count = int(wish.removeprefix(_COUNT)), _tests(_tail(log))
+    least, count = int(wish.removeprefix(_COUNT)), _tests(walk.tail(log, _TAIL))
     if count >= least:
         return None
     return f"{count} tests passed where checks.expect asks for at least {least}"
@@ -111,7 +111,7 @@ def silent(command: str, log: Path) -> str | None:
     """Notice a runner that was ended from within: exit code 0, and no summary or a bad one."""
     if _DISCARDS.search(command):
         return None  # what it said went elsewhere, or something else decided the exit code
-    text = _tail(log)
+    text = walk.tail(log, _TAIL)
     for runner in _RUNNERS:
         if not runner.called.search(command) or (runner.quiet and runner.quiet.search(command)):
             continue
@@ -171,9 +171,3 @@ class _Counts:
 
 def _reports(asked: Sequence[str]) -> Iterator[str]:
     return (wish.removeprefix(_JUNIT) for wish in asked if wish.startswith(_JUNIT))
-
-
-def _tail(log: Path) -> str:
-    with log.open("rb") as handle:
-        handle.seek(max(log.stat().st_size - _TAIL, 0))
-        return handle.read().decode(errors="replace")

@@ -17,7 +17,7 @@ from treadle.errors import FormatError, StoreError
 from treadle.files import tar, walk
 from treadle.ids import mask
 from treadle.layout import Layout, step_name
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store.runs import StepRow
 
 COMMIT = "commit.pack"
@@ -113,7 +113,7 @@ def step_of(name: str) -> str:
     return name.rpartition(_OWNER)[0]
 
 
-def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None, key: Key) -> Archive:
+def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None, key: FleetKey) -> Archive:
     """Pack and sign a step's folder and keep it; the same owner may do it again."""
     with tempfile.SpooledTemporaryFile(_SPOOL) as file:
         _pack(file, folder, pack)
@@ -128,12 +128,12 @@ def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None, key: Key) ->
     return Archive(name, digest)
 
 
-def fetch(shelf: Shelf, step: StepRow, key: Key, target: Path) -> None:
+def fetch(shelf: Shelf, step: StepRow, key: FleetKey, target: Path) -> None:
     """Unpack a committed step's folder to a new place."""
     unpack(read(shelf, step, key), target)
 
 
-def read(shelf: Shelf, step: StepRow, key: Key) -> bytes:
+def read(shelf: Shelf, step: StepRow, key: FleetKey) -> bytes:
     """Return a committed step's archive, after looking whether it is what was committed."""
     name = step.archive or ""
     data = shelf.get(name)
@@ -142,7 +142,7 @@ def read(shelf: Shelf, step: StepRow, key: Key) -> bytes:
     return opened(data, of_step(step.run_id, step.step_index, step.role), key)
 
 
-def opened(data: bytes, step: str, key: Key) -> bytes:
+def opened(data: bytes, step: str, key: FleetKey) -> bytes:
     """Return an archive without its seal; FormatError unless a machine of the fleet made it for
     this very step."""
     body, seal = data[:-_SEAL], data[-_SEAL:].decode("ascii", "replace")

@@ -14,7 +14,7 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, cursor_of
 from treadle.errors import FormatError
 from treadle.ids import utc
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.runs import Event, RunRow
 from treadle.store.store import Store
@@ -54,7 +54,7 @@ def is_claimable(row: RunRow, kv: Mapping[str, object]) -> bool:
 
 
 def insert(
-    store: Store, row: RunRow, order: Order, ticket: Ticket, key: Key, now: datetime
+    store: Store, row: RunRow, order: Order, ticket: Ticket, key: FleetKey, now: datetime
 ) -> None:
     """Write a run down that a worker shall drive."""
     message = f"waits for a worker of the fleet: {order.goal}"
@@ -64,7 +64,7 @@ def insert(
     store.insert_run(row, (event,), kv)
 
 
-def signed(row: RunRow, order: Order, ticket: Ticket, key: Key) -> dict[str, object]:
+def signed(row: RunRow, order: Order, ticket: Ticket, key: FleetKey) -> dict[str, object]:
     """Return what the store keeps of an order, with the signature that workers ask for."""
     kv = {ORDER: msgspec.to_builtins(order), FLEET: msgspec.to_builtins(ticket)}
     return {**kv, SIGNATURE: key.sign(ORDER, _text(row, kv))}
@@ -99,13 +99,13 @@ def call_off(store: Store, row: RunRow, reason: str, now: datetime) -> bool:
     return True
 
 
-def order_of(row: RunRow, kv: Mapping[str, object], key: Key) -> Order:
+def order_of(row: RunRow, kv: Mapping[str, object], key: FleetKey) -> Order:
     """Return what a run of the fleet was asked to do, if whoever queued it has the key."""
     _require_signed(row, kv, key)
     return _convert(row, kv, ORDER, Order)
 
 
-def ticket_of(row: RunRow, kv: Mapping[str, object], key: Key) -> Ticket:
+def ticket_of(row: RunRow, kv: Mapping[str, object], key: FleetKey) -> Ticket:
     """Return where the repository and the archives of a run are, if its order is signed."""
     _require_signed(row, kv, key)
     return _convert(row, kv, FLEET, Ticket)
@@ -118,7 +118,7 @@ def priority_of(kv: Mapping[str, object]) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _require_signed(row: RunRow, kv: Mapping[str, object], key: Key) -> None:
+def _require_signed(row: RunRow, kv: Mapping[str, object], key: FleetKey) -> None:
     signature = kv.get(SIGNATURE)
     if signature and key.knows(signature, ORDER, _text(row, kv)):
         return

@@ -17,7 +17,7 @@ from treadle.git import remote
 from treadle.git.repo import Repo
 from treadle.layout import Layout
 from treadle.project import key as keys
-from treadle.project.key import Key
+from treadle.project.key import FleetKey
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
 
@@ -55,7 +55,7 @@ def here(layout: Layout, store: Reader, repo: Repo, row: RunRow, env: Mapping[st
         restore(layout, store, row, order, key)
 
 
-def restore(layout: Layout, store: Reader, row: RunRow, order: Order, key: Key) -> None:
+def restore(layout: Layout, store: Reader, row: RunRow, order: Order, key: FleetKey) -> None:
     """Make the whole folder, as if the run had always worked here."""
     steps = store.steps(row.run_id)
     for step in steps:
@@ -70,7 +70,7 @@ def restore(layout: Layout, store: Reader, row: RunRow, order: Order, key: Key) 
     run_files.write_run(folder.run_json, order, row, events, store.kv(row.run_id))
 
 
-def bring_commit(repo: Repo, store: Reader, row: RunRow, key: Key) -> None:
+def bring_commit(repo: Repo, store: Reader, row: RunRow, key: FleetKey) -> None:
     """See to it that the run's head can be read in `repo`, from its archives if need be."""
     head = row.head_commit or row.base_commit or ""
     if remote.has(repo, head):
@@ -89,7 +89,7 @@ def bring_commit(repo: Repo, store: Reader, row: RunRow, key: Key) -> None:
         )
 
 
-def _fetch(layout: Layout, store: Reader, row: RunRow, key: Key) -> None:
+def _fetch(layout: Layout, store: Reader, row: RunRow, key: FleetKey) -> None:
     wanted = list(archive.missing(layout, store.steps(row.run_id)))
     if not wanted:
         return

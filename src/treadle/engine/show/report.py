@@ -8,6 +8,7 @@ from treadle.engine.run import memory
 from treadle.engine.show import view as show_view
 from treadle.engine.show.view import CriterionView
 from treadle.errors import GitError
+from treadle.files import walk
 from treadle.git import diff
 from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
@@ -46,11 +47,7 @@ def markdown(project: Context, store: Reader, row: RunRow) -> str:
 
 def tail(path: Path) -> str:
     """Return the end of a command's output; nothing if there is none."""
-    try:
-        data = path.read_bytes()[-_TAIL_BYTES:]
-    except OSError:
-        return ""
-    return "\n".join(data.decode(errors="replace").splitlines()[-_TAIL:])
+    return "\n".join(walk.tail(path, _TAIL_BYTES).splitlines()[-_TAIL:])
 
 
 def _summary(row: RunRow, kv: Mapping[str, object], views: list[CriterionView]) -> str:
