@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from treadle import frontmatter, ids
+from treadle import frontmatter, ids, markdown
 from treadle.agents import answer, table, trouble
 from treadle.agents.conversation import Conversation
 from treadle.agents.tool import Ask, hear, parse_event
@@ -25,7 +25,6 @@ from treadle.mail import letter
 from treadle.missions import gates, taskfile
 from treadle.missions.mission import Mission
 from treadle.sandbox.mask import Mask
-from treadle.tasks import markdown
 
 
 class Target(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from treadle import frontmatter
+from treadle import frontmatter, markdown
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
 from treadle.engine import letters
@@ -28,7 +28,7 @@ from treadle.inbox.routine import Routine, custom_variables
 from treadle.proc import environment
 from treadle.store.messages import MessageRow
 from treadle.store.runs import RunRow
-from treadle.tasks import markdown, questions
+from treadle.tasks import questions
 
 CONTEXT = "failure-context.md"
 _TAIL = 4000

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle import frontmatter
+from treadle import frontmatter, markdown
 from treadle.config.schema import Config
 from treadle.engine.elsewhere import queue
 from treadle.engine.lock import is_abandoned
@@ -27,7 +27,7 @@ from treadle.store.messages import MessageRow, waiting
 from treadle.store.questions import QuestionRow, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-from treadle.tasks import markdown, questions
+from treadle.tasks import questions
 from treadle.tasks.questions import Question
 from treadle.text import plural
 

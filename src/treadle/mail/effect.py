@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from treadle import markdown
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic
@@ -28,7 +29,7 @@ from treadle.store.letters import FolderRow, LetterRow
 from treadle.store.questions import Action, Subject
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskClaimRow, TaskRow
-from treadle.tasks import checks, claim, lanes, markdown, questions
+from treadle.tasks import checks, claim, lanes, questions
 from treadle.tasks.files import take_over_all
 from treadle.tasks.questions import Question
 from treadle.tasks.task import NewTask, Note, add, change_task, find_task, write_views

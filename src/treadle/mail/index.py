@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle import markdown
 from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
 from treadle.files import atomic
 from treadle.ids import agent_name
@@ -26,7 +27,6 @@ from treadle.mail.letter import (
 from treadle.store import letters as table
 from treadle.store.letters import BoxFolder, FolderRow, LetterRow
 from treadle.store.store import Reader, Store
-from treadle.tasks import markdown
 
 NEW = BoxFolder("new", None, NEW_MESSAGES)
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from treadle import markdown
 from treadle.git import repo
 from treadle.git.repo import Committed
 from treadle.missions.mission import Mission
-from treadle.tasks import markdown
 
 Kind = Literal["spec", "plan"]
 

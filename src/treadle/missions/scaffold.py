@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle import markdown
 from treadle.errors import BlockedError, FormatError, ProjectError, TreadleError, UsageError
 from treadle.files import atomic, remove
 from treadle.git import repo as git
@@ -19,7 +20,6 @@ from treadle.missions.mission import Mission
 from treadle.project.commit import commit_only, require_ready
 from treadle.project.context import Context
 from treadle.store.store import Store
-from treadle.tasks import markdown
 
 # A task's id is `<slug>.WP01`, and ids have at most 64 characters.
 MAX_SLUG = 56

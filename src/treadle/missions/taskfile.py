@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle import frontmatter
+from treadle import frontmatter, markdown
 from treadle.contract.criterion import Criterion
 from treadle.errors import FormatError, UsageError, argument
 from treadle.frontmatter import Value
@@ -17,7 +17,7 @@ from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import lanes, markdown, task
+from treadle.tasks import lanes, task
 from treadle.tasks.lanes import Lane
 from treadle.tasks.task import NewTask
 

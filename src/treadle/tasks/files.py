@@ -6,13 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from treadle import markdown
 from treadle.contract.criterion import Criterion
 from treadle.errors import TreadleError, UsageError
 from treadle.ids import HUMAN, TREADLE, acting_agent, is_agent_id, is_task_id
 from treadle.layout import HOME_NAME, MailLayout
 from treadle.store.store import Store
 from treadle.store.tasks import MoveRow, TaskRow
-from treadle.tasks import claim, lanes, markdown
+from treadle.tasks import claim, lanes
 from treadle.tasks.task import NewTask, add, view_stamp, view_texts, write_views
 
 _MAX_BYTES = 1 << 20

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, structs
 
+from treadle import markdown
 from treadle.config import agents
 from treadle.config.schema import (
     AgentConfig,
@@ -19,7 +20,6 @@ from treadle.contract.criterion import Criterion
 from treadle.contract.request import AskedCriterion
 from treadle.contract.role import ROLES, Role
 from treadle.tasks import checks as criteria_flags
-from treadle.tasks import markdown
 
 
 class NamedAgent(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.contract.criterion import Criterion
-from treadle.tasks.markdown import criteria, section, title
+from treadle.markdown import criteria, section, title
 
 SPEC = """# Add auth ##
 
