@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from treadle.engine.run.memory import RESUME_AT
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout
 from treadle.store.runs import History, RunRow
@@ -71,7 +70,7 @@ def test_a_minute_makes_a_round_due_where_there_is_a_schedule(layout):
 def test_a_limit_that_is_over_makes_one_round_due(layout):
     with Store.open(layout) as store:
         until = "2026-01-01T12:00:30.000000Z"
-        store.restore(RUN, History(kv={RESUME_AT: until}))
+        store.restore(RUN, History(kv={"resume_at": until}))
 
     def wait(number, clock):
         clock.now += timedelta(seconds=31)

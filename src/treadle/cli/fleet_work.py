@@ -21,7 +21,7 @@ from treadle.config import agents
 from treadle.config.load import Loaded, parse_budgets
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import queue
-from treadle.engine.run import order
+from treadle.engine.run import memory, order
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.engine.show.find_run import find_run
@@ -113,7 +113,7 @@ def submit_runs(args: Namespace) -> int:
             args.priority or 0,
         )
         rows = list(_submit(desk, args, budgets))
-        results = [run_document(row, store.kv(row.run_id)) for row in rows]
+        results = [run_document(row, memory.recall(store, row.run_id)) for row in rows]
     return output.tell(args.json, runs_document(results, args.tasks), _print, rows)
 
 

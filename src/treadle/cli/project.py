@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from treadle.cli import output
 from treadle.config.load import Loaded
-from treadle.engine.run import memory
+from treadle.engine.run.memory import RunMemory
 from treadle.engine.run.progress import Progress, Watch
 from treadle.errors import BlockedError
 from treadle.project import trust
@@ -59,7 +59,7 @@ def runs_document(
     return {"runs": found, "refused": list(refused)}
 
 
-def run_document(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:
+def run_document(row: RunRow, known: RunMemory) -> dict[str, object]:
     """Return the document of one run."""
     return {
         "run_id": row.run_id,
@@ -71,10 +71,10 @@ def run_document(row: RunRow, kv: Mapping[str, object]) -> dict[str, object]:
         "branch": row.branch,
         "base_commit": row.base_commit,
         "head_commit": row.head_commit,
-        "landed": memory.commit_of(kv, "landed"),
-        "undone": memory.commit_of(kv, "undone"),
-        "reason": kv.get("reason"),
-        "reason_code": kv.get("reason_code"),
+        "landed": known.landed and known.landed.commit,
+        "undone": known.undone and known.undone.commit,
+        "reason": known.reason,
+        "reason_code": known.reason_code,
     }
 
 

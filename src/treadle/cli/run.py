@@ -18,6 +18,7 @@ from treadle.config.load import Loaded, parse_budgets
 from treadle.engine import goals, recording, session
 from treadle.engine.goals import Refused
 from treadle.engine.run import begin, memory
+from treadle.engine.run.memory import RunMemory
 from treadle.engine.run.run import Tools
 from treadle.engine.show.find_run import find_run
 from treadle.engine.wheel import loop
@@ -53,8 +54,10 @@ def run_tasks(args: Namespace) -> int:
         if len(found) == 1 and refused:
             raise refused[0].error
         rows = [item for item in found if not isinstance(item, Refused)]
-        results = [(row, tools.store.kv(row.run_id)) for row in rows]
-    codes = [_code(row, kv) for row, kv in results] + [item.error.exit_code for item in refused]
+        results = [(row, memory.recall(tools.store, row.run_id)) for row in rows]
+    codes = [_code(row, known) for row, known in results] + [
+        item.error.exit_code for item in refused
+    ]
     _render(args, results, refused)
     return max(codes, default=ExitCode.DONE)
 
@@ -103,22 +106,22 @@ def _refusal(item: Refused) -> dict[str, object]:
     return told | {"fix": list(error.fix)}
 
 
-def _code(row: RunRow, kv: dict[str, object]) -> ExitCode:
+def _code(row: RunRow, known: RunMemory) -> ExitCode:
     if row.status == "passed":
-        return ExitCode.BLOCKED if "land_refused" in kv else ExitCode.DONE
+        return ExitCode.BLOCKED if known.land_refused else ExitCode.DONE
     if row.status == "failed":
         return ExitCode.FAILED
-    reason = str(kv.get("reason_code"))
-    if reason == "interrupted" and "SIGINT" in str(kv.get("reason")):
+    reason = str(known.reason_code)
+    if reason == "interrupted" and "SIGINT" in str(known.reason):
         reason = "SIGINT"
     return _CODES.get(reason, ExitCode.FAILED)
 
 
 def _render(
-    args: Namespace, results: list[tuple[RunRow, dict[str, object]]], refused: list[Refused]
+    args: Namespace, results: list[tuple[RunRow, RunMemory]], refused: list[Refused]
 ) -> None:
     if args.json:
-        documents = [run_document(row, kv) for row, kv in results]
+        documents = [run_document(row, known) for row, known in results]
         output.print_json(runs_document(documents, args.tasks, [_refusal(i) for i in refused]))
         return
     for item in refused:
@@ -126,11 +129,11 @@ def _render(
         output.print_error(item.error, as_json=False)
     if not results and not refused:
         output.line(NOTHING_READY)
-    for row, kv in results:
+    for row, known in results:
         colour: output.Colour = "green" if row.status == "passed" else "red"
         verdict = output.paint(row.status.upper(), colour)
-        output.line(verdict, f"{row.run_id} {row.goal} ({kv.get('reason') or ''})")
-        for command in memory.next_commands(row, kv):
+        output.line(verdict, f"{row.run_id} {row.goal} ({known.reason or ''})")
+        for command in memory.next_commands(row, known):
             output.line(f"  next: {command}")
 
 
@@ -169,7 +172,7 @@ def _replay(source: Path, args: Namespace) -> int:
     asked = recording.order(loaded.config, found, swaps)
     with session.opened(project, watch=watcher(args.json)) as tools:
         row = loop.drive_run(begin.begin_run(tools, asked))
-        kv = tools.store.kv(row.run_id)
-    said = f"{row.status.upper()} {row.run_id} {row.goal} ({kv.get('reason') or ''})"
-    output.say(args.json, run_document(row, kv), said)
+        known = memory.recall(tools.store, row.run_id)
+    said = f"{row.status.upper()} {row.run_id} {row.goal} ({known.reason or ''})"
+    output.say(args.json, run_document(row, known), said)
     return ExitCode.DONE if row.status == "passed" else ExitCode.FAILED

@@ -13,6 +13,7 @@ from treadle.cli import main, output
 from treadle.engine.landing import conflicts
 from treadle.engine.run import comments, memory
 from treadle.engine.run.comments import Comment
+from treadle.engine.run.memory import RunMemory
 from treadle.engine.show import usage
 from treadle.engine.show import view as show_view
 from treadle.engine.show.find_run import find_run, require_chain
@@ -82,7 +83,7 @@ def show_run(args: Namespace) -> int:
 def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
     steps = store.steps(row.run_id)
     views = show_view.criteria(layout, store, row)
-    _print_head(row, store.kv(row.run_id))
+    _print_head(row, memory.recall(store, row.run_id))
     if used := usage.usage_words(store.usage(row.run_id)):
         output.line(f"used       {used}")
         output.line()
@@ -94,18 +95,18 @@ def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
     output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_step, steps))
 
 
-def _print_head(row: RunRow, kv: dict[str, object]) -> None:
+def _print_head(row: RunRow, known: RunMemory) -> None:
     output.line(f"run        {row.run_id} ({row.status}, verdict {row.verdict or 'none yet'})")
     output.line(f"goal       {row.goal}")
-    if kv.get("reason"):
-        output.line(f"because    {kv['reason']}")
-    if told := memory.protected_words(kv):
+    if known.reason:
+        output.line(f"because    {known.reason}")
+    if told := known.protected_words:
         output.line(f"protected  {told}")
-    if kv.get("resume_at"):
-        output.line(f"goes on    {str(kv['resume_at'])[:19]}Z or later")
+    if known.resume_at:
+        output.line(f"goes on    {known.resume_at[:19]}Z or later")
     output.line(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
     output.line(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
-    for word in memory.landing_words(kv):
+    for word in known.landing_words:
         output.line(f"work       {word}")
     output.line(f"folder     {row.run_dir}")
     output.line()

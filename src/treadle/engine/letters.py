@@ -103,7 +103,7 @@ def _refuse(run: Run, step: str, name: str, why: str) -> None:
     if (step, name) not in noted:
         message = f"{OUTBOX}/{name} is no letter: {why}"
         run.timeline.add(EventType.LETTER_REFUSED, message, step=step, file=name)
-        run.record(run.cursor())
+        run.record()
 
 
 def catch_up(run: Run) -> None:
@@ -140,12 +140,7 @@ def _has_mail(run: Run) -> bool:
 
 
 def _given(run: Run) -> dict[str, int]:
-    found = run.kv.get("letters_given")
-    return (
-        {str(role): int(number) for role, number in found.items()}
-        if isinstance(found, dict)
-        else {}
-    )
+    return dict(run.memory.letters_given)
 
 
 def _found(run: Run, stage: Stage) -> list[tuple[int, str]]:
@@ -245,22 +240,21 @@ def _kind(run: Run) -> tuple[str, str]:
         return "test_results", "completed"
     if run.row.status == "failed":
         return "test_results", "failed"
-    if run.kv.get("reason_code") == "interrupted":
+    if run.memory.reason_code == "interrupted":
         return "status_update", "in_progress"
     return "escalate", "blocked"
 
 
 def _body(run: Run) -> str:
-    failing = run.kv.get("failing")
-    failed = {str(item) for item in failing} if isinstance(failing, list) else set()
+    failed = set(run.memory.failing)
     judged = run.row.verdict is not None
     results = [
         f"- {item.id} {'failed' if item.id in failed else 'passed'}: {item.text}"
         for item in run.order.criteria
         if judged
     ]
-    commands = [f"- `{command}`" for command in next_commands(run.row, run.kv)]
-    reason = f": {run.kv['reason']}" if run.kv.get("reason") else ""
+    commands = [f"- `{command}`" for command in next_commands(run.row, run.memory)]
+    reason = f": {run.memory.reason}" if run.memory.reason else ""
     return "\n".join(
         [
             "## Summary",

@@ -84,7 +84,7 @@ class Carrier:
             if run.row.status == "running":
                 run.end("stopped", error.code, error.message)
             else:
-                run.record(run.cursor(), {"push_refused": error.message})
+                run.record(push_refused=error.message)
 
 
 # What somebody without the key wrote; no worker goes on with it, and none should be asked to.

@@ -322,7 +322,7 @@ def _try(store: Reader, row: RunRow) -> Try:
         is_cut = kv.get("reason_code") == "interrupted"
         return Try(row.run_id, "cut off" if is_cut else "stopped", reason)
     if row.status == "passed":
-        is_refused = "land_refused" in kv and not memory.landed_commit(kv)
+        is_refused = "land_refused" in kv and not memory.decode(kv).landed_commit
         return Try(row.run_id, "refused" if is_refused else "passed", reason)
     return Try(row.run_id, "failed", reason)
 

@@ -511,7 +511,7 @@ def _put_aside(work: Pass, found: Copy) -> Carried:
         run = take_over(tools, runs[-1])
         text = f"{row.message_id} was delivered again; it is kept as {target.name}"
         run.timeline.add(EventType.DUPLICATE_MESSAGE, text)
-        run.record(run.cursor())
+        run.record()
         tools.store.release(run.id, run.row.claim_epoch)
     return Carried(_outcome(row, "duplicate", "it was delivered before"), row=row)
 

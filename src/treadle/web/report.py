@@ -38,7 +38,7 @@ def html(project: Context, store: Reader, row: RunRow, now: datetime) -> str:
             run=row,
             held=held,
             total=total,
-            where=memory.landing_words(store.kv(row.run_id)),
+            where=memory.recall(store, row.run_id).landing_words,
             evidence=[
                 (view.id, report.tail(folder / (view.evidence or "")))
                 for view in views

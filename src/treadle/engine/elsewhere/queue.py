@@ -10,6 +10,8 @@ from msgspec import Struct
 from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
 from treadle.engine.lock import WORKER as WORKER
+from treadle.engine.run import memory
+from treadle.engine.run.memory import QUEUED
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, cursor_of
 from treadle.errors import FormatError
@@ -21,7 +23,6 @@ from treadle.store.store import Store
 
 T = TypeVar("T")
 
-QUEUED = "queued"
 ORDER = "order"
 FLEET = "fleet"
 SIGNATURE = "signature"
@@ -45,7 +46,7 @@ class Ticket(Struct, frozen=True, kw_only=True):
 
 def is_queued(row: RunRow, kv: Mapping[str, object]) -> bool:
     """Tell whether a run waits for a worker."""
-    return row.status == "stopped" and kv.get("reason_code") == QUEUED
+    return memory.is_queued(row, memory.decode(kv))
 
 
 def is_claimable(row: RunRow, kv: Mapping[str, object]) -> bool:
@@ -86,7 +87,8 @@ def give_back(run: Run, message: str) -> None:
     """Put a run that is being driven back into the queue."""
     run.timeline.add(EventType.RUN_QUEUED, message)
     waiting = run.cursor(status="stopped", ended_at=None)
-    run.record(waiting, _waits(message) | {TRIES: None})
+    others = {key: value for key, value in run.memory.others.items() if key != TRIES}
+    run.record(waiting, reason_code=QUEUED, reason=message, stop_requested=None, others=others)
 
 
 def call_off(store: Store, row: RunRow, reason: str, now: datetime) -> bool:

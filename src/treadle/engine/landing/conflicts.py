@@ -1,13 +1,12 @@
 """Tell which runs would conflict if both landed, from what they noted when they ended."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from treadle.engine.run import memory
+from treadle.engine.run.memory import ClashNote
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-
-CONFLICTS = "weather"
 
 
 class Clash(NamedTuple):
@@ -27,9 +26,13 @@ def clashes(store: Reader, rows: Iterable[RunRow]) -> list[Clash]:
     """Return the conflicts that these runs noted and that still stand."""
     found = []
     for row in rows:
-        noted = store.kv_value(row.run_id, CONFLICTS)
-        if isinstance(noted, list) and is_active(store, row):
-            found += [_clash(row, note) for note in noted if _stands(store, row, note)]
+        noted = memory.recall(store, row.run_id).weather
+        if noted and is_active(store, row):
+            found += [
+                Clash((note.run_id, row.run_id), note.files)
+                for note in noted
+                if _stands(store, row, note)
+            ]
     return found
 
 
@@ -37,23 +40,14 @@ def is_active(store: Reader, row: RunRow) -> bool:
     """Tell whether a run has work that may still land."""
     if row.status == "failed" or row.head_commit == row.base_commit:
         return False
-    return (
-        memory.landed_commit({key: store.kv_value(row.run_id, key) for key in ("landed", "undone")})
-        is None
-    )
+    return memory.recall(store, row.run_id).landed_commit is None
 
 
-def _stands(store: Reader, row: RunRow, note: Mapping[str, object]) -> bool:
-    other = store.run(str(note.get("run_id")))
+def _stands(store: Reader, row: RunRow, note: ClashNote) -> bool:
+    other = store.run(note.run_id)
     return (
         other is not None
-        and row.head_commit == note.get("head")
-        and other.head_commit == note.get("other_head")
+        and row.head_commit == note.head
+        and other.head_commit == note.other_head
         and is_active(store, other)
     )
-
-
-def _clash(row: RunRow, note: Mapping[str, object]) -> Clash:
-    files = note.get("files")
-    names = tuple(map(str, files)) if isinstance(files, list) else ()
-    return Clash((str(note.get("run_id")), row.run_id), names)

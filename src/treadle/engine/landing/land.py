@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.engine.landing import move, recheck, tracker
-from treadle.engine.landing.move import Done, Move
 from treadle.engine.run import memory, resume
+from treadle.engine.run.memory import Move
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, name_some
 from treadle.errors import BlockedError
@@ -216,8 +216,8 @@ def _require_passed(row: RunRow) -> None:
 
 
 def _require_not_landed(run: Run) -> None:
-    landed: Done | None = move.move_done(run, move.LANDED)
-    if landed and not move.move_done(run, move.UNDONE):
+    landed = run.memory.landed
+    if landed and not run.memory.undone:
         raise BlockedError(
             f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}",
             code="already_landed",
@@ -227,8 +227,8 @@ def _require_not_landed(run: Run) -> None:
 
 def _require_ground(run: Run) -> None:
     """Refuse a run that builds on another one's work before that is in."""
-    below = run.kv.get("stacked_on")
-    if isinstance(below, str) and not memory.landed_commit(run.tools.store.kv(below)):
+    below = run.memory.stacked_on
+    if below and not memory.recall(run.tools.store, below).landed_commit:
         raise BlockedError(
             f"run {run.id} builds on run {below}, which has not landed",
             code="stacked",

@@ -6,51 +6,23 @@ drops it if the branch went elsewhere or git refuses.
 
 import contextlib
 from collections.abc import Iterator
-from typing import Literal, TypeVar
-
-from msgspec import Struct, ValidationError, convert, structs
 
 from treadle.contract.event import EventType
 from treadle.engine.checks import clean
 from treadle.engine.run import resume
+from treadle.engine.run.memory import Move, Moved, Refusal
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.errors import BlockedError, FormatError, GitError, TreadleError
 from treadle.git import obstacles, refs
 from treadle.ids import utc
 from treadle.tasks import questions
 
-T = TypeVar("T")
-
-MOVING = "landing"
-LANDED = "landed"
-UNDONE = "undone"
-REFUSED = "land_refused"
-
-
-class Move(Struct, frozen=True, kw_only=True):
-    """A branch that goes from `old` to `commit`."""
-
-    what: Literal["land", "undo"]
-    branch: str
-    old: str
-    commit: str
-
-
-class Done(Struct, frozen=True, kw_only=True):
-    """A move that was made."""
-
-    branch: str
-    old: str
-    commit: str
-    at: str
-
 
 def make_move(run: Run, move: Move) -> None:
     """Move the branch; only when this returns is the run landed or undone."""
     message = f"{move.what}: {move.branch} goes from {move.old[:12]} to {move.commit[:12]}"
-    data = structs.asdict(move)
-    run.timeline.add(EventType.LANDING, message, **data)
-    run.record(run.cursor(), {MOVING: data})
+    run.timeline.add(EventType.LANDING, message, **move._asdict())
+    run.record(landing=move)
     reach("after_intent")
     refs.advance(run.tools.repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
     reach("after_move")
@@ -69,20 +41,16 @@ def refusals(run: Run, what: str) -> Iterator[None]:
 
 def _refuse(run: Run, what: str, error: TreadleError) -> None:
     run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
-    told = {
-        "what": what,
-        "code": error.code,
-        "message": readable(error.message),
-        "fix": [readable(command) for command in error.fix],
-    }
+    fix = tuple(readable(command) for command in error.fix)
+    told = Refusal(what, error.code, readable(error.message), fix)
     # Where a lock cut git off, files may be written: the move waits to be finished.
-    kept = run.kv.get(MOVING) if error.code == refs.LOCKED else None
-    run.record(run.cursor(), {MOVING: kept, REFUSED: told})
+    kept = run.memory.landing if error.code == refs.LOCKED else None
+    run.record(landing=kept, land_refused=told)
 
 
 def finish_move(run: Run) -> None:
     """Finish or drop a move that a kill cut off; behind a lock it waits as it is."""
-    move = _recall(run, MOVING, Move)
+    move = run.memory.landing
     if move is None:
         return
     repo, found = run.tools.repo, refs.resolve(run.tools.repo, move.branch)
@@ -108,7 +76,7 @@ def finish_move(run: Run) -> None:
 
 def finish_moves(tools: Tools) -> None:
     """Finish or drop what killed processes were about to move."""
-    for run_id in tools.store.runs_with_key(MOVING):
+    for run_id in tools.store.runs_with_key("landing"):
         row = tools.store.run(run_id)
         if row is None:
             continue
@@ -121,31 +89,15 @@ def finish_moves(tools: Tools) -> None:
             tools.store.release(run.id, run.row.claim_epoch)
 
 
-def move_done(run: Run, key: str) -> Done | None:
-    """Return the move that landed or undid this run."""
-    return _recall(run, key, Done)
-
-
-def _recall(run: Run, key: str, kind: type[T]) -> T | None:
-    try:
-        return convert(run.kv[key], kind) if run.kv.get(key) is not None else None
-    except ValidationError as error:
-        raise FormatError(f"{run.folder.run_json}: {key}: {error}") from error
-
-
 def _finish(run: Run, move: Move) -> None:
-    made = structs.asdict(
-        Done(branch=move.branch, old=move.old, commit=move.commit, at=utc(run.tools.now()))
-    )
-    kv: dict[str, object] = {MOVING: None, REFUSED: None}
+    made = Moved(move.branch, move.old, move.commit, utc(run.tools.now()))
     where = {"commit": move.commit, "branch": move.branch}
     if move.what == "land":
         run.timeline.add(EventType.LANDED, f"{move.commit[:12]} on {move.branch}", **where)
-        kv |= {LANDED: made, UNDONE: None}
+        run.record(landing=None, land_refused=None, landed=made, undone=None)
     else:
         run.timeline.add(EventType.UNDONE, f"{move.commit[:12]} on {move.branch}", **where)
-        kv |= {UNDONE: made}
-    run.record(run.cursor(), kv)
+        run.record(landing=None, land_refused=None, undone=made)
     reach("after_landed")
-    questions.settle(run.tools.store, run.id, LANDED, run.tools.now())
+    questions.settle(run.tools.store, run.id, "landed", run.tools.now())
     clean.remove_workspace(run.tools, run.row)

@@ -7,15 +7,14 @@ from treadle.engine.run.run import Run
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
 from treadle.files import remove
 from treadle.git import workspace
-from treadle.store.runs import STOP_REQUESTED
 
 
 def require(run: Run, commit: str) -> None:
     """Check a merged commit where the run's own commits were checked."""
     if not run.order.commands:
         return
-    if STOP_REQUESTED in run.kv:
-        run.record(run.cursor(), {STOP_REQUESTED: None})
+    if run.memory.stop_requested:
+        run.record(stop_requested=None)
     if observe.in_clean_place(run):
         found = _observe(run, commit)
     else:

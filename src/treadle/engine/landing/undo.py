@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from treadle.engine.landing import land, move
 from treadle.engine.landing.land import combine, commit_on
-from treadle.engine.landing.move import Done, Move
 from treadle.engine.run import resume
+from treadle.engine.run.memory import Move, Moved
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import refs, repo, scratch
@@ -34,7 +34,7 @@ def undo(tools: Tools, row: RunRow) -> Undone:
         tools.store.release(run.id, run.row.claim_epoch)
 
 
-def _invert(run: Run, landed: Done) -> Undone:
+def _invert(run: Run, landed: Moved) -> Undone:
     tip = _tip(run, landed)
     place_repo, name = run.tools.repo, landed.branch
     refs.require_quiet(place_repo, name)
@@ -58,15 +58,15 @@ def _invert(run: Run, landed: Done) -> Undone:
     return Undone(run.id, name, new, repo.tree_of(place_repo, new) == before)
 
 
-def _landed(run: Run) -> Done:
-    undone = move.move_done(run, move.UNDONE)
+def _landed(run: Run) -> Moved:
+    undone = run.memory.undone
     if undone:
         raise BlockedError(
             f"run {run.id} is undone already: {undone.commit[:12]} on {undone.branch}",
             code="already_undone",
             fix=[f"git show {undone.commit[:12]}", f"treadle land {run.id}"],
         )
-    landed = move.move_done(run, move.LANDED)
+    landed = run.memory.landed
     if landed is None:
         raise BlockedError(
             f"run {run.id} has not landed, so there is nothing to undo",
@@ -76,7 +76,7 @@ def _landed(run: Run) -> Done:
     return landed
 
 
-def _tip(run: Run, landed: Done) -> str:
+def _tip(run: Run, landed: Moved) -> str:
     name = shlex.quote(landed.branch)
     tip = refs.resolve(run.tools.repo, landed.branch)
     if tip is None:

@@ -13,7 +13,7 @@ from treadle.engine import letters
 from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.recovery import repair
-from treadle.engine.run import resume, run_files
+from treadle.engine.run import memory, resume, run_files
 from treadle.engine.run.run import Run, Timeline, Tools, cursor_of
 from treadle.engine.run.run_files import RECONCILED, Manifest, Snapshot
 from treadle.engine.wheel import commit, end
@@ -116,7 +116,7 @@ def _take_over(tools: Tools, row: RunRow, missing: list[str]) -> Run:
     for name in missing:
         if name not in unknown:
             run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
-    run.record(run.cursor())
+    run.record()
     return run
 
 
@@ -160,7 +160,7 @@ def _stop(run: Run) -> None:
     message = f"{reason} after step {run.row.current_step_index}"
     run.timeline.add(EventType.RUN_INTERRUPTED, message)
     ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
-    run.record(ended, {"reason_code": "interrupted", "reason": reason})
+    run.record(ended, reason_code="interrupted", reason=reason)
 
 
 def _adopt(run: Run, name: str) -> None:
@@ -177,7 +177,8 @@ def _adopt(run: Run, name: str) -> None:
     told = run.timeline.take()
     row = run.row._replace(**found.cursor._asdict())
     run.recorded.extend(told)
-    run_files.write_run(run.folder.run_json, run.order, row, run.recorded, {**run.kv, **found.kv})
+    kept = memory.apply(run.memory, found.kv)
+    run_files.write_run(run.folder.run_json, run.order, row, run.recorded, memory.encode(kept))
     commit.settle(run, found._replace(events=(*found.events, *told)), digest)
     commit.stand_still(run, problem)
 

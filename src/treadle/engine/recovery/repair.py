@@ -77,7 +77,7 @@ def _mend(tools: Tools, row: RunRow) -> None:
         tools.note(row.run_id, f"only its rows are left: {error.message}")
         return
     run.timeline.add(EventType.ROW_MISMATCH, "mended by doctor --repair")
-    run.record(run.cursor())
+    run.record()
     store.release(run.id, run.row.claim_epoch)
 
 

@@ -12,6 +12,7 @@ from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
 from treadle.engine.run import confinement, memory, run_files
+from treadle.engine.run.memory import RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.progress import Progress
 from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
@@ -62,7 +63,7 @@ def reopen(run: Run) -> Ended | None:
     name, head = run.row.branch or "", run.head
     if refs.resolve(run.tools.repo, name) is None:
         refs.create(run.tools.repo, name, head)
-    new = not run.workspace.path.exists() or run.kv.get("set_up") is not True
+    new = not run.workspace.path.exists() or not run.memory.set_up
     old = run.workspace
     run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch, old.runner)
     _link(run)
@@ -81,7 +82,7 @@ def setup_failure(run: Run, ended: Ended) -> str:
 
 def free_port_base(tools: Tools) -> int:
     """Return the first port of a block that no running run was given."""
-    taken = {tools.store.kv(row.run_id).get("port_base") for row in tools.store.running()}
+    taken = {tools.store.kv_value(row.run_id, "port_base") for row in tools.store.running()}
     base = _FIRST_PORT
     while base in taken:
         base += _PORTS
@@ -107,7 +108,7 @@ def _set_up(run: Run) -> Ended | None:
     elif copied:
         run.ignored = frozenset(workspace.survey(run.workspace).ignored)
     run.timeline.add(EventType.WORKSPACE_READY, message, **data)
-    run.record(run.cursor(), {"set_up": True})
+    run.record(set_up=True)
     return None
 
 
@@ -161,7 +162,7 @@ def begin_run(
     with tools.beginning:
         run = _new(tools, order, head.commit, head.branch)
         if lands:
-            run.kv[memory.LANDS] = True
+            run.memory = run.memory._replace(lands=True)
         if below and below.base_branch == head.branch and below.head_commit:
             _stack(run, below, below.head_commit)
         _write_down(run, extras)
@@ -178,7 +179,7 @@ def _write_down(run: Run, extras: Extras | None) -> None:
     _write_folder(run, extras)
     reach("before_run_row")
     # After a power cut the folder brings the row back.
-    run.tools.store.insert_run(run.row, run.recorded, run.kv, lasting=False)
+    run.tools.store.insert_run(run.row, run.recorded, memory.encode(run.memory), lasting=False)
     reach("after_run_row")
 
 
@@ -239,7 +240,7 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
         timeline=Timeline(0, tools.now, tools.mask),
         workspace=workspace_of(tools, order, folder, base_branch),
         tree=repo.tree_of(tools.repo, commit),
-        kv={"port_base": free_port_base(tools)},
+        memory=RunMemory(port_base=free_port_base(tools)),
     )
     return confinement.confine(run)
 
@@ -247,7 +248,7 @@ def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Ru
 def _stack(run: Run, below: RunRow, commit: str) -> None:
     run.row = run.row._replace(base_commit=commit, head_commit=commit)
     run.tree = repo.tree_of(run.tools.repo, commit)
-    run.kv["stacked_on"] = below.run_id
+    run.memory = run.memory._replace(stacked_on=below.run_id)
 
 
 def _note_start(run: Run, extras: Extras | None) -> None:
@@ -293,7 +294,7 @@ def _write_folder(run: Run, extras: Extras | None) -> None:
         f"{staged}/{layout.README}": _readme(run).encode(),
         f"{staged}/{layout.SPEC}": _text(run),
         f"{staged}/{layout.RUN_JSON}": run_files.encode_run(
-            run.order, run.row, run.recorded, run.kv
+            run.order, run.row, run.recorded, memory.encode(run.memory)
         ),
     }
     filled, empty = [], [f"{staged}/{layout.STEPS}", f"{staged}/{layout.LIVE}"]

@@ -3,19 +3,11 @@
 from msgspec import Struct, structs
 
 from treadle.config.schema import BudgetsConfig
+from treadle.engine.run.memory import Spent
 
 RISKY = "max_risky_files"
 # What these count is known once the change is there; what the others count goes on growing.
 _OF_ONE_CHANGE = ("max_changed_files", "max_patch_kb", RISKY)
-
-
-class Spent(Struct, frozen=True, kw_only=True):
-    """What a run has used so far; written with every step, so nothing can reset it."""
-
-    minutes: float = 0.0
-    tokens: int = 0
-    cost_usd: float = 0.0
-    output_mb: float = 0.0
 
 
 class Exceeded(Struct, frozen=True, kw_only=True):
@@ -49,7 +41,7 @@ def add(spent: Spent, *, seconds: float, tokens: int, cost_usd: float, output_by
 
 def exceeded(budgets: BudgetsConfig, spent: Spent) -> Exceeded | None:
     """Return the first amount that is used up before another step may begin."""
-    for name, used in structs.asdict(spent).items():
+    for name, used in spent._asdict().items():
         limit = getattr(budgets, f"max_{name}")
         if limit is not None and used >= limit:
             return Exceeded(key=f"max_{name}", limit=limit, used=round(used, 3))

@@ -12,6 +12,7 @@ from treadle.agents import table
 from treadle.config import agents
 from treadle.config.schema import Network, SandboxConfig
 from treadle.contract.role import Role
+from treadle.engine.run import memory
 from treadle.engine.run.run import Run
 from treadle.files import remove
 from treadle.git import scratch as git_scratch
@@ -22,7 +23,6 @@ from treadle.proc.keeper import Command, Ended, Limits
 from treadle.project.context import Context
 from treadle.sandbox import home, outside, policy, probe
 from treadle.sandbox.policy import Policy
-from treadle.store.runs import STOP_REQUESTED
 
 _ASK_EVERY = 0.5
 TEMPORARY = ("TMPDIR", "TMP", "TEMP")
@@ -35,7 +35,7 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
         "TREADLE_RUN": run.id,
         sweep.MARKER: sweep.mark(run.folder.folder),
         "TREADLE_PROJECT": str(run.tools.layout.root),
-        "TREADLE_PORT_BASE": str(run.kv.get("port_base", "")),
+        "TREADLE_PORT_BASE": str(run.memory.port_base or ""),
         **dict.fromkeys(TEMPORARY, str(scratch(run))),
     }
 
@@ -247,8 +247,7 @@ def stopper(run: Run) -> Callable[[], str | None]:
 
 def stop_request(run: Run) -> str | None:
     """Return the reason another process gave for stopping this run, if one did."""
-    found = run.tools.store.kv(run.id).get(STOP_REQUESTED)
-    return str(found.get("reason")) if isinstance(found, dict) else None
+    return memory.recall(run.tools.store, run.id).stop_requested
 
 
 def confine(run: Run) -> Run:

@@ -1,48 +1,33 @@
-"""What a run remembers from step to step, and how that is said."""
+"""What a run remembers from step to step: one frozen record, its codec, and how it is said."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.ids import utc
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 
-Moved = Literal["landed", "undone"]
-
-
-def commit_of(kv: Mapping[str, object], key: Moved) -> str | None:
-    """Return the commit that landed or undid a run."""
-    return _landing_field(kv, key, "commit")
-
-
-def landed_commit(kv: Mapping[str, object]) -> str | None:
-    """Return the commit in which the work is in the user's branch, unless it was undone."""
-    return None if kv.get("undone") else commit_of(kv, "landed")
-
-
-def landing_words(kv: Mapping[str, object]) -> list[str]:
-    """Return a line for each thing that happened to the work after the run."""
-    found = []
-    if landed := commit_of(kv, "landed"):
-        found.append(f"landed as {landed[:12]} on {_landing_field(kv, 'landed', 'branch')}")
-    if undone := commit_of(kv, "undone"):
-        found.append(f"undone by {undone[:12]} on {_landing_field(kv, 'undone', 'branch')}")
-    if refused := _landing_field(kv, "land_refused", "message"):
-        found.append(f"{_landing_field(kv, 'land_refused', 'what')} was refused: {refused}")
-    return found
-
-
-def _landing_field(kv: Mapping[str, object], key: str, name: str) -> str | None:
-    found = kv.get(key)
-    value = found.get(name) if isinstance(found, dict) else None
-    return value if isinstance(value, str) else None
-
-
-PROTECTED = "protected"
 WAITS_FOR_APPROVAL = "protected_changed"  # the reason of a run that waits for a person's word
 PROTECTED_DIFF = "protected.diff"
+QUEUED = "queued"  # the reason of a run that waits for a worker
 _NAMED = 20
+
+
+class Spent(NamedTuple):
+    """What a run has used so far; written with every step, so nothing can reset it."""
+
+    minutes: float = 0.0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    output_mb: float = 0.0
+
+
+class CheckSeen(NamedTuple):
+    """What the last check looked at, and what failed."""
+
+    tree: str
+    failing: tuple[str, ...]
 
 
 class SecondLook(NamedTuple):
@@ -63,104 +48,246 @@ class SecondLook(NamedTuple):
         return "with these files as the base has them the commands pass too"
 
 
-def remembered_look(
-    look: SecondLook, tree: str, step: str, *, is_refused: bool
-) -> dict[str, object]:
-    """Return what is kept of a second look: which tree it was about, and what it showed."""
-    return {
-        "files": list(look.files),
-        "failing": list(look.failing),
-        "sentence": look.sentence,
-        "tree": tree,
-        "diff": f"{step}/files/{PROTECTED_DIFF}",
-        "refused": is_refused,
+class ProtectedChange(NamedTuple):
+    """What is kept of a second look: which tree it was about, and what it showed."""
+
+    files: tuple[str, ...]
+    failing: tuple[str, ...]
+    sentence: str
+    tree: str
+    diff: str
+    refused: bool = False
+
+    @property
+    def names(self) -> str:
+        """Name the first twenty files; an odd name is shown in quotes."""
+        shown = [name if name.isprintable() else repr(name) for name in self.files[:_NAMED]]
+        more = f" and {len(self.files) - _NAMED} more" if len(self.files) > _NAMED else ""
+        return ", ".join(shown) + more
+
+    @property
+    def note(self) -> str:
+        """Tell the next agents that a change of protected files was not accepted."""
+        if not self.refused:
+            return ""
+        return (
+            f"Not accepted: the commands pass only because of changes to {self.names}, which"
+            " decide what they check. Put these files back as they were and make the commands pass"
+            f" with them; the difference is in {self.diff}"
+        )
+
+
+class Move(NamedTuple):
+    """A branch of the user that is about to go from `old` to `commit`, to `land` or to `undo`."""
+
+    what: str
+    branch: str
+    old: str
+    commit: str
+
+
+class Moved(NamedTuple):
+    """A branch of the user that has gone from `old` to `commit`."""
+
+    branch: str
+    old: str
+    commit: str
+    at: str = ""
+
+
+class Refusal(NamedTuple):
+    """Why no branch of the user was moved."""
+
+    what: str
+    code: str | None
+    message: str
+    fix: tuple[str, ...] = ()
+
+
+class ClashNote(NamedTuple):
+    """Another run that cannot be merged with this one, as both stood then."""
+
+    run_id: str
+    head: str
+    other_head: str | None
+    files: tuple[str, ...] = ()
+
+
+class RunMemory(NamedTuple):
+    """Everything a run remembers; `others` is what other topics keep with it, as they wrote it."""
+
+    port_base: int | None = None
+    stacked_on: str | None = None
+    lands: bool = False  # whether it lands without being asked once it passes
+    set_up: bool = False
+    spent: Spent | None = None
+    failing: tuple[str, ...] = ()
+    refuted: tuple[str, ...] = ()
+    last_check: CheckSeen | None = None
+    protected: ProtectedChange | None = None
+    letters_given: Mapping[str, int] = {}  # the last letter each role was given
+    reason_code: str | None = None
+    reason: str | None = None
+    budget_needed: str | None = None
+    resume_at: str | None = None
+    stop_requested: str | None = None
+    landing: Move | None = None
+    landed: Moved | None = None
+    undone: Moved | None = None
+    land_refused: Refusal | None = None
+    weather: tuple[ClashNote, ...] = ()
+    push_refused: str | None = None
+    others: Mapping[str, object] = {}
+
+    @property
+    def landed_commit(self) -> str | None:
+        """Return the commit in which the work is in the user's branch, unless it was undone."""
+        return self.landed.commit if self.landed and not self.undone else None
+
+    @property
+    def landing_words(self) -> list[str]:
+        """Return a line for each thing that happened to the work after the run."""
+        found = []
+        if self.landed:
+            found.append(f"landed as {self.landed.commit[:12]} on {self.landed.branch}")
+        if self.undone:
+            found.append(f"undone by {self.undone.commit[:12]} on {self.undone.branch}")
+        if self.land_refused:
+            found.append(f"{self.land_refused.what} was refused: {self.land_refused.message}")
+        return found
+
+    @property
+    def protected_words(self) -> str | None:
+        """Say which protected files the run changed, and what the base's own ones show."""
+        found = self.protected
+        return f"{found.names}: {found.sentence}" if found and found.files else None
+
+
+_RECORDS: Mapping[str, Any] = {
+    "spent": Spent,
+    "last_check": CheckSeen,
+    "protected": ProtectedChange,
+    "landing": Move,
+    "landed": Moved,
+    "undone": Moved,
+    "land_refused": Refusal,
+}
+EMPTY = RunMemory()
+
+
+def recall(store: Reader, run_id: str) -> RunMemory:
+    """Return what a run remembers."""
+    return decode(store.kv(run_id))
+
+
+def decode(kv: Mapping[str, object]) -> RunMemory:
+    """Read what a run remembers; a value that is not what it should be counts as forgotten."""
+    known: dict[str, Any] = {
+        name: _decoded(name, kv[name]) for name in RunMemory._fields[:-1] if name in kv
     }
-
-
-def protected_files(kv: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the protected files that a run had changed when its last check passed."""
-    names = _protected_field(kv, "files")
-    return tuple(map(str, names)) if isinstance(names, list) else ()
-
-
-def protected_names(kv: Mapping[str, object]) -> str:
-    """Name the first twenty of them; an odd name is shown in quotes."""
-    names = protected_files(kv)
-    shown = [name if name.isprintable() else repr(name) for name in names[:_NAMED]]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(shown) + more
-
-
-def protected_words(kv: Mapping[str, object]) -> str | None:
-    """Say which protected files a run changed, and what the base's own ones show."""
-    return (
-        f"{protected_names(kv)}: {_protected_field(kv, 'sentence')}"
-        if protected_files(kv)
-        else None
+    others = {key: value for key, value in kv.items() if key not in known}
+    return EMPTY._replace(
+        **{name: value for name, value in known.items() if value is not None}, others=others
     )
 
 
-def protected_diff(kv: Mapping[str, object]) -> str | None:
-    """Return where the difference of just these files can be read."""
-    found = _protected_field(kv, "diff")
-    return found if isinstance(found, str) else None
+def encode(memory: RunMemory) -> dict[str, object]:
+    """Return it as the store and run.json keep it."""
+    found = changes(EMPTY, memory)
+    return {key: value for key, value in found.items() if value is not None}
 
 
-def protected_note(kv: Mapping[str, object]) -> str:
-    """Tell the next agents that a change of protected files was not accepted."""
-    if not _protected_field(kv, "refused"):
-        return ""
-    return (
-        f"Not accepted: the commands pass only because of changes to {protected_names(kv)}, which"
-        " decide what they check. Put these files back as they were and make the commands pass with"
-        f" them; the difference is in {protected_diff(kv)}"
-    )
+def changes(before: RunMemory, after: RunMemory) -> dict[str, object]:
+    """Return what is to be stored so that a run remembers `after`; None removes a key."""
+    found: dict[str, object] = {}
+    for name in RunMemory._fields[:-1]:
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            found[name] = None if new == getattr(EMPTY, name) else _plain(new)
+    for key in {**before.others, **after.others}:
+        if before.others.get(key) != after.others.get(key):
+            found[key] = after.others.get(key)
+    return found
 
 
-def _protected_field(kv: Mapping[str, object], name: str) -> object:
-    found = kv.get(PROTECTED)
-    return found.get(name) if isinstance(found, dict) else None
+def apply(before: RunMemory, kv: Mapping[str, object]) -> RunMemory:
+    """Return what a run remembers once these values are stored; None removes one."""
+    found = {**encode(before), **kv}
+    return decode({key: value for key, value in found.items() if value is not None})
 
 
-def next_commands(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
+def _decoded(name: str, value: object) -> object:
+    if name in _RECORDS:
+        return _record(_RECORDS[name], value)
+    if name == "weather":
+        notes = value if isinstance(value, list) else []
+        return tuple(note for item in notes if (note := _record(ClashNote, item)))
+    if name == "stop_requested":
+        return str(value.get("reason")) if isinstance(value, dict) else value
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return value
+
+
+def _record(kind: Any, value: object) -> Any:
+    if not isinstance(value, dict):
+        return None
+    fields = {key: value[key] for key in value if key in kind._fields}
+    try:
+        return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    except TypeError:
+        return None
+
+
+def _plain(value: object) -> object:
+    """Return a record as a mapping, several values as a list."""
+    if isinstance(value, tuple):
+        if hasattr(value, "_asdict"):
+            return {key: _plain(item) for key, item in value._asdict().items()}
+        return [_plain(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def is_queued(row: RunRow, memory: RunMemory) -> bool:
+    """Tell whether a run waits for a worker of the fleet."""
+    return row.status == "stopped" and memory.reason_code == QUEUED
+
+
+def next_commands(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
     """Return what a user would do now, as literal commands."""
-    run_id, code = row.run_id, kv.get("reason_code")
+    run_id, code = row.run_id, memory.reason_code
     if row.status == "running":
         return (f"treadle log -f {run_id}", f"treadle stop {run_id}")
     if row.status == "passed":
-        return _commands_after_pass(row, kv)
+        return _commands_after_pass(row, memory)
     again = f"treadle run {row.task_id}" if row.task_id else "treadle run --goal …"
+    go_on = f"treadle run --resume {run_id}"
     if row.status == "failed":
         return (f"treadle runs show {run_id}", again)
-    if code == "queued":
+    if code == QUEUED:
         return (f"treadle log -f {run_id}", "treadle fleet status", f"treadle stop {run_id}")
     if code == "budget_exceeded":
-        return (f"treadle run --resume {run_id} --budget {kv.get('budget_needed')}",)
-    if code == WAITS_FOR_APPROVAL:
-        go_on = f"treadle run --resume {run_id}"
-        return (f"cat {protected_diff(kv)}", f"{go_on} --approve protected", go_on)
+        return (f"{go_on} --budget {memory.budget_needed}",)
+    if code == WAITS_FOR_APPROVAL and memory.protected:
+        return (f"cat {memory.protected.diff}", f"{go_on} --approve protected", go_on)
     if code == "no_progress":
-        return (f"treadle run --resume {run_id} --agent act=NAME", again)
-    return (f"treadle run --resume {run_id}",)
+        return (f"{go_on} --agent act=NAME", again)
+    return (go_on,)
 
 
-def _commands_after_pass(row: RunRow, kv: Mapping[str, object]) -> tuple[str, ...]:
-    if landed := landed_commit(kv):
+def _commands_after_pass(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
+    if landed := memory.landed_commit:
         return (f"git show {landed[:12]}", f"treadle undo {row.run_id}")
     look = f"git diff {(row.base_commit or '')[:12]}..{row.branch}"
     return (look, f"treadle land {row.run_id}")
 
 
-RESUME_AT = "resume_at"
-LANDS = "lands"  # whether a run that passes lands without being asked
-
-
 def due_runs(store: Reader, now: datetime) -> list[RunRow]:
     """Return the stopped runs whose usage limit is over by now, oldest first."""
-    found = (store.run(run_id) for run_id in store.runs_with_key(RESUME_AT))
+    found = (store.run(run_id) for run_id in store.runs_with_key("resume_at"))
     return [row for row in found if row and row.status == "stopped" and _is_over(store, row, now)]
 
 
 def _is_over(store: Reader, row: RunRow, now: datetime) -> bool:
-    at = store.kv_value(row.run_id, RESUME_AT)
+    at = store.kv_value(row.run_id, "resume_at")
     return isinstance(at, str) and at <= utc(now)

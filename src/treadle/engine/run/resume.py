@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -11,12 +12,16 @@ from treadle.contract.event import EventType
 from treadle.engine.elsewhere import restore
 from treadle.engine.run import begin, confinement, memory, order, run_files
 from treadle.engine.run import order as run_order
+from treadle.engine.run.memory import CheckSeen, RunMemory
 from treadle.engine.run.order import NamedAgent, named
 from treadle.engine.run.run import Run, Timeline, Tools, lost_branch
 from treadle.errors import BlockedError, FormatError, GitError
 from treadle.git import diff, refs, repo, workspace
 from treadle.proc import identity
 from treadle.store.runs import RunRow, StepRow
+
+# What a run forgets when it goes on.
+_OF_ONE_END = ("reason_code", "reason", "stop_requested", "resume_at", "budget_needed")
 
 
 def take_over(tools: Tools, row: RunRow) -> Run:
@@ -51,7 +56,7 @@ def load_run(tools: Tools, row: RunRow) -> Run:
         timeline=Timeline(last_seq, tools.now, tools.mask),
         workspace=begin.workspace_of(tools, found.order, folder, row.base_branch),
         tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
-        kv=dict(tools.store.kv(row.run_id)),
+        memory=memory.recall(tools.store, row.run_id),
         step_dirs=[
             f"{tools.layout.root}/{step.step_dir}" for step in tools.store.steps(row.run_id)
         ],
@@ -75,7 +80,7 @@ def require_intact(tools: Tools, row: RunRow) -> None:
     run = take_over(tools, row)
     for folder, text in found.items():
         run.timeline.add(EventType.ROW_MISMATCH, f"{folder}: {text}")
-    run.record(run.cursor())
+    run.record()
     raise BlockedError(
         f"the store and the files of run {row.run_id} disagree about {', '.join(found)}",
         code="row_mismatch",
@@ -93,39 +98,38 @@ def _problem(tools: Tools, step: StepRow) -> str | None:
     return None
 
 
-def approve(run: Run, kv: Mapping[str, object]) -> None:
+def approve(run: Run, lands: bool) -> None:
     """Let a run pass that waits for it, with exactly the tree that was looked at."""
-    found = run.kv.get(memory.PROTECTED)
-    if run.kv.get("reason_code") != memory.WAITS_FOR_APPROVAL or not isinstance(found, dict):
+    found = run.memory.protected
+    if run.memory.reason_code != memory.WAITS_FOR_APPROVAL or found is None:
         raise BlockedError(
             f"run {run.id} does not wait for an approval of protected files",
             code="nothing_to_approve",
             fix=[f"treadle why {run.id}"],
         )
-    if found.get("tree") != run.tree:
+    if found.tree != run.tree:
         raise BlockedError(
             f"run {run.id} stands on another tree than the one that was looked at",
             code="tree_changed",
             fix=[f"treadle run --resume {run.id}"],
         )
-    names = memory.protected_names(run.kv)
-    told = list(memory.protected_files(run.kv))
-    run.timeline.add(EventType.PROTECTED_APPROVED, names, tree=run.tree, files=told[:100])
-    run.end("passed", "passed", f"every criterion passed; changes approved: {names}", kv)
+    names, told = found.names, list(found.files[:100])
+    run.timeline.add(EventType.PROTECTED_APPROVED, names, tree=run.tree, files=told)
+    text = f"every criterion passed; changes approved: {names}"
+    run.end("passed", "passed", text, lands=lands)
 
 
-def refuse(run: Run) -> dict[str, object]:
+def refuse(run: Run) -> RunMemory:
     """Return what a run remembers that goes on without approval: the criteria have failed."""
-    found = run.kv.get(memory.PROTECTED)
-    if run.kv.get("reason_code") != memory.WAITS_FOR_APPROVAL or not isinstance(found, dict):
-        return {}
-    failing = list(found.get("failing", []))
-    return {
-        memory.PROTECTED: {**found, "refused": True},
-        "failing": failing,
-        "refuted": failing,
-        "last_check": {"tree": run.tree, "failing": failing},
-    }
+    found = run.memory.protected
+    if run.memory.reason_code != memory.WAITS_FOR_APPROVAL or found is None:
+        return run.memory
+    return run.memory._replace(
+        protected=found._replace(refused=True),
+        failing=found.failing,
+        refuted=found.failing,
+        last_check=CheckSeen(run.tree, found.failing),
+    )
 
 
 def resume_run(
@@ -144,18 +148,16 @@ def resume_run(
     require_intact(tools, row)
     run = take_up(tools, row)
     _catch_up_branch(run)
-    wish = {memory.LANDS: lands or None}
     if approve:
-        return _approve(run, wish)
+        return _approve(run, lands)
     _change_order(run, config, budgets, swaps)
     _require_agents(run)
     run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
-    cleared = {"reason_code": None, "reason": None, "stop_requested": None, "resume_at": None}
-    cleared["budget_needed"] = None
     refused = refuse(run)
-    verdict = "FAIL" if refused else run.row.verdict
+    verdict = run.row.verdict if refused is run.memory else "FAIL"
     now = run.cursor(status="running", ended_at=None, verdict=verdict)
-    run.record(now, {**cleared, **refused, **wish})
+    cleared: dict[str, Any] = dict.fromkeys(_OF_ONE_END)
+    run.record(now, **refused._replace(lands=lands, **cleared)._asdict())
     if _lost(run):
         return run
     keep_interrupted(run)
@@ -163,9 +165,9 @@ def resume_run(
     return run
 
 
-def _approve(run: Run, kv: Mapping[str, object]) -> Run:
+def _approve(run: Run, lands: bool) -> Run:
     if not _lost(run):
-        approve(run, kv)
+        approve(run, lands)
     return run
 
 
@@ -208,7 +210,7 @@ def keep_interrupted(run: Run) -> None:
     workspace.restore(run.workspace, run.head)
     where = run.tools.layout.relative(target)
     run.timeline.add(EventType.WORKSPACE_RESTORED, f"interrupted edits are kept in {where}")
-    run.record(run.cursor())
+    run.record()
 
 
 def _free_name(run: Run) -> Path:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from msgspec import UNSET, convert
+from msgspec import UNSET
 
 from treadle.config.load import load
 from treadle.config.schema import Config as Settings
 from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
-from treadle.engine.run import run_files
-from treadle.engine.run.budget import Spent
+from treadle.engine.run import memory, run_files
+from treadle.engine.run.memory import EMPTY, RunMemory, Spent
 from treadle.engine.run.order import Order
 from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run_files import Manifest
@@ -179,7 +179,7 @@ class Run:
     timeline: Timeline
     workspace: Workspace
     tree: str
-    kv: dict[str, object] = field(default_factory=dict)
+    memory: RunMemory = EMPTY
     recorded: list[Event] = field(default_factory=list)
     step_dirs: list[str] = field(default_factory=list)
     ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
@@ -206,7 +206,7 @@ class Run:
     @property
     def spent(self) -> Spent:
         """Return what the run has used, as its last commit says."""
-        return convert(self.kv.get("spent", {}), Spent)
+        return self.memory.spent or Spent()
 
     def cursor(self, **changes: object) -> Cursor:
         """Return where the run stands, with changes."""
@@ -215,27 +215,28 @@ class Run:
     def advance(self, cursor: Cursor, kv: Mapping[str, object]) -> None:
         """Take over what was just committed."""
         self.row = self.row._replace(**cursor._asdict())
-        self.kv.update(kv)
+        self.memory = memory.apply(self.memory, kv)
 
-    def record(self, cursor: Cursor, kv: Mapping[str, object] | None = None) -> None:
+    def record(self, cursor: Cursor | None = None, **remembered: Any) -> None:
         """Commit events that belong to no step: first into run.json, then into the store."""
-        changes = dict(kv or {})
+        cursor = cursor or self.cursor()
+        after = self.memory._replace(**remembered)
         events = self.timeline.take()
         row = self.row._replace(**cursor._asdict())
         self.recorded.extend(events)
         reach("before_run_file")
-        run_files.write_run(self.folder.run_json, self.order, row, self.recorded, self.kv | changes)
+        kept = memory.encode(after)
+        run_files.write_run(self.folder.run_json, self.order, row, self.recorded, kept)
         reach("after_run_file")
+        changes = memory.changes(self.memory, after)
         self.tools.store.record(self.id, events, cursor, changes, self.row.claim_epoch)
-        self.advance(cursor, changes)
+        self.row, self.memory = row, after
 
-    def end(
-        self, status: RunStatus, reason: str, message: str, kv: Mapping[str, object] | None = None
-    ) -> None:
+    def end(self, status: RunStatus, reason: str, message: str, **remembered: Any) -> None:
         """Finish between two steps."""
         self.timeline.add(ENDS[status], message, reason_code=reason)
         ended = self.cursor(status=status, ended_at=utc(self.tools.now()))
-        self.record(ended, {"reason_code": reason, "reason": message, **(kv or {})})
+        self.record(ended, reason_code=reason, reason=message, **remembered)
 
 
 ENDS: dict[str, EventType] = {
@@ -265,10 +266,9 @@ def lost_branch(run: Run) -> None:
 
 def criteria_passed(run: Run) -> int:
     """Return how many criteria passed in the last check."""
-    failing = run.kv.get("failing")
-    if not isinstance(failing, list) or run.row.verdict is None:
+    if run.row.verdict is None:
         return 0
-    return len(run.order.criteria) - len(failing)
+    return len(run.order.criteria) - len(run.memory.failing)
 
 
 def has_commands(order: Order) -> bool:

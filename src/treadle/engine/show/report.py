@@ -1,10 +1,11 @@
 """Tell a run as markdown that is ready to be a pull request's body."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from treadle.engine.run import memory
+from treadle.engine.run.memory import RunMemory
 from treadle.engine.show import view as show_view
 from treadle.engine.show.view import CriterionView
 from treadle.errors import GitError
@@ -26,11 +27,11 @@ _ENTITIES = str.maketrans(
 
 def markdown(project: Context, store: Reader, row: RunRow) -> str:
     """Return goal, criteria with evidence, steps, changes and cost of a run."""
-    kv, steps = store.kv(row.run_id), store.steps(row.run_id)
+    known, steps = memory.recall(store, row.run_id), store.steps(row.run_id)
     views = show_view.criteria(project.layout, store, row)
     parts = [
         f"# {_text(row.goal)}",
-        _summary(row, kv, views),
+        _summary(row, known, views),
         "## Criteria",
         _table(["criterion", "claimed", "observed", "command"], map(_criterion, views)),
         *_evidence(project, row, views),
@@ -38,9 +39,9 @@ def markdown(project: Context, store: Reader, row: RunRow) -> str:
         _table(["step", "role", "agent", "status", "summary"], map(_step, steps)),
         "## Changes",
         _changes(project, row),
-        _protected(kv),
+        _protected(known),
         "## Cost",
-        _cost(kv, store.usage(row.run_id)),
+        _cost(known, store.usage(row.run_id)),
     ]
     return Mask(project.env).text(block("\n\n".join(part for part in parts if part))) + "\n"
 
@@ -50,14 +51,14 @@ def tail(path: Path) -> str:
     return "\n".join(walk.tail(path, _TAIL_BYTES).splitlines()[-_TAIL:])
 
 
-def _summary(row: RunRow, kv: Mapping[str, object], views: list[CriterionView]) -> str:
+def _summary(row: RunRow, known: RunMemory, views: list[CriterionView]) -> str:
     held, total = show_view.counts(views)
     steps = plural(row.current_step_index, "step")
     score = f"{held}/{total} criteria, iteration {row.iteration}, {steps}"
     lines = [f"Run `{row.run_id}` {row.status}: {score}."]
     if row.task_id:
         lines.append(f"Task `{row.task_id}`.")
-    lines += [f"{_text(line[:1].upper() + line[1:])}." for line in memory.landing_words(kv)]
+    lines += [f"{_text(line[:1].upper() + line[1:])}." for line in known.landing_words]
     return " ".join(lines)
 
 
@@ -97,14 +98,13 @@ def _changes(project: Context, row: RunRow) -> str:
         return f"The changes cannot be read: {_text(error.message)}"
 
 
-def _protected(kv: Mapping[str, object]) -> str:
-    told = memory.protected_words(kv)
+def _protected(known: RunMemory) -> str:
+    told = known.protected_words
     return f"Changed files that decide the checks: {_text(told)}." if told else ""
 
 
-def _cost(kv: Mapping[str, object], usage: Sequence[UsageRow]) -> str:
-    spent = kv.get("spent")
-    minutes = spent.get("minutes", 0.0) if isinstance(spent, dict) else 0.0
+def _cost(known: RunMemory, usage: Sequence[UsageRow]) -> str:
+    minutes = known.spent.minutes if known.spent else 0.0
     if not usage:
         return f"{minutes:.1f} minutes; the agents reported no tokens."
     tokens = sum((item.input_tokens or 0) + (item.output_tokens or 0) for item in usage)

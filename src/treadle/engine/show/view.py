@@ -137,17 +137,18 @@ def runs_document(store: Reader, rows: list[RunRow]) -> Document:
 
 def run_document(layout: Layout, store: Reader, row: RunRow) -> Document:
     """Return one run with its steps, criteria and usage."""
-    kv = store.kv(row.run_id)
+    known = memory.recall(store, row.run_id)
     return row._asdict() | {
-        "landed": memory.commit_of(kv, "landed"),
-        "undone": memory.commit_of(kv, "undone"),
-        "reason": kv.get("reason"),
-        "reason_code": kv.get("reason_code"),
-        "resume_at": kv.get("resume_at"),
-        "protected": list(memory.protected_files(kv)),
+        "landed": known.landed and known.landed.commit,
+        "undone": known.undone and known.undone.commit,
+        "reason": known.reason,
+        "reason_code": known.reason_code,
+        "resume_at": known.resume_at,
+        "protected": list(known.protected.files) if known.protected else [],
         "steps": [step._asdict() for step in store.steps(row.run_id)],
         "criteria": [view._asdict() for view in criteria(layout, store, row)],
-        "usage": usage.total_usage(store.usage(row.run_id)) | {"spent": kv.get("spent")},
+        "usage": usage.total_usage(store.usage(row.run_id))
+        | {"spent": known.spent and known.spent._asdict()},
     }
 
 
@@ -183,25 +184,24 @@ class Explanation(NamedTuple):
 
 def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
     """Explain one run."""
-    kv = store.kv(row.run_id)
+    known = memory.recall(store, row.run_id)
     steps = store.steps(row.run_id)
     views = criteria(layout, store, row)
     held, total = counts(views)
-    code = _text(kv.get("reason_code"))
     where = f"iteration {row.iteration}, {plural(len(steps), 'step')}, {held}/{total} criteria"
     telling = _TELLING.split()
     told = [event for event in store.events(row.run_id) if event.type in telling]
     return Explanation(
         headline=f"run {row.run_id} {_WORDS[row.status]} ({where})",
-        reason=_text(kv.get("reason")),
-        reason_code=code,
+        reason=known.reason,
+        reason_code=known.reason_code,
         failing=tuple(v for v in views if v.claimed is False or v.observed is False),
         events=tuple(f"{event.type}: {event.message}" for event in told),
         look=_look(layout, steps),
-        next=memory.next_commands(row, kv),
+        next=memory.next_commands(row, known),
         weather=_weather(store, row),
         usage=usage.usage_words(store.usage(row.run_id)),
-        protected=memory.protected_words(kv),
+        protected=known.protected_words,
     )
 
 

@@ -17,7 +17,7 @@ from treadle.contract.event import EventType, StepError
 from treadle.contract.request import AgentRequest, Asked, Observed, Paths, RequestContext, Step
 from treadle.contract.verdict import Verdict
 from treadle.engine import letters
-from treadle.engine.run import budget, comments, memory
+from treadle.engine.run import budget, comments
 from treadle.engine.run.run import Run
 from treadle.engine.wheel import workspace_changes
 from treadle.engine.wheel.step_folder import Stage
@@ -125,14 +125,13 @@ def build_request(run: Run, stage: Stage, observed: Sequence[Observed]) -> Agent
 def _request_notes(run: Run, stage: Stage) -> Sequence[str]:
     """Pass on the full text, what the last check found, and what people and agents wrote."""
     parts = [run.order.text] if run.order.text != run.order.goal else []
-    failing = run.kv.get("failing")
-    if isinstance(failing, list) and failing:
-        parts.append(f"Failing in the last check: {', '.join(map(str, failing))}")
-    refuted = run.kv.get("refuted")
-    if isinstance(refuted, list) and refuted:
-        claimed = ", ".join(map(str, refuted))
+    if failing := run.memory.failing:
+        parts.append(f"Failing in the last check: {', '.join(failing)}")
+    if refuted := run.memory.refuted:
+        claimed = ", ".join(refuted)
         parts.append(f"Claimed to pass but observed to fail by their commands: {claimed}")
-    parts.append(memory.protected_note(run.kv))
+    if run.memory.protected:
+        parts.append(run.memory.protected.note)
     if stage.role == "act":
         parts.append(comments.words(run.tools.store, run.id))
     return [*parts, letters.unread(run, stage)]

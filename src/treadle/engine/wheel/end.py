@@ -1,7 +1,6 @@
 """End a run: tell its task, the desk and whoever asked, note conflicts, land if wished."""
 
 import time
-from collections.abc import Mapping
 from datetime import datetime
 
 from treadle.contract.event import EventType
@@ -9,7 +8,7 @@ from treadle.engine import letters
 from treadle.engine.landing import conflicts, land
 from treadle.engine.lock import MAIL
 from treadle.engine.run import budget, memory
-from treadle.engine.run.memory import next_commands
+from treadle.engine.run.memory import ClashNote, RunMemory, next_commands
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.wheel.step_folder import OUTBOX
@@ -49,23 +48,23 @@ def end_run(run: Run) -> None:
         return
     reach("before_end")
     letters.catch_up(run)
-    tell_desk(run.tools.store, run.row, run.kv, run.tools.now())
+    tell_desk(run.tools.store, run.row, run.memory, run.tools.now())
     letters.tell_end(run)
     if run.tools.worker is None:
         note_conflicts(run)
     reach("before_release")
-    if run.row.status == "passed" and run.kv.get(memory.LANDS):
+    if run.row.status == "passed" and run.memory.lands:
         land_or_ask(run.tools, run.row)
     _release(run)
 
 
-def tell_desk(store: Store, row: RunRow, kv: Mapping[str, object], now: datetime) -> None:
+def tell_desk(store: Store, row: RunRow, known: RunMemory, now: datetime) -> None:
     """Move the lane of an ended run's task, and put on the desk what a person must decide."""
     if row.task_id:
         claim.finish_run(store, row.task_id, row.run_id, row.status, now)
     if row.status == "passed":
         questions.settle(store, row.run_id, row.status, now)
-    elif question := _question(row, kv):
+    elif question := _question(row, known):
         questions.ask(store, question, now)
 
 
@@ -84,34 +83,34 @@ def keep_claim(run: Run) -> None:
         claim.renew_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
 
 
-def _question(row: RunRow, kv: Mapping[str, object]) -> Question | None:
-    code = str(kv.get("reason_code"))
+def _question(row: RunRow, known: RunMemory) -> Question | None:
+    code = known.reason_code or ""
     if row.status == "stopped" and code in _NO_QUESTION:
         return None
     kind = _KINDS.get(code, "failed_run") if row.status == "stopped" else "failed_run"
-    if str(kv.get("budget_needed")).startswith(f"{budget.RISKY}="):
+    if (known.budget_needed or "").startswith(f"{budget.RISKY}="):
         kind = "approval"
-    subject, actions = Subject("run", row.run_id), _actions(row, kv, kind)
-    known = {questions.command(action, subject) for action in actions}
+    subject, actions = Subject("run", row.run_id), _actions(row, known, kind)
+    given = {questions.command(action, subject) for action in actions}
     return Question(
         kind=kind,
-        summary=f"{row.goal}: {kv.get('reason')}",
+        summary=f"{row.goal}: {known.reason}",
         subject=subject,
         actions=actions,
-        look=tuple(it for it in next_commands(row, kv) if it not in known),
+        look=tuple(it for it in next_commands(row, known) if it not in given),
         run_id=row.run_id,
         task_id=row.task_id,
     )
 
 
-def _actions(row: RunRow, kv: Mapping[str, object], kind: Kind) -> tuple[Action, ...]:
+def _actions(row: RunRow, known: RunMemory, kind: Kind) -> tuple[Action, ...]:
     """Return what a person can decide about a run that has not passed."""
     if row.status == "failed":
         return (Action("again", target=row.task_id), LEAVE)
-    if kv.get("reason_code") == memory.WAITS_FOR_APPROVAL:
+    if known.reason_code == memory.WAITS_FOR_APPROVAL:
         return (Action("approve", questions.PROTECTED), Action("reject"), LEAVE)
-    if kv.get("reason_code") == "budget_exceeded":
-        needed = str(kv.get("budget_needed"))
+    if known.reason_code == "budget_exceeded":
+        needed = str(known.budget_needed)
         return (Action("approve" if kind == "approval" else "resume", needed), LEAVE)
     return (Action("resume"), LEAVE)
 
@@ -124,12 +123,12 @@ def land_or_ask(tools: Tools, row: RunRow) -> str | None:
 
 def waits_to_land(tools: Tools, row: RunRow) -> bool:
     """Tell whether a passed run should have landed and could not."""
-    kv = tools.store.kv(row.run_id)
-    return row.status == "passed" and not memory.landed_commit(kv) and "land_refused" in kv
+    known = memory.recall(tools.store, row.run_id)
+    return row.status == "passed" and not known.landed_commit and known.land_refused is not None
 
 
 def _land(tools: Tools, row: RunRow) -> str | None:
-    if memory.landed_commit(tools.store.kv(row.run_id)):
+    if memory.recall(tools.store, row.run_id).landed_commit:
         return None
     try:
         found = land.land(tools, row)
@@ -165,9 +164,9 @@ def note_conflicts(run: Run) -> None:
         return
     mine = _touched(run.tools.store, run.id)
     others = [row for row in run.tools.store.runs(_RUNS) if _meets(run, mine, row)]
-    found = _conflicts(run, others) if others else []
-    if found or conflicts.CONFLICTS in run.kv:
-        run.record(run.cursor(), {conflicts.CONFLICTS: found or None})
+    found = _conflicts(run, others) if others else ()
+    if found or run.memory.weather:
+        run.record(weather=found)
 
 
 def _meets(run: Run, mine: set[str] | None, other: RunRow) -> bool:
@@ -190,22 +189,22 @@ def _touched(store: Reader, run_id: str) -> set[str] | None:
     return found
 
 
-def _conflicts(run: Run, others: list[RunRow]) -> list[dict[str, object]]:
+def _conflicts(run: Run, others: list[RunRow]) -> tuple[ClashNote, ...]:
     place = scratch.make(run.tools.repo, run.folder.live / "weather")
     try:
         found = [(other, _merge(place, run.head, other.head_commit or "")) for other in others]
     finally:
         scratch.drop(place)
-    return [
-        {
-            "run_id": other.run_id,
-            "head": run.head,
-            "other_head": other.head_commit,
-            "files": [readable(path) for path in conflict.paths[:_FILES]],
-        }
+    return tuple(
+        ClashNote(
+            run_id=other.run_id,
+            head=run.head,
+            other_head=other.head_commit,
+            files=tuple(readable(path) for path in conflict.paths[:_FILES]),
+        )
         for other, conflict in found
         if conflict
-    ]
+    )
 
 
 def _merge(place: Scratch, ours: str, theirs: str) -> Conflict | None:

@@ -14,7 +14,7 @@ from treadle.engine import letters
 from treadle.engine.checks import observe, second_look
 from treadle.engine.checks.observe import Observation
 from treadle.engine.elsewhere import queue
-from treadle.engine.run import budget, confinement
+from treadle.engine.run import confinement, memory
 from treadle.engine.run.progress import Moment, Progress
 from treadle.engine.run.run import Run, criteria_passed, reach
 from treadle.engine.wheel import (
@@ -38,6 +38,7 @@ from treadle.engine.wheel.step_folder import (
 )
 from treadle.errors import GitError
 from treadle.files import atomic
+from treadle.ids import utc
 from treadle.proc.keeper import Limits
 from treadle.store.runs import RunRow, StepRow
 
@@ -238,11 +239,11 @@ def drive_run(run: Run) -> RunRow:
             step_folder.remove_staged(run.folder)
             run.end("stopped", error.code, error.message)
         role = follows(role)
-    if queue.is_queued(run.row, run.kv):
+    if memory.is_queued(run.row, run.memory):
         run.tools.store.release(run.id, run.row.claim_epoch)
         return run.row
     end.end_run(run)
-    show(run, "ended", str(run.kv.get("reason", "")))
+    show(run, "ended", run.memory.reason or "")
     return run.row
 
 
@@ -255,16 +256,18 @@ def next_role(steps: list[StepRow]) -> Role:
 
 
 def _stopped_between_steps(run: Run) -> bool:
-    if reason := run.tools.interrupted() or confinement.stop_request(run):
-        run.timeline.add(EventType.STOP_REQUESTED, reason)
-        run.end("stopped", "interrupted", reason)
-        return True
-    if run.tools.yields():
+    stop = run.tools.interrupted() or confinement.stop_request(run)
+    if not stop and run.tools.yields():
         queue.give_back(run, "the worker drains")
         return True
-    over = budget.exceeded(run.order.budgets, run.spent)
-    if over is None:
+    decision = decide.decide_between(run.order, run.spent, stop)
+    if decision.status == "running":
         return False
-    decision = decide.over_budget(run, over)
-    run.end("stopped", "budget_exceeded", decision.message, {"budget_needed": over.needed})
+    decide.note_end(run, decision)
+    run.record(
+        run.cursor(status=decision.status, ended_at=utc(run.tools.now())),
+        reason_code=decision.reason,
+        reason=decision.message,
+        budget_needed=decision.over.needed if decision.over else run.memory.budget_needed,
+    )
     return True

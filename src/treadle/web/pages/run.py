@@ -9,6 +9,7 @@ from treadle.contract.role import ROLES, follows
 from treadle.engine.elsewhere import restore
 from treadle.engine.landing import conflicts
 from treadle.engine.run import comments, memory
+from treadle.engine.run.memory import RunMemory, Spent
 from treadle.engine.show import view as show_view
 from treadle.engine.show.find_run import find_run
 from treadle.store.runs import RunRow, StepRow
@@ -54,7 +55,11 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the picture, the matrix, the meters, the end of the log and the last events."""
     layout = site.project.layout
     with site.store() as store:
-        row, kv, steps = find_run(store, asked.run), store.kv(asked.run), store.steps(asked.run)
+        row, known, steps = (
+            find_run(store, asked.run),
+            memory.recall(store, asked.run),
+            store.steps(asked.run),
+        )
         order = show_view.asked_order(layout, asked.run)
         last = store.last_seq(asked.run)
         told = store.events(asked.run, max(last - _EVENTS, 0))
@@ -66,14 +71,14 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
             ),
             "matrix": _matrix(site, store, row, steps),
             "rounds": sorted({step.iteration for step in steps}),
-            "meters": _meters(row, kv, order),
+            "meters": _meters(row, known, order),
             "log": foreign.tails_of_run(layout, row, steps, site.mask),
             "events": told[::-1],
             "earlier": max(last - _EVENTS, 0),
-            "where": memory.landing_words(kv),
-            "is_in": memory.landed_commit(kv) is not None,
-            "next": memory.next_commands(row, kv),
-            "budget": kv.get("budget_needed"),
+            "where": known.landing_words,
+            "is_in": known.landed_commit is not None,
+            "next": memory.next_commands(row, known),
+            "budget": known.budget_needed,
             "comments": comments.unheard(store, asked.run),
             "storms": [s.sentence for s in conflicts.clashes(store, [row])],
         }
@@ -126,12 +131,12 @@ def _matrix(
     return found
 
 
-def _meters(row: RunRow, kv: Mapping[str, object], order: Mapping[str, object]) -> list[Meter]:
-    limits, spent = order.get("budgets"), kv.get("spent")
-    known = limits if isinstance(limits, dict) else {}
-    used = {"iterations": row.iteration, **(spent if isinstance(spent, dict) else {})}
+def _meters(row: RunRow, known: RunMemory, order: Mapping[str, object]) -> list[Meter]:
+    budgets = order.get("budgets")
+    limits = budgets if isinstance(budgets, dict) else {}
+    used = {"iterations": row.iteration, **(known.spent or Spent())._asdict()}
     found = [
-        Meter(name, _number(used.get(name)) or 0.0, _number(known.get(f"max_{name}")))
+        Meter(name, _number(used.get(name)) or 0.0, _number(limits.get(f"max_{name}")))
         for name in _BUDGETS
     ]
     return [meter for meter in found if meter.limit is not None or meter.used >= 0.01]

@@ -4,6 +4,7 @@ import json
 
 from treadle.engine.elsewhere import restore
 from treadle.engine.run import comments, memory
+from treadle.engine.run.memory import RunMemory
 from treadle.engine.show.find_run import find_run
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
@@ -50,22 +51,22 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
         "card": foreign.markdown_markup(card) if card else None,
         "logs": foreign.tails_of_step(run, layout, step, site.mask),
         "diff": foreign.parse_diff(patch) if patch else None,
-        "protected": _protected(site, step, kv),
+        "protected": _protected(site, step, memory.decode(kv)),
         "base": f"/runs/{asked.run}/files/steps/{step.step_dir.rpartition('/')[2]}/",
         "comments": [item for item in comments.comments(kv) if item.step_index == step.step_index],
         "can_comment": row.status in ("running", "stopped"),
     }
 
 
-def _protected(site: Site, step: StepRow, kv: dict[str, object]) -> Document | None:
+def _protected(site: Site, step: StepRow, known: RunMemory) -> Document | None:
     """Return the change of protected files that this check found, and what came of it."""
     text = _text(site, step, f"files/{memory.PROTECTED_DIFF}")
     if text is None:
         return None
-    is_last = (memory.protected_diff(kv) or "").startswith(f"{step.step_dir}/")
+    is_last = (known.protected.diff if known.protected else "").startswith(f"{step.step_dir}/")
     return {
         "diff": foreign.parse_diff(text),
-        "words": memory.protected_words(kv) if is_last else None,
+        "words": known.protected_words if is_last else None,
     }
 
 
