@@ -131,9 +131,9 @@ def _run_task(
     )
     try:
         run = begin.begin_run(tools, asked, below, lands=config.land.run == "auto")
+        return loop.drive_run(run)
     except (BlockedError, GitError) as error:
         return Refused(found.task_id, error)
-    return loop.drive_run(run)
 
 
 def _below(tools: Tools, results: Sequence[RunRow | Refused]) -> RunRow | None:

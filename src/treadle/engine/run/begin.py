@@ -189,6 +189,7 @@ def _prepare(run: Run) -> None:
         prepare(run)
     except GitError as error:
         run.end("failed", error.code, error.message)
+        run.obstacle = error
 
 
 def check_possible(order: Order) -> None:

@@ -22,6 +22,7 @@ from treadle.engine.run.memory import EMPTY, RunMemory, Spent
 from treadle.engine.run.order import Order
 from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run_files import Manifest
+from treadle.errors import GitError
 from treadle.git import refs
 from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
@@ -186,6 +187,7 @@ class Run:
     claimed_at: float = field(default_factory=time.monotonic)
     given: dict[str, int] = field(default_factory=dict)  # the last letter each role was given
     is_settled: bool = False  # its end was told with its last step
+    obstacle: GitError | None = None  # why it could not begin; raised once its end is told
     scratch: Path | None = None  # the folder for temporary files, once this step has made it
 
     @property

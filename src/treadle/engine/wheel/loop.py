@@ -243,6 +243,8 @@ def drive_run(run: Run) -> RunRow:
         run.tools.store.release(run.id, run.row.claim_epoch)
         return run.row
     end.end_run(run)
+    if run.obstacle:
+        raise run.obstacle
     show(run, "ended", run.memory.reason or "")
     return run.row
 
