@@ -1,9 +1,8 @@
 """What a person says about a step's change; the next act step is told."""
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple
-
-import msgspec
 
 from treadle.errors import BlockedError, NotFoundError
 from treadle.files import atomic
@@ -48,7 +47,7 @@ def add(store: Store, folder: RunLayout, row: RunRow, comment: Comment) -> None:
         )
     value = comment._replace(text=comment.text[:_MAX])._asdict()
     if folder.folder.is_dir():  # a run of the fleet may have none here
-        atomic.append(folder.comments, msgspec.json.encode(value) + b"\n")
+        atomic.append(folder.comments, json.dumps(value).encode() + b"\n")
         atomic.sync(folder.comments)
     store.leave(row.run_id, f"{_KEY}{comment.at}", value)
 
@@ -57,8 +56,8 @@ def kept(folder: RunLayout) -> dict[str, object]:
     """Return the comments as the run's folder has them, for a store that lost them."""
     try:
         lines = folder.comments.read_bytes().splitlines()
-        found = [msgspec.json.decode(item, type=dict[str, object]) for item in lines]
-    except (OSError, msgspec.DecodeError):
+        found: list[dict[str, object]] = [json.loads(item) for item in lines]
+    except (OSError, ValueError):
         return {}
     return {f"{_KEY}{item.get('at')}": item for item in found}
 
