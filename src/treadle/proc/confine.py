@@ -20,7 +20,7 @@ _MAX_KEPT = 4
 _RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 
 
-class Order:
+class StartOrder:
     """A command as it came over the line."""
 
     def __init__(self, body: bytes) -> None:
@@ -45,7 +45,7 @@ def _rule(text: bytes) -> tuple[int, bytes]:
     return int(rights), path
 
 
-def start(order: Order, fds: list[int]) -> int:
+def start(order: StartOrder, fds: list[int]) -> int:
     """Start a command with these files and in its jail, if it has one; return its process id."""
     if order.access:
         return _on_thread(order, fds, order.filter, _lasting(order.seen, order.lasting))
@@ -61,7 +61,7 @@ def start(order: Order, fds: list[int]) -> int:
         os.close(out)
 
 
-def _on_thread(order: Order, fds: list[int], code: bytes, *lasting: int) -> int:
+def _on_thread(order: StartOrder, fds: list[int], code: bytes, *lasting: int) -> int:
     """Start a confined command from a thread of its own, so that the shim stays free.
 
     A wrapper dies with the thread that started it, so that one waits until all is over.
@@ -103,7 +103,7 @@ def _lasting(seen: int, text: bytes) -> int:
 _KEPT: dict[tuple[int, bytes], int] = {}
 
 
-def _spawn(order: Order, fds: list[int]) -> int:
+def _spawn(order: StartOrder, fds: list[int]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
     path, argv, env = order.program, order.argv, order.env
     try:

@@ -122,7 +122,7 @@ class Shim:
         try:
             if len(fds) != 3:  # the table of open files is full, so some did not arrive
                 raise OSError(errno.EMFILE, "")
-            order = confine.Order(body)
+            order = confine.StartOrder(body)
             os.chdir(order.folder)
             stage = "program"
             self._is_wrapped = order.is_wrapped
@@ -145,7 +145,7 @@ class Shim:
         self._say("ended", *self._outcome(), stragglers, left, met)
         return heard and not left
 
-    def _start(self, order: confine.Order, fds: list[int]) -> int:
+    def _start(self, order: confine.StartOrder, fds: list[int]) -> int:
         """Start a command in a group of its own, if there can be one."""
         if not cgroup.enter(self._me, order.memory, order.processes):
             return confine.start(order, fds)
