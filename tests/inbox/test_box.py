@@ -5,6 +5,7 @@ import os
 import pytest
 
 from treadle.errors import FormatError
+from treadle.files import atomic
 from treadle.inbox import box
 from treadle.layout import Layout
 
@@ -76,3 +77,12 @@ def test_a_message_is_put_down_whatever_a_kill_left(tmp_path, left):
         (folder / ".m.md.tmp").write_text("half a mess")
     box.put(folder / "m.md", b"whole\n")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"m.md": b"whole\n"}
+
+
+def test_the_inbox_comes_last_and_the_dead_letters_are_not_forgotten(tmp_path, monkeypatch):
+    layout, synced = Layout(tmp_path), []
+    monkeypatch.setattr(atomic, "sync", synced.append)
+    for folder in (layout.inbox, layout.inbox_done, layout.inbox_dead):
+        folder.mkdir(parents=True)
+    box.settle(layout)
+    assert synced == [layout.inbox_done, layout.inbox_dead, layout.inbox]

@@ -7,7 +7,7 @@ import pytest
 from treadle.config.schema import Config
 from treadle.inbox import hooks, routine
 from treadle.inbox.hooks import Host
-from treadle.inbox.routine import External, Fallback, choose
+from treadle.inbox.routine import External, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.context import open_repository
@@ -26,8 +26,8 @@ def known(tmp_path):
 
 
 def picked(known, text, *, spec=None, config="develop", external=None):
-    found = choose(text, known, Fallback(spec, config), external)
-    return found.routine, found.source
+    found = choose(text, known, external, spec=spec, default=config)
+    return found.routine.name, found.source
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code
         argv = [sys.executable, "-S", "-E", "-c", f"import sys\n{code}"]
         patience = 2.0 if reason == "did not answer" else 120.0
         external = External(argv, Host(tmp_path, {}, keeper), timeout=patience)
-        found = choose("Mend it", known, Fallback(None, "develop"), external)
-    assert found.routine == expected
+        found = choose("Mend it", known, external)
+    assert found.routine.name == expected
     assert reason in found.reason
     assert "## Task\nMend it\n" in found.transcript
 
@@ -117,7 +117,7 @@ def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code
 def test_a_router_may_take_the_prompt_as_an_argument(known, tmp_path, command):
     with Keeper() as keeper:
         external = External(command, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper))
-        found = choose("Mend it", known, Fallback(None, "develop"), external)
+        found = choose("Mend it", known, external)
     assert "Select the most appropriate routine" in found.reason
 
 
@@ -135,7 +135,7 @@ def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path, repo):
         for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):
             argv = ["sh", "-c", f'{sys.executable} -S -E -c "{code}" {place}']
             external = External(argv, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper, held))
-            found = choose("Mend it", known, Fallback(None, "develop"), external)
-            assert found.routine == expected
+            found = choose("Mend it", known, external)
+            assert found.routine.name == expected
     assert "the sandbox blocked a write to" in found.reason
     assert not (tmp_path / "x").exists()

@@ -15,7 +15,7 @@ from treadle.errors import ExitCode, UsageError
 from treadle.inbox import decide, hooks, process, routine
 from treadle.inbox.hooks import Host
 from treadle.inbox.process import Outcome, Server, Summary
-from treadle.inbox.routine import Choice, External, Fallback, Routine
+from treadle.inbox.routine import Choice, External, Routine
 from treadle.proc.keeper import Keeper
 from treadle.project import trust
 from treadle.project.context import Context
@@ -114,10 +114,10 @@ def route_text(args: Namespace) -> int:
     known = routine.discover(project.layout, loaded.config.notebook_support)
     with Keeper() as keeper:
         external = _external(project, loaded.config, keeper)
-        fallback = Fallback(None, loaded.config.default_routine)
+        usual = loaded.config.default_routine
         if args.test:
-            return _test(args, known, fallback, external)
-        choice = routine.choose(args.text, known, fallback, external)
+            return _test(args, known, usual, external)
+        choice = routine.choose(args.text, known, external, default=usual)
     return _render(args, choice, known)
 
 
@@ -129,22 +129,21 @@ def _external(project: Context, config: Config, keeper: Keeper) -> External | No
 
 
 def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> int:
-    told = {"routine": choice.routine, "source": choice.source, "reason": choice.reason}
+    name = choice.routine.name
+    told = {"routine": name, "source": choice.source, "reason": choice.reason}
     if not args.explain:
-        return output.say(args.json, told, choice.routine)
+        return output.say(args.json, told, name)
     prompt = routine.router_prompt(args.text, known)
     words = (choice.transcript or prompt).splitlines()
     lines = [f"because: {choice.reason} ({choice.source})", *(f"  {line}" for line in words)]
     whole = told | {"prompt": prompt, "transcript": choice.transcript}
-    return output.say(args.json, whole, choice.routine, *lines)
+    return output.say(args.json, whole, name, *lines)
 
 
-def _test(
-    args: Namespace, known: dict[str, Routine], fallback: Fallback, external: External | None
-) -> int:
+def _test(args: Namespace, known: dict[str, Routine], usual: str, external: External | None) -> int:
     cases = _cases(Path(args.test))
     results = [
-        (text, wanted, routine.choose(text, known, fallback, external).routine)
+        (text, wanted, routine.choose(text, known, external, default=usual).routine.name)
         for text, wanted in cases
     ]
     wrong = [item for item in results if item[1] != item[2]]

@@ -42,8 +42,8 @@ def begin(
     files = {step_folder.MESSAGE_FILE: job.known.data}
     if context:
         files[CONTEXT] = context.encode()
-    if job.selected.choice.transcript:
-        files["router.txt"] = job.selected.choice.transcript.encode()
+    if job.choice.transcript:
+        files["router.txt"] = job.choice.transcript.encode()
     extras = Extras(files, job.known.said.notes)
     return run_begin.begin_run(tools, freeze(tools, config, job, context), below, extras)
 
@@ -58,7 +58,7 @@ def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
 def freeze(tools: Tools, config: Config, job: ReadyMessage, context: str | None) -> Order:
     """Write down what is asked of the run."""
     asked, text = _message(job), job.text
-    if job.selected.routine.kind != "builtin":
+    if job.choice.routine.kind != "builtin":
         return order.freeze_script(config, text=text, message=asked, script=_script(job))
     goal = markdown.title(text) or f"message {asked.id}"
     criteria = markdown.criteria(text) or (Criterion("AC1", goal),)
@@ -68,13 +68,13 @@ def freeze(tools: Tools, config: Config, job: ReadyMessage, context: str | None)
 
 
 def _message(job: ReadyMessage) -> MessageOrder:
-    message, row, choice = job.known.message, job.known.row, job.selected.choice
+    message, row, choice = job.known.message, job.known.row, job.choice
     return MessageOrder(
         id=row.message_id,
         chain=row.chain,
         seq=row.seq,
         type=message.type,
-        routine=job.selected.routine.name,
+        routine=job.choice.routine.name,
         source=choice.source,
         reason=choice.reason,
         input_file=message.input_file,
@@ -87,7 +87,7 @@ def _message(job: ReadyMessage) -> MessageOrder:
 
 
 def _script(job: ReadyMessage) -> Script:
-    found = job.selected.routine
+    found = job.choice.routine
     return Script(
         argv=_argv(found),
         in_project=found.in_project,

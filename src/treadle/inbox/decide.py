@@ -19,7 +19,7 @@ from treadle.files import walk
 from treadle.ids import utc
 from treadle.inbox import box, routine, specs
 from treadle.inbox.message import FIELDS, ChainPlace, Message, Understood, place_in_name, understand
-from treadle.inbox.routine import External, Selected
+from treadle.inbox.routine import Choice, External
 from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.project.trust import BroughtCommand
@@ -83,7 +83,7 @@ class ReadyMessage(NamedTuple):
 
     known: Known
     spec: Spec | None
-    selected: Selected
+    choice: Choice
 
     @property
     def text(self) -> str:
@@ -192,7 +192,7 @@ def decide(found: Situation) -> Action:
         return Bury(found.job)
     if found.approval:
         return _approve(found.approval)
-    name = found.job.selected.routine.name if found.job else ""
+    name = found.job.choice.routine.name if found.job else ""
     return go_on(found.tries, found.max_tries, name)
 
 
@@ -367,7 +367,7 @@ def question_of(store: Reader, row: MessageRow) -> QuestionRow | None:
 
 def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[Question]:
     """Yield what an agent's message would run that the user has not named."""
-    row, selected = job.known.row, job.selected.routine.name
+    row, selected = job.known.row, job.choice.routine.name
     if not _is_agents(view, row):
         return
     commands = [item.verify for item in markdown.criteria(job.text) if item.verify]
@@ -492,7 +492,7 @@ def _planned(view: InboxView, name: str, found: Situation) -> Planned:
     return Planned(
         name=name,
         message_id=None if is_taken or not row or not row.chain else row.message_id,
-        routine=job.selected.routine.name if job else (row.routine if row else None),
+        routine=job.choice.routine.name if job else (row.routine if row else None),
         reason=_because(action, job),
         would=_WOULD[type(action)],
     )
@@ -513,7 +513,7 @@ def _because(action: Action, job: ReadyMessage | None) -> str:
         case Finish(run_id):
             return f"run {run_id} passed"
         case Begin():
-            return job.selected.choice.reason if job else ""
+            return job.choice.reason if job else ""
 
 
 def _planned_specs(view: InboxView, asked: Collection[str | None]) -> Iterator[Planned]:

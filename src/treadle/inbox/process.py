@@ -358,14 +358,14 @@ def _take_in(tools: Tools, known: Known) -> Known:
 
 def _complete(work: Pass, job: ReadyMessage) -> ReadyMessage:
     """Let the file say all that is known of it, and have its name, before anything is executed."""
-    known, message, chosen = job.known, job.known.message, job.selected
+    known, message, name = job.known, job.known.message, job.choice.routine.name
     # Who was stopped while choosing has not chosen.
-    routine = None if work.tools.interrupted() else chosen.choice.routine
-    data = complete(known.data, message, routine)
+    chosen = None if work.tools.interrupted() else message.routine or name
+    data = complete(known.data, message, chosen)
     box.replace(known.path, known.data, data)
     path = box.rename(known.path, message.place.name)
     row = known.row._replace(
-        routine=chosen.routine.name,
+        routine=name,
         spec=job.spec_name,
         spec_digest=job.spec.digest if job.spec else None,
     )
@@ -408,7 +408,7 @@ def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -
     before, is_tried = set(box.names(tools.layout)), False
     try:
         hooks.run(tools, work.config, "beforeEach", env)
-        require_ready(work.host, job.selected.routine)
+        require_ready(work.host, job.choice.routine)
         action = _attempts(work, job, tries, action)
         is_tried = True
     except _REFUSALS as error:
@@ -441,7 +441,7 @@ def _attempts(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Actio
         last = tries[-1]
         if last.state == "cut off" or (last.state == "stopped" and tools.interrupted()):
             return Wait("interrupted", last.reason)
-        action = decide.go_on(tries, work.config.max_retries, job.selected.routine.name)
+        action = decide.go_on(tries, work.config.max_retries, job.choice.routine.name)
     return action
 
 
@@ -449,7 +449,7 @@ def _begin(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Begin) -
     """Run the routine once; the last attempt is told how the ones before it failed."""
     tools = work.tools
     context = attempt.failure_context(tools, tries) if action.is_last and tries else None
-    if work.submit and job.selected.routine.kind == "builtin":
+    if work.submit and job.choice.routine.kind == "builtin":
         work.submit(attempt.freeze(tools, work.config, job, context))
         return
     run = attempt.begin(tools, work.config, job, work.below, context)

@@ -227,25 +227,10 @@ Respond with ONLY the routine name, nothing else.
 class Choice(NamedTuple):
     """The routine, what decided, and why; with a router of the user's own, what was said."""
 
-    routine: str
+    routine: Routine
     source: Source
     reason: str
     transcript: str | None = None
-
-
-class RouterAnswer(NamedTuple):
-    """What the router came to: a name, or None and why not."""
-
-    name: str | None
-    reason: str
-    transcript: str | None = None
-
-
-class Fallback(NamedTuple):
-    """What decides when nobody else does."""
-
-    spec: str | None
-    config: str
 
 
 class External(NamedTuple):
@@ -257,26 +242,31 @@ class External(NamedTuple):
 
 
 def choose(
-    task: str, known: Mapping[str, Routine], fallback: Fallback, external: External | None
+    task: str,
+    known: Mapping[str, Routine],
+    external: External | None,
+    *,
+    spec: str | None = None,
+    default: str = BUILT_IN,
 ) -> Choice:
-    """Return the routine for a message that names none."""
-    if len(known) == 1 or not task.strip():
-        why = "there is only one routine" if len(known) == 1 else "there is nothing to read"
-        return _fall_back(known, fallback, why, None)
-    answer = ask_router(external, task, known) if external else embedded(task, known)
-    if answer.name:
-        return Choice(answer.name, "router", answer.reason, answer.transcript)
-    return _fall_back(known, fallback, answer.reason, answer.transcript)
-
-
-def _fall_back(
-    known: Mapping[str, Routine], fallback: Fallback, why: str, transcript: str | None
-) -> Choice:
-    if fallback.spec and fallback.spec in known:
-        return Choice(fallback.spec, "spec", f"{why}; the spec names it", transcript)
-    if fallback.config in known:
-        return Choice(fallback.config, "config", f"{why}; default_routine names it", transcript)
-    return Choice(BUILT_IN, "built-in", f"{why}; it is always there", transcript)
+    """Return the routine for a message that names none: the router's, the spec's, the usual one."""
+    name, transcript = None, None
+    if len(known) == 1:
+        reason = "there is only one routine"
+    elif not task.strip():
+        reason = "there is nothing to read"
+    elif external:
+        name, reason, transcript = ask_router(external, task, known)
+    else:
+        name, reason = embedded(task, known)
+    if name:
+        return Choice(known[name], "router", reason, transcript)
+    if spec and spec in known:
+        return Choice(known[spec], "spec", f"{reason}; the spec names it", transcript)
+    if default in known:
+        reason = f"{reason}; default_routine names it"
+        return Choice(known[default], "config", reason, transcript)
+    return Choice(known[BUILT_IN], "built-in", f"{reason}; it is always there", transcript)
 
 
 def router_prompt(task: str, known: Mapping[str, Routine]) -> str:
@@ -285,19 +275,19 @@ def router_prompt(task: str, known: Mapping[str, Routine]) -> str:
     return ROUTER_PROMPT.format(routines="\n".join(lines), task=task.strip("\n"))
 
 
-def embedded(task: str, known: Mapping[str, Routine]) -> RouterAnswer:
+def embedded(task: str, known: Mapping[str, Routine]) -> tuple[str | None, str]:
     """Count how often each routine's `when:` pattern is found in the text; the best one wins."""
     text = re.findall(r"\w+", task[:_ROUTED_TEXT].lower())
     hits = {name: _hits(routine.when, text) for name, routine in known.items() if routine.when}
     best = max((len(found) for found in hits.values()), default=0)
     winners = [name for name, found in hits.items() if len(found) == best]
     if not best:
-        return RouterAnswer(None, "no routine's `when:` line is found in the text")
+        return None, "no routine's `when:` line is found in the text"
     if len(winners) > 1:
-        return RouterAnswer(None, f"{' and '.join(winners)} are equally close to the text")
+        return None, f"{' and '.join(winners)} are equally close to the text"
     words = ", ".join(sorted(set(hits[winners[0]])))
     often = "once" if best == 1 else f"{best} times"
-    return RouterAnswer(winners[0], f"its `when:` line is found {often} in the text: {words}")
+    return winners[0], f"its `when:` line is found {often} in the text: {words}"
 
 
 def _hits(when: str, words: Sequence[str]) -> list[str]:
@@ -327,7 +317,9 @@ def _matches(pattern: str, word: str) -> bool:
     return word.endswith(last)
 
 
-def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> RouterAnswer:
+def ask_router(
+    external: External, task: str, known: Mapping[str, Routine]
+) -> tuple[str | None, str, str]:
     """Ask the configured program; whatever it does, this ends, and what was said is kept."""
     question = router_prompt(task, known)
     with tempfile.TemporaryDirectory(prefix="treadle-router-") as name:
@@ -340,7 +332,7 @@ def ask_router(external: External, task: str, known: Mapping[str, Routine]) -> R
     name_, reason = _judge_answer(ended, said, known)
     reason += "" if name_ else denied
     transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
-    return RouterAnswer(name_, reason, transcript)
+    return name_, reason, transcript
 
 
 def _run_router(external: External, question: str, folder: Path) -> Ended:
@@ -371,25 +363,17 @@ def _read_log(path: Path) -> str:
     return path.read_bytes()[:_ROUTER_OUTPUT].decode(errors="replace") if path.exists() else ""
 
 
-class Selected(NamedTuple):
-    """A routine that exists, and how it was found."""
-
-    routine: Routine
-    choice: Choice
-
-
 def select(
     layout: Layout, config: Config, message: Message, spec: Spec | None, external: External | None
-) -> Selected:
+) -> Choice:
     """Return the message's routine; NotFoundError if it names one that is not there."""
     if message.routine:
         found = find(layout, message.routine, config.notebook_support)
-        choice = Choice(message.routine, "message", "the message names it")
-        return Selected(found, choice)
+        return Choice(found, "message", "the message names it")
     known = discover(layout, config.notebook_support)
-    fallback = Fallback(spec.routine if spec else None, config.default_routine)
-    choice = choose(spec.text if spec else message.text, known, fallback, external)
-    return Selected(known[choice.routine], choice)
+    wanted, default = spec.routine if spec else None, config.default_routine
+    text = spec.text if spec else message.text
+    return choose(text, known, external, spec=wanted, default=default)
 
 
 _CHECK_TIMEOUT = 60.0
