@@ -11,6 +11,7 @@ from pathlib import Path
 from treadle.cli import output
 from treadle.errors import ExitCode, TreadleError
 from treadle.files import remove
+from treadle.layout import Layout
 from treadle.proc import environment, helper, launch
 
 _RECORDING = Path(__file__).parent / "demo_recording"
@@ -79,7 +80,7 @@ class _Stage:
         self._git("commit", "-q", "-m", "Begin")
         self._say("A small project whose test fails, in a temporary repository.")
         self._treadle("init", "--commit")
-        (self._project / ".treadle" / "config.toml").write_text(_config())
+        Layout(self._project).config_toml.write_text(_config())
         self._git("commit", "-q", "-a", "-m", "Let the recording answer")
 
     def play(self) -> dict[str, object]:

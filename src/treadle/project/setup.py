@@ -129,7 +129,7 @@ def items(layout: Layout, extras: InitExtras) -> Iterator[Item]:
 
 def configuration(found: Sequence[str] = ()) -> bytes:
     """Return the sample configuration, with roles for the tools that were found."""
-    text = (DATA / "config.toml").read_text()
+    text = (DATA / "sample.toml").read_text()
     if not found:
         return text.encode()
     lines = [f"# Found on PATH: {', '.join(found)}. What they would run: treadle agent show NAME"]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from treadle import layout as user_paths
 from treadle.errors import ConfigError
 from treadle.files import atomic, remove
-from treadle.layout import Layout
+from treadle.layout import CONFIG_NAMES, Layout
 from treadle.project import setup, trust
 from treadle.project.context import Context, open_repository, reread, workspaces
 from treadle.project.root import refuse_inside_run
 
 # What people write below `.treadle/`; everything else there was made by runs.
-_WRITTEN_BY_PEOPLE = {".gitignore", "config.toml", "config.json", "routines", "roles", "cron"}
+_WRITTEN_BY_PEOPLE = {".gitignore", *CONFIG_NAMES, "routines", "roles", "cron"}
 
 
 class Kept(NamedTuple):
