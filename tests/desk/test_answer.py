@@ -47,7 +47,7 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
     effect.send(layout, Draft("ada", "human", "approval_request", "Merge?", "B-1"), NOW)
     (item,) = desk.items(store)
     assert questions.labels(item) == ("approve", "reject")
-    given = answer(store, item.question_id, None, option, NOW)
+    given = answer(layout, store, item.question_id, None, option, NOW)
     letter = find.open_letter(layout.mail, find.find_letter(store, given.letter))
     assert (letter.to, letter.status) == ("ada", "completed" if reviewed else "failed")
     assert checks.standing(store, store.task("B-1")).peer_reviewed == reviewed
@@ -57,9 +57,18 @@ def test_an_approval_is_a_review_and_tells_who_asked(layout, store, option, revi
 def test_an_answer_that_starts_something_only_names_the_command(layout, store):
     actions = (Action("again", target="T-1"), LEAVE)
     item = questions.ask(store, Question("failed_run", "Failed", Subject("run", "R"), actions), NOW)
-    given = answer(store, item, None, 1, NOW)
-    assert (given.question.answer, given.question.action, given.letter) == ("again", "again", None)
-    assert questions.commands(given.question) == ("treadle run T-1",)
+    given = answer(layout, store, item, None, 1, NOW)
+    assert (given.question.answer, given.action, given.letter) == ("again", "again", None)
+    assert given.fix == ("treadle run T-1",)
+
+
+def test_a_dead_letter_is_retried_by_its_answer(layout, store):
+    layout.inbox_dead.mkdir(parents=True)
+    (layout.inbox_dead / "a.md").write_text("Go\n")
+    question = Question("dead_letter", "a.md: odd", Subject("message", "a.md"), (Action("retry"),))
+    given = answer(layout, store, questions.ask(store, question, NOW), "retry", None, NOW)
+    assert (given.fix, desk.items(store)) == (("treadle process",), [])
+    assert (layout.inbox / "a.md").read_text() == "Go\n"
 
 
 def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
@@ -68,7 +77,7 @@ def test_an_answer_that_cannot_be_sent_leaves_the_item_open(layout, store):
     layout.mail.new.rename(layout.mail.root / "aside")
     layout.mail.new.touch()  # a file where the letters go
     with pytest.raises(OSError, match="NEW_MESSAGES"):
-        answer(store, item.question_id, "this", None, NOW)
+        answer(layout, store, item.question_id, "this", None, NOW)
     assert [found.question_id for found in desk.items(store)] == [item.question_id]
 
 
@@ -77,7 +86,7 @@ def test_bad_answers_are_refused_and_the_item_stays(layout, store):
     item = questions.ask(store, Question("question", "Which?", actions=colours), NOW)
     for text, option in ((None, None), ("a", 1), (None, 3), (None, 0), (" ", None)):
         with pytest.raises(UsageError):
-            answer(store, item, text, option, NOW)
+            answer(layout, store, item, text, option, NOW)
     with pytest.raises(NotFoundError, match="did you mean Q-1"):
-        answer(store, "Q-11", "x", None, NOW)
+        answer(layout, store, "Q-11", "x", None, NOW)
     assert len(desk.items(store)) == 1

@@ -46,7 +46,7 @@ def waits(inbox):
 def decide(inbox, option):
     (item,) = waits(inbox)
     with Store.open(inbox.layout) as store:
-        answer.answer(store, item.question_id, None, option, datetime.now(UTC))
+        answer.answer(inbox.layout, store, item.question_id, None, option, datetime.now(UTC))
     return item
 
 

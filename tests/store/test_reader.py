@@ -73,7 +73,6 @@ NOT_FOR_READING = {
     "shutil",
     "subprocess",
     "tempfile",
-    "threading",
 }
 
 

@@ -5,27 +5,36 @@ from typing import NamedTuple
 
 from treadle.errors import UsageError
 from treadle.ids import HUMAN
+from treadle.inbox import box
+from treadle.layout import Layout
 from treadle.mail import claim, effect, index, post
 from treadle.mail.letter import Letter
 from treadle.mail.post import Draft
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
-from treadle.store.questions import Action, QuestionRow
+from treadle.store.questions import Action, QuestionRow, Verb
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import questions
 
 
 class Answered(NamedTuple):
-    """What an answer did: the letter that told of it, and the task that goes on."""
+    """What an answer did: the letter that told of it, the task that goes on, what is left to do."""
 
     question: QuestionRow
-    letter: str | None
-    task: TaskRow | None
+    action: Verb
+    letter: str | None = None
+    task: TaskRow | None = None
+    fix: tuple[str, ...] = ()
 
 
 def answer(
-    store: Store, item_id: str, text: str | None, option: int | None, now: datetime
+    layout: Layout,
+    store: Store,
+    item_id: str,
+    text: str | None,
+    option: int | None,
+    now: datetime,
 ) -> Answered:
     """Answer an item once; what only a person should start is named, never started.
 
@@ -36,11 +45,15 @@ def answer(
     chosen = _choose(question, text, option)
     words = text.strip() if text else questions.label(chosen, question.subject)
     asked = table.of_question(store, question.question_id)
-    if not asked:
-        closed = questions.answer(store, item_id, words, HUMAN, now, chosen.verb)
-        return Answered(closed, None, None)
-    name, task = _tell(store, asked[0], chosen, words, now)
-    return Answered(questions.find(store, question.question_id), name, task)
+    if asked:
+        name, task = _tell(store, asked[0], chosen, words, now)
+        return Answered(questions.find(store, item_id), chosen.verb, name, task)
+    if chosen.verb == "retry" and question.subject_kind == "message":
+        box.retry_dead(layout, store, box.find_dead(layout, question.subject_id), now)
+        found = questions.find(store, item_id)
+        return Answered(found, chosen.verb, fix=("treadle process",))
+    closed = questions.answer(store, item_id, words, HUMAN, now, chosen.verb)
+    return Answered(closed, chosen.verb, fix=questions.commands(closed))
 
 
 def document(given: Answered) -> dict[str, object]:
@@ -52,8 +65,8 @@ def document(given: Answered) -> dict[str, object]:
         "letter": given.letter,
         "task_id": given.question.task_id,
         "lane": given.task.lane if given.task else None,
-        "action": given.question.action,
-        "fix": list(questions.commands(given.question)),
+        "action": given.action,
+        "fix": list(given.fix),
     }
 
 
