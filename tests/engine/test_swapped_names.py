@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from treadle.engine.wheel.step_folder import Stage, close_stage
+from treadle.engine.run.step_folder import Stage, close_stage
 from treadle.errors import TreadleError
 from treadle.files import beneath, remove, walk
 from treadle.sandbox.mask import Mask

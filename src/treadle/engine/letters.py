@@ -7,7 +7,7 @@ from treadle.contract.event import EventType
 from treadle.contract.role import Role
 from treadle.engine.run.memory import next_commands
 from treadle.engine.run.run import Run
-from treadle.engine.wheel.step_folder import OUTBOX, Stage
+from treadle.engine.run.step_folder import OUTBOX, Stage
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
 from treadle.ids import HUMAN, TREADLE, acting_agent

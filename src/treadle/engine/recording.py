@@ -31,7 +31,7 @@ _FIX = ("treadle runs list", "treadle replay --help")
 _MAX_FILE, _MAX_ALL, _MAX_FILES = 64 << 20, 1 << 30, 20_000
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class RecordedRequest(Struct, frozen=True, kw_only=True):
     """What the recorded run was asked; enough to ask it again."""
 
     version: int = 1
@@ -45,7 +45,7 @@ class Recording(NamedTuple):
     """An unpacked recording."""
 
     folder: Path
-    asked: Asked
+    asked: RecordedRequest
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -61,7 +61,7 @@ def export(layout: Layout, row: RunRow, target: Path) -> int:
         (item.id, item.text, None if item.verify is UNSET else item.verify)
         for item in order.criteria
     )
-    asked = Asked(
+    asked = RecordedRequest(
         run_id=row.run_id, text=order.text, criteria=criteria, base_commit=row.base_commit
     )
     data = io.BytesIO()
@@ -109,7 +109,7 @@ def unpack(layout: Layout, source: Path) -> Recording:
     try:
         data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
         raw = strictjson.load_object(data, source=f"{source.name}/{_HEAD}")
-        return Recording(folder, msgspec.convert(raw, Asked))
+        return Recording(folder, msgspec.convert(raw, RecordedRequest))
     except (FormatError, msgspec.ValidationError) as error:
         raise _odd(f"{source}: {error}") from error
 

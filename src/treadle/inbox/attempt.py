@@ -12,12 +12,12 @@ from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
 from treadle.engine import letters
 from treadle.engine.run import begin as run_begin
-from treadle.engine.run import order, resume
+from treadle.engine.run import order, resume, step_folder
 from treadle.engine.run.begin import Extras
 from treadle.engine.run.order import MessageOrder, Order, Script
 from treadle.engine.run.run import Run, Tools
-from treadle.engine.wheel import loop, step_folder
-from treadle.engine.wheel.step_folder import OUTBOX
+from treadle.engine.run.step_folder import OUTBOX
+from treadle.engine.wheel import loop
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import utc

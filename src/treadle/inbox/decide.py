@@ -13,7 +13,7 @@ from treadle.config.schema import Config
 from treadle.engine.elsewhere import queue
 from treadle.engine.lock import is_abandoned
 from treadle.engine.run import memory
-from treadle.engine.wheel.step_folder import MESSAGE_FILE
+from treadle.engine.run.step_folder import MESSAGE_FILE
 from treadle.errors import FormatError, NotFoundError, TreadleError
 from treadle.files import walk
 from treadle.ids import utc

@@ -37,7 +37,7 @@ _WORD = re.compile(r"[\w@%+=:,./-]+")
 Mark = tuple[int, ...]
 
 
-class State(Struct, frozen=True, kw_only=True):
+class SetupState(Struct, frozen=True, kw_only=True):
     """What the setup left: made from which tree, out of what, and how each file looked then."""
 
     tree: str
@@ -63,7 +63,7 @@ def bring(run: Run, commit: str) -> Ended | None:
     return _prepare_for(run, ws, commit, tree)
 
 
-def _is_tidy(ws: Workspace, commit: str, state: State | None) -> bool:
+def _is_tidy(ws: Workspace, commit: str, state: SetupState | None) -> bool:
     """Tidy up; False if that cannot be done, so that the checkout is better made anew."""
     try:
         return walk.is_folder(ws.path) and ws.index.is_file() and _tidy(ws, commit, state)
@@ -97,7 +97,7 @@ def discard(workspace_path: Path, folder: layout.RunLayout) -> None:
         file.unlink(missing_ok=True)
 
 
-def _is_fit(run: Run, state: State, tree: str) -> bool:
+def _is_fit(run: Run, state: SetupState, tree: str) -> bool:
     """Tell whether what the setup made may serve this tree.
 
     What it made from the base serves as long as its inputs are the same. What it made from an
@@ -134,7 +134,7 @@ def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
         ended = confinement.execute(run, argv, log, log, limits, ws.path)
         if ended.reason != "exit" or ended.exit_code != 0:
             return ended
-    state = State(tree=tree, inputs=inputs, files={})
+    state = SetupState(tree=tree, inputs=inputs, files={})
     if argv or copied:
         workspace.restore(ws, commit)
         roots = (*workspace.survey(ws).ignored, *_submodules(ws, commit))
@@ -144,7 +144,7 @@ def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
     return None
 
 
-def _tidy(ws: Workspace, commit: str, state: State | None) -> bool:
+def _tidy(ws: Workspace, commit: str, state: SetupState | None) -> bool:
     """Undo what commands did, except to what the state keeps; without one, keep nothing ignored.
 
     Return whether all that is to be kept is there as it was.
@@ -181,7 +181,7 @@ def _submodules(ws: Workspace, commit: str) -> list[str]:
     ]
 
 
-def _remove_others(root: Path, ignored: Iterable[str], state: State) -> bool:
+def _remove_others(root: Path, ignored: Iterable[str], state: SetupState) -> bool:
     """Remove what the setup did not make; False if it cannot be told apart any more."""
     try:
         there = dict(_files(root, ignored))
@@ -262,9 +262,9 @@ def _is_manifest(name: str) -> bool:
     return known or bool(_REQUIREMENTS.fullmatch(last))
 
 
-def _read(run: Run) -> State | None:
+def _read(run: Run) -> SetupState | None:
     try:
         data = walk.read(run.folder.clean_state, max_bytes=_MAX_STATE)
-        return msgspec.json.decode(data, type=State)
+        return msgspec.json.decode(data, type=SetupState)
     except (OSError, ValueError, FormatError):
         return None

@@ -15,7 +15,7 @@ _TAIL = 256 << 10
 _JUNIT, _COUNT = "junit:", "tests>="
 
 
-class Runner(NamedTuple):
+class KnownRunner(NamedTuple):
     """A test runner: how a command calls it, how its summary looks, and a summary that is bad."""
 
     name: str
@@ -31,7 +31,7 @@ _START = (
 )
 _PYTHON = r"(?:\S*python[\d.]*(?:\s+-[A-Za-ln-z]\S*)*\s+-m\s+)"
 _RUNNERS = (
-    Runner(
+    KnownRunner(
         "pytest",
         re.compile(rf"{_START}(?:{_PYTHON}|\S*/)?(?:pytest|py\.test)\b"),
         re.compile(r"(?m)^(?:=+ )?(?:\x1b\[[\d;]*m)*(?:\d+ \w+, )*\d+ \w+.* in [\d.:]+"),
@@ -40,14 +40,14 @@ _RUNNERS = (
             r"\s-[a-z]*q[a-z]*q|-q\s+-q|--co\b|--collect-only|--version|--fixtures|-h\b|--help"
         ),
     ),
-    Runner(
+    KnownRunner(
         "unittest",
         re.compile(rf"{_START}{_PYTHON}unittest\b"),
         re.compile(r"(?m)^Ran \d+ tests? in "),
         re.compile(r"(?m)^FAILED \("),
         re.compile(r"-h\b|--help"),
     ),
-    Runner(
+    KnownRunner(
         "jest",
         re.compile(rf"{_START}(?:\S*/)?jest\b"),
         re.compile(r"(?m)^\s*Tests:\s+.*\d+ total"),
@@ -56,14 +56,14 @@ _RUNNERS = (
             r"--json|--reporters?|--version|--help|--listTests|--showConfig|--passWithNoTests"
         ),
     ),
-    Runner(
+    KnownRunner(
         "cargo test",
         re.compile(rf"{_START}(?:\S*/)?cargo(?:\s+\+\S+)?\s+test\b"),
         re.compile(r"(?m)^test result: "),
         re.compile(r"(?m)^test result: FAILED"),
         re.compile(r"--no-run|--help|-q|--quiet|--list"),
     ),
-    Runner(
+    KnownRunner(
         "go test",
         re.compile(rf"{_START}(?:\S*/)?go\s+test\b"),
         re.compile(r"(?m)^(?:ok\s|\?\s|PASS$|=== RUN|\{\")"),

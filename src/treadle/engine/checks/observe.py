@@ -14,7 +14,7 @@ from treadle.contract.request import AskedCriterion, Observed
 from treadle.engine.checks import clean, expect
 from treadle.engine.run import confinement
 from treadle.engine.run.run import Run
-from treadle.engine.wheel.step_folder import Stage
+from treadle.engine.run.step_folder import Stage
 from treadle.files import atomic, walk
 from treadle.proc.keeper import Ended, Limits
 from treadle.store.runs import CheckRow, Phase

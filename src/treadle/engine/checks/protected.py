@@ -51,7 +51,7 @@ _SLASH = re.compile("/")
 _MAX_FOLLOWED = 40
 
 
-class Changed(NamedTuple):
+class ProtectedFile(NamedTuple):
     """A protected file that a run changed: before and after, and why it counts."""
 
     path: str
@@ -68,7 +68,7 @@ class Changed(NamedTuple):
 class Found(NamedTuple):
     """What a run changed of the protected files, and the tests it added."""
 
-    files: tuple[Changed, ...]
+    files: tuple[ProtectedFile, ...]
     new_tests: tuple[str, ...]
 
     @property
@@ -89,7 +89,7 @@ def find(
     new = kept | {name: leaf for name, change in changes.items() if (leaf := change.new)}
     look = _Look(repo, old, new, differ, _executed(repo, old, commands), globs)
     files = [
-        Changed(name, old.get(name), new.get(name), reason)
+        ProtectedFile(name, old.get(name), new.get(name), reason)
         for name in differ
         if (reason := look.reason(name))
     ]
@@ -282,6 +282,6 @@ _PARTS: dict[str, Callable[[bytes], object]] = {
 }
 
 
-def names(files: Iterable[Changed]) -> Iterator[str]:
+def names(files: Iterable[ProtectedFile]) -> Iterator[str]:
     """Say which files, and why they count."""
     return (f"{item.path} ({item.reason})" for item in files)

@@ -105,7 +105,7 @@ class Part(NamedTuple):
     message: str
 
 
-class Built(NamedTuple):
+class LandingCommit(NamedTuple):
     """The commit that the branch should stand on, and its tree."""
 
     commit: str
@@ -147,12 +147,12 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
     return Landed(run.id, name, built.commit, built.is_merged)
 
 
-def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
+def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> LandingCommit:
     """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
     is_base, signs = tip == run.row.base_commit, commit.signs(run.tools.git_settings)
-    built = Built(tip, repo.tree_of(run.tools.repo, tip))
+    built = LandingCommit(tip, repo.tree_of(run.tools.repo, tip))
     if keep_steps and is_base and not signs and not run.order.message:
-        return Built(run.head, run.tree)
+        return LandingCommit(run.head, run.tree)
     parts = tuple(_parts(run, keep_steps))
     for part in parts:
         tree = combine(place, part.base, built.tree, part.tree, _by_hand(run))
@@ -161,7 +161,7 @@ def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> Built:
             tree = tracker.listed(run, place, tip, tree)
         if tree != built.tree:
             new = commit_on(run, place, tree, built.commit, part.message)
-            built = Built(new, tree, is_merged)
+            built = LandingCommit(new, tree, is_merged)
     return built
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from treadle.contract.event import EventType
 from treadle.engine.checks import clean
 from treadle.engine.run import resume
-from treadle.engine.run.memory import Move, Moved, Refusal
+from treadle.engine.run.memory import LandRefusal, Move, Moved
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.errors import BlockedError, FormatError, GitError, TreadleError
 from treadle.git import obstacles, refs
@@ -42,7 +42,7 @@ def refusals(run: Run, what: str) -> Iterator[None]:
 def _refuse(run: Run, what: str, error: TreadleError) -> None:
     run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
     fix = tuple(readable(command) for command in error.fix)
-    told = Refusal(what, error.code, readable(error.message), fix)
+    told = LandRefusal(what, error.code, readable(error.message), fix)
     # Where a lock cut git off, files may be written: the move waits to be finished.
     kept = run.memory.landing if error.code == refs.LOCKED else None
     run.record(landing=kept, land_refused=told)

@@ -12,7 +12,7 @@ from treadle.agents import table
 from treadle.config import agents
 from treadle.config.schema import Network, SandboxConfig
 from treadle.contract.role import Role
-from treadle.engine.run import memory
+from treadle.engine.run import memory as run_memory
 from treadle.engine.run.run import Run
 from treadle.files import remove
 from treadle.git import scratch as git_scratch
@@ -247,7 +247,7 @@ def stopper(run: Run) -> Callable[[], str | None]:
 
 def stop_request(run: Run) -> str | None:
     """Return the reason another process gave for stopping this run, if one did."""
-    return memory.recall(run.tools.store, run.id).stop_requested
+    return run_memory.recall(run.tools.store, run.id).stop_requested
 
 
 def confine(run: Run) -> Run:

@@ -95,7 +95,7 @@ class Moved(NamedTuple):
     at: str = ""
 
 
-class Refusal(NamedTuple):
+class LandRefusal(NamedTuple):
     """Why no branch of the user was moved."""
 
     what: str
@@ -134,7 +134,7 @@ class RunMemory(NamedTuple):
     landing: Move | None = None
     landed: Moved | None = None
     undone: Moved | None = None
-    land_refused: Refusal | None = None
+    land_refused: LandRefusal | None = None
     weather: tuple[ClashNote, ...] = ()
     push_refused: str | None = None
     others: Mapping[str, object] = {}
@@ -170,7 +170,7 @@ _RECORDS: Mapping[str, Any] = {
     "landing": Move,
     "landed": Moved,
     "undone": Moved,
-    "land_refused": Refusal,
+    "land_refused": LandRefusal,
 }
 EMPTY = RunMemory()
 

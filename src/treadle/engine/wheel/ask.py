@@ -19,8 +19,8 @@ from treadle.contract.verdict import Verdict
 from treadle.engine import letters
 from treadle.engine.run import budget, comments
 from treadle.engine.run.run import Run
+from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel import workspace_changes
-from treadle.engine.wheel.step_folder import Stage
 from treadle.errors import FormatError
 from treadle.files import beneath, remove, walk
 from treadle.git import diff, workspace

@@ -11,9 +11,9 @@ from treadle.contract.event import EventType, StepError
 from treadle.engine.run.budget import RISKY, Exceeded
 from treadle.engine.run.run import Run, name_some
 from treadle.engine.run.run_files import Snapshot
+from treadle.engine.run.step_folder import PATCH, Stage
 from treadle.engine.wheel import workspace_changes
 from treadle.engine.wheel.judge import Finding
-from treadle.engine.wheel.step_folder import PATCH, Stage
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
 from treadle.git import build, commit, judge
@@ -27,7 +27,7 @@ from treadle.text import plural
 MAX_PATCH = 64 << 20
 
 
-class Refused(NamedTuple):
+class RefusedChange(NamedTuple):
     """A change that does not come in, and why."""
 
     error: StepError
@@ -68,11 +68,11 @@ def take(run: Run, stage: Stage, finding: Finding) -> tuple[Finding, Accepted]:
 
 
 def _settle(
-    run: Run, stage: Stage, finding: Finding, found: Accepted | Refused | None, edited: bool
+    run: Run, stage: Stage, finding: Finding, found: Accepted | RefusedChange | None, edited: bool
 ) -> tuple[Finding, Accepted]:
     if isinstance(found, Accepted):
         return finding, found
-    if isinstance(found, Refused):
+    if isinstance(found, RefusedChange):
         finding = replace(finding.failed(found.error, found.message), over=found.over)
         if edited:
             workspace_changes.set_aside(run, stage)
@@ -85,33 +85,33 @@ def unchanged(run: Run) -> Accepted:
 
 
 def _with_patch(
-    run: Run, stage: Stage, edited: Accepted | Refused | None
-) -> Accepted | Refused | None:
+    run: Run, stage: Stage, edited: Accepted | RefusedChange | None
+) -> Accepted | RefusedChange | None:
     if not stage.patch.is_file():
         if edited is None:
             run.timeline.add(EventType.NO_PATCH, "act proposed no change")
         return edited
     if edited is not None:
         text = "edits of the workspace and patch.diff together; an act step gives one of them"
-        return Refused(StepError.PROTOCOL_ERROR, text)
+        return RefusedChange(StepError.PROTOCOL_ERROR, text)
     return _built(_from_patch, run, stage)
 
 
 def _built(
-    build_change: Callable[[Run, Stage], Accepted | Refused | None], run: Run, stage: Stage
-) -> Accepted | Refused | None:
+    build_change: Callable[[Run, Stage], Accepted | RefusedChange | None], run: Run, stage: Stage
+) -> Accepted | RefusedChange | None:
     """Build a change; what git cannot build is the agent's failure, not treadle's."""
     try:
         return build_change(run, stage)
     except GitError as error:
-        return Refused(StepError.PATCH_FAILED, error.message)
+        return RefusedChange(StepError.PATCH_FAILED, error.message)
 
 
-def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
+def _from_edits(run: Run, stage: Stage) -> Accepted | RefusedChange | None:
     """Take over what an agent changed in the workspace; None if nothing."""
     found = workspace_changes.look_after_agent(run, stage)
     if left := workspace_changes.special(found):
-        return Refused(StepError.BOUNDARY_VIOLATION, left.sentence)
+        return RefusedChange(StepError.BOUNDARY_VIOLATION, left.sentence)
     if not found.changes:
         return None
     built = build.from_edits(run.workspace, run.head, stage.scratch, found.changes)
@@ -121,12 +121,12 @@ def _from_edits(run: Run, stage: Stage) -> Accepted | Refused | None:
     return taken._replace(built_in=built.scratch) if isinstance(taken, Accepted) else taken
 
 
-def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:
+def _from_patch(run: Run, stage: Stage) -> Accepted | RefusedChange:
     """Build, judge and commit `patch.diff` without touching any work tree."""
     try:
         patch = walk.read(stage.patch, max_bytes=MAX_PATCH)
     except FormatError as error:
-        return Refused(StepError.PATCH_REFUSED, error.message)
+        return RefusedChange(StepError.PATCH_REFUSED, error.message)
     built = build.from_patch(
         run.tools.repo,
         run.head,
@@ -137,9 +137,9 @@ def _from_patch(run: Run, stage: Stage) -> Accepted | Refused:
     )
     if isinstance(built, PatchFailed) and built.rule:
         text = f"the change is refused ({built.rule}: {built.message})"
-        return Refused(StepError.PATCH_REFUSED, text)
+        return RefusedChange(StepError.PATCH_REFUSED, text)
     if isinstance(built, PatchFailed):
-        return Refused(StepError.PATCH_FAILED, f"patch.diff does not apply: {built.message}")
+        return RefusedChange(StepError.PATCH_FAILED, f"patch.diff does not apply: {built.message}")
     for note in built.notes:
         run.timeline.add(EventType.PATCH_RETRIED, note)
     return _admit(run, stage, built, _judge(run, stage, built))
@@ -162,12 +162,12 @@ def _commands(run: Run) -> set[str]:
     return {word.removeprefix("./") for word in words}
 
 
-def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | Refused:
+def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | RefusedChange:
     if built.tree == run.tree:
         return unchanged(run)
     if judged.refusals:
         rules = "; ".join(f"{item.rule}: {item.message}" for item in judged.refusals[:5])
-        return Refused(StepError.PATCH_REFUSED, f"the change is refused ({rules})")
+        return RefusedChange(StepError.PATCH_REFUSED, f"the change is refused ({rules})")
     if taken := _reserved(run, judged):
         return taken
     if judged.risky:
@@ -179,7 +179,7 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
     return _commit(run, stage, built, judged)
 
 
-def _reserved(run: Run, judged: Judged) -> Refused | None:
+def _reserved(run: Run, judged: Judged) -> RefusedChange | None:
     """Refuse a change of files that somebody else keeps to another task."""
     rows = reserve.live(run.tools.store, run.tools.now())
     task = run.tools.store.task(run.order.task_id or "") if rows else None
@@ -189,10 +189,10 @@ def _reserved(run: Run, judged: Judged) -> Refused | None:
     if not found:
         return None
     named = "; ".join(lanes.reserved(path, row).message for path, row in found[:5])
-    return Refused(StepError.PATCH_REFUSED, f"the change is refused ({named})")
+    return RefusedChange(StepError.PATCH_REFUSED, f"the change is refused ({named})")
 
 
-def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> Refused:
+def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> RefusedChange:
     """Let a change wait for a human who has looked at it."""
     over = Exceeded(key=excess.budget, limit=excess.limit, used=excess.used)
     kept = PATCH if stage.patch.is_file() else "files/workspace.diff"
@@ -203,7 +203,7 @@ def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> Refu
     text += f"; look at {where}/{kept}, then allow it with --budget {over.needed}"
     data = structs.asdict(over)
     run.timeline.add(EventType.BUDGET_EXCEEDED, text, **data)
-    return Refused(StepError.BUDGET_EXCEEDED, text, over)
+    return RefusedChange(StepError.BUDGET_EXCEEDED, text, over)
 
 
 def _risky_names(judged: Judged) -> str:

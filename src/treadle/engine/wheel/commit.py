@@ -6,8 +6,8 @@ from pathlib import Path
 from treadle.engine.run import run_files
 from treadle.engine.run.run import Archive, Run, lost_branch, reach
 from treadle.engine.run.run_files import Manifest, Snapshot
+from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel import end
-from treadle.engine.wheel.step_folder import Stage
 from treadle.errors import GitError
 from treadle.files import atomic, sync
 from treadle.files.walk import Entry

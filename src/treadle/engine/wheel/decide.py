@@ -12,8 +12,8 @@ from treadle.engine.run.memory import CheckSeen, ProtectedChange, RunMemory, Spe
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import ENDS, Run, name_some
 from treadle.engine.run.run_files import Manifest, Snapshot
+from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
-from treadle.engine.wheel.step_folder import Stage
 from treadle.ids import utc
 from treadle.store.runs import CheckRow, StepRow, UsageRow
 

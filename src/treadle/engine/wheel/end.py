@@ -11,7 +11,7 @@ from treadle.engine.run import budget, memory
 from treadle.engine.run.memory import ClashNote, RunMemory, next_commands
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.engine.run.run_files import Manifest
-from treadle.engine.wheel.step_folder import OUTBOX
+from treadle.engine.run.step_folder import OUTBOX
 from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.git import commit, scratch
 from treadle.git.commit import Conflict

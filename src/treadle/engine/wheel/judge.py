@@ -14,7 +14,7 @@ from treadle.engine.run import confinement
 from treadle.engine.run.budget import Exceeded
 from treadle.engine.run.memory import SecondLook
 from treadle.engine.run.run import Run, name_some, readable
-from treadle.engine.wheel.step_folder import PATCH, Stage
+from treadle.engine.run.step_folder import PATCH, Stage
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.sandbox import outside

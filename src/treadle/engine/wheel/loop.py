@@ -11,12 +11,19 @@ from treadle.contract.event import EventType, StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.role import Role, follows
 from treadle.engine import letters
-from treadle.engine.checks import observe, second_look
+from treadle.engine.checks import observe
 from treadle.engine.checks.observe import Observation
 from treadle.engine.elsewhere import queue
-from treadle.engine.run import confinement, memory
+from treadle.engine.run import confinement, memory, step_folder
 from treadle.engine.run.progress import Moment, Progress
 from treadle.engine.run.run import Run, criteria_passed, reach
+from treadle.engine.run.step_folder import (
+    Stage,
+    close_stage,
+    discard_contents,
+    open_stage,
+    set_apart,
+)
 from treadle.engine.wheel import (
     ask,
     change,
@@ -24,18 +31,11 @@ from treadle.engine.wheel import (
     decide,
     end,
     judge,
-    step_folder,
+    second_look,
     workspace_changes,
 )
 from treadle.engine.wheel.change import Accepted
 from treadle.engine.wheel.judge import Finding
-from treadle.engine.wheel.step_folder import (
-    Stage,
-    close_stage,
-    discard_contents,
-    open_stage,
-    set_apart,
-)
 from treadle.errors import GitError
 from treadle.files import atomic
 from treadle.ids import utc

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from treadle.contract.event import EventType
 from treadle.engine.run.run import Run, name_some
-from treadle.engine.wheel.step_folder import Stage
+from treadle.engine.run.step_folder import Stage
 from treadle.files import remove, walk
 from treadle.git import diff, workspace
 from treadle.git.workspace import Change, Survey

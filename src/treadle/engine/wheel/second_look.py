@@ -11,8 +11,8 @@ from treadle.engine.checks.observe import Bench
 from treadle.engine.checks.protected import Found
 from treadle.engine.run.memory import PROTECTED_DIFF, SecondLook
 from treadle.engine.run.run import Run, name_some
+from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
-from treadle.engine.wheel.step_folder import Stage
 from treadle.files import atomic, remove
 from treadle.git import commit, diff, scratch, trees, workspace
 from treadle.git.build import Built
