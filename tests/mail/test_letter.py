@@ -78,14 +78,14 @@ def test_byte_order_mark_line_ends_upper_case_and_done_are_understood():
     ("text", "said"),
     [
         (HEAD.replace("from: a\n", ""), "no header from"),
-        (HEAD + "to: c\n", "header to is there twice"),
-        (HEAD + "nonsense\n", "is no header"),
+        (HEAD + "to: c\n", "header to appears twice"),
+        (HEAD + "nonsense\n", "is not a header"),
         (HEAD.replace("from: a", "from: ../x"), "is not an agent's name"),
         (HEAD.replace("from: a", "from: all"), "cannot write"),
         (HEAD.replace("to: b", f"to: {'x' * 10_000}"), "is not an agent's name"),
         (HEAD.replace("new", "maybe"), "there is no status 'maybe'"),
-        (HEAD.replace("2025-11-21T17:00:00Z", "soon"), "is no time"),
-        (HEAD + "task_id: a/b\n", "is no task id"),
+        (HEAD.replace("2025-11-21T17:00:00Z", "soon"), "is not a time"),
+        (HEAD + "task_id: a/b\n", "is not a task id"),
         ("no header at all", "no header from, to, intent, status, created_at"),
     ],
 )

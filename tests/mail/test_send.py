@@ -40,7 +40,7 @@ def test_no_dot_file_stays_behind(post, mail):
         (Draft("all", "c", "inform", ""), "cannot write"),
         (Draft("a", "..", "inform", ""), "is not an agent's name"),
         (Draft("a", "x" * 10_000, "inform", ""), "is not an agent's name"),
-        (Draft("a", "b", "inform", "", task_id="../x"), "is no task id"),
+        (Draft("a", "b", "inform", "", task_id="../x"), "is not a task id"),
         (Draft("a", "b", "inform", "", status="dine"), "did you mean done|there is no status"),
         (Draft("a", "b", "test_results", "", task_id="T-1"), "need --status"),
         (Draft("a", "b", "inform", "x" * (1 << 20)), "at most"),

@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output, place
+from treadle.cli import context, output
 from treadle.desk.answer import Answered, answer, document
 from treadle.mail import effect
 from treadle.project.root import refuse_inside_run
@@ -14,7 +14,7 @@ from treadle.store.store import Store
 def answer_question(args: Namespace) -> int:
     """Write the answer down, tell who asked, name the commands that are yours to start."""
     refuse_inside_run(os.environ)
-    found, now = place.find(os.environ), datetime.now(UTC)
+    found, now = context.find_project(), datetime.now(UTC)
     with Store.open(found.layout) as store:
         effect.refresh(store, found.layout.mail, now)
         given = answer(found.layout, store, args.item, args.text, args.option, now)

@@ -1,16 +1,21 @@
-"""What commands about tasks and letters share: who acts, and the store with every letter in it."""
+"""What commands about tasks and letters share: who acts, the store with every letter."""
 
 import os
 from argparse import Namespace
 from datetime import datetime
 
 from treadle.cli import main, output
-from treadle.cli.place import Place
 from treadle.ids import HUMAN, acting_agent
 from treadle.mail import effect, index, post
+from treadle.project.root import Place, find_place, here
 from treadle.store import letters as table
 from treadle.store.store import Reader, Store
 from treadle.tasks import claim
+
+
+def find_project() -> Place:
+    """Return the project around the current folder, for commands that must be quick."""
+    return find_place(here(), os.environ)
 
 
 def who(args: Namespace) -> str | None:
@@ -39,7 +44,7 @@ def fresh(found: Place, now: datetime) -> Reader:
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
     if table.wait_elsewhere(reader):
-        main.call("elsewhere.bring_letters")
+        main.call("project.bring_letters")
     if not index.is_stale(reader, mail):
         return reader
     reader.close()

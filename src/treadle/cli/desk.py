@@ -1,10 +1,9 @@
 """`treadle desk`: what waits for a human."""
 
-import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import context, output, place
+from treadle.cli import context, output
 from treadle.desk import desk
 from treadle.store.questions import QuestionRow
 from treadle.tasks import questions
@@ -12,7 +11,7 @@ from treadle.tasks import questions
 
 def show_desk(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
-    with context.fresh(place.find(os.environ), datetime.now(UTC)) as store:
+    with context.fresh(context.find_project(), datetime.now(UTC)) as store:
         items = desk.items(store)
     return output.tell(args.json, desk.document(items), _print_desk, items)
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from treadle.cli import context, output, place
-from treadle.cli.place import Place
+from treadle.cli import context, output
 from treadle.errors import ExitCode, FormatError, UsageError
 from treadle.ids import HUMAN
 from treadle.layout import BOXES
@@ -28,7 +27,7 @@ from treadle.mail.letter import (
     write,
 )
 from treadle.mail.post import Draft
-from treadle.project.root import refuse_inside_run
+from treadle.project.root import Place, refuse_inside_run
 from treadle.store.letters import LetterRow
 from treadle.store.store import Store
 from treadle.tasks import claim as tasks
@@ -45,14 +44,14 @@ def _now() -> datetime:
 
 
 def send_letter(args: Namespace) -> int:
-    found, headers = place.find(os.environ), _headers(args)
+    found, headers = context.find_project(), _headers(args)
     if args.reply_to:
         headers = (*_references(found, args.reply_to), *headers)
     return _deliver(found, args, _draft(args, args.to, args.intent, args.task, headers))
 
 
 def reply_to_letter(args: Namespace) -> int:
-    found = place.find(os.environ)
+    found = context.find_project()
     with context.fresh(found, _now()) as store:
         original = find.find_letter(store, args.file, context.who(args))
     headers = (*_references(found, args.file), *_headers(args))
@@ -140,14 +139,12 @@ def _markdown(name: str) -> str:
                 raise UsageError(f"stdin has more than {MAX_BYTES} bytes")
             return decode(data, "stdin")
         return read_text(Path(name))
-    except FileNotFoundError as error:
-        raise UsageError(f"--body {name}: there is no such file") from error
     except FormatError as error:
         raise UsageError(f"--body {name}: {error.message}") from error
 
 
 def list_letters(args: Namespace) -> int:
-    found = place.find(os.environ)
+    found = context.find_project()
     boxes = (args.box,) if args.box else BOXES if args.all else find.OPEN
     word = known_intent(args.intent, found.extra_intents) if args.intent else None
     if args.limit < 1:
@@ -160,7 +157,7 @@ def list_letters(args: Namespace) -> int:
 
 
 def read_letter(args: Namespace) -> int:
-    found = place.find(os.environ)
+    found = context.find_project()
     agent = context.registered(found, args)
     with context.fresh(found, _now()) as store:
         row = find.find_letter(store, args.file, agent)
@@ -233,7 +230,7 @@ def watch_letters(args: Namespace) -> int:
 
 
 def search_letters(args: Namespace) -> int:
-    found = place.find(os.environ)
+    found = context.find_project()
     with context.fresh(found, _now()) as store:
         rows = find.search(store, found.layout.mail, args.words, args.limit)
     return _show(found, args, rows, "no letter has these words")
@@ -250,7 +247,7 @@ def reindex_letters(args: Namespace) -> int:
 
 
 def _outside() -> Place:
-    found = place.find(os.environ)
+    found = context.find_project()
     refuse_inside_run(os.environ)
     return found
 

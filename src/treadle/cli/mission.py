@@ -4,20 +4,19 @@ import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output, place
-from treadle.cli.place import Place
+from treadle.cli import context, output
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
 from treadle.missions import state
 from treadle.missions.next import Report, decide, lend, query, report, retry
 from treadle.missions.state import Asking, Decision, Listed, NextStep, Status
-from treadle.project.root import here, refuse_inside_run
+from treadle.project.root import Place, here, refuse_inside_run
 from treadle.store.store import Reader, Store
 
 
 def show_status(args: Namespace) -> int:
-    layout = place.find(os.environ).layout
+    layout = context.find_project().layout
     with Reader.open(layout) as store:
         mission = missions.choose(layout, args.mission, here())
         found = state.read_status(layout, store, mission, datetime.now(UTC))
@@ -28,7 +27,7 @@ def show_status(args: Namespace) -> int:
 
 
 def list_missions(args: Namespace) -> int:
-    layout = place.find(os.environ).layout
+    layout = context.find_project().layout
     with Reader.open(layout) as store:
         found = state.read_statuses(layout, store, datetime.now(UTC))
     rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
@@ -53,7 +52,7 @@ def next_step(args: Namespace) -> int:
         raise UsageError("give only one of --result, --retry and --query")
     if args.result is None and (args.note is not None or args.step is not None):
         raise UsageError("--note and --step belong to --result")
-    found = _decide(args, place.find(os.environ))
+    found = _decide(args, context.find_project())
     return output.tell(args.json, state.document(found), _print_decision, found)
 
 

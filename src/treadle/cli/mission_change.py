@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output, place
+from treadle.cli import context, output
 from treadle.errors import ExitCode
 from treadle.missions import dossier, scaffold
 from treadle.missions import mission as missions
@@ -17,7 +17,7 @@ from treadle.store.store import Store
 
 def _open() -> Context:
     refuse_inside_run(os.environ)
-    found = place.find(os.environ)
+    found = context.find_project()
     return open_repository(found.layout.root, os.environ)._replace(layout=found.layout)
 
 

@@ -1,4 +1,4 @@
-"""What commands that do work share: the trusted project, progress on stderr, runs as JSON."""
+"""What commands that do work share: the trusted project, progress on stderr, runs of others."""
 
 import contextlib
 import os
@@ -9,14 +9,19 @@ from collections.abc import Mapping, Sequence
 
 from treadle.cli import output
 from treadle.config.load import Loaded
+from treadle.engine import session
+from treadle.engine.elsewhere import queue, restore
+from treadle.engine.lock import is_abandoned as is_abandoned
 from treadle.engine.run.memory import RunMemory
 from treadle.engine.run.progress import Progress, Watch
-from treadle.errors import BlockedError
+from treadle.errors import BlockedError, LockedError, TreadleError
+from treadle.layout import Layout
 from treadle.project import trust
 from treadle.project.context import Context, open_context
 from treadle.project.root import here, refuse_inside_run
 from treadle.project.trust import BroughtCommand
 from treadle.store.runs import RunRow
+from treadle.store.store import Reader, Store
 from treadle.text import line
 
 _WIDTH = 100
@@ -124,3 +129,28 @@ def _line(moment: Progress) -> str:
     turn = f"{moment.iteration}/{moment.max_iterations}"
     head = f"  {moment.role:<5} {turn}  {minutes}:{seconds:02d}  {score}"
     return f"{head}  {text}" if text else head
+
+
+def call_off(store: Store, row: RunRow, reason: str) -> None:
+    """Take a waiting run out of the queue."""
+    queue.call_off(store, row, reason, store.now())
+
+
+def bring_steps(layout: Layout, store: Reader, row: RunRow) -> None:
+    """Fetch the step folders that are not here; without them there is less to show."""
+    try:
+        restore.look(layout, store, row)
+    except TreadleError as error:
+        output.warn(f"its files are elsewhere and cannot be fetched: {error.message}")
+
+
+def bring_letters() -> None:
+    """Let recovery send them; whoever works in the project right now has done it on entry."""
+    project = open_context(here(), os.environ)
+    try:
+        with session.opened(project, watch=watcher(True)):
+            pass
+    except LockedError:
+        return
+    except TreadleError as error:
+        output.warn(f"letters of the fleet are not here yet: {error.message}")

@@ -103,7 +103,7 @@ def _page(
     def answer() -> None:
         try:
             if access.wait_for_visitor(server, interrupts.reason):
-                main.call("page.show", root, keys, server, args.read_only, interrupts.reason)
+                main.call("page.serve_page", root, keys, server, args.read_only, interrupts.reason)
         except TreadleError as error:
             broken.append(error)
         finally:

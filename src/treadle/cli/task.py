@@ -5,12 +5,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from datetime import datetime
 
-from treadle.cli import output, place
-from treadle.cli.place import Place
+from treadle.cli import context, output
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent, utc
 from treadle.missions import change, taskfile
-from treadle.project.root import refuse_inside_run
+from treadle.project.root import Place, refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
 from treadle.tasks import checks, claim, files, lanes, reserve, task
@@ -23,7 +22,7 @@ Change = Callable[[Store, Namespace, datetime], int]
 
 def _find() -> Place:
     """Find the project; when its store is lost, take over the tasks that their files tell of."""
-    found = place.find(os.environ)
+    found = context.find_project()
     if found.layout.mail.tasks.is_dir() and not address.exists(found.layout):
         with Store.open(found.layout) as store:
             output.warn(*files.take_over_all(store, found.layout.mail, store.now()))

@@ -171,7 +171,7 @@ def _is_news(run_id: str, row: LetterRow) -> bool:
 def _quoted(mail: MailLayout, row: LetterRow) -> str:
     try:
         letter = read_letter(index.path(mail, row))
-    except (FileNotFoundError, FormatError):
+    except FormatError:
         return ""
     head = f"From {letter.sender} to {letter.to}, {letter.intent}, {letter.created_at}:"
     return f"{line(head)}\n{quoted(letter.body, _MAX_NOTE)}"

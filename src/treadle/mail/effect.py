@@ -38,7 +38,7 @@ from treadle.tasks.task import NewTask, Note, add, change_task, find_task, write
 def make_effect(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
     """Make a letter's effect; a kill repeats it, so all of it bears being made twice."""
     question_id, said = None, []
-    with contextlib.suppress(FileNotFoundError, FormatError):
+    with contextlib.suppress(FormatError):
         letter = read_letter(index.path(mail, known))
         try:
             question_id = _make(store, mail, known, letter, now)

@@ -56,10 +56,10 @@ def find_letter(store: Reader, text: str, agent: str | None = None) -> LetterRow
 
 def open_letter(mail: MailLayout, row: LetterRow) -> Letter:
     """Read a letter that was found."""
-    try:
-        return read_letter(index.path(mail, row))
-    except FileNotFoundError as error:
-        raise index.gone(row.name) from error
+    path = index.path(mail, row)
+    if not path.exists():
+        raise index.gone(row.name)
+    return read_letter(path)
 
 
 def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
@@ -148,7 +148,7 @@ def _whole_word(word: str) -> re.Pattern[str]:
 
 def _text(mail: MailLayout, row: LetterRow) -> str:
     """Return a letter with its name; one that is gone has no words."""
-    with contextlib.suppress(FormatError, FileNotFoundError):
+    with contextlib.suppress(FormatError):
         return f"{row.name}\n{read_text(index.path(mail, row))}"
     return ""
 

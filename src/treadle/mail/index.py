@@ -286,15 +286,13 @@ def _moved(store: Store, mail: MailLayout, folder: str, name: str) -> bool:
 
 def _first_sight(mail: MailLayout, folder: str, name: str, said: list[str]) -> list[LetterRow]:
     path, where = mail.root / folder / name, of_folder(folder)
+    live = where.box in ("new", "inbox")
     try:
         letter = read_letter(path)
-    except FileNotFoundError:
-        return []
     except FormatError as error:
-        if where.box in ("new", "inbox") and not _is_young(path):
+        if live and not _is_young(path):
             said.append(_set_aside(mail, path, error.message))
         return []
-    live = where.box in ("new", "inbox")
     found = entry_row(letter, where, name, pending=live and has_effect(letter))
     is_copy = where.box == "inbox" and is_broadcast(letter)
     return [found._replace(copy_of=name, pending=False) if is_copy else found]

@@ -1,13 +1,12 @@
 """A letter: who writes to whom, what for, its file name, its headers and its markdown."""
 
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import FormatError, UsageError
+from treadle.files import walk
 from treadle.ids import EVERYBODY, HUMAN, acting_agent, agent_name, hint, is_task_id
 
 WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
@@ -199,7 +198,9 @@ def parse_time(text: str) -> datetime:
         found = datetime.fromisoformat(text.strip())
         return found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{text[:40]!r} is no time; write it like 2026-01-31T14:00:00Z") from error
+        raise UsageError(
+            f"{text[:40]!r} is not a time; write it like 2026-01-31T14:00:00Z"
+        ) from error
 
 
 def _line(key: str, value: str) -> str:
@@ -223,7 +224,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in map(_pair, lines):
         if key in found:
-            raise FormatError(f"header {key} is there twice")
+            raise FormatError(f"header {key} appears twice")
         found[key] = value
     return found
 
@@ -232,7 +233,7 @@ def _pair(line: str) -> tuple[str, str]:
     key, colon, value = line.partition(":")
     key = key.strip()
     if not colon or not key or not key.replace("_", "").replace("-", "").isalnum():
-        raise FormatError(f"{line.strip()[:60]!r} is no header; write it as key: value")
+        raise FormatError(f"{line.strip()[:60]!r} is not a header; write it as key: value")
     return key, value.strip()
 
 
@@ -269,7 +270,7 @@ def _checked(found: Mapping[str, str], body: str) -> Letter:
 def check_task_id(text: str) -> None:
     """Refuse what cannot name a task, and so a file."""
     if not is_task_id(text):
-        raise UsageError(f"task_id {text[:64]!r} is no task id", code="task_id_invalid")
+        raise UsageError(f"task_id {text[:64]!r} is not a task id", code="task_id_invalid")
 
 
 # A letter about a run's end: the run itself has had its effects.
@@ -295,28 +296,13 @@ def is_broadcast(letter: Letter) -> bool:
 def read_letter(path: Path) -> Letter:
     """Read a letter, or raise FormatError that says what is wrong with it."""
     if not path.name.isprintable():  # bytes that are no text are not either
-        raise FormatError("its name has signs that cannot be written")
+        raise FormatError("its name has characters that cannot be printed")
     return parse(read_text(path), split_name(path.name))
 
 
-def read_text(path: Path, limit: int = MAX_BYTES) -> str:
+def read_text(path: Path) -> str:
     """Return a file's text; FormatError unless it is a plain file of moderate size in UTF-8."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise FormatError(f"{path.name} is no plain file ({error.strerror})") from error
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise FormatError(f"{path.name} is no plain file")
-        if found.st_size > limit:
-            raise FormatError(f"{path.name} has {found.st_size} bytes; at most {limit} are read")
-        data = b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
-    finally:
-        os.close(descriptor)
-    return decode(data[:limit], path.name)
+    return decode(walk.read(path, max_bytes=MAX_BYTES), path.name)
 
 
 def decode(data: bytes, name: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from treadle import markdown
 from treadle.contract.criterion import Criterion
-from treadle.errors import TreadleError, UsageError
+from treadle.errors import FormatError, TreadleError, UsageError
+from treadle.files import walk
 from treadle.ids import HUMAN, TREADLE, acting_agent, is_agent_id, is_task_id
 from treadle.layout import HOME_NAME, MailLayout
 from treadle.store.store import Store
@@ -151,10 +152,8 @@ def _put_back(store: Store, task: TaskRow, why: str) -> str:
 
 def _read(path: Path) -> str | None:
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > _MAX_BYTES:
-            return None
-        return path.read_text("utf-8", errors="replace")
-    except OSError:
+        return walk.read(path, max_bytes=_MAX_BYTES).decode("utf-8", errors="replace")
+    except FormatError:
         return None
 
 
