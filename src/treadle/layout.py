@@ -218,6 +218,11 @@ class RunLayout(_Paths):
         return self.steps / f"{step_name(index, role)}.tmp-{rand}"
 
 
+def lock_of(database: Path) -> Path:
+    """Return the lock of a store that lies anywhere."""
+    return database.parent / "locks" / "store.lock"
+
+
 def scratch_of(workspace: Path) -> Path:
     """Return the folder for temporary files of whatever works in a workspace."""
     return workspace.with_name(f"{workspace.name}.tmp")

@@ -9,7 +9,7 @@ from treadle.config import early, trusted
 from treadle.config.early import Early
 from treadle.errors import BlockedError, ConfigError, StoreError
 from treadle.ids import STORES, is_schema, mask
-from treadle.layout import Layout
+from treadle.layout import Layout, lock_of
 from treadle.store.database.interface import Database, Waker
 from treadle.store.database.sqlite import Sqlite
 
@@ -58,7 +58,7 @@ def at(url: str, schema: str, owner: str | None = None) -> Database:
     """Return the database at an address; `owner` is the one folder that may use the schema."""
     if url.startswith("sqlite:"):
         path = Path(url.removeprefix("sqlite:"))
-        return Sqlite(path, path.parent / "locks" / "store.lock")
+        return Sqlite(path, lock_of(path))
     if not url.startswith(STORES):
         raise ConfigError(
             f"store must begin with {' or '.join(STORES)}, not {mask(url)!r}",
