@@ -9,6 +9,7 @@ import pytest
 from tests.builder import ADD_DONE, PRELUDE, SIGNALS, alive, wait_for
 from treadle.layout import Layout
 from treadle.store.store import Reader
+from treadle.tasks import questions
 
 SLEEPY = (
     "if os.fork() == 0:\n"
@@ -76,7 +77,7 @@ def _questions(project):
     """Return kind, summary, fix and answer of everything a human was asked."""
     with Reader.open(Layout(project.root)) as store:
         rows = store.questions(open_only=False)
-    return [(row.kind, row.summary, list(row.fix), row.answer) for row in rows]
+    return [(row.kind, row.summary, list(questions.commands(row)), row.answer) for row in rows]
 
 
 def _risky(project):
