@@ -199,8 +199,8 @@ def test_a_worker_of_another_version_takes_runs_that_wait_and_runs_of_the_dead(l
     del lab.env["TREADLE_DIE_AT"]
     changed = lab.folder / "changed"
     shutil.copytree(Path(treadle.__file__).parent, changed / "treadle")
-    engine = changed / "treadle" / "fleet" / "dbos.py"
-    body = "lambda name: self._deliver(parse(name), drive)"
+    engine = changed / "treadle" / "fleet" / "queue.py"
+    body = "lambda name: self._deliver(parse_job(name), drive)"
     assert body in engine.read_text()
     engine.write_text(engine.read_text().replace(body, f"{body} or None"))
     lab.env["PYTHONPATH"] = str(changed)
