@@ -19,14 +19,16 @@ from treadle.engine.elsewhere import adopt, archive, queue, restore
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.queue import Ticket
 from treadle.engine.goals import require_sandbox
-from treadle.engine.run import begin, resume
+from treadle.engine.lock import MAIL
+from treadle.engine.run import begin, memory, resume
 from treadle.engine.run import order as run_order
 from treadle.engine.run.order import Order
 from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run import Archive, Run, Tools
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.session import Interrupts
-from treadle.engine.wheel import loop
+from treadle.engine.wheel import end, loop
+from treadle.engine.wheel.commit import Finished
 from treadle.errors import ExitCode, FencedError, FormatError, GitError, TreadleError
 from treadle.files import remove
 from treadle.files.walk import names
@@ -38,54 +40,16 @@ from treadle.git.repo import Repo
 from treadle.ids import utc
 from treadle.layout import FleetLayout, Layout
 from treadle.proc.keeper import Keeper
-from treadle.project import key
 from treadle.project import key as keys
 from treadle.project.context import Context
 from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.database.sqlite import WriteLock
 from treadle.store.fleet import WorkerRow
-from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
-from treadle.tasks import claim, questions
-from treadle.tasks.questions import Question
+from treadle.tasks import claim
 from treadle.text import plural
-
-
-class Carrier:
-    """The carrier of one run: archive first, then the row, then the branch.
-
-    The branch follows the row because only the row is fenced: a worker that lost its run
-    cannot write it, and so never pushes. Until then the archive holds the commit.
-    """
-
-    def __init__(self, shelf: Shelf, url: str) -> None:
-        self._shelf = shelf
-        self._url = url
-
-    def save(self, run: Run, folder: Path, found: Manifest) -> Archive:
-        """Upload a step's folder with the objects of its commit."""
-        before, after = found.before.commit, found.after.commit
-        pack = remote.pack(run.tools.repo, before, after) if before != after else None
-        row = found.row
-        step = archive.of_step(run.id, row.step_index, row.role)
-        name = archive.name_of(step, run.row.claim_epoch)
-        return archive.save(self._shelf, name, folder, pack, key.read(run.tools.env))
-
-    def publish(self, run: Run, before: str, after: str) -> None:
-        """Move the run's branch; a refusal stops the run, or is noted if it is over."""
-        if before == after or run.row.branch is None:
-            return
-        try:
-            remote.push(run.tools.repo, self._url, after, run.row.branch, before)
-        except GitError as error:
-            run.timeline.add(EventType.PUSH_REFUSED, error.message, code=error.code)
-            if run.row.status == "running":
-                run.end("stopped", error.code, error.message)
-            else:
-                run.record(push_refused=error.message)
-
 
 # What somebody without the key wrote; no worker goes on with it, and none should be asked to.
 _REFUSED = ("order_unsigned", "order_forged", "archive_forged", "row_forged")
@@ -205,7 +169,50 @@ def _work(machine: Machine, store: Store, row: RunRow, project: str) -> RunRow:
     asked = _asked(machine, store, row, project)
     with _attempt(machine, row) as folder:
         run = _open(machine, store, row, asked, folder)
-        return loop.drive_run(run)
+        return _drive(machine, run, asked)
+
+
+def _drive(machine: Machine, run: Run, asked: _Asked) -> RunRow:
+    """Take steps as everybody does, but upload each before its row and publish it afterwards.
+
+    The branch follows the row because only the row is fenced: a worker that lost its run
+    cannot write it, and so never pushes. Until then the archive holds the commit.
+    """
+    shelf = Shelf(asked.ticket.artifacts)
+    for role in loop.turns(run):
+        if machine.draining.is_set():
+            queue.give_back(run, "the worker drains")
+            run.tools.store.release(run.id, run.row.claim_epoch)
+            return run.row
+        if done := loop.take_step(run, role):
+            loop.record_step(run, done, _upload(run, shelf, done, asked.key))
+            _publish(run, asked.ticket.remote, done.found)
+    return loop.finish_run(run)
+
+
+def _upload(run: Run, shelf: Shelf, done: Finished, key: FleetKey) -> Archive:
+    """Keep a step's folder, with the objects of its commit, where other machines find it."""
+    found = done.found
+    before, after = found.before.commit, found.after.commit
+    pack = remote.pack(run.tools.repo, before, after) if before != after else None
+    step = archive.of_step(run.id, found.row.step_index, found.row.role)
+    name = archive.name_of(step, run.row.claim_epoch)
+    return archive.save(shelf, name, done.stage.final, pack, key)
+
+
+def _publish(run: Run, url: str, found: Manifest) -> None:
+    """Move the run's branch elsewhere; a refusal stops the run, or is noted if it is over."""
+    before, after = found.before.commit, found.after.commit
+    if before == after or run.row.branch is None:
+        return
+    try:
+        remote.push(run.tools.repo, url, after, run.row.branch, before)
+    except GitError as error:
+        run.timeline.add(EventType.PUSH_REFUSED, error.message, code=error.code)
+        if run.row.status == "running":
+            run.end("stopped", error.code, error.message)
+        else:
+            run.record(push_refused=error.message)
 
 
 def _asked(machine: Machine, store: Store, row: RunRow, project: str) -> _Asked:
@@ -228,7 +235,7 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
     ticket = asked.ticket
     repo = _clone(machine, row, ticket, folder / "repo")
     shelf = Shelf(ticket.artifacts)
-    tools = _tools(machine, store, repo, Carrier(shelf, ticket.remote))
+    tools = _tools(machine, store, repo)
     restore.bring_commit(repo, store, row, asked.key)
     home = structs.replace(asked.held.workspace, root=str(folder / "space"))
     order = structs.replace(asked.held, workspace=home)
@@ -236,7 +243,7 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
     run = resume.load_run(tools, row)
     while run.row.status == "running" and adopt.adopt(run, shelf):
         pass
-    _publish(run, ticket)
+    _catch_up(run, ticket.remote)
     if run.row.status == "running":
         if taken := run_order.lowered(asked.signed, asked.held):
             message = f"this worker's own configuration is stricter: {', '.join(taken)}"
@@ -247,17 +254,17 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
     return run
 
 
-def _publish(run: Run, ticket: Ticket) -> None:
+def _catch_up(run: Run, url: str) -> None:
     """Bring the run's branch elsewhere to its head, from wherever a dead worker left it."""
     name, base = run.row.branch or "", run.row.base_commit
-    tip = remote.tip(run.tools.repo, ticket.remote, name)
+    tip = remote.tip(run.tools.repo, url, name)
     own = (None, base, *(step.after_commit for step in run.tools.store.steps(run.id)))
     if tip != run.head:  # where somebody else put it, the push is refused
         expected = tip if tip in own else base
-        remote.push(run.tools.repo, ticket.remote, run.head, name, expected)
+        remote.push(run.tools.repo, url, run.head, name, expected)
 
 
-def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tools:
+def _tools(machine: Machine, store: Store, repo: Repo) -> Tools:
     layout = Layout(repo.root, store.mail.root)
     return Tools(
         project=Context(layout, repo, machine.env),
@@ -268,8 +275,6 @@ def _tools(machine: Machine, store: Store, repo: Repo, carrier: Carrier) -> Tool
         interrupted=lambda: None,
         watch=machine.watch,
         worker=machine.owner,
-        carrier=carrier,
-        yields=machine.draining.is_set,
     )
 
 
@@ -293,44 +298,30 @@ def _attempt(machine: Machine, row: RunRow) -> Iterator[Path]:
 
 
 def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> None:
-    """Stop a run that this worker cannot go on with, and tell a person."""
+    """Stop a run that this worker cannot go on with."""
     row = store.run(row.run_id) or row
     if row.owner != machine.owner or row.status != "running":
         return
-    kv = {"reason_code": error.code, "reason": error.message}
-    refused = error.code in _REFUSED
-    kind = EventType.ORDER_REFUSED if refused else EventType.RUN_STOPPED
-    queue.record(store, row, kind, error.message, machine.now(), kv)
-    if refused:
-        _ask(machine, store, row, error.message, Action("answer", "look"))
-    else:
-        _ask(machine, store, row, error.message, Action("resume", target=questions.FLEET))
-    store.release(row.run_id, row.claim_epoch)
+    kind = EventType.ORDER_REFUSED if error.code in _REFUSED else EventType.RUN_STOPPED
+    _end(machine, store, row._replace(status="stopped"), kind, error.code, error.message)
 
 
 def _give_up(machine: Machine, store: Store, row: RunRow, tries: int) -> None:
     """Fail a run that ends every worker it is given to."""
     message = f"the run lost {plural(tries, 'worker')} in a row after step"
     message = f"{message} {row.current_step_index}; it is not tried again"
-    kv = {"reason_code": "gave_up", "reason": message}
-    queue.record(store, row, EventType.GAVE_UP, message, machine.now(), kv, "failed")
-    if row.task_id:
-        claim.finish_run(store, row.task_id, row.run_id, "failed", machine.now())
-    _ask(machine, store, row, message, Action("again", target=row.task_id))
-    store.release(row.run_id, row.claim_epoch)
+    _end(machine, store, row._replace(status="failed"), EventType.GAVE_UP, "gave_up", message)
 
 
-def _ask(machine: Machine, store: Store, row: RunRow, why: str, way: Action) -> None:
-    question = Question(
-        kind="failed_run",
-        summary=f"{row.goal}: {why}",
-        subject=Subject("run", row.run_id),
-        actions=(way, LEAVE),
-        look=(f"treadle runs show {row.run_id}",),
-        run_id=row.run_id,
-        task_id=row.task_id,
-    )
-    questions.ask(store, question, machine.now())
+def _end(
+    machine: Machine, store: Store, row: RunRow, kind: EventType, code: str, message: str
+) -> None:
+    """End a run whose folder is not here; its letters are sent from the project's own machine."""
+    now, kv = machine.now(), {"reason_code": code, "reason": message}
+    queue.record(store, row, kind, message, now, kv, row.status)
+    end.tell_desk(store, row, memory.recall(store, row.run_id), now)
+    has_report = row.task_id and code not in _REFUSED
+    store.release(row.run_id, row.claim_epoch, MAIL if has_report else None)
 
 
 _LOOK = 0.1

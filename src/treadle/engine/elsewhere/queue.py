@@ -24,7 +24,7 @@ from treadle.store.store import Store
 T = TypeVar("T")
 
 ORDER = "order"
-FLEET = "fleet"
+FLEET = memory.FLEET
 SIGNATURE = "signature"
 TRIES = "tries"
 # What of a run's row its signature covers: all that stays as it was queued.

@@ -11,6 +11,7 @@ from treadle.store.store import Reader
 WAITS_FOR_APPROVAL = "protected_changed"  # the reason of a run that waits for a person's word
 PROTECTED_DIFF = "protected.diff"
 QUEUED = "queued"  # the reason of a run that waits for a worker
+FLEET = "fleet"  # the key under which a run of the fleet has its ticket
 _NAMED = 20
 
 

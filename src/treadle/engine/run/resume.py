@@ -43,7 +43,7 @@ def take_up(tools: Tools, row: RunRow) -> Run:
 
 def load_run(tools: Tools, row: RunRow) -> Run:
     """Return the run as its last commit left it."""
-    if tools.carrier is None:
+    if tools.worker is None:
         restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     folder = tools.layout.run(row.run_id)
     found = run_files.read_run(folder.run_json)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -21,7 +21,6 @@ from treadle.engine.run import memory, run_files
 from treadle.engine.run.memory import EMPTY, RunMemory, Spent
 from treadle.engine.run.order import Order
 from treadle.engine.run.progress import Progress, Watch
-from treadle.engine.run.run_files import Manifest
 from treadle.errors import GitError
 from treadle.git import refs
 from treadle.git.checkout import Workspace
@@ -112,16 +111,6 @@ class Archive(NamedTuple):
     sha256: str
 
 
-class Carrier(Protocol):
-    """Bring what a step left to where other machines find it."""
-
-    def save(self, run: "Run", folder: Path, found: Manifest) -> Archive:
-        """Upload a step's folder before its row is written."""
-
-    def publish(self, run: "Run", before: str, after: str) -> None:
-        """Move the run's branch in the shared repository after the row is written."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tools:
     """What every run of one orchestrator shares."""
@@ -136,8 +125,6 @@ class Tools:
     beginning: Lock = field(default_factory=Lock)  # one run at a time gets its id and ports
     landing: Lock = field(default_factory=Lock)  # one run at a time moves the user's branch
     worker: str | None = None  # who drives, if not this process on its own: a worker of the fleet
-    carrier: "Carrier | None" = None
-    yields: Callable[[], bool] = lambda: False
 
     @property
     def layout(self) -> Layout:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.engine.run import run_files
 from treadle.engine.run.run import Archive, Run, lost_branch, reach
@@ -18,10 +19,20 @@ from treadle.store.runs import History
 MOVED = "branch_moved"
 
 
-def commit(
+class Finished(NamedTuple):
+    """A step whose folder and branch are in place, and of which the store does not know yet."""
+
+    stage: Stage
+    found: Manifest
+    digest: str
+    problem: GitError | None  # why the branch did not come along
+    told: str = ""  # what the onlooker is told when it is recorded
+
+
+def put_in_place(
     run: Run, stage: Stage, entries: Sequence[Entry], found: Manifest, place: Scratch | None
-) -> None:
-    """Make the step true; only when this returns may anyone be told."""
+) -> Finished:
+    """Give the step's folder its final name, and bring branch and workspace to its commit."""
     reach("before_manifest")
     found = found._replace(files=run_files.digests(stage.folder, entries))
     digest = run_files.write_step(stage.folder, found)
@@ -31,15 +42,15 @@ def commit(
     sync.rename_new(stage.folder, stage.final)
     reach("after_rename")
     atomic.sync(run.folder.steps)
-    problem = _follow(run, found, place)
-    carrier = run.tools.carrier
-    archive = carrier.save(run, stage.final, found) if carrier else None
+    return Finished(stage, found, digest, _follow(run, found, place))
+
+
+def record(run: Run, done: Finished, archive: Archive | None = None) -> None:
+    """Make the step true; only when this returns may anyone be told."""
     reach("before_transaction")
-    settle(run, found, digest, archive)
+    settle(run, done.found, done.digest, archive)
     reach("after_transaction")
-    if carrier:
-        carrier.publish(run, found.before.commit, found.after.commit)
-    stand_still(run, problem)
+    stand_still(run, done.problem)
 
 
 def stand_still(run: Run, problem: GitError | None) -> None:

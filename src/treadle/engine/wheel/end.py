@@ -112,7 +112,10 @@ def _actions(row: RunRow, known: RunMemory, kind: Kind) -> tuple[Action, ...]:
     if known.reason_code == "budget_exceeded":
         needed = str(known.budget_needed)
         return (Action("approve" if kind == "approval" else "resume", needed), LEAVE)
-    return (Action("resume"), LEAVE)
+    return (
+        Action("resume", target=questions.FLEET if memory.FLEET in known.others else None),
+        LEAVE,
+    )
 
 
 def land_or_ask(tools: Tools, row: RunRow) -> str | None:

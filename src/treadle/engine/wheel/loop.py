@@ -1,5 +1,6 @@
 """Turn the wheel: take one committed step after the other until the run is over."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -13,10 +14,9 @@ from treadle.contract.role import Role, follows
 from treadle.engine import letters
 from treadle.engine.checks import observe
 from treadle.engine.checks.observe import Observation
-from treadle.engine.elsewhere import queue
-from treadle.engine.run import confinement, memory, step_folder
+from treadle.engine.run import confinement, step_folder
 from treadle.engine.run.progress import Moment, Progress
-from treadle.engine.run.run import Run, criteria_passed, reach
+from treadle.engine.run.run import Archive, Run, criteria_passed, reach
 from treadle.engine.run.step_folder import (
     Stage,
     close_stage,
@@ -35,6 +35,7 @@ from treadle.engine.wheel import (
     workspace_changes,
 )
 from treadle.engine.wheel.change import Accepted
+from treadle.engine.wheel.commit import Finished
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import GitError
 from treadle.files import atomic
@@ -48,8 +49,49 @@ _MAX_OUTPUT = 64 << 20
 _MAX_DISK = 4 << 30
 
 
-def take_step(run: Run, role: Role) -> None:
-    """Take the next step of `run` in this role, and commit it."""
+def drive_run(run: Run) -> RunRow:
+    """Take steps until the run has passed, failed or stopped; return its row."""
+    for role in turns(run):
+        if done := take_step(run, role):
+            record_step(run, done)
+    return finish_run(run)
+
+
+def turns(run: Run) -> Iterator[Role]:
+    """Yield whose turn it is as long as the run goes on."""
+    role = "do" if run.order.script else next_role(run.tools.store.steps(run.id))
+    while run.row.status == "running" and not _stopped_between_steps(run):
+        yield role
+        role = follows(role)
+
+
+def take_step(run: Run, role: Role) -> Finished | None:
+    """Take the next step of `run` in this role; None if git stops the run."""
+    try:
+        return _take_step(run, role)
+    except GitError as error:
+        step_folder.remove_staged(run.folder)
+        run.end("stopped", error.code, error.message)
+        return None
+
+
+def record_step(run: Run, done: Finished, archive: Archive | None = None) -> None:
+    """Tell the store of a step, then whoever it wrote to, then the onlooker."""
+    commit.record(run, done, archive)
+    letters.deliver(run, done.stage.final, done.stage.role)
+    show(run, "committed", done.told, done.stage)
+
+
+def finish_run(run: Run) -> RunRow:
+    """Tell everybody how the run ended."""
+    end.end_run(run)
+    if run.obstacle:
+        raise run.obstacle
+    show(run, "ended", run.memory.reason or "")
+    return run.row
+
+
+def _take_step(run: Run, role: Role) -> Finished:
     stage = open_stage(run, role)
     show(run, "step", f"{role} begins", stage)
     reach("after_stage")
@@ -78,9 +120,8 @@ def take_step(run: Run, role: Role) -> None:
     found = decide.manifest(
         run, stage, result=result, finding=finding, rows=observation.rows, after=accepted.after
     )
-    commit.commit(run, stage, entries, found, accepted.built_in)
-    letters.deliver(run, stage.final, role)
-    show(run, "committed", _told(finding), stage)
+    done = commit.put_in_place(run, stage, entries, found, accepted.built_in)
+    return done._replace(told=_told(finding))
 
 
 def _abandon(run: Run, stage: Stage, result: AgentResult) -> tuple[Finding, Accepted]:
@@ -229,26 +270,6 @@ def show(
     )
 
 
-def drive_run(run: Run) -> RunRow:
-    """Take steps until the run has passed, failed or stopped; return its row."""
-    role = "do" if run.order.script else next_role(run.tools.store.steps(run.id))
-    while run.row.status == "running" and not _stopped_between_steps(run):
-        try:
-            take_step(run, role)
-        except GitError as error:
-            step_folder.remove_staged(run.folder)
-            run.end("stopped", error.code, error.message)
-        role = follows(role)
-    if memory.is_queued(run.row, run.memory):
-        run.tools.store.release(run.id, run.row.claim_epoch)
-        return run.row
-    end.end_run(run)
-    if run.obstacle:
-        raise run.obstacle
-    show(run, "ended", run.memory.reason or "")
-    return run.row
-
-
 def next_role(steps: list[StepRow]) -> Role:
     """Return whose turn it is after these steps; a step that did not finish is repeated."""
     if not steps:
@@ -259,9 +280,6 @@ def next_role(steps: list[StepRow]) -> Role:
 
 def _stopped_between_steps(run: Run) -> bool:
     stop = run.tools.interrupted() or confinement.stop_request(run)
-    if not stop and run.tools.yields():
-        queue.give_back(run, "the worker drains")
-        return True
     decision = decide.decide_between(run.order, run.spent, stop)
     if decision.status == "running":
         return False
