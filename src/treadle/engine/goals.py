@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
+from treadle.engine.elsewhere import restore
 from treadle.engine.run import begin, order, resume
 from treadle.engine.run.run import Tools
 from treadle.engine.show import find_run
@@ -62,6 +63,7 @@ def resume_run(
     """Continue a stopped run, or let it pass if all it waits for is an approval."""
     row = find_run.find_run(tools.store, text)
     lands = config.land.run == "auto"
+    restore.bring_here(tools, row)
     run = resume.resume_run(
         tools, row, config, budgets=budgets, swaps=swaps, approve=approve, lands=lands
     )

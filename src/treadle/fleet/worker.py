@@ -15,11 +15,12 @@ from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine.elsewhere import adopt, archive, queue, restore
+from treadle.engine.elsewhere import archive, queue, restore
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.queue import Ticket
 from treadle.engine.goals import require_sandbox
 from treadle.engine.lock import MAIL
+from treadle.engine.recovery import adopt
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run import order as run_order
 from treadle.engine.run.order import Order

@@ -508,6 +508,7 @@ def _put_aside(work: Pass, found: Copy) -> Carried:
     target = box.move(found.path, folder)
     runs = decide.runs_of(tools.store, row)
     if runs and target.name != f"{row.message_id}.md":  # else a kill kept the first one here
+        restore.bring_here(tools, runs[-1])
         run = take_over(tools, runs[-1])
         text = f"{row.message_id} was delivered again; it is kept as {target.name}"
         run.timeline.add(EventType.DUPLICATE_MESSAGE, text)

@@ -10,6 +10,7 @@ from treadle.engine.elsewhere import archive, queue
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.order import Order
+from treadle.engine.run.run import Tools
 from treadle.engine.run.run_files import Manifest
 from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic, remove, sync
@@ -45,14 +46,14 @@ def fetch(layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str] = o
         _fetch(layout, store, row, keys.read(env, layout.root))
 
 
-def here(layout: Layout, store: Reader, repo: Repo, row: RunRow, env: Mapping[str, str]) -> None:
+def bring_here(tools: Tools, row: RunRow) -> None:
     """Bring a run of the fleet to the project's own machine, for whoever lands or resumes it."""
-    kv = store.kv(row.run_id)
-    if queue.FLEET in kv:
-        key = keys.read(env, layout.root)
+    kv = tools.store.kv(row.run_id)
+    if queue.FLEET in kv and row.status != "running":
+        key = keys.read(tools.env, tools.layout.root)
         order = queue.order_of(row, kv, key)
-        bring_commit(repo, store, row, key)
-        restore(layout, store, row, order, key)
+        bring_commit(tools.repo, tools.store, row, key)
+        restore(tools.layout, tools.store, row, order, key)
 
 
 def restore(layout: Layout, store: Reader, row: RunRow, order: Order, key: FleetKey) -> None:

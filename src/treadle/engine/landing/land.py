@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from treadle.engine.elsewhere import restore
 from treadle.engine.landing import move, recheck, tracker
 from treadle.engine.run import memory, resume
 from treadle.engine.run.memory import Move
@@ -116,6 +117,7 @@ class LandingCommit(NamedTuple):
 def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
     """Land a run, or raise BlockedError with everything as it was."""
     _require_passed(row)
+    restore.bring_here(tools, row)
     run = resume.take_up(tools, row)
     try:
         move.finish_move(run)

@@ -3,6 +3,7 @@
 import shlex
 from typing import NamedTuple
 
+from treadle.engine.elsewhere import restore
 from treadle.engine.landing import land, move
 from treadle.engine.landing.land import combine, commit_on
 from treadle.engine.run import resume
@@ -24,6 +25,7 @@ class Undone(NamedTuple):
 
 def undo(tools: Tools, row: RunRow) -> Undone:
     """Undo a landing, or raise BlockedError with everything as it was."""
+    restore.bring_here(tools, row)
     run = resume.take_over(tools, row)
     try:
         move.finish_move(run)

@@ -10,6 +10,7 @@ from treadle.contract import strictjson
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
 from treadle.engine import letters
+from treadle.engine.elsewhere import restore
 from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.recovery import repair
@@ -134,7 +135,7 @@ def _is_behind(tools: Tools, row: RunRow, missing: list[str]) -> bool:
 def _settle_ended(tools: Tools, gone: set[str | None]) -> None:
     """Tell the world of runs that ended in the very moment in which their process was killed."""
     for row in tools.store.unsettled():
-        if row.owner in gone or is_abandoned(row):
+        if row.owner != MAIL and (row.owner in gone or is_abandoned(row)):
             try:
                 run = resume.take_over(tools, row)
             except (FormatError, GitError):
@@ -147,6 +148,7 @@ def _exchange_letters(tools: Tools) -> None:
     for row in tools.store.unsettled():
         if row.owner == MAIL:
             try:
+                restore.bring_here(tools, row)
                 letters.tell(resume.load_run(tools, row))
             except TreadleError as error:
                 tools.note(row.run_id, f"its letters are not sent yet: {error.message}")

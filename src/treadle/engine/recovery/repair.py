@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from treadle.contract.criterion import Criterion
 from treadle.contract.event import EventType
+from treadle.engine.elsewhere import restore
 from treadle.engine.run import comments, resume, run_files
 from treadle.engine.run.order import MessageOrder, Order
 from treadle.engine.run.progress import Progress, Watch
@@ -72,6 +73,7 @@ def _mend(tools: Tools, row: RunRow) -> None:
     store, folder = tools.store, tools.layout.run(row.run_id)
     store.restore(row, _laid_over(store, row.run_id, _manifests(folder)))
     try:
+        restore.bring_here(tools, row)
         run = resume.take_over(tools, row)
     except FormatError as error:
         tools.note(row.run_id, f"only its rows are left: {error.message}")

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine.elsewhere import restore
 from treadle.engine.run import begin, confinement, memory, order, run_files
 from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, RunMemory
@@ -43,8 +42,6 @@ def take_up(tools: Tools, row: RunRow) -> Run:
 
 def load_run(tools: Tools, row: RunRow) -> Run:
     """Return the run as its last commit left it."""
-    if tools.worker is None:
-        restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     folder = tools.layout.run(row.run_id)
     found = run_files.read_run(folder.run_json)
     last_seq = tools.store.last_seq(row.run_id)
@@ -144,7 +141,6 @@ def resume_run(
 ) -> Run:
     """Return the run, running again; with `approve`, as passed if it waits for just that."""
     _check_resumable(row)
-    restore.here(tools.layout, tools.store, tools.repo, row, tools.env)
     require_intact(tools, row)
     run = take_up(tools, row)
     _catch_up_branch(run)
