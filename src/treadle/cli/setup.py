@@ -1,4 +1,4 @@
-"""Set up a repository and look after it: `init uninstall trust doctor config store`."""
+"""Set up a repository and look after it: `init uninstall trust config`."""
 
 import json
 import os
@@ -12,23 +12,15 @@ from treadle.cli import output
 from treadle.config import agents, schema
 from treadle.config.load import Loaded, load
 from treadle.contract.role import ROLES
-from treadle.engine import health, lock, session
-from treadle.engine.recovery import repair
-from treadle.engine.run.progress import nobody
-from treadle.errors import ExitCode, StoreError
+from treadle.engine import lock
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project import setup, trust, uninstall
 from treadle.project.context import Context, open_context
-from treadle.project.doctor import Check
-from treadle.project.root import find_place, find_root, find_top, here, refuse_inside_run
+from treadle.project.root import find_root, find_top, here, refuse_inside_run
 from treadle.project.setup import InitExtras, refuse_links
 from treadle.project.trust import ForeignChange
 from treadle.sandbox.mask import Mask
-from treadle.sandbox.probe import Sandbox
-from treadle.store import address
-from treadle.store.database import copy
-from treadle.text import plural
 
 
 def set_up(args: Namespace) -> int:
@@ -131,35 +123,6 @@ def _tell_trust(
     )
 
 
-def check_health(args: Namespace) -> int:
-    mended = _repair() if args.repair else []
-    found = health.examine(here(), os.environ)
-    told = health.document(found, mended)
-    output.tell(args.json, told, _print_doctor, mended, found.checks, found.sandbox)
-    return ExitCode.DONE if found.ok else ExitCode.FAILED
-
-
-def _repair() -> list[str]:
-    refuse_inside_run(os.environ)
-    project = open_context(here(), os.environ)
-    with session.opened(project, watch=nobody) as tools:
-        return repair.repair(tools)
-
-
-def _print_doctor(mended: list[str], checks: tuple[Check, ...], sandbox: Sandbox) -> None:
-    for run_id in mended:
-        output.line(f"repaired run {run_id}")
-    width = max(len(check.name) for check in checks)
-    for check in checks:
-        mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")
-        output.line(mark, f" {check.name:{width}}  {check.detail}")
-        for command in check.fix:
-            output.line(f"     {'':{width}}  try: {command}")
-    output.line(f"sandbox tier {sandbox.tier}: {sandbox.reason}")
-    for command in sandbox.fix:
-        output.line(f"     try: {command}")
-
-
 def show_config(args: Namespace) -> int:
     loaded = load(Layout(find_root(here(), os.environ)), os.environ)
     rows = [
@@ -195,28 +158,3 @@ def _flat(value: object, path: schema.KeyPath) -> list[tuple[str, object]]:
     if not isinstance(value, dict):
         return [(schema.dotted(path), value)]
     return [item for key, inner in value.items() for item in _flat(inner, (*path, key))]
-
-
-def copy_store(args: Namespace) -> int:
-    """Copy while nothing runs, and say what to write into the configuration."""
-    refuse_inside_run(os.environ)
-    layout = find_place(here(), os.environ).layout
-    schema = args.schema or address.schema(layout, os.environ)
-    target = address.at(address.absolute(args.to, layout.root), schema)
-    source = address.find(layout)
-    if source.name == target.name:
-        text = f"{source.name} is the store in use; name another one"
-        raise StoreError(text, fix=["treadle store copy --help"])
-    with lock.hold(layout):
-        rows = copy.copy(source, target)
-    lines = [f"store = {json.dumps(mask(args.to), ensure_ascii=False)}"]
-    if not args.to.startswith("sqlite:"):
-        lines.append(f'store_schema = "{schema}"')
-    size = f"{plural(sum(rows.values()), 'row')} of {plural(len(rows), 'table')}"
-    return output.say(
-        args.json,
-        {"from": source.name, "to": target.name, "rows": rows, "config": lines},
-        f"copied {size} to {target.name}",
-        "put this above the first table of .treadle/config.toml, and keep passwords out of it:",
-        *(f"  {line}" for line in lines),
-    )
