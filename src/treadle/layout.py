@@ -11,6 +11,11 @@ NEW_MESSAGES = "NEW_MESSAGES"
 LOGS = "LOGS"
 # What a run's folder holds from its beginning.
 RUN_JSON, README, SPEC = "run.json", "treadle.md", "spec.md"
+# What a step's folder holds: what was asked and answered, and what treadle made of it.
+INPUT_JSON, OUTPUT_JSON, STEP_JSON = "input.json", "output.json", "step.json"
+VERDICT_JSON, SCORECARD, PLAN, PATCH = "verdict.json", "scorecard.md", "plan.md", "patch.diff"
+STDOUT, STDERR, PROMPT = "stdout.txt", "stderr.txt", "prompt.md"
+AGENTS_MD, SNAPSHOT = "AGENTS.md", "snapshot-latest.json"
 STEPS, LIVE, MESSAGE, EVENTS = "steps", "live", "message", "events.jsonl"
 # Where letters can lie, as commands and the store call it.
 BOXES = ("new", "inbox", "workspace", "logs")

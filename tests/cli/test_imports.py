@@ -11,8 +11,17 @@ from tests.builder import Project, make_home
 # Third-party packages and slow parts of the standard library that no hot command may load.
 HEAVY = {
     *("dbos", "jinja2", "msgspec", "obstore", "psycopg", "shtab", "starlette", "yaml"),
-    *("ast", "asyncio", "concurrent.futures", "ctypes", "dataclasses", "email", "inspect"),
-    *("logging", "multiprocessing", "random", "secrets", "socket", "subprocess", "tempfile"),
+    *("ast", "asyncio", "concurrent.futures", "ctypes", "dataclasses", "email", "hashlib"),
+    *(
+        "inspect",
+        "logging",
+        "multiprocessing",
+        "random",
+        "secrets",
+        "socket",
+        "subprocess",
+        "tempfile",
+    ),
 }
 HOT = [
     ("runs", "list", "--json"),

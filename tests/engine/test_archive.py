@@ -11,6 +11,7 @@ from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
+from treadle.files import digest
 from treadle.project.key import FleetKey
 from treadle.store.runs import Cursor, StepRow
 
@@ -25,10 +26,8 @@ def step(tmp_path):
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "stdout.txt").write_text("words")
     here = Snapshot("c", "t")
-    digest = run_files.walk.sha256(folder / "logs" / "stdout.txt")
-    found = Manifest(
-        ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), {"logs/stdout.txt": digest}
-    )
+    files = {"logs/stdout.txt": digest.sha256(folder / "logs" / "stdout.txt")}
+    found = Manifest(ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), files)
     run_files.write_step(folder, found)
     return folder
 

@@ -163,7 +163,7 @@ def _parts(name: str) -> list[str]:
     parts = name.split("/")
     odd = any(part in ("", ".", "..") or "\0" in part for part in parts)
     if odd or len(name.encode()) > _MAX_NAME or len(parts) > walk.MAX_DEPTH:
-        raise _odd(f"{name[:200]!r} is no name for a file")
+        raise _odd(f"{name[:200]!r} is not a valid file name")
     return parts
 
 

@@ -1,6 +1,5 @@
 """Read a folder that a stranger filled, without being led astray."""
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -167,11 +166,3 @@ def chunks(path: Path | str) -> Iterator[bytes]:
             left -= len(data)
     finally:
         os.close(descriptor)
-
-
-def sha256(path: Path | str) -> str:
-    """Return a file's digest."""
-    digest = hashlib.sha256()
-    for data in chunks(path):
-        digest.update(data)
-    return digest.hexdigest()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.files import atomic, remove, sync, walk
+from treadle.files.digest import sha256
 from treadle.git import call, confined
 from treadle.git.call import Reach, Runner
 from treadle.git.repo import Repo
@@ -84,7 +85,7 @@ def keep_objects(store: Path, target: Path) -> None:
 
 def keep_lfs(store: Path, target: Path) -> None:
     """Move what Git LFS stored, durably; what is not what its name says stays behind."""
-    found = [path for path in store.glob("objects/??/??/*") if walk.sha256(path) == path.name]
+    found = [path for path in store.glob("objects/??/??/*") if sha256(path) == path.name]
     if not found:
         return
     sync.sync_all(found)

@@ -12,6 +12,8 @@ from treadle.contract import strictjson
 from treadle.engine.run.order import Order
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
+from treadle.files.digest import sha256
+from treadle.layout import STEP_JSON
 from treadle.store.runs import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
 
 _MAX_RUN = 64 << 20
@@ -75,7 +77,6 @@ def read_run(path: Path) -> RunFile:
     return found
 
 
-STEP_JSON = "step.json"
 MAX_STEP = 64 << 20
 _EMPTY = hashlib.sha256().hexdigest()
 
@@ -145,7 +146,7 @@ def check_files(folder: Path, files: Mapping[str, str]) -> None:
     """Raise FormatError unless every file is there with the digest it had."""
     for name, digest in files.items():
         path = folder / name
-        if not path.is_file() or walk.sha256(path) != digest:
+        if not path.is_file() or sha256(path) != digest:
             raise FormatError(f"{folder.name}/{name}: missing or changed since it was committed")
 
 
@@ -153,7 +154,7 @@ def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
     """Return the digest of every file of a step."""
     place = str(folder)
     return {
-        item.path: walk.sha256(f"{place}/{item.path}") if item.size else _EMPTY
+        item.path: sha256(f"{place}/{item.path}") if item.size else _EMPTY
         for item in entries
         if not item.is_folder
     }
