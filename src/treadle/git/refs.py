@@ -34,6 +34,8 @@ _ADVICE = {
 # a cherry-pick, a patch from a mail, a rebase and a checkout bring what others may have made.
 MADE_HERE = ("commit: ", "commit (amend): ", "commit (initial): ")
 _MOST = 2_000
+# What the file HEAD says where references lie in tables.
+_REFTABLE_HEAD = "refs/heads/.invalid"
 
 
 class Arrivals:
@@ -130,14 +132,18 @@ def delete(repo: Repo, name: str, old: str) -> bool:
 
 
 def work_trees(repo: Repo, name: str) -> list[Path]:
-    """Return where a branch is checked out."""
+    """Return where a branch is checked out; where there is one work tree its HEAD tells."""
+    ref = f"refs/heads/{name}"
+    head = (repo.common_dir / "HEAD").read_text(errors="replace").split()
+    is_elsewhere = head[:1] == ["ref:"] and head[-1] not in (ref, _REFTABLE_HEAD)
+    if is_elsewhere and not (repo.common_dir / "worktrees").exists():
+        return []
     listing = os.fsdecode(call.out(["worktree", "list", "--porcelain", "-z"], repo.place))
     lines = [block.split("\0") for block in listing.split("\0\0")]
     blocks = [dict(line.partition(" ")[::2] for line in block) for block in lines]
     if repo.git_dir == repo.common_dir:
         # Git guesses the main work tree from its .git, which may lie elsewhere (a submodule's).
         blocks[0]["worktree"] = str(repo.root)
-    ref = f"refs/heads/{name}"
     return [Path(block["worktree"]) for block in blocks if block.get("branch") == ref]
 
 
