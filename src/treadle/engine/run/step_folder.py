@@ -15,19 +15,29 @@ from treadle.engine.run.run import Run
 from treadle.errors import FormatError
 from treadle.files import atomic, beneath, remove, walk
 from treadle.ids import utc
-from treadle.layout import RunLayout
+from treadle.layout import (
+    EVENTS,
+    INPUT_JSON,
+    OUTPUT_JSON,
+    PATCH,
+    PROMPT,
+    STDERR,
+    STDOUT,
+    STEP_JSON,
+    RunLayout,
+)
 from treadle.sandbox.mask import MASKED, Mask
 
-OUTBOX, PATCH = "outbox", "patch.diff"
+OUTBOX = "outbox"
 
 # Names in a step's folder that treadle writes itself once the agent is dead.
-_OWN = ("output.json", "step.json", "logs", "attempts", "files/checks", "files/workspace.diff")
+_OWN = (OUTPUT_JSON, STEP_JSON, "logs", "attempts", "files/checks", "files/workspace.diff")
 
 # What an agent prints, and what is seen of a run's checks, while they work.
-_SAID, _CHECKS = ("stdout.txt", "stderr.txt"), "checks"
+_SAID, _CHECKS = (STDOUT, STDERR), "checks"
 
 # What a tool was asked in words, and what it told while it worked.
-_SPOKEN = ("prompt.md", "events.jsonl")
+_SPOKEN = (PROMPT, EVENTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +113,13 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
     for name in _OWN:
         if name.partition("/")[0] in there:
             beneath.remove(stage.folder, name)
-    _write_request(f"{stage.folder}/input.json", request)
+    _write_request(f"{stage.folder}/{INPUT_JSON}", request)
     if output is not None:
-        atomic.create(f"{stage.folder}/output.json", output)
+        atomic.create(f"{stage.folder}/{OUTPUT_JSON}", output)
     _take_captures(stage)
     entries = _without_secret_names(stage.folder, walk.walk(stage.folder), mask)
     for entry in entries:
-        if entry.size and entry.path != "input.json":  # that stays as it was sent
+        if entry.size and entry.path != INPUT_JSON:  # that stays as it was sent
             mask.file_in(stage.folder, entry.path)
     return entries
 
@@ -135,8 +145,13 @@ def _rename(folder: Path, name: str, shown: str) -> None:
 
 
 def open_up(folder: Path) -> list[str]:
-    """Let treadle read again what an agent closed even to its owner; return the names of it."""
+    """Let treadle read again what an agent closed even to its owner; return the names of it.
+
+    What is gone, lies too deep or is a link in the folder's place is told by the walk that follows.
+    """
     found: list[str] = []
+    if folder.is_symlink():
+        return found
     _open_up(folder, folder, found)
     for above, inner, names in os.walk(folder):
         for name in (*inner, *names):
@@ -145,7 +160,10 @@ def open_up(folder: Path) -> list[str]:
 
 
 def _open_up(folder: Path, path: Path, found: list[str]) -> None:
-    state = path.lstat()
+    try:
+        state = path.lstat()
+    except OSError:
+        return
     is_folder = stat.S_ISDIR(state.st_mode)
     needed = 0o700 if is_folder else 0o400
     # A file with another name may lie anywhere, so its rights are not ours to change.
