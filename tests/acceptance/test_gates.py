@@ -119,7 +119,7 @@ def test_staged_work_stays_staged(mission):
     ("content", "words"),
     [
         (None, "this file does not exist"),
-        ("folder", "this is no file"),
+        ("folder", "this is not a file"),
         (b"\xff\xfe bad", "not UTF-8"),
         (REAL_SPEC.replace("\n", "\r\n").encode(), None),
         (("```\n" + REAL_SPEC + "```\n").encode(), "spec.md:1"),

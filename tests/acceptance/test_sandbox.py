@@ -287,7 +287,7 @@ def test_folders_made_to_resist_are_removed(project):
     deep = "for n in range(2000): os.mkdir('deep'); os.chdir('deep')"
     project.agent("plan", f"os.chdir(step); {odd}\n{deep}\nok()")
     result = project.run_json()
-    assert result["reason_code"] == "protocol_error"
+    assert result["reason_code"] == "protocol_error", result
     assert not list(project.root.glob(".treadle/runs/*/steps/*.tmp-*"))
     assert not list(project.step_dir(result["run_id"], "001-plan").glob("deep"))
 

@@ -1,12 +1,10 @@
 """A turn of a tool from prompt to result: answers, repairs, failures, what is left behind."""
 
 import json
-import os
 
 import pytest
 
 from tests.agents import fake
-from treadle.agents import oneshot
 from treadle.agents.table import BACKENDS
 from treadle.contract import request as requests
 from treadle.contract.event import StepError
@@ -185,12 +183,3 @@ def test_events_are_told_while_the_tool_works(codex, tmp_path):
     assert result.error is None
     kinds = [json.loads(line)["kind"] for line in events.read_text().splitlines()]
     assert kinds == ["session", "text", "done"]
-
-
-def test_only_the_end_of_endless_complaints_is_read(tmp_path):
-    with (tmp_path / "stderr.txt").open("wb") as stream:
-        stream.truncate(1 << 36)
-        stream.seek(0, os.SEEK_END)
-        stream.write(b"out of credits")
-    assert oneshot._tail(tmp_path / "stderr.txt").endswith("out of credits")
-    assert oneshot._tail(tmp_path / "none.txt") == ""

@@ -13,6 +13,7 @@ from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import TreadleError
 from treadle.files import tar
+from treadle.layout import STEP_JSON
 from treadle.store.runs import Cursor, StepRow
 
 ROW = StepRow("20260101-000000-000000", 1, "do", 1, "ok", "x", "2026")
@@ -27,8 +28,8 @@ def step_json(folder, files, *, more=(), digest=None):
     run_files.write_step(
         folder, Manifest(ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), said)
     )
-    data = (folder / run_files.STEP_JSON).read_bytes()
-    (folder / run_files.STEP_JSON).unlink()
+    data = (folder / STEP_JSON).read_bytes()
+    (folder / STEP_JSON).unlink()
     return data.replace(b'"do"', b'"act"') if digest else data
 
 

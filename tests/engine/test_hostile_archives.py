@@ -70,7 +70,7 @@ def test_a_recording_is_unpacked_as_carefully(name, zipped, tmp_path):
     data, source = world.HOSTILE[name](tmp_path), tmp_path / "r.tar.gz"
     source.write_bytes(recording.gzip.compress(data) if zipped else data)
     before = world.seen(tmp_path)
-    with pytest.raises(FormatError, match=r"no recording: (?!it has no)"):
+    with pytest.raises(FormatError, match=r"not a recording: (?!it has no)"):
         recording.unpack(Layout(tmp_path / "place"), source)
     assert world.seen(tmp_path) == before
 

@@ -84,7 +84,7 @@ def test_a_daily_job_fires_once_when_the_clock_changes(layout, start, expected):
         ("cron: '* * * *'", "five fields"),
         ("cron: '* * * * * *'", "five fields"),
         ("cron: '61 * * * *'", "61"),
-        ("cron: '* * * * *'\ntz: Nowhere/Land", "no known zone"),
+        ("cron: '* * * * *'\ntz: Nowhere/Land", "not a known time zone"),
         ("cron: [", "line 3"),
     ],
 )

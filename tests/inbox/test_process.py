@@ -185,7 +185,7 @@ def test_a_spec_whose_name_is_no_line_of_text_is_named_and_left(inbox):
     inbox.spec("01\nx.spec.md")
     os.close(os.open(os.fsencode(inbox.layout.specs) + b"/\xff.spec.md", os.O_CREAT))
     assert inbox.process().outcomes == ()
-    assert sum("its name is no line of text" in text for text in inbox.told) == 2
+    assert sum("its name is not a single line of text" in text for text in inbox.told) == 2
 
 
 def test_after_the_store_is_lost_nothing_runs_again(inbox):

@@ -102,9 +102,9 @@ def test_a_check_says_what_is_wrong(layout, text, words):
 
 def test_a_broken_notebook_is_shown_as_such(layout):
     (layout.routines / "n.ipynb").write_text("{")
-    assert "is no notebook" in inbox_routine.find(layout, "n", notebooks=True).description
+    assert "is not a notebook" in inbox_routine.find(layout, "n", notebooks=True).description
 
 
 def test_a_notebook_nested_without_end_says_that_it_is_none(layout):
     (layout.routines / "deep.ipynb").write_text("[" * 100_000)
-    assert "is no notebook" in inbox_routine.find(layout, "deep", notebooks=True).description
+    assert "is not a notebook" in inbox_routine.find(layout, "deep", notebooks=True).description

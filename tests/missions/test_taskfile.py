@@ -51,7 +51,7 @@ def test_a_file_without_fields_takes_its_id_from_its_name(mission):
     [
         ("WP01-x.md", "work_package_id: WP02\n", "work_package_id is WP02"),
         ("WP01-x.md", "lane: parked\n", "there is no lane 'parked'"),
-        ("WP01-x.md", "dependencies: [T-1]\n", "'T-1' is no id such as WP01"),
+        ("WP01-x.md", "dependencies: [T-1]\n", "'T-1' is not an id such as WP01"),
         ("WP01-x.md", "title: b\ntitle: c\n", "given twice"),
     ],
 )

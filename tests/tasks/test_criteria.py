@@ -23,7 +23,7 @@ def test_without_criteria_the_goal_is_one():
         (["a"], ["AC2=x"], "did you mean AC1"),
         (["a"], ["AC1"], "write it as"),
         (["a"], ["AC1=x", "AC1=y"], "twice"),
-        ([" "], [], "say something"),
+        ([" "], [], "must not be empty"),
     ],
 )
 def test_criteria_refuse(texts, verify, why):

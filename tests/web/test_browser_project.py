@@ -115,7 +115,7 @@ def test_a_refused_press_says_why(root, chrome):
         page.locator("#Q-2 summary").click()
         page.locator("#Q-2 textarea").fill("   ")
         page.locator("#Q-2").get_by_role("button", name="answer").click()
-        page.locator("#said").get_by_text("must say something").wait_for()
+        page.locator("#said").get_by_text("must not be empty").wait_for()
 
 
 def test_a_press_that_nobody_hears_says_so(root, chrome):

@@ -141,7 +141,7 @@ def test_an_action_is_its_command_line(worked):
 
 
 def test_an_action_without_its_text_or_with_too_much_is_refused(worked):
-    assert "must say something" in worked.browser.post("/runs/start", headers=OURS).text
+    assert "must not be empty" in worked.browser.post("/runs/start", headers=OURS).text
     for goal in ("x" * (1 << 20), "x" * (128 << 10), "a\0b"):
         found = worked.browser.post("/runs/start", headers=OURS, data={"goal": goal})
         assert (found.status_code, "may have" in found.text) == (409, True)

@@ -185,7 +185,7 @@ def test_a_form_that_says_nothing_is_refused_where_it_was_sent(look):
     )
     assert sent.status_code == 409
     assert sent.text.lstrip().startswith('<div class="said bad"')
-    assert "text must say something" in sent.text
+    assert "text must not be empty" in sent.text
 
 
 def test_a_task_is_claimed_and_released(own):

@@ -13,6 +13,7 @@ from treadle.contract.event import StepError
 from treadle.contract.response import AgentResponse
 from treadle.errors import FormatError
 from treadle.files import walk
+from treadle.layout import OUTPUT_JSON
 
 Source = Literal["schema", "whole", "fence", "scan", "file", "stdout", "replay"]
 
@@ -21,7 +22,7 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _START = re.compile(r'\{\s*"')
 _SCANNED = 64 << 10  # characters from the end that may hold the last balanced object
 # What treadle itself writes there; an agent may leave its answer under the same name.
-_FILE = "output.json"
+_FILE = OUTPUT_JSON
 
 
 class Answer(NamedTuple):

@@ -31,6 +31,7 @@ from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
 from treadle.ids import utc
+from treadle.layout import PROMPT, SCORECARD, VERDICT_JSON
 from treadle.sandbox.mask import Mask
 
 _LONGEST = 400
@@ -110,7 +111,7 @@ def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
     """Write what the tool finds when it starts; return its surroundings and the prompt's file."""
     for name, content in launch.files.items():
         beneath.write(asked.state, name, content.encode())
-    prompt = asked.scratch / "prompt.md"
+    prompt = asked.scratch / PROMPT
     prompt.write_text(text, errors="backslashreplace")
     spec = replace(
         asked.spec,
@@ -154,7 +155,7 @@ def keep_attempt(spec: AgentSpec, why: str) -> Path:
     folder = attempts / str(len(walk.names(attempts)) + 1)
     folder.mkdir()
     (folder / "reason.txt").write_text(why + "\n", errors="backslashreplace")
-    for name in (spec.stdout.name, spec.stderr.name, "prompt.md"):
+    for name in (spec.stdout.name, spec.stderr.name, PROMPT):
         path = spec.stdout.with_name(name)
         if path.exists():
             path.rename(folder / name)
@@ -214,7 +215,7 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
             raise FormatError(f"files: {name!r} is not in {step_dir}")
     if request.step.role == "check":
         ids = [item.id for item in request.norma.acceptance_criteria]
-        data = walk.read(step_dir / "verdict.json", max_bytes=_MAX_VERDICT)
-        verdict.parse(data, source="verdict.json", asked=ids)
-        if not walk.read(step_dir / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
+        data = walk.read(step_dir / VERDICT_JSON, max_bytes=_MAX_VERDICT)
+        verdict.parse(data, source=VERDICT_JSON, asked=ids)
+        if not walk.read(step_dir / SCORECARD, max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")

@@ -14,12 +14,13 @@ from treadle.contract.response import AgentResponse
 from treadle.contract.verdict import JudgedCriterion, Verdict
 from treadle.errors import FormatError
 from treadle.files import atomic
+from treadle.layout import INPUT_JSON, SCORECARD, VERDICT_JSON
 
 
 def run_exec(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Give the program the request, and believe its stdout only if it is exactly a response."""
     argv = agents.argv(spec.root, spec.config)
-    _, result = backend.run_child(spec, argv, step_dir / "input.json")
+    _, result = backend.run_child(spec, argv, step_dir / INPUT_JSON)
     if result.error:
         return result
     try:
@@ -35,7 +36,7 @@ def run_builtin(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: P
     if request.step.role == "plan" or not spec.config.run:
         return AgentResult(message="nothing to do for the builtin agent", skipped=True)
     argv = agents.argv(spec.root, spec.config)
-    _, result = backend.run_child(spec, argv, step_dir / "input.json")
+    _, result = backend.run_child(spec, argv, step_dir / INPUT_JSON)
     if result.error:
         return result
     return replace(result, response=AgentResponse(status="ok", summary=result.message))
@@ -55,12 +56,12 @@ def _judge(request: AgentRequest, step_dir: Path) -> AgentResult:
     )
     failing = [item.id for item in judged if not item.passed]
     found = Verdict(version=1, verdict="FAIL" if failing else "PASS", criteria=judged)
-    atomic.create(step_dir / "verdict.json", verdict.encode(found))
-    atomic.create(step_dir / "scorecard.md", _scorecard(found, seen).encode())
+    atomic.create(step_dir / VERDICT_JSON, verdict.encode(found))
+    atomic.create(step_dir / SCORECARD, _scorecard(found, seen).encode())
     summary = (
         f"failing: {', '.join(failing)}" if failing else "every criterion was observed to pass"
     )
-    answer = AgentResponse(status="ok", summary=summary, files=("verdict.json", "scorecard.md"))
+    answer = AgentResponse(status="ok", summary=summary, files=(VERDICT_JSON, SCORECARD))
     return AgentResult(message=summary, response=answer)
 
 

@@ -38,7 +38,7 @@ def fill(text: str, values: Mapping[str, str], name: str) -> str:
         if place not in PARTS:
             close = nearest(place, PARTS)
             hint = f"did you mean {{{{{close}}}}}?" if close else f"known: {', '.join(PARTS)}"
-            raise ConfigError(f"{name}: {{{{{place}}}}} is no part of a prompt; {hint}")
+            raise ConfigError(f"{name}: {{{{{place}}}}} is not part of a prompt; {hint}")
     for part in _NEEDED:
         if f"{{{{{part}}}}}" not in text:
             text = f"{text.rstrip()}\n\n{{{{{part}}}}}\n"

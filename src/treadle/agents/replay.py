@@ -14,11 +14,12 @@ from treadle.errors import FormatError
 from treadle.files import atomic, walk
 from treadle.git import repo, workspace
 from treadle.git.confined import Confined
+from treadle.layout import INPUT_JSON, OUTPUT_JSON, STEP_JSON
 from treadle.proc import environment
 from treadle.sandbox import probe
 
 # What treadle itself writes into a step folder is made anew, not replayed.
-_OWN = ("input.json", "output.json", "step.json", "logs", "attempts")
+_OWN = (INPUT_JSON, OUTPUT_JSON, STEP_JSON, "logs", "attempts")
 _OWN_PATHS = ("files/checks/", "files/workspace.diff/")
 _MAX_FILE = 64 << 20
 
@@ -36,7 +37,7 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
         return AgentResult(error=StepError.PATCH_FAILED, message=message)
     try:
         _copy(recorded, step_dir)
-        found = answer.read(recorded / "output.json", "replay")
+        found = answer.read(recorded / OUTPUT_JSON, "replay")
     except FormatError as error:
         message = f"{recorded}: {error.message}"
         return AgentResult(error=StepError.PROTOCOL_ERROR, message=message)
@@ -57,8 +58,8 @@ def _turns(recording: Path, role: Role) -> Iterator[Path]:
 def _iteration(folder: Path, fallback: int) -> int:
     """Read the recorded request; recordings made by hand may leave it out."""
     try:
-        data = walk.read(folder / "input.json", max_bytes=_MAX_FILE)
-        found = number_at(strictjson.load_object(data, source="input.json"), "step", "iteration")
+        data = walk.read(folder / INPUT_JSON, max_bytes=_MAX_FILE)
+        found = number_at(strictjson.load_object(data, source=INPUT_JSON), "step", "iteration")
     except FormatError:
         return fallback
     return found or fallback
@@ -67,7 +68,7 @@ def _iteration(folder: Path, fallback: int) -> int:
 def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:
     """Change the workspace as the recorded agent did; edits of a failed turn were not kept."""
     path = recorded / "files" / "workspace.diff"
-    if not path.is_file() or not (recorded / "output.json").exists():
+    if not path.is_file() or not (recorded / OUTPUT_JSON).exists():
         return None
     patch = walk.read(path, max_bytes=_MAX_FILE)
     if not patch.strip():

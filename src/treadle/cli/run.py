@@ -70,7 +70,7 @@ def check(args: Namespace, *, fleet: bool = False) -> None:
     if (args.ac or args.verify) and args.goal is None:
         raise UsageError("--ac and --verify belong to --goal; a task has its own criteria")
     if args.goal is not None and not args.goal.strip():
-        raise UsageError("--goal must say something")
+        raise UsageError("--goal must not be empty")
     if args.approve and (fleet or not args.resume):
         raise UsageError("--approve belongs to --resume, without --fleet")
     if args.mission and not args.tasks:

@@ -327,7 +327,7 @@ def stop_run(args: Namespace) -> int:
 def comment_on_step(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     if not args.text.strip():
-        raise UsageError("a comment must say something")
+        raise UsageError("a comment must not be empty")
     said = Comment(utc(datetime.now(UTC)), args.step, args.text, args.file, args.line)
     layout = _layout()
     with Store.open(layout) as store:

@@ -84,7 +84,7 @@ def _check_name(name: str, path: schema.KeyPath, source: str) -> None:
         raise _wrong(
             source,
             (*path, name),
-            "is no name for an agent; use lower-case letters, digits and . _ -",
+            "is not a valid agent name; use lower-case letters, digits and . _ -",
         )
     if not name.strip():
         raise _wrong(source, (*path, name), "needs a name that is not empty")

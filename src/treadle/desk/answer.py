@@ -104,7 +104,7 @@ def _choose(question: QuestionRow, text: str | None, option: int | None) -> Acti
 
 def _named(question: QuestionRow, words: str) -> Action:
     if not words:
-        raise UsageError("an answer must say something")
+        raise UsageError("an answer must not be empty")
     said = words.lower()
     for action in question.actions:
         names = (action.verb, questions.label(action, question.subject).lower())

@@ -103,9 +103,9 @@ def unpack(layout: Layout, source: Path) -> Recording:
             with source.open("rb") as packed:
                 _extract(packed, folder)
         except FormatError as error:
-            raise _odd(f"{source} is no recording: {error.message}") from error
+            raise _odd(f"{source} is not a recording: {error.message}") from error
         except (EOFError, OSError, zlib.error) as error:
-            raise _odd(f"{source} is no recording") from error
+            raise _odd(f"{source} is not a recording") from error
     try:
         data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
         raw = strictjson.load_object(data, source=f"{source.name}/{_HEAD}")

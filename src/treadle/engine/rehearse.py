@@ -23,6 +23,7 @@ from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, TreadleError
 from treadle.files import remove
 from treadle.ids import nearest
+from treadle.layout import INPUT_JSON, STDERR, STDOUT
 from treadle.proc import environment, helper
 from treadle.proc.keeper import Keeper, Limits
 from treadle.project.context import Context
@@ -66,7 +67,7 @@ def preview(project: Context, config: Config, name: str, role: Role) -> Preview:
     """Return the exact command line; a run makes the folders STEP, WORKSPACE and STATE."""
     called, agent = find(config, name)
     spec = spec_of(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
-    spec = replace(spec, stdout=Path("/LIVE/stdout.txt"))
+    spec = replace(spec, stdout=Path(f"/LIVE/{STDOUT}"))
     tool = table.tool(agent)
     argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
     if launch := table.launch(spec, role, Path("/STEP")):
@@ -130,7 +131,7 @@ def _ask(
         place.mkdir()
     spec = spec_of(project, config, name, agent, step, workspace, keeper)
     asked = _request(step, workspace)
-    (step / "input.json").write_bytes(requests.encode(asked))
+    (step / INPUT_JSON).write_bytes(requests.encode(asked))
     result = table.BACKENDS[agent.type](spec, asked, _TRY + prompt.ANSWER, step)
     if result.login:
         agents_login.give_back(result.login, spec.environment)
@@ -159,8 +160,8 @@ def spec_of(
         root=project.layout.root,
         workspace=workspace,
         environment=env | {"TMPDIR": str(folder / "tmp"), "TREADLE_STEP": f"try-{os.getpid()}"},
-        stdout=folder / "live" / "stdout.txt",
-        stderr=folder / "live" / "stderr.txt",
+        stdout=folder / "live" / STDOUT,
+        stderr=folder / "live" / STDERR,
         limits=Limits(wall=limit, idle=table.idle_limit(agent), output_bytes=16 << 20),
         keeper=keeper,
         should_stop=lambda: None,

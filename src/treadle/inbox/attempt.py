@@ -26,6 +26,7 @@ from treadle.inbox import box, message
 from treadle.inbox.decide import ReadyMessage, Try, new_row
 from treadle.inbox.message import FIELDS, place_in_name
 from treadle.inbox.routine import Routine, custom_variables
+from treadle.layout import SCORECARD, STDERR, STDOUT
 from treadle.proc import environment
 from treadle.store.messages import MessageRow
 from treadle.store.runs import RunRow
@@ -119,7 +120,7 @@ def _tails(tools: Tools, run_id: str) -> list[str]:
         return []
     folder = tools.layout.root / steps[-1].step_dir
     found = []
-    for name in ("logs/stderr.txt", "logs/stdout.txt", "scorecard.md"):
+    for name in (f"logs/{STDERR}", f"logs/{STDOUT}", SCORECARD):
         if text := walk.tail(folder / name, _TAIL).strip():
             found.append(f"{name} ends with:\n\n```\n{text}\n```")
     return found

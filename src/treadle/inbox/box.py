@@ -176,7 +176,7 @@ def draft(
 ) -> NewMessage:
     """Return a message to be sent; UsageError if it makes no sense."""
     if not text.strip():
-        raise UsageError("a message must say something")
+        raise UsageError("a message must not be empty")
     if chain is not None and not is_chain(chain):
         raise UsageError(f"--chain {chain!r}: use letters, digits and . _ -, at most 128 of them")
     body = text if text.endswith("\n") else f"{text}\n"

@@ -77,7 +77,7 @@ def read_chain(value: Value | None) -> str | None:
         return None
     if not isinstance(value, str) or not is_chain(value):
         raise FormatError(
-            f"chain: {str(value)[:80]!r} is no safe id; use letters, digits and . _ -,"
+            f"chain: {str(value)[:80]!r} is not a safe id; use letters, digits and . _ -,"
             " at most 128 of them",
             code="unsafe_id",
         )

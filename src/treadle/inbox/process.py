@@ -313,7 +313,7 @@ class _Round:
         if pair := specs.out_of_order(names):
             self._work.tell(f"{pair[0]} comes before {pair[1]}: names count, not numbers")
         for name in specs.unlistable(layout):
-            self._work.tell(f"{box.show(name)} is not taken: its name is no line of text")
+            self._work.tell(f"{box.show(name)} is not taken: its name is not a single line of text")
         done = tracker.names(tracker.read(layout))
         for name in names:
             row = self._tools.store.spec_message(name) if name in done else None

@@ -170,7 +170,7 @@ def _cells(path: Path, text: str) -> Iterator[tuple[str, list[str], str]]:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path.name} is no notebook: {error}") from error
+        raise FormatError(f"{path.name} is not a notebook: {error}") from error
     cells = body.get("cells") if isinstance(body, Mapping) else None
     for cell in cells if isinstance(cells, list) else []:
         if isinstance(cell, Mapping):
@@ -356,7 +356,7 @@ def _judge_answer(ended: Ended, said: str, known: Mapping[str, Routine]) -> tupl
     name = said.strip().strip("\"'`").removesuffix(".").strip("\"'`")
     if name in known:
         return name, f"the router answered {name!r}"
-    return None, f"the router answered {said.strip()[:_ROUTER_SAID]!r}, which is no routine"
+    return None, f"the router answered {said.strip()[:_ROUTER_SAID]!r}, which is not a routine"
 
 
 def _read_log(path: Path) -> str:

@@ -66,7 +66,7 @@ def _read_scheduled(path: Path) -> Scheduled:
         raise FormatError("it has no `cron` field")
     chain = read_text(fields.get("chain"))
     if chain is not None and not is_chain(chain):
-        raise FormatError(f"chain: {chain!r} is no safe id")
+        raise FormatError(f"chain: {chain!r} is not a safe id")
     return Scheduled(
         name=path.name,
         expression=_checked(expression),
@@ -97,7 +97,7 @@ def _zone(value: Value | None) -> ZoneInfo | None:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise FormatError(f"tz: {name!r} is no known zone") from error
+        raise FormatError(f"tz: {name!r} is not a known time zone") from error
 
 
 _STILL = 0.2  # seconds that nothing may change before a file counts as written

@@ -120,7 +120,7 @@ def read(layout: Layout, input_file: str | None) -> Spec:
 
 
 def _missing(input_file: str | None) -> FormatError:
-    what = f"{input_file[:200]!r} is no file of this project" if input_file else "there is none"
+    what = f"{input_file[:200]!r} is not a file of this project" if input_file else "there is none"
     return FormatError(f"input_file: {what}; name a spec in it", code="spec_not_found")
 
 

@@ -245,7 +245,7 @@ def _read(path: Path) -> tuple[str | None, str]:
     if not path.exists():
         return None, "this file does not exist"
     if not path.is_file():  # opening a pipe would wait for ever
-        return None, "this is no file, but a folder or something else"
+        return None, "this is not a file but a folder or something else"
     try:
         return path.read_bytes().decode("utf-8"), ""
     except UnicodeDecodeError as error:

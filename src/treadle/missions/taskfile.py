@@ -160,7 +160,7 @@ def _dependencies(mission: Mission, path: Path, known: Mapping[str, Value]) -> t
     found = _list(known, "dependencies")
     for id_ in found:
         if not (id_.startswith("WP") and id_[2:].isdecimal() and len(id_) > 3):
-            raise _wrong(mission, path, f"dependencies: {id_!r} is no id such as WP01")
+            raise _wrong(mission, path, f"dependencies: {id_!r} is not an id such as WP01")
     return tuple(dict.fromkeys(found))
 
 

@@ -119,7 +119,7 @@ def _split_id(raw: str, default: str) -> tuple[str, str]:
     if colon and rest.strip() and is_criterion_id(head.strip()) and head.strip()[-1].isdigit():
         return head.strip(), rest.strip()
     if not raw.strip():
-        raise UsageError("an --ac must say something")
+        raise UsageError("an --ac must not be empty")
     return default, raw.strip()
 
 

@@ -5,8 +5,9 @@ from pathlib import Path, PurePosixPath
 
 from treadle.errors import BlockedError
 from treadle.git import repo
+from treadle.layout import SNAPSHOT
 
-SNAPSHOT_PATTERN = "**/.kittify/dossiers/*/snapshot-latest.json"
+SNAPSHOT_PATTERN = f"**/.kittify/dossiers/*/{SNAPSHOT}"
 _SHOWN = 20
 
 
@@ -33,7 +34,7 @@ def dirty_files(root: Path) -> list[str]:
 def is_snapshot(name: str) -> bool:
     """Tell whether a path is a dossier's snapshot, wherever it lies."""
     parts = PurePosixPath(name).parts
-    return parts[-4:-2] == (".kittify", "dossiers") and parts[-1] == "snapshot-latest.json"
+    return parts[-4:-2] == (".kittify", "dossiers") and parts[-1] == SNAPSHOT
 
 
 def _is_below(name: str, allowed: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from treadle import text as words
 from treadle.errors import NotFoundError
 from treadle.files import beneath
-from treadle.layout import LIVE, Layout, RunLayout
+from treadle.layout import EVENTS, LIVE, STDERR, STDOUT, Layout, RunLayout
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow, StepRow
 from treadle.text import block
@@ -114,8 +114,8 @@ def _nearest(red: int, green: int, blue: int) -> int:
 
 _BYTES = 64 << 10
 _LINES = 300
-_EVENTS = "events.jsonl"
-_LOGS = (_EVENTS, "stderr.txt", "stdout.txt")
+_EVENTS = EVENTS
+_LOGS = (_EVENTS, STDERR, STDOUT)
 
 
 class Tail(NamedTuple):

@@ -101,7 +101,7 @@ class WebRequest(NamedTuple):
             return value
         if self.is_example:
             return placeholder
-        raise UsageError(f"{name} must say something")
+        raise UsageError(f"{name} must not be empty")
 
     def number(self, name: str, default: int) -> int:
         """Return a field as a number; anything else is the default."""

@@ -16,7 +16,7 @@ from treadle.engine.run.run import Archive
 from treadle.errors import FormatError, StoreError
 from treadle.files import tar, walk
 from treadle.ids import mask
-from treadle.layout import Layout, step_name
+from treadle.layout import STEP_JSON, Layout, step_name
 from treadle.project.key import FleetKey
 from treadle.store.runs import StepRow
 
@@ -176,26 +176,26 @@ def missing(layout: Layout, steps: list[StepRow]) -> Iterator[StepRow]:
 
 def _unpack(items: Iterator[tar.Member], target: Path) -> None:
     first = next(items, None)
-    if first is None or first.name != f"{_STEP}/{run_files.STEP_JSON}":
-        raise _damaged(f"it does not begin with {run_files.STEP_JSON}")
+    if first is None or first.name != f"{_STEP}/{STEP_JSON}":
+        raise _damaged(f"it does not begin with {STEP_JSON}")
     body = b"".join(itertools.islice(first.chunks, run_files.MAX_STEP // _CHUNK))
     wanted = dict(run_files.parse_step(body, target.name).files)
     with tar.new_folder(target) as write:
-        write(run_files.STEP_JSON, [body])
+        write(STEP_JSON, [body])
         for item in items:
             if item.name == COMMIT:
                 continue
             name = item.name.removeprefix(f"{_STEP}/")
             if name == item.name or name not in wanted:
-                raise _damaged(f"{run_files.STEP_JSON} does not name {item.name[:200]!r}")
+                raise _damaged(f"{STEP_JSON} does not name {item.name[:200]!r}")
             if write(name, item.chunks) != wanted.pop(name):
-                raise _damaged(f"{name} is not what {run_files.STEP_JSON} says")
+                raise _damaged(f"{name} is not what {STEP_JSON} says")
         if wanted:
             raise _damaged(f"it lacks {min(wanted)}")
 
 
 def _pack(file: Any, folder: Path, pack: bytes | None) -> None:
-    names = (run_files.STEP_JSON, *sorted(run_files.read_step(folder)[0].files))
+    names = (STEP_JSON, *sorted(run_files.read_step(folder)[0].files))
     with tarfile.open(fileobj=file, mode="w") as packed:
         for name in names:
             _add(packed, f"{_STEP}/{name}", (folder / name).read_bytes())

@@ -107,7 +107,7 @@ def _require_place(layout: Layout, step: StepRow) -> Path:
     """Return where a step's folder belongs, which its row must not say otherwise."""
     place = layout.run(step.run_id).step(step.step_index, step.role)
     if step.role not in ROLES or step.step_dir != layout.relative(place):
-        raise _changed(step.run_id, f"step {step.step_index} is said to lie in {step.step_dir!r}")
+        raise _changed(step.run_id, f"step {step.step_index} is recorded in {step.step_dir!r}")
     return place
 
 

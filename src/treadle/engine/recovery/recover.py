@@ -22,7 +22,7 @@ from treadle.errors import FormatError, GitError, TreadleError
 from treadle.files import remove
 from treadle.files.walk import names, read
 from treadle.ids import is_run_id, utc
-from treadle.layout import Layout, RunLayout
+from treadle.layout import INPUT_JSON, Layout, RunLayout
 from treadle.proc import identity, sweep
 from treadle.store import fleet
 from treadle.store.runs import Event, RunRow, StepRow
@@ -217,9 +217,9 @@ def _minimal(run: Run, folder: Path) -> Manifest:
 
 def _from_input(folder: Path, run: Run) -> tuple[int, str]:
     fallback = run.row.iteration, utc(run.tools.now())
-    path = folder / "input.json"
+    path = folder / INPUT_JSON
     try:
-        body = strictjson.load_object(read(path, max_bytes=_MAX_INPUT), source="input.json")
+        body = strictjson.load_object(read(path, max_bytes=_MAX_INPUT), source=INPUT_JSON)
         started = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (FormatError, OSError):
         return fallback

@@ -21,7 +21,7 @@ from treadle.files import atomic, remove, sync
 from treadle.git import diff, refs, repo, workspace
 from treadle.git.checkout import Workspace
 from treadle.ids import new_run_id, utc
-from treadle.layout import RunLayout
+from treadle.layout import STDERR, STDOUT, RunLayout
 from treadle.proc import identity
 from treadle.proc.keeper import Ended, Limits
 from treadle.project.context import workspaces
@@ -74,7 +74,7 @@ def setup_failure(run: Run, ended: Ended) -> str:
     """Say what became of the setup."""
     how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
     folder = run.folder.folder / "setup"
-    logs = (folder / "stderr.txt", folder / "stdout.txt")
+    logs = (folder / STDERR, folder / STDOUT)
     told = confinement.denied(run, logs, confinement.for_command(run))
     text = f"workspace.setup {how}; its output is in {run.tools.layout.relative(folder)}"
     return f"{text} ({told})" if told else text
@@ -128,7 +128,7 @@ def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
     remove.remove_tree(folder)
     folder.mkdir()
     limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=16 << 20)
-    return confinement.execute(run, argv, folder / "stdout.txt", folder / "stderr.txt", limits)
+    return confinement.execute(run, argv, folder / STDOUT, folder / STDERR, limits)
 
 
 class Extras(NamedTuple):

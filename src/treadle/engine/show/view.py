@@ -7,7 +7,7 @@ from typing import NamedTuple
 from treadle.engine.landing import conflicts
 from treadle.engine.run import memory
 from treadle.engine.show import usage
-from treadle.layout import Layout
+from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, Layout
 from treadle.store.runs import CheckRow, RunRow, StepRow
 from treadle.store.store import Reader
 from treadle.text import plural
@@ -78,7 +78,7 @@ def _asked(layout: Layout, run_id: str) -> list[dict[str, object]]:
 
 
 def _claimed(step_dir: Path) -> dict[str, dict[str, object]]:
-    found = _read(step_dir / "verdict.json").get("criteria")
+    found = _read(step_dir / VERDICT_JSON).get("criteria")
     items = found if isinstance(found, list) else []
     return {str(item.get("id")): item for item in items if isinstance(item, dict)}
 
@@ -225,10 +225,10 @@ def _look(layout: Layout, steps: list[StepRow]) -> tuple[str, ...]:
     """Return the files worth opening: the last step's words, the last check's scorecard."""
     found = []
     if steps and steps[-1].status == "fail":
-        found += [f"{steps[-1].step_dir}/logs/stderr.txt", f"{steps[-1].step_dir}/logs/stdout.txt"]
+        found += [f"{steps[-1].step_dir}/logs/{STDERR}", f"{steps[-1].step_dir}/logs/{STDOUT}"]
     checks = [step for step in steps if step.role == "check"]
     if checks:
-        found.append(f"{checks[-1].step_dir}/scorecard.md")
+        found.append(f"{checks[-1].step_dir}/{SCORECARD}")
     return tuple(name for name in found if (layout.root / name).is_file())
 
 

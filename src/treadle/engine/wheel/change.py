@@ -11,7 +11,7 @@ from treadle.contract.event import EventType, StepError
 from treadle.engine.run.budget import RISKY, Exceeded
 from treadle.engine.run.run import Run, name_some
 from treadle.engine.run.run_files import Snapshot
-from treadle.engine.run.step_folder import PATCH, Stage
+from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel import workspace_changes
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import FormatError, GitError
@@ -21,6 +21,7 @@ from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import ChangeBudgets, Excess, Judged
 from treadle.git.scratch import Scratch
 from treadle.ids import HUMAN
+from treadle.layout import PATCH
 from treadle.tasks import lanes, reserve
 from treadle.text import plural
 

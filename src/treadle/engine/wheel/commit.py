@@ -14,6 +14,7 @@ from treadle.files import atomic, sync
 from treadle.files.walk import Entry
 from treadle.git import refs, workspace
 from treadle.git.scratch import Scratch
+from treadle.layout import STEP_JSON
 from treadle.store.runs import History
 
 MOVED = "branch_moved"
@@ -110,6 +111,6 @@ def _everything(folder: Path, entries: Sequence[Entry]) -> list[str]:
     place = str(folder)
     return [
         place,
-        f"{place}/{run_files.STEP_JSON}",
+        f"{place}/{STEP_JSON}",
         *(f"{place}/{entry.path}" for entry in entries),
     ]

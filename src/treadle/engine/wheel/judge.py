@@ -14,9 +14,10 @@ from treadle.engine.run import confinement
 from treadle.engine.run.budget import Exceeded
 from treadle.engine.run.memory import SecondLook
 from treadle.engine.run.run import Run, name_some, readable
-from treadle.engine.run.step_folder import PATCH, Stage
+from treadle.engine.run.step_folder import Stage
 from treadle.errors import FormatError
 from treadle.files import walk
+from treadle.layout import PATCH, SCORECARD, VERDICT_JSON
 from treadle.sandbox import outside
 from treadle.sandbox.outside import View
 
@@ -108,9 +109,9 @@ def _check(run: Run, stage: Stage, finding: Finding, observation: Observation) -
 
 
 def _read_verdict(run: Run, stage: Stage) -> Verdict:
-    data = walk.read(stage.folder / "verdict.json", max_bytes=_MAX_VERDICT)
-    found = verdict.parse(data, source="verdict.json", asked=run.order.ids)
-    if not walk.read(stage.folder / "scorecard.md", max_bytes=_MAX_VERDICT).strip():
+    data = walk.read(stage.folder / VERDICT_JSON, max_bytes=_MAX_VERDICT)
+    found = verdict.parse(data, source=VERDICT_JSON, asked=run.order.ids)
+    if not walk.read(stage.folder / SCORECARD, max_bytes=_MAX_VERDICT).strip():
         raise FormatError("scorecard.md is empty")
     return found
 

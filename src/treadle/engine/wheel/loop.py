@@ -40,6 +40,7 @@ from treadle.engine.wheel.judge import Finding
 from treadle.errors import GitError
 from treadle.files import atomic
 from treadle.ids import utc
+from treadle.layout import INPUT_JSON
 from treadle.proc.keeper import Limits
 from treadle.store.runs import RunRow, StepRow
 
@@ -98,7 +99,7 @@ def _take_step(run: Run, role: Role) -> Finished:
     observation = _observe(run, stage)
     request = ask.build_request(run, stage, observation.seen if role == "check" else ())
     data = requests_contract.encode(request)
-    atomic.create(f"{stage.folder}/input.json", data)
+    atomic.create(f"{stage.folder}/{INPUT_JSON}", data)
     before = judge.look_outside(run, stage)
     result = _ask(run, stage, request, observation)
     if result.error is StepError.MAY_STILL_RUN:

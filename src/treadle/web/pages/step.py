@@ -9,13 +9,14 @@ from treadle.engine.show.find_run import find_run
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
 from treadle.files.walk import Entry
+from treadle.layout import INPUT_JSON, OUTPUT_JSON, PATCH, PLAN, PROMPT, SCORECARD, VERDICT_JSON
 from treadle.store.runs import StepRow
 from treadle.web import foreign
 from treadle.web.site import Document, Site, WebRequest
 
 _MAX = 1 << 20
-_TEXTS = {"prompt": "logs/prompt.md", "request": "input.json", "response": "output.json"}
-_PATCHES = ("patch.diff", "files/workspace.diff")
+_TEXTS = {"prompt": f"logs/{PROMPT}", "request": INPUT_JSON, "response": OUTPUT_JSON}
+_PATCHES = (PATCH, "files/workspace.diff")
 
 
 def document(site: Site, asked: WebRequest) -> Document:
@@ -39,7 +40,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
         usage = [item for item in store.usage(asked.run) if item.step_index == step.step_index]
         kv = store.kv(asked.run)
     patch = next((text for name in _PATCHES if (text := _text(site, step, name))), None)
-    card = _text(site, step, "scorecard.md") or _text(site, step, "plan.md")
+    card = _text(site, step, SCORECARD) or _text(site, step, PLAN)
     numbers = [item.step_index for item in steps]
     return {
         "run": row,
@@ -47,7 +48,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
         "numbers": numbers,
         "usage": usage,
         "texts": {name: _shown(_text(site, step, path)) for name, path in _TEXTS.items()},
-        "verdict": _shown(_text(site, step, "verdict.json")),
+        "verdict": _shown(_text(site, step, VERDICT_JSON)),
         "card": foreign.markdown_markup(card) if card else None,
         "logs": foreign.tails_of_step(run, layout, step, site.mask),
         "diff": foreign.parse_diff(patch) if patch else None,
