@@ -72,6 +72,7 @@ def test_every_command_is_classified_once():
     assert {*CHANGES_THE_TREE, *LEAVES_IT_ALONE} == set(main.top_level())
 
 
+@pytest.mark.real
 @pytest.mark.timeout(600)  # every command of the program, on a busy machine
 def test_no_other_command_changes_the_tree(project):
     """One project, one command after the other."""
