@@ -11,7 +11,7 @@ from treadle.git import build, commit, judge, refs, repo, workspace
 from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
-MOVED = ("worktree", "update-ref")
+MOVED = ["update-ref"]
 
 
 @pytest.fixture
