@@ -20,7 +20,7 @@ from bench.told import measured
 from treadle.store import address
 from treadle.store import letters as index
 from treadle.store.database.interface import Database
-from treadle.store.letters import LetterRow, Place, TaskTaken, Wanted
+from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
 from treadle.store.runs import Cursor, Event, RunRow
 from treadle.store.store import Store
 
@@ -29,7 +29,7 @@ PROCESSES = 8
 PG_RATE, SQLITE_RATE, P50, P99 = 1290, 2700, 2.0, 12.0
 _NOW = "2026-01-01T00:00:00.000000Z"
 _RUN = "20260101-000000-000000"
-_INBOX = Place("inbox", "b", "AGENTS/b/INBOX")
+_INBOX = BoxFolder("inbox", "b", "AGENTS/b/INBOX")
 
 
 def benches(lab: Lab, server: str) -> list[Bench]:
