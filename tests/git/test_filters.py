@@ -50,8 +50,9 @@ def judge(found):
     assert {name: it["alive"] for name, it in found.items() if it["alive"]} == {}
     ran = {name for name, it in found.items() if it["ran"]}
     assert ran == {name for name in found if name.split()[0] not in KEPT_OUT}
-    unseen = [name for name, it in found.items() if " " in name and not it["refused"]]
-    assert unseen == []
+    # A link in its index's place git replaces by itself; every other trap is seen and refused.
+    traps = [name for name in found if " " in name and not name.endswith(" index")]
+    assert [name for name in traps if not found[name]["refused"]] == []
 
 
 @pytest.mark.parametrize("user", ["root", "nobody"])
