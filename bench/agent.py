@@ -20,7 +20,7 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.agents import table
 from treadle.config.load import load
-from treadle.engine.rehearse import spec_of
+from treadle.engine.health import spec_of
 from treadle.engine.run import begin
 from treadle.engine.wheel import loop as steps
 from treadle.layout import Layout

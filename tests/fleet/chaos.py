@@ -18,9 +18,9 @@ from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
 from treadle.contract.criterion import Criterion
 from treadle.engine.run import order
+from treadle.fleet import queue
 from treadle.fleet import site as sites
-from treadle.fleet import submit
-from treadle.fleet.submit import Desk
+from treadle.fleet.queue import Desk
 from treadle.project.context import open_context
 from treadle.store.store import Store
 
@@ -125,7 +125,7 @@ class Chaos:
                     swaps={},
                     task_id=None,
                 )
-                submit.submit(desk, asked)
+                queue.submit(desk, asked)
 
     def _start(self, number: int) -> None:
         slots = str(self.wishes.slots)

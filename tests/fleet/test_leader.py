@@ -8,8 +8,8 @@ from tests.fleet.inline import Inline
 from tests.fleet.lab import wait_for
 from tests.store.rows import run_row
 from treadle.config.schema import FleetConfig
-from treadle.engine.elsewhere import queue
-from treadle.engine.elsewhere.queue import Ticket
+from treadle.engine.elsewhere import fleet_run
+from treadle.engine.elsewhere.fleet_run import Ticket
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.layout import Layout
@@ -62,7 +62,7 @@ def beat_once(beat):
 def queued(store, **changes):
     row = run_row(RUN, status="stopped", claim_epoch=0, **changes)
     ticket = Ticket(project="p", remote="/repo", artifacts="file:///x", priority=3)
-    kv = {"reason_code": "queued", "order": {}, "fleet": queue.msgspec.to_builtins(ticket)}
+    kv = {"reason_code": "queued", "order": {}, "fleet": fleet_run.msgspec.to_builtins(ticket)}
     store.insert_run(row, (), kv)
     return row
 
@@ -109,10 +109,12 @@ def test_a_run_of_a_lost_worker_waits_again(beat, store):
     row = queued(store)
     epoch = fleet.claim(store, row, "worker:gone")
     running = row._replace(claim_epoch=epoch)
-    queue.record(store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
+    fleet_run.record(
+        store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running"
+    )
     time.sleep(0.25)
     beat.tick()
-    assert queue.is_queued(store.run(RUN), store.kv(RUN))
+    assert fleet_run.is_queued(store.run(RUN), store.kv(RUN))
     assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 2)]
 
 

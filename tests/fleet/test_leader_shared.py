@@ -10,7 +10,7 @@ from tests.fleet.inline import Inline
 from tests.fleet.lab import database, wait_for
 from tests.fleet.test_leader import queued, status
 from treadle.config.schema import FleetConfig
-from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere import fleet_run
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.fleet.site import FleetSite
@@ -69,7 +69,9 @@ def test_when_the_leader_dies_another_worker_leads_and_rescues_its_runs(site, st
     leads(site, "first")
     epoch = fleet.claim(store, row, "worker:first")
     running = row._replace(claim_epoch=epoch)
-    queue.record(store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
+    fleet_run.record(
+        store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running"
+    )
     second = keeper("second")
     first.end()
     leads(site, "second")

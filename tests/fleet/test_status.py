@@ -5,9 +5,8 @@ import pytest
 
 from tests.fleet.test_faults import in_do
 from tests.fleet.test_leader import LONG_AGO, RUN, queued
-from treadle.engine.elsewhere import queue
-from treadle.fleet.site import LOCAL, FleetSite
-from treadle.fleet.status import status
+from treadle.engine.elsewhere import fleet_run
+from treadle.fleet.site import LOCAL, FleetSite, status
 from treadle.layout import Layout
 from treadle.store import fleet
 from treadle.store.fleet import WorkerRow
@@ -32,7 +31,7 @@ def store(site):
 
 def claim(store, row):
     row = row._replace(claim_epoch=fleet.claim(store, row, "worker:w"))
-    queue.record(store, row, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
+    fleet_run.record(store, row, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from treadle.config.load import load
-from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere import fleet_run
 from treadle.errors import BlockedError, FormatError, LockedError
 from treadle.files import atomic, sync
 from treadle.inbox import box, decide
@@ -127,7 +127,7 @@ def tried(inbox, store):
 def ran(store, message, state, number=0):
     run_id = f"20260101-00000{number}-{zlib.crc32(message.encode()) & 0xFFFFFF:06x}"
     kv = {"reason": "why"}
-    kv |= {"queued": {queue.FLEET: {}}, "refused": {"land_refused": {}}}.get(state, {})
+    kv |= {"queued": {fleet_run.FLEET: {}}, "refused": {"land_refused": {}}}.get(state, {})
     status = {"refused": "passed", "queued": "running"}.get(state, state)
     owner = identity._of_pid(os.getppid()).encode() if state == "running" else None
     if state == "queued":

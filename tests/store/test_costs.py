@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from tests.store.rows import RUN, cursor, run_row, step_row
-from treadle.engine.show import usage as documents
+from treadle.engine.show import view as documents
 from treadle.store import runs
 from treadle.store.runs import History, UsageRow
 

@@ -6,8 +6,8 @@ from treadle.agents.backend import AgentResult
 from treadle.cli import output
 from treadle.cli.project import open_configured, require_trust
 from treadle.contract.role import ROLES, Role
-from treadle.engine import rehearse
-from treadle.engine.rehearse import Preview
+from treadle.engine import health
+from treadle.engine.health import Preview
 from treadle.errors import ExitCode
 
 
@@ -15,16 +15,16 @@ def show_agent(args: Namespace) -> int:
     project, loaded = open_configured()
     named: Role | None = next((role for role in ROLES if role == args.name), None)
     role: Role = args.role or named or "do"
-    found = rehearse.preview(project, loaded.config, args.name, role)
-    told = found._asdict() | {"command": rehearse.line(found)}
+    found = health.preview(project, loaded.config, args.name, role)
+    told = found._asdict() | {"command": health.command_line(found)}
     return output.tell(args.json, told, _print_preview, found)
 
 
 def try_agent(args: Namespace) -> int:
     project, loaded = open_configured()
     require_trust(args, project)
-    result = rehearse.attempt(project, loaded.config, args.name)
-    output.tell(args.json, rehearse.document(result), _print_result, result)
+    result = health.attempt(project, loaded.config, args.name)
+    output.tell(args.json, health.answer_document(result), _print_result, result)
     return ExitCode.FAILED if result.error else ExitCode.DONE
 
 
@@ -34,10 +34,10 @@ def _print_preview(found: Preview) -> None:
     if found.version:
         output.line(f"version    {found.version}")
     if found.log_in:
-        output.line(f"login      {rehearse.login_state(found)}")
+        output.line(f"login      {health.login_state(found)}")
     output.line(f"sandbox    tier {found.tier}")
     output.line(f"folder     {found.cwd}")
-    output.line(f"command    {rehearse.line(found)}")
+    output.line(f"command    {health.command_line(found)}")
 
 
 def _print_result(result: AgentResult) -> None:

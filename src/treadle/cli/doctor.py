@@ -22,7 +22,7 @@ from treadle.text import plural
 def check_health(args: Namespace) -> int:
     mended = _repair() if args.repair else []
     found = health.examine(here(), os.environ)
-    told = health.document(found, mended)
+    told = health.health_document(found, mended)
     output.tell(args.json, told, _print_doctor, mended, found.checks, found.sandbox)
     return ExitCode.DONE if found.ok else ExitCode.FAILED
 

@@ -9,9 +9,8 @@ from treadle.cli import main, output
 from treadle.config.load import Loaded, load
 from treadle.config.schema import FleetConfig
 from treadle.errors import ConfigError, NotFoundError, ProjectError
-from treadle.fleet import site, status
-from treadle.fleet.site import FleetSite
-from treadle.fleet.status import FleetStatus
+from treadle.fleet import site
+from treadle.fleet.site import FleetSite, FleetStatus
 from treadle.layout import Layout, cache_home
 from treadle.project import key as keys
 from treadle.project.root import find_place, here, refuse_inside_run
@@ -41,7 +40,7 @@ def _project(env: Mapping[str, str]) -> Layout | None:
 def show_fleet(args: Namespace) -> int:
     """Answer from the fleet's tables, and from the queue if a run is under way."""
     place, loaded = find_fleet(os.environ)
-    found = status.status(place, lambda: _jobs(place, loaded.config.fleet))
+    found = site.status(place, lambda: _jobs(place, loaded.config.fleet))
     key = _describe(place)
     return output.tell(args.json, {**_document(found), "key": key}, _print, found, key)
 

@@ -20,16 +20,16 @@ from treadle.cli.run import NOTHING_READY, check
 from treadle.config import agents
 from treadle.config.load import Loaded, parse_budgets
 from treadle.config.schema import FleetConfig
-from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import memory, order
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
-from treadle.engine.show.find_run import find_run
+from treadle.engine.show.view import find_run
 from treadle.errors import BlockedError, StoreError, UsageError
 from treadle.fleet import queue as fleet_queue
-from treadle.fleet import submit, worker
+from treadle.fleet import worker
+from treadle.fleet.queue import Desk
 from treadle.fleet.site import FleetSite
-from treadle.fleet.submit import Desk
 from treadle.fleet.worker import Wishes
 from treadle.missions import taskfile
 from treadle.project import trust
@@ -49,7 +49,7 @@ def work(args: Namespace) -> int:
     site, loaded = find_fleet(os.environ)
     if site.layout:
         trust.require(open_context(site.layout.root, os.environ))
-    submit.sealing(site, os.environ)
+    fleet_queue.sealing(site, os.environ)
     config = loaded.config
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
@@ -89,11 +89,11 @@ def process_inbox(args: Namespace) -> int:
 
 def _submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     site, found = find_fleet(tools.env)
-    submit.sealing(site, tools.env)  # without a key no message could be carried out
+    fleet_queue.sealing(site, tools.env)  # without a key no message could be carried out
     desk = Desk(
         tools.project, loaded, site, tools.store, fleet_queue.queue_of(site, found.config.fleet)
     )
-    return lambda asked: submit.submit(desk, asked)
+    return lambda asked: fleet_queue.submit(desk, asked)
 
 
 def submit_runs(args: Namespace) -> int:
@@ -125,7 +125,7 @@ def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[
     if args.goal is not None:
         asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
         whole = order.freeze(config, text=args.goal, criteria=asked, swaps=swaps, task_id=None)
-        yield submit.submit(desk, whole)
+        yield fleet_queue.submit(desk, whole)
         return
     for found in _tasks(desk, args):
         whole = order.freeze(
@@ -135,7 +135,7 @@ def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[
             swaps=swaps,
             task_id=found.task_id,
         )
-        yield submit.submit(desk, whole)
+        yield fleet_queue.submit(desk, whole)
 
 
 def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
@@ -151,14 +151,14 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
 def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:
     row = find_run(desk.store, text)
     kv = desk.store.kv(row.run_id)
-    if row.status != "stopped" or queue.FLEET not in kv or queue.is_queued(row, kv):
+    if row.status != "stopped" or fleet_run.FLEET not in kv or fleet_run.is_queued(row, kv):
         raise BlockedError(
             f"run {row.run_id} is not a stopped run of the fleet",
             code="not_resumable",
             fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
         )
-    key = submit.sealing(desk.site, desk.project.env)
-    return submit.resume(desk, row, _raised(queue.order_of(row, kv, key), budgets))
+    key = fleet_queue.sealing(desk.site, desk.project.env)
+    return fleet_queue.resume(desk, row, _raised(fleet_run.order_of(row, kv, key), budgets))
 
 
 def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:

@@ -5,11 +5,10 @@ from argparse import Namespace
 from treadle.cli import output
 from treadle.cli.project import open_configured, require_trust, watcher
 from treadle.engine import session
-from treadle.engine.landing import land, undo
-from treadle.engine.landing.land import Landed
-from treadle.engine.landing.undo import Undone
+from treadle.engine.landing import land
+from treadle.engine.landing.land import Landed, Undone
 from treadle.engine.prune import prune
-from treadle.engine.show.find_run import find_run
+from treadle.engine.show.view import find_run
 
 _CENTURY = 36_500.0
 
@@ -40,7 +39,7 @@ def _print_landed(found: Landed) -> None:
 def undo_run(args: Namespace) -> int:
     project, _ = open_configured()
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        found = undo.undo(tools, find_run(tools.store, args.run))
+        found = land.undo(tools, find_run(tools.store, args.run))
     told = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
     return output.tell(args.json, told | {"exact": found.exact}, _print_undone, found)
 

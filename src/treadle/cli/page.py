@@ -9,7 +9,7 @@ from pathlib import Path
 
 from treadle.cli import output
 from treadle.engine.show import report
-from treadle.engine.show.find_run import find_run
+from treadle.engine.show.view import find_run
 from treadle.errors import ConfigError, UsageError
 from treadle.files import atomic
 from treadle.project.context import open_context, open_repository

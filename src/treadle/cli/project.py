@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from treadle.cli import output
 from treadle.config.load import Loaded
 from treadle.engine import session
-from treadle.engine.elsewhere import queue, restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.lock import is_abandoned as is_abandoned
 from treadle.engine.run.memory import RunMemory
 from treadle.engine.run.progress import Progress, Watch
@@ -133,13 +133,13 @@ def _line(moment: Progress) -> str:
 
 def call_off(store: Store, row: RunRow, reason: str) -> None:
     """Take a waiting run out of the queue."""
-    queue.call_off(store, row, reason, store.now())
+    fleet_run.call_off(store, row, reason, store.now())
 
 
 def bring_steps(layout: Layout, store: Reader, row: RunRow) -> None:
     """Fetch the step folders that are not here; without them there is less to show."""
     try:
-        restore.look(layout, store, row)
+        fleet_run.look(layout, store, row)
     except TreadleError as error:
         output.warn(f"its files are elsewhere and cannot be fetched: {error.message}")
 

@@ -20,7 +20,7 @@ from treadle.engine.goals import Refused
 from treadle.engine.run import begin, memory
 from treadle.engine.run.memory import RunMemory
 from treadle.engine.run.run import Tools
-from treadle.engine.show.find_run import find_run
+from treadle.engine.show.view import find_run
 from treadle.engine.wheel import loop
 from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from treadle.cli import main, output
-from treadle.engine.landing import conflicts
 from treadle.engine.run import comments, memory
 from treadle.engine.run.comments import Comment
 from treadle.engine.run.memory import RunMemory
-from treadle.engine.show import usage
 from treadle.engine.show import view as show_view
-from treadle.engine.show.find_run import find_run, require_chain
-from treadle.engine.show.view import Explanation, explain
+from treadle.engine.show.view import Explanation, explain, find_run, require_chain
 from treadle.errors import BlockedError, ExitCode, UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
@@ -46,7 +43,7 @@ def list_runs(args: Namespace) -> int:
         if args.json:
             output.print_json(show_view.runs_document(store, rows))
             return ExitCode.DONE
-        storms = [storm.sentence for storm in conflicts.clashes(store, rows)]
+        storms = [storm.sentence for storm in memory.clashes(store, rows)]
     heads = ["run", "status", "verdict", "iteration", "task", "goal"]
     table = [
         (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal) for row in rows
@@ -84,7 +81,7 @@ def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
     steps = store.steps(row.run_id)
     views = show_view.criteria(layout, store, row)
     _print_head(row, memory.recall(store, row.run_id))
-    if used := usage.usage_words(store.usage(row.run_id)):
+    if used := show_view.usage_words(store.usage(row.run_id)):
         output.line(f"used       {used}")
         output.line()
     output.print_table(
@@ -132,10 +129,10 @@ def show_events(args: Namespace) -> int:
 
 
 def show_cost(args: Namespace) -> int:
-    if not 1 <= args.days <= usage.MAX_DAYS:
-        raise UsageError(f"--days must be between 1 and {usage.MAX_DAYS}")
+    if not 1 <= args.days <= show_view.MAX_DAYS:
+        raise UsageError(f"--days must be between 1 and {show_view.MAX_DAYS}")
     with Reader.open(_layout()) as store:
-        found = usage.cost_document(store, args.days, datetime.now(UTC))
+        found = show_view.cost_document(store, args.days, datetime.now(UTC))
     return output.tell(args.json, found, _print_cost, found)
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
-from treadle.engine.elsewhere import restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import begin, order, resume
 from treadle.engine.run.run import Tools
-from treadle.engine.show import find_run
+from treadle.engine.show import view
 from treadle.engine.wheel import end, loop
 from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.sandbox import probe
@@ -61,9 +61,9 @@ def resume_run(
     approve: bool = False,
 ) -> RunRow:
     """Continue a stopped run, or let it pass if all it waits for is an approval."""
-    row = find_run.find_run(tools.store, text)
+    row = view.find_run(tools.store, text)
     lands = config.land.run == "auto"
-    restore.bring_here(tools, row)
+    fleet_run.bring_here(tools, row)
     run = resume.resume_run(
         tools, row, config, budgets=budgets, swaps=swaps, approve=approve, lands=lands
     )

@@ -1,19 +1,214 @@
-"""Look at everything treadle needs, and at who works here now."""
+"""Look at everything treadle needs and at who works here; show and try how an agent is asked."""
 
+import json
+import os
+import shlex
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.agents import table
+from treadle.agents import login as agents_login
+from treadle.agents import prompt, table
+from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.agents.tool import Tool
+from treadle.config import agents
 from treadle.config.load import load
-from treadle.engine import lock, rehearse
-from treadle.errors import ProjectError, TreadleError
-from treadle.layout import Layout
+from treadle.config.schema import AgentConfig, Config
+from treadle.contract import request as requests
+from treadle.contract.request import AgentRequest, Asked, Paths, RequestContext, Step
+from treadle.contract.role import ROLES, Role
+from treadle.engine import lock
+from treadle.engine.run import confinement
+from treadle.errors import NotFoundError, ProjectError, TreadleError
+from treadle.files import remove
+from treadle.ids import nearest
+from treadle.layout import INPUT_JSON, STDERR, STDOUT, Layout
+from treadle.proc import environment, helper
+from treadle.proc.keeper import Keeper, Limits
 from treadle.project import doctor
-from treadle.project.context import open_context
+from treadle.project.context import Context, open_context
 from treadle.project.doctor import Check
 from treadle.project.root import find_top
+from treadle.sandbox import probe
 from treadle.sandbox.probe import Sandbox
+
+_VERSION_TIME = 20.0
+_TRY = (
+    "This is a test of the connection. Read nothing, run nothing, change nothing."
+    ' Put "I am here" into the summary.\n\n'
+)
+
+
+class Preview(NamedTuple):
+    """What an agent would run, and what is known about it."""
+
+    name: str
+    type: str
+    role: Role
+    program: str | None
+    version: str | None
+    login: str | None
+    log_in: str | None
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    tier: str
+
+
+def find_agent(config: Config, name: str) -> tuple[str, AgentConfig]:
+    """Return the agent of this name or role."""
+    known = [*config.agents, agents.BUILTIN]
+    if name not in known and name not in ROLES:
+        close = nearest(name, known)
+        hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(known)}"
+        raise NotFoundError(f"no agent is called {name!r}{hint}", fix=["treadle config show"])
+    found = config.agents.get(name, AgentConfig())
+    return (found.use, config.agents[found.use]) if found.use in config.agents else (name, found)
+
+
+def preview(project: Context, config: Config, name: str, role: Role) -> Preview:
+    """Return the exact command line; a run makes the folders STEP, WORKSPACE and STATE."""
+    called, agent = find_agent(config, name)
+    spec = spec_of(project, config, called, agent, Path("/STEP"), Path("/WORKSPACE"), Keeper())
+    spec = replace(spec, stdout=Path(f"/LIVE/{STDOUT}"))
+    tool = table.tool(agent)
+    argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
+    if launch := table.launch(spec, role, Path("/STEP")):
+        argv, cwd, env = launch.argv, launch.cwd, dict(launch.env)
+    known = tool if tool and tool.log_in else None  # not a server of the user's own
+    program = shutil.which(argv[0], path=project.env.get("PATH")) if argv else None
+    return Preview(
+        name=called,
+        type=agent.type,
+        role=role,
+        program=program,
+        version=version(program, spec.environment) if known and program else None,
+        login=login_of(known, spec.environment) if known else None,
+        log_in=known.log_in if known else None,
+        argv=argv,
+        cwd=str(cwd),
+        env=env,
+        tier=spec.tier,
+    )
+
+
+def version(program: str, env: Mapping[str, str]) -> str | None:
+    """Ask a tool for its version."""
+    try:
+        done = helper.run([program, "--version"], env, timeout=_VERSION_TIME)
+    except TreadleError:
+        return None
+    words = done.stdout.decode(errors="replace").strip().splitlines()
+    return words[0] if words and done.returncode == 0 else None
+
+
+def login_of(tool: Tool, env: Mapping[str, str]) -> str | None:
+    """Say how a tool would log in, as far as that can be seen from outside."""
+    if key := next((name for name in tool.keys if env.get(name)), None):
+        return f"key in {key}"
+    found = agents_login.own_login(tool, env)
+    return str(found) if found else None
+
+
+def login_state(found: Preview) -> str:
+    """Say how the tool would log in, or how the user can."""
+    return found.login or f"NO LOGIN SEEN: log in with {found.log_in}"
+
+
+def attempt(project: Context, config: Config, name: str) -> AgentResult:
+    """Let an agent say that it is there, in an empty folder."""
+    called, agent = find_agent(config, name)
+    folder = Path(tempfile.mkdtemp(prefix="treadle-try-")).resolve()
+    try:
+        with Keeper() as keeper:
+            return _ask(project, config, called, agent, folder, keeper)
+    finally:
+        remove.remove_tree(folder)
+
+
+def _ask(
+    project: Context, config: Config, name: str, agent: AgentConfig, folder: Path, keeper: Keeper
+) -> AgentResult:
+    step, workspace, live = (folder / part for part in ("step", "workspace", "live"))
+    for place in (step, workspace, live, folder / "tmp"):
+        place.mkdir()
+    spec = spec_of(project, config, name, agent, step, workspace, keeper)
+    asked = _request(step, workspace)
+    (step / INPUT_JSON).write_bytes(requests.encode(asked))
+    result = table.BACKENDS[agent.type](spec, asked, _TRY + prompt.ANSWER, step)
+    if result.login:
+        agents_login.give_back(result.login, spec.environment)
+    if result.error and spec.stderr.exists():
+        words = spec.stderr.read_text(errors="replace").strip().splitlines()[-3:]
+        return replace(result, message=" / ".join([result.message, *words]))
+    return result
+
+
+def spec_of(
+    project: Context,
+    config: Config,
+    name: str,
+    agent: AgentConfig,
+    step: Path,
+    workspace: Path,
+    keeper: Keeper,
+) -> AgentSpec:
+    """Return an agent outside of any run, with folders beside its step folder."""
+    folder, asked = step.parent, config.sandbox
+    env = environment.allowed(project.env, table.variables(agent))
+    limit = agent.timeout
+    return AgentSpec(
+        name=name,
+        config=agent,
+        root=project.layout.root,
+        workspace=workspace,
+        environment=env | {"TMPDIR": str(folder / "tmp"), "TREADLE_STEP": f"try-{os.getpid()}"},
+        stdout=folder / "live" / STDOUT,
+        stderr=folder / "live" / STDERR,
+        limits=Limits(wall=limit, idle=table.idle_limit(agent), output_bytes=16 << 20),
+        keeper=keeper,
+        should_stop=lambda: None,
+        on_tick=lambda elapsed: None,
+        policy=confinement.reading(project, asked)._replace(writable=(folder,), network=True),
+        tier="0" if asked.mode == "off" else probe.probe(asked.tier).tier,
+    )
+
+
+def _request(step: Path, workspace: Path) -> AgentRequest:
+    return AgentRequest(
+        run_id="try",
+        step=Step(index=1, role="plan", iteration=1),
+        goal="Say that you are there",
+        norma=Asked(acceptance_criteria=(), budgets={"max_iterations": 1}),
+        paths=Paths(repo_root=str(workspace), run_dir=str(step.parent), step_dir=str(step)),
+        context=RequestContext(previous_step_dirs=(), notes=""),
+    )
+
+
+def command_line(found: Preview) -> str:
+    """Return the command as a user would type it."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in found.env.items()]
+    return " ".join([*words, shlex.join(found.argv)])
+
+
+def answer_document(result: AgentResult) -> dict[str, object]:
+    """Return a try's outcome for programs."""
+    usage = result.usage
+    return {
+        "ok": result.error is None,
+        "error_code": result.error and str(result.error),
+        "message": result.message,
+        "json_source": result.json_source,
+        "response": json.loads(json.dumps(dict(result.document or {}), default=str)),
+        "usage": {
+            "input_tokens": usage.input_tokens if usage else 0,
+            "output_tokens": usage.output_tokens if usage else 0,
+            "cost_usd": usage.cost_usd if usage else 0.0,
+        },
+    }
 
 
 class Health(NamedTuple):
@@ -27,10 +222,12 @@ class Health(NamedTuple):
 def examine(cwd: Path, env: Mapping[str, str]) -> Health:
     """Look at the machine, the project, the agents and the lock."""
     found = doctor.run(cwd, env)
-    return Health(found.ok, (*found.checks, *_tools(cwd, env), *_lock(cwd, env)), found.sandbox)
+    return Health(
+        found.ok, (*found.checks, *_tool_checks(cwd, env), *_lock_check(cwd, env)), found.sandbox
+    )
 
 
-def document(found: Health, repaired: Sequence[str] = ()) -> dict[str, object]:
+def health_document(found: Health, repaired: Sequence[str] = ()) -> dict[str, object]:
     """Return it as `treadle doctor --json` does."""
     return {
         "ok": found.ok,
@@ -40,7 +237,7 @@ def document(found: Health, repaired: Sequence[str] = ()) -> dict[str, object]:
     }
 
 
-def _tools(cwd: Path, env: Mapping[str, str]) -> list[Check]:
+def _tool_checks(cwd: Path, env: Mapping[str, str]) -> list[Check]:
     """Say of every agent tool in the configuration which version it is and how it would log in."""
     try:
         project = open_context(cwd, env)
@@ -48,20 +245,19 @@ def _tools(cwd: Path, env: Mapping[str, str]) -> list[Check]:
     except TreadleError:
         return []  # said already
     names = [name for name, agent in config.agents.items() if table.is_prompted(agent)]
-    shown = [rehearse.preview(project, config, name, "do") for name in names]
+    shown = [preview(project, config, name, "do") for name in names]
     return [
         Check(
             f"agent {item.name} login",
             True,
-            f"{item.version or 'no version'}; {rehearse.login_state(item)};"
-            f" runs: {rehearse.line(item)}",
+            f"{item.version or 'no version'}; {login_state(item)}; runs: {command_line(item)}",
         )
         for item in shown
         if item.program and item.log_in
     ]
 
 
-def _lock(cwd: Path, env: Mapping[str, str]) -> list[Check]:
+def _lock_check(cwd: Path, env: Mapping[str, str]) -> list[Check]:
     try:
         who = lock.holder(Layout(find_top(cwd, env)).run_lock)
     except ProjectError:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.engine.checks import clean
-from treadle.engine.elsewhere import archive, queue
+from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
-from treadle.engine.elsewhere.queue import Ticket
+from treadle.engine.elsewhere.fleet_run import Ticket
 from treadle.engine.run.run import Tools, reach
-from treadle.engine.show import find_run
+from treadle.engine.show import view
 from treadle.errors import ConfigError, FormatError, GitError, StoreError
 from treadle.files import remove
 from treadle.git import refs, remote
@@ -43,8 +43,8 @@ def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> P
 
 
 def _ended(tools: Tools) -> list[RunRow]:
-    rows = [row for row in find_run.every_run(tools.store) if row.status != "running"]
-    return [row for row in rows if not queue.is_queued(row, tools.store.kv(row.run_id))]
+    rows = [row for row in view.every_run(tools.store) if row.status != "running"]
+    return [row for row in rows if not fleet_run.is_queued(row, tools.store.kv(row.run_id))]
 
 
 def _has_workspace(tools: Tools, row: RunRow) -> bool:
@@ -112,9 +112,9 @@ def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
 def _ticket(tools: Tools, row: RunRow) -> Ticket | None:
     """Return where a run of the fleet put things; None for any other run."""
     kv = tools.store.kv(row.run_id)
-    if queue.FLEET not in kv:
+    if fleet_run.FLEET not in kv:
         return None
-    return queue.ticket_of(row, kv, key.read(tools.env, tools.layout.root))
+    return fleet_run.ticket_of(row, kv, key.read(tools.env, tools.layout.root))
 
 
 def _ids(rows: Sequence[RunRow]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.config.schema import FleetConfig
-from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run.progress import Progress, Watch, nobody
 from treadle.errors import StoreError
 from treadle.fleet.queue import Dispatcher, Job
@@ -219,10 +219,10 @@ class Beat(threading.Thread):
     def _submit(self, item: _Waiting) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""
         if item.row.status == "running" or item.job in self._seen:
-            changed = queue.requeue(item.store, item.row, "its worker lost it", self.now())
+            changed = fleet_run.requeue(item.store, item.row, "its worker lost it", self.now())
             if changed is None:
                 return
             item = item._replace(row=changed)
-        priority = queue.priority_of(item.store.kv(item.row.run_id))
+        priority = fleet_run.priority_of(item.store.kv(item.row.run_id))
         self._dispatcher.submit(item.job, priority)
         self._seen.add(item.job)

@@ -1,17 +1,21 @@
-"""Where a fleet keeps its tables, and a store that waits out an outage."""
+"""Where a fleet keeps its tables, how it stands, and a store that waits out an outage."""
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
+from treadle.engine.elsewhere import fleet_run
 from treadle.errors import StoreError
+from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.store import address
+from treadle.store import address, fleet
 from treadle.store.codec import Row
-from treadle.store.runs import Cursor, History
-from treadle.store.store import Store, Transaction
+from treadle.store.fleet import WorkerRow
+from treadle.store.runs import Cursor, History, RunRow
+from treadle.store.store import Reader, Store, Transaction
 
 T = TypeVar("T")
 
@@ -118,3 +122,76 @@ def find_site(layout: Layout | None, env: Mapping[str, str]) -> FleetSite | None
     if url is None or url.startswith("sqlite:"):
         return FleetSite(None, LOCAL, layout) if layout else None
     return FleetSite(url, address.schema(place, env), layout)
+
+
+# Project and id of the runs that a job stands for; None when the queue cannot be asked.
+Jobs = Callable[[], Collection[tuple[str, str]] | None]
+
+
+class Stuck(NamedTuple):
+    """A run that nobody drives although it is under way."""
+
+    project: str
+    run_id: str
+    worker: str
+    beat_at: str | None
+    reason: Literal["worker_gone", "no_job"]
+
+
+class FleetStatus(NamedTuple):
+    """The answer of `fleet status`."""
+
+    now: str
+    leader: str | None
+    workers: Sequence[WorkerRow]
+    queued: dict[str, int]
+    running: dict[str, int]
+    stuck: Sequence[Stuck]
+
+
+def status(site: FleetSite, jobs: Jobs) -> FleetStatus:
+    """Look at the tables; no worker is asked, the queue only when a run is under way."""
+    queued: Counter[str] = Counter()
+    running: Counter[str] = Counter()
+    stuck: list[Stuck] = []
+    with site.fleet() as store:
+        now = utc(store.now())
+        workers = fleet.workers(store)
+        leader = fleet.leader(store, now)
+        projects = fleet.projects(store)
+        for item in projects:
+            with site.store(item.project) as rows:
+                queued[item.project] = len(fleet.queued(rows))
+                held = fleet.held(rows)
+                running[item.project] = len(held)
+                stuck += _stuck(item.project, rows, held, workers, jobs)
+    return FleetStatus(now, leader, workers, dict(queued), dict(running), stuck)
+
+
+def _stuck(
+    project: str, store: Reader, held: Sequence[RunRow], workers: Sequence[WorkerRow], jobs: Jobs
+) -> list[Stuck]:
+    known = {row.worker_id: row for row in workers}
+    lost = _without_job(project, store, held, jobs) if held else ()
+    found = []
+    for row in held:
+        name = (row.owner or "").removeprefix(fleet_run.WORKER)
+        worker = known.get(name)
+        beat_at = worker.beat_at if worker else None
+        if worker is None or worker.status not in fleet.LIVING:
+            found.append(Stuck(project, row.run_id, name, beat_at, "worker_gone"))
+        elif row in lost:
+            found.append(Stuck(project, row.run_id, name, beat_at, "no_job"))
+    return found
+
+
+def _without_job(
+    project: str, store: Reader, held: Sequence[RunRow], jobs: Jobs
+) -> Collection[RunRow]:
+    """Return the runs that no job stands for, and that nobody took or ended meanwhile."""
+    known = jobs()
+    if known is None:
+        return ()
+    lost = [row for row in held if (project, row.run_id) not in known]
+    claims = {(row.run_id, row.claim_epoch) for row in fleet.held(store)} if lost else set()
+    return [row for row in lost if (row.run_id, row.claim_epoch) in claims]

@@ -15,9 +15,9 @@ from msgspec import structs
 
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
-from treadle.engine.elsewhere import archive, queue, restore
+from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
-from treadle.engine.elsewhere.queue import Ticket
+from treadle.engine.elsewhere.fleet_run import Ticket
 from treadle.engine.goals import require_sandbox
 from treadle.engine.lock import MAIL
 from treadle.engine.recovery import adopt
@@ -73,7 +73,7 @@ class Machine(NamedTuple):
     @property
     def owner(self) -> str:
         """Return how runs name this worker as their owner."""
-        return f"{queue.WORKER}{self.worker}"
+        return f"{fleet_run.WORKER}{self.worker}"
 
 
 class Driver:
@@ -131,27 +131,27 @@ def _claim(machine: Machine, store: Store, job: Job) -> RunRow | None:
     """Take the run over, so that nobody who had it can commit; None if it is not to be had."""
     row = store.run(job.run_id)
     kv = store.kv(job.run_id)
-    if row is None or not queue.is_claimable(row, kv):
+    if row is None or not fleet_run.is_claimable(row, kv):
         return None
     epoch = fleet.claim(store, row, machine.owner)
     if epoch is None:
         return None
     row = row._replace(claim_epoch=epoch, owner=machine.owner)
-    if row.status != "running" and not queue.is_queued(row, kv):
+    if row.status != "running" and not fleet_run.is_queued(row, kv):
         return row  # it ended in the very moment in which its worker was lost; nobody was told
     tries = _tries(row, kv)
     if tries > machine.max_epochs:
         _give_up(machine, store, row, tries - 1)
         return None
-    told = {"reason_code": None, "reason": None, queue.TRIES: [row.current_step_index, tries]}
+    told = {"reason_code": None, "reason": None, fleet_run.TRIES: [row.current_step_index, tries]}
     message = f"by {machine.worker}, epoch {epoch}"
-    queue.record(store, row, EventType.RUN_CLAIMED, message, machine.now(), told, "running")
+    fleet_run.record(store, row, EventType.RUN_CLAIMED, message, machine.now(), told, "running")
     return row._replace(status="running", ended_at=None)
 
 
 def _tries(row: RunRow, kv: Mapping[str, object]) -> int:
     """Count the claims since the last committed step, this one included."""
-    before = kv.get(queue.TRIES)
+    before = kv.get(fleet_run.TRIES)
     if isinstance(before, list) and len(before) == 2 and before[0] == row.current_step_index:
         return int(before[1]) + 1
     return 1
@@ -182,7 +182,7 @@ def _drive(machine: Machine, run: Run, asked: _Asked) -> RunRow:
     shelf = Shelf(asked.ticket.artifacts)
     for role in loop.turns(run):
         if machine.draining.is_set():
-            queue.give_back(run, "the worker drains")
+            fleet_run.give_back(run, "the worker drains")
             run.tools.store.release(run.id, run.row.claim_epoch)
             return run.row
         if done := loop.take_step(run, role):
@@ -219,7 +219,7 @@ def _publish(run: Run, url: str, found: Manifest) -> None:
 def _asked(machine: Machine, store: Store, row: RunRow, project: str) -> _Asked:
     """Believe an order only by its signature, and hold it to this worker's own configuration."""
     kv, key = store.kv(row.run_id), keys.read(machine.env)
-    order, ticket = queue.order_of(row, kv, key), queue.ticket_of(row, kv, key)
+    order, ticket = fleet_run.order_of(row, kv, key), fleet_run.ticket_of(row, kv, key)
     if ticket.project != project or order.script is not None:
         raise FormatError(
             f"run {row.run_id} was not queued for workers of {project}",
@@ -237,10 +237,10 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
     repo = _clone(machine, row, ticket, folder / "repo")
     shelf = Shelf(ticket.artifacts)
     tools = _tools(machine, store, repo)
-    restore.bring_commit(repo, store, row, asked.key)
+    fleet_run.bring_commit(repo, store, row, asked.key)
     home = structs.replace(asked.held.workspace, root=str(folder / "space"))
     order = structs.replace(asked.held, workspace=home)
-    restore.restore(tools.layout, store, row, order, asked.key)
+    fleet_run.restore(tools.layout, store, row, order, asked.key)
     run = resume.load_run(tools, row)
     while run.row.status == "running" and adopt.adopt(run, shelf):
         pass
@@ -319,7 +319,7 @@ def _end(
 ) -> None:
     """End a run whose folder is not here; its letters are sent from the project's own machine."""
     now, kv = machine.now(), {"reason_code": code, "reason": message}
-    queue.record(store, row, kind, message, now, kv, row.status)
+    fleet_run.record(store, row, kind, message, now, kv, row.status)
     end.tell_desk(store, row, memory.recall(store, row.run_id), now)
     has_report = row.task_id and code not in _REFUSED
     store.release(row.run_id, row.claim_epoch, MAIL if has_report else None)
@@ -405,9 +405,9 @@ def _deliver(driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) 
         return
     row = driver.drive(job)
     kv = driver.store(job.project).kv(job.run_id) if row else {}
-    if row and queue.is_queued(row, kv):
+    if row and fleet_run.is_queued(row, kv):
         again = Job(job.project, job.run_id, row.claim_epoch)
-        dispatcher.submit(again, queue.priority_of(kv))
+        dispatcher.submit(again, fleet_run.priority_of(kv))
 
 
 def _stay(

@@ -11,7 +11,7 @@ from treadle import frontmatter, markdown
 from treadle.config.schema import Config
 from treadle.contract.criterion import Criterion
 from treadle.engine import letters
-from treadle.engine.elsewhere import restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import begin as run_begin
 from treadle.engine.run import order, resume, step_folder
 from treadle.engine.run.begin import Extras
@@ -52,7 +52,7 @@ def begin(
 
 def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
     """Continue a run that a signal or a kill cut off."""
-    restore.bring_here(tools, row)
+    fleet_run.bring_here(tools, row)
     run = resume.resume_run(tools, row, config, budgets={}, swaps={})
     questions.settle(tools.store, run.id, "resumed", tools.now())
     return loop.drive_run(run)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from treadle import frontmatter, markdown
 from treadle.config.schema import Config
-from treadle.engine.elsewhere import queue
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.lock import is_abandoned
 from treadle.engine.run import memory
 from treadle.engine.run.step_folder import MESSAGE_FILE
@@ -314,7 +314,7 @@ def tries_of(store: Reader, row: MessageRow) -> tuple[Try, ...]:
 def _try(store: Reader, row: RunRow) -> Try:
     kv = store.kv(row.run_id)
     reason = str(kv.get("reason") or row.status)
-    if queue.FLEET in kv and (row.status == "running" or queue.is_queued(row, kv)):
+    if fleet_run.FLEET in kv and (row.status == "running" or fleet_run.is_queued(row, kv)):
         return Try(row.run_id, "queued", reason)
     if row.status == "running":
         return Try(row.run_id, "cut off" if is_abandoned(row) else "running", reason)

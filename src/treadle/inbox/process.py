@@ -15,7 +15,7 @@ from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.engine import goals, session
-from treadle.engine.elsewhere import restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import tracker
 from treadle.engine.run import memory
 from treadle.engine.run.order import Order
@@ -431,7 +431,7 @@ def _attempts(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Actio
     """Run the routine until it passes, stops, or has failed as often as it may."""
     tools = work.tools
     if isinstance(action, Finish):  # a worker may have carried it out elsewhere
-        restore.fetch(tools.layout, tools.store, _run(tools, action.run_id), tools.env)
+        fleet_run.fetch(tools.layout, tools.store, _run(tools, action.run_id), tools.env)
     while isinstance(action, Begin | Resume):
         if isinstance(action, Resume):
             attempt.go_on(tools, work.config, _run(tools, action.run_id))
@@ -508,7 +508,7 @@ def _put_aside(work: Pass, found: Copy) -> Carried:
     target = box.move(found.path, folder)
     runs = decide.runs_of(tools.store, row)
     if runs and target.name != f"{row.message_id}.md":  # else a kill kept the first one here
-        restore.bring_here(tools, runs[-1])
+        fleet_run.bring_here(tools, runs[-1])
         run = take_over(tools, runs[-1])
         text = f"{row.message_id} was delivered again; it is kept as {target.name}"
         run.timeline.add(EventType.DUPLICATE_MESSAGE, text)

@@ -1,23 +1,86 @@
-"""Bring a passed run's work into a branch of the user."""
+"""Bring a passed run's work into a branch of the user, or take it out again by its inverse."""
 
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.engine.elsewhere import restore
-from treadle.engine.landing import move, recheck, tracker
-from treadle.engine.run import memory, resume
-from treadle.engine.run.memory import Move
+from treadle.contract.request import Observed
+from treadle.engine.checks import observe
+from treadle.engine.elsewhere import fleet_run
+from treadle.engine.landing import move, tracker
+from treadle.engine.run import begin, memory, resume
+from treadle.engine.run.memory import Move, Moved
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, name_some
-from treadle.errors import BlockedError
-from treadle.git import commit, obstacles, refs, repo, scratch
+from treadle.errors import BlockedError, ExitCode, InterruptedRun
+from treadle.files import remove
+from treadle.git import commit, obstacles, refs, repo, scratch, workspace
 from treadle.git.commit import Conflict
 from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
 from treadle.store.runs import RunRow, StepRow
 from treadle.text import line
+
+
+def require_checks(run: Run, commit: str) -> None:
+    """Check a merged commit where the run's own commits were checked."""
+    if not run.order.commands:
+        return
+    if run.memory.stop_requested:
+        run.record(stop_requested=None)
+    if observe.in_clean_place(run):
+        found = _observe(run, commit)
+    else:
+        found = _observe_in_workspace(run, commit)
+    failed = [seen for seen in found if not seen.passed]
+    if failed:
+        names = ", ".join(f"{seen.id} ({seen.command})" for seen in failed)
+        where = run.tools.layout.relative(run.folder.landing)
+        raise BlockedError(
+            f"merged with what came meanwhile, the work no longer passes: {names}",
+            code="checks_failed",
+            fix=[*(f"cat {where}/{seen.id}.txt" for seen in failed), _again(run)],
+        )
+
+
+def _observe_in_workspace(run: Run, commit: str) -> tuple[Observed, ...]:
+    """Use the run's workspace, which is put back afterwards."""
+    _open_workspace(run)
+    workspace.restore(run.workspace, commit)
+    try:
+        return _observe(run, commit)
+    finally:
+        workspace.restore(run.workspace, run.head)
+
+
+def _open_workspace(run: Run) -> None:
+    failed = begin.reopen(run)
+    if failed and failed.reason == "stopped":
+        raise _interrupted(failed.detail)
+    if failed:
+        raise BlockedError(begin.setup_failure(run, failed), code="checks_failed")
+
+
+def _observe(run: Run, commit: str) -> tuple[Observed, ...]:
+    remove.remove_tree(run.folder.landing)
+    run.folder.landing.mkdir()
+    seen, stopped = observe.Bench(run, commit).observe(run.folder.landing)
+    if stopped:
+        raise _interrupted(stopped)
+    for item in seen:
+        observe.note_observed(run, item, " on the merged tree")
+    return seen
+
+
+def _interrupted(reason: str) -> InterruptedRun:
+    code = ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
+    return InterruptedRun(f"not landed: {reason}", exit_code=code)
+
+
+def _again(run: Run) -> str:
+    return f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
+
 
 _SUBJECT = 72
 
@@ -117,7 +180,7 @@ class LandingCommit(NamedTuple):
 def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
     """Land a run, or raise BlockedError with everything as it was."""
     _require_passed(row)
-    restore.bring_here(tools, row)
+    fleet_run.bring_here(tools, row)
     run = resume.take_up(tools, row)
     try:
         move.finish_move(run)
@@ -144,7 +207,7 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
     finally:
         scratch.drop(place)
     if built.is_merged:
-        recheck.require(run, built.commit)
+        require_checks(run, built.commit)
     move.make_move(run, Move(what="land", branch=name, old=tip, commit=built.commit))
     return Landed(run.id, name, built.commit, built.is_merged)
 
@@ -267,3 +330,82 @@ def _tip(run: Run, name: str) -> str:
             ],
         )
     return found
+
+
+class Undone(NamedTuple):
+    """The inverse; `exact` says that the tree is the very one from before the landing."""
+
+    run_id: str
+    branch: str
+    commit: str | None
+    exact: bool
+
+
+def undo(tools: Tools, row: RunRow) -> Undone:
+    """Undo a landing, or raise BlockedError with everything as it was."""
+    fleet_run.bring_here(tools, row)
+    run = resume.take_over(tools, row)
+    try:
+        move.finish_move(run)
+        landed = _landed(run)
+        with move.refusals(run, "undo"):
+            return _invert(run, landed)
+    finally:
+        tools.store.release(run.id, run.row.claim_epoch)
+
+
+def _invert(run: Run, landed: Moved) -> Undone:
+    tip = _undo_tip(run, landed)
+    place_repo, name = run.tools.repo, landed.branch
+    refs.require_quiet(place_repo, name)
+    before, after, now = (
+        repo.tree_of(place_repo, commit) for commit in (landed.old, landed.commit, tip)
+    )
+    place = scratch.make(place_repo, run.folder.live / "undo")
+    try:
+        tree = combine(place, after, now, before, [f"git revert {landed.commit[:12]}"])
+        if tree == now:
+            return Undone(run.id, name, None, False)
+        text = undo_message(run.order, run.id, landed.commit)
+        new = commit_on(run, place, tree, tip, text)
+        if refs.is_checked_out(place_repo, name):
+            refs.require_unlocked(place_repo, name)
+            require_clear(run, place, tip, new)
+        scratch.keep(place)
+    finally:
+        scratch.drop(place)
+    move.make_move(run, Move(what="undo", branch=name, old=tip, commit=new))
+    return Undone(run.id, name, new, repo.tree_of(place_repo, new) == before)
+
+
+def _landed(run: Run) -> Moved:
+    undone = run.memory.undone
+    if undone:
+        raise BlockedError(
+            f"run {run.id} is undone already: {undone.commit[:12]} on {undone.branch}",
+            code="already_undone",
+            fix=[f"git show {undone.commit[:12]}", f"treadle land {run.id}"],
+        )
+    landed = run.memory.landed
+    if landed is None:
+        raise BlockedError(
+            f"run {run.id} has not landed, so there is nothing to undo",
+            code="not_landed",
+            fix=[f"treadle runs show {run.id}"],
+        )
+    return landed
+
+
+def _undo_tip(run: Run, landed: Moved) -> str:
+    name = shlex.quote(landed.branch)
+    tip = refs.resolve(run.tools.repo, landed.branch)
+    if tip is None:
+        text = f"there is no branch {landed.branch}, on which run {run.id} landed"
+        raise BlockedError(text, code="branch_missing", fix=[f"git branch {name} BASE"])
+    if not refs.contains(run.tools.repo, tip, landed.commit):
+        raise BlockedError(
+            f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten",
+            code="not_in_branch",
+            fix=[f"git log --oneline -5 {name}"],
+        )
+    return tip

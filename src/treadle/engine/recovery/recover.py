@@ -10,7 +10,7 @@ from treadle.contract import strictjson
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
 from treadle.engine import letters
-from treadle.engine.elsewhere import restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.recovery import repair
@@ -148,7 +148,7 @@ def _exchange_letters(tools: Tools) -> None:
     for row in tools.store.unsettled():
         if row.owner == MAIL:
             try:
-                restore.bring_here(tools, row)
+                fleet_run.bring_here(tools, row)
                 letters.tell(resume.load_run(tools, row))
             except TreadleError as error:
                 tools.note(row.run_id, f"its letters are not sent yet: {error.message}")

@@ -7,13 +7,13 @@ from msgspec import UNSET
 
 from treadle.contract.criterion import Criterion
 from treadle.contract.event import EventType
-from treadle.engine.elsewhere import restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import comments, resume, run_files
 from treadle.engine.run.order import MessageOrder, Order
 from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run import Tools
 from treadle.engine.run.run_files import Manifest, RunFile
-from treadle.engine.show import find_run
+from treadle.engine.show import view
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import is_run_id, utc
@@ -62,7 +62,7 @@ def read_back(store: Store, folder: RunLayout, found: RunFile, now: datetime) ->
 
 def repair(tools: Tools) -> list[str]:
     """Mend every run whose rows and folders disagree; return their ids."""
-    rows = [row for row in find_run.every_run(tools.store) if resume.mismatches(tools, row)]
+    rows = [row for row in view.every_run(tools.store) if resume.mismatches(tools, row)]
     for row in rows:
         _mend(tools, row)
     return [row.run_id for row in rows]
@@ -73,7 +73,7 @@ def _mend(tools: Tools, row: RunRow) -> None:
     store, folder = tools.store, tools.layout.run(row.run_id)
     store.restore(row, _laid_over(store, row.run_id, _manifests(folder)))
     try:
-        restore.bring_here(tools, row)
+        fleet_run.bring_here(tools, row)
         run = resume.take_over(tools, row)
     except FormatError as error:
         tools.note(row.run_id, f"only its rows are left: {error.message}")

@@ -1,6 +1,6 @@
 """What a run remembers from step to step: one frozen record, its codec, and how it is said."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -292,3 +292,47 @@ def due_runs(store: Reader, now: datetime) -> list[RunRow]:
 def _is_over(store: Reader, row: RunRow, now: datetime) -> bool:
     at = store.kv_value(row.run_id, "resume_at")
     return isinstance(at, str) and at <= utc(now)
+
+
+class Clash(NamedTuple):
+    """Two runs whose branches cannot be merged, and where."""
+
+    runs: tuple[str, str]
+    files: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Say it to the user."""
+        one, other = self.runs
+        return f"runs {one} and {other} would conflict in {', '.join(self.files)}"
+
+
+def clashes(store: Reader, rows: Iterable[RunRow]) -> list[Clash]:
+    """Return the conflicts that these runs noted and that still stand."""
+    found = []
+    for row in rows:
+        noted = recall(store, row.run_id).weather
+        if noted and may_land(store, row):
+            found += [
+                Clash((note.run_id, row.run_id), note.files)
+                for note in noted
+                if _still_stands(store, row, note)
+            ]
+    return found
+
+
+def may_land(store: Reader, row: RunRow) -> bool:
+    """Tell whether a run has work that may still land."""
+    if row.status == "failed" or row.head_commit == row.base_commit:
+        return False
+    return recall(store, row.run_id).landed_commit is None
+
+
+def _still_stands(store: Reader, row: RunRow, note: ClashNote) -> bool:
+    other = store.run(note.run_id)
+    return (
+        other is not None
+        and row.head_commit == note.head
+        and other.head_commit == note.other_head
+        and may_land(store, other)
+    )

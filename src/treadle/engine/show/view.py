@@ -1,16 +1,106 @@
-"""What a run has to show: its criteria, its JSON, and in plain words why it stands there."""
+"""What a run has to show: its criteria, its JSON, what it cost, and why it stands where it does."""
 
 import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.engine.landing import conflicts
 from treadle.engine.run import memory
-from treadle.engine.show import usage
+from treadle.errors import NotFoundError
+from treadle.ids import is_run_id, nearest, utc
 from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, Layout
-from treadle.store.runs import CheckRow, RunRow, StepRow
+from treadle.store.runs import CheckRow, CostRow, RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
 from treadle.text import plural
+
+_PAGE = 500
+
+
+def every_run(store: Reader) -> Iterator[RunRow]:
+    """Yield all runs, the newest first."""
+    page = store.runs(_PAGE)
+    while page:
+        yield from page
+        page = store.runs(_PAGE, page[-1].run_id)
+
+
+def find_run(store: Reader, text: str) -> RunRow:
+    """Return the run with this id, or with the only id that begins like this."""
+    if is_run_id(text) and (row := store.run(text)):
+        return row
+    found = store.find_runs(text, 2) if text else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFoundError(f"more than one run begins with {text}", fix=["treadle runs list"])
+    raise _unknown("run", text, [row.run_id for row in store.runs(50)])
+
+
+def require_chain(store: Reader, text: str) -> None:
+    """Stop if there is no such chain of messages."""
+    if not store.has_chain(text):
+        raise _unknown("chain", text, [chain for chain, _ in store.chains(50)])
+
+
+def _unknown(what: str, text: str, known: list[str]) -> NotFoundError:
+    close = nearest(text, known)
+    hint = f"; did you mean {close}?" if close else ""
+    return NotFoundError(f"no {what} is called {text!r}{hint}", fix=["treadle runs list"])
+
+
+MAX_DAYS = 3650
+
+
+def cost_document(store: Reader, days: int, now: datetime) -> dict[str, object]:
+    """Return the sums of the last days, today with them."""
+    first = utc(now - timedelta(days=days - 1))[:10]
+    rows = store.costs(first)
+    return {
+        "days": days,
+        "total": _sum(rows),
+        "by_agent": _grouped("agent", rows),
+        "by_model": _grouped("model", rows),
+        "by_day": _grouped("day", rows),
+    }
+
+
+def _grouped(name: str, rows: Iterable[CostRow]) -> list[dict[str, object]]:
+    found: dict[str, list[CostRow]] = defaultdict(list)
+    for row in rows:
+        found[getattr(row, name)].append(row)
+    return [{name: key or None} | _sum(found[key]) for key in sorted(found)]
+
+
+def _sum(rows: Sequence[CostRow]) -> dict[str, object]:
+    return {
+        "steps": sum(row.steps for row in rows),
+        "input_tokens": sum(row.input_tokens for row in rows),
+        "cached_tokens": sum(row.cached_tokens for row in rows),
+        "output_tokens": sum(row.output_tokens for row in rows),
+        "cost_usd": round(sum(row.cost_usd for row in rows), 6),
+        "minutes": round(sum(row.seconds for row in rows) / 60, 3),
+    }
+
+
+def total_usage(rows: Sequence[UsageRow]) -> dict[str, object]:
+    """Return the sums over all steps."""
+    return {
+        "input_tokens": sum(item.input_tokens or 0 for item in rows),
+        "cached_tokens": sum(item.cached_tokens or 0 for item in rows),
+        "output_tokens": sum(item.output_tokens or 0 for item in rows),
+        "cost_usd": sum(item.cost_usd or 0.0 for item in rows),
+    }
+
+
+def usage_words(rows: Sequence[UsageRow]) -> str | None:
+    """Say it in words, or nothing if no tool has told."""
+    if not rows:
+        return None
+    found = total_usage(rows)
+    text = f"{found['input_tokens']} tokens in, {found['output_tokens']} out"
+    return f"{text}, ${found['cost_usd']:.2f}" if found["cost_usd"] else text
 
 
 class CriterionView(NamedTuple):
@@ -128,7 +218,7 @@ Document = dict[str, object]
 
 def runs_document(store: Reader, rows: list[RunRow]) -> Document:
     """Return a page of runs, and which of them would conflict."""
-    storms = conflicts.clashes(store, rows)
+    storms = memory.clashes(store, rows)
     return {
         "runs": [row._asdict() for row in rows],
         "weather": [storm._asdict() for storm in storms],
@@ -147,7 +237,7 @@ def run_document(layout: Layout, store: Reader, row: RunRow) -> Document:
         "protected": list(known.protected.files) if known.protected else [],
         "steps": [step._asdict() for step in store.steps(row.run_id)],
         "criteria": [view._asdict() for view in criteria(layout, store, row)],
-        "usage": usage.total_usage(store.usage(row.run_id))
+        "usage": total_usage(store.usage(row.run_id))
         | {"spent": known.spent and known.spent._asdict()},
     }
 
@@ -200,16 +290,14 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
         look=_look(layout, steps),
         next=memory.next_commands(row, known),
         weather=_weather(store, row),
-        usage=usage.usage_words(store.usage(row.run_id)),
+        usage=usage_words(store.usage(row.run_id)),
         protected=known.protected_words,
     )
 
 
 def _weather(store: Reader, row: RunRow) -> tuple[str, ...]:
     """Return what the newest runs say about landing this one; the later of two has noted it."""
-    found = conflicts.clashes(
-        store, {item.run_id: item for item in (*store.runs(50), row)}.values()
-    )
+    found = memory.clashes(store, {item.run_id: item for item in (*store.runs(50), row)}.values())
     return tuple(storm.sentence for storm in found if row.run_id in storm.runs)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from treadle.contract.event import EventType
 from treadle.engine import letters
-from treadle.engine.landing import conflicts, land
+from treadle.engine.landing import land
 from treadle.engine.lock import MAIL
 from treadle.engine.run import budget, memory
 from treadle.engine.run.memory import ClashNote, RunMemory, next_commands
@@ -163,7 +163,7 @@ _TOLD = 100  # as many files as a `patch_applied` event names
 
 def note_conflicts(run: Run) -> None:
     """Write down the conflicts with the newest runs that have not landed."""
-    if not conflicts.is_active(run.tools.store, run.row):
+    if not memory.may_land(run.tools.store, run.row):
         return
     mine = _touched(run.tools.store, run.id)
     others = [row for row in run.tools.store.runs(_RUNS) if _meets(run, mine, row)]
@@ -174,7 +174,7 @@ def note_conflicts(run: Run) -> None:
 
 def _meets(run: Run, mine: set[str] | None, other: RunRow) -> bool:
     store = run.tools.store
-    if other.run_id == run.id or not conflicts.is_active(store, other):
+    if other.run_id == run.id or not memory.may_land(store, other):
         return False
     theirs = _touched(store, other.run_id)
     return mine is None or theirs is None or not mine.isdisjoint(theirs)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from treadle.engine.landing import conflicts
+from treadle.engine.run import memory
 from treadle.errors import NotFoundError
 from treadle.ids import is_task_id, utc
 from treadle.store.store import Reader
@@ -20,7 +20,7 @@ _FINISHED = 20  # of one where nothing happens any more
 def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle task list --json` gives, and the conflicts of `treadle runs list`."""
     with site.store() as store:
-        storms = conflicts.clashes(store, store.runs(_RUNS))
+        storms = memory.clashes(store, store.runs(_RUNS))
         found = documents.list_document(store.tasks())
     return found | {"weather": [storm._asdict() for storm in storms]}
 

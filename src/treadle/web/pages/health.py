@@ -28,7 +28,7 @@ class KeptWorkspace(NamedTuple):
 
 def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle doctor --json` does."""
-    return health.document(health.examine(site.project.layout.root, site.project.env))
+    return health.health_document(health.examine(site.project.layout.root, site.project.env))
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:

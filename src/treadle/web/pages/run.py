@@ -6,12 +6,11 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from treadle.contract.role import ROLES, follows
-from treadle.engine.elsewhere import restore
-from treadle.engine.landing import conflicts
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import comments, memory
 from treadle.engine.run.memory import RunMemory, Spent
 from treadle.engine.show import view as show_view
-from treadle.engine.show.find_run import find_run
+from treadle.engine.show.view import find_run
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
 from treadle.web import draw, foreign, render
@@ -47,7 +46,7 @@ def document(site: Site, asked: WebRequest) -> Document:
     """Return a run as `treadle runs show --json` does."""
     with site.store() as store:
         row = find_run(store, asked.run)
-        restore.peek(site.project.layout, store, row)
+        fleet_run.peek(site.project.layout, store, row)
         return show_view.run_document(site.project.layout, store, row)
 
 
@@ -80,7 +79,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
             "next": memory.next_commands(row, known),
             "budget": known.budget_needed,
             "comments": comments.unheard(store, asked.run),
-            "storms": [s.sentence for s in conflicts.clashes(store, [row])],
+            "storms": [s.sentence for s in memory.clashes(store, [row])],
         }
 
 

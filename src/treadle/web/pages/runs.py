@@ -4,7 +4,6 @@ from datetime import date, timedelta
 from typing import NamedTuple, cast
 
 from treadle.contract.role import RunStatus
-from treadle.engine.show import usage
 from treadle.engine.show import view as show_view
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
@@ -77,7 +76,7 @@ def spent(store: Reader, run_id: str) -> str:
     kept = store.kv_value(run_id, "spent")
     minutes = kept.get("minutes") if isinstance(kept, dict) else None
     said = [f"{minutes:.1f} min"] if isinstance(minutes, float) and minutes >= 0.05 else []
-    used = usage.total_usage(store.usage(run_id))
+    used = show_view.total_usage(store.usage(run_id))
     tokens = int(str(used["input_tokens"])) + int(str(used["output_tokens"]))
     said += [f"{tokens:,} tok"] if tokens else []
     said += [f"${used['cost_usd']:.2f}"] if used["cost_usd"] else []
@@ -102,9 +101,9 @@ _UNITS = {"cost_usd": "USD", "tokens": "tokens", "minutes": "minutes"}
 
 def cost_document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle runs cost --json` gives."""
-    days = min(max(asked.number("days", _DAYS), 1), usage.MAX_DAYS)
+    days = min(max(asked.number("days", _DAYS), 1), show_view.MAX_DAYS)
     with site.store() as store:
-        return usage.cost_document(store, days, site.now())
+        return show_view.cost_document(store, days, site.now())
 
 
 def cost_view(site: Site, asked: WebRequest, found: Document) -> Document:

@@ -2,10 +2,10 @@
 
 import json
 
-from treadle.engine.elsewhere import restore
+from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import comments, memory
 from treadle.engine.run.memory import RunMemory
-from treadle.engine.show.find_run import find_run
+from treadle.engine.show.view import find_run
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import beneath, walk
 from treadle.files.walk import Entry
@@ -24,7 +24,7 @@ def document(site: Site, asked: WebRequest) -> Document:
     layout = site.project.layout
     with site.store() as store:
         row = find_run(store, asked.run)
-        restore.peek(layout, store, row)
+        fleet_run.peek(layout, store, row)
         step = _find(store.steps(row.run_id), asked)
     files = [e._asdict() for e in _entries(site, step) if not e.is_folder]
     return step._asdict() | {"files": files, "folder": f"{layout.root}/{step.step_dir}"}
