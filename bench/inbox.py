@@ -13,7 +13,7 @@ from bench.lab import Lab
 from bench.told import measured, used
 from treadle.config.load import load
 from treadle.engine import session
-from treadle.engine.run.progress import Progress, Watch
+from treadle.engine.run.memory import Progress, Watch
 from treadle.inbox.process import process
 from treadle.layout import Layout
 from treadle.project.context import open_context

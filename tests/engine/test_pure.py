@@ -7,8 +7,8 @@ import pytest
 from treadle import ids
 from treadle.config.schema import BudgetsConfig
 from treadle.contract.event import EventType
-from treadle.engine.run import budget, order
-from treadle.engine.run.budget import Spent
+from treadle.engine.run import order
+from treadle.engine.run.order import Spent
 from treadle.engine.run.run import Timeline
 from treadle.engine.wheel import loop
 from treadle.sandbox.mask import Mask
@@ -48,12 +48,12 @@ def test_next_role_follows_the_wheel_and_repeats_what_failed(steps, expected):
     ],
 )
 def test_budget_exceeded(limit, spent, key):
-    found = budget.exceeded(BudgetsConfig(**limit), Spent(**spent))
+    found = order.exceeded_budget(BudgetsConfig(**limit), Spent(**spent))
     assert (found.key if found else None) == key
 
 
 def test_budgets_in_a_request_always_name_max_iterations():
-    assert budget.as_request(BudgetsConfig()) == {"max_iterations": 5, "max_risky_files": 0}
+    assert order.budgets_in_request(BudgetsConfig()) == {"max_iterations": 5, "max_risky_files": 0}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from argparse import Namespace
 from treadle.cli import output
 from treadle.engine import health, lock, session
 from treadle.engine.recovery import repair
-from treadle.engine.run.progress import nobody
+from treadle.engine.run.memory import nobody
 from treadle.errors import ExitCode, StoreError
 from treadle.ids import mask
 from treadle.project.context import open_context

@@ -12,8 +12,7 @@ from treadle.config.load import Loaded
 from treadle.engine import session
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.lock import is_abandoned as is_abandoned
-from treadle.engine.run.memory import RunMemory
-from treadle.engine.run.progress import Progress, Watch
+from treadle.engine.run.memory import Progress, RunMemory, Watch
 from treadle.errors import BlockedError, LockedError, TreadleError
 from treadle.layout import Layout
 from treadle.project import trust

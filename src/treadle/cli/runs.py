@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from treadle.cli import main, output
-from treadle.engine.run import comments, memory
-from treadle.engine.run.comments import Comment
-from treadle.engine.run.memory import RunMemory
+from treadle.engine.run import memory
+from treadle.engine.run.memory import Comment, RunMemory
 from treadle.engine.show import view as show_view
 from treadle.engine.show.view import Explanation, explain, find_run, require_chain
 from treadle.errors import BlockedError, ExitCode, UsageError
@@ -329,6 +328,6 @@ def comment_on_step(args: Namespace) -> int:
     layout = _layout()
     with Store.open(layout) as store:
         row = find_run(store, args.run)
-        comments.add(store, layout.run(row.run_id), row, said)
+        memory.add_comment(store, layout.run(row.run_id), row, said)
     told = f"the next act step of {row.run_id} will read it, on {said.place}"
     return output.say(args.json, {"run_id": row.run_id} | said._asdict(), told)

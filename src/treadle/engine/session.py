@@ -10,7 +10,7 @@ from types import FrameType
 
 from treadle.engine import lock
 from treadle.engine.recovery import recover
-from treadle.engine.run.progress import Watch
+from treadle.engine.run.memory import Watch
 from treadle.engine.run.run import Tools
 from treadle.errors import ProjectError, StoreError, TreadleError
 from treadle.git import settings

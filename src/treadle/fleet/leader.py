@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.run.progress import Progress, Watch, nobody
+from treadle.engine.run.memory import Progress, Watch, nobody
 from treadle.errors import StoreError
 from treadle.fleet.queue import Dispatcher, Job
 from treadle.fleet.site import FleetSite

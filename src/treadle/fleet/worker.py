@@ -20,11 +20,11 @@ from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.fleet_run import Ticket
 from treadle.engine.goals import require_sandbox
 from treadle.engine.lock import MAIL
-from treadle.engine.recovery import adopt
+from treadle.engine.recovery import recover
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run import order as run_order
+from treadle.engine.run.memory import Progress, Watch
 from treadle.engine.run.order import Order
-from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run import Archive, Run, Tools
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.session import Interrupts
@@ -242,7 +242,7 @@ def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Pa
     order = structs.replace(asked.held, workspace=home)
     fleet_run.restore(tools.layout, store, row, order, asked.key)
     run = resume.load_run(tools, row)
-    while run.row.status == "running" and adopt.adopt(run, shelf):
+    while run.row.status == "running" and recover.adopt_uploaded(run, shelf):
         pass
     _catch_up(run, ticket.remote)
     if run.row.status == "running":

@@ -18,8 +18,8 @@ from treadle.engine import goals, session
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import tracker
 from treadle.engine.run import memory
+from treadle.engine.run.memory import Progress, Watch
 from treadle.engine.run.order import Order
-from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.resume import take_over
 from treadle.engine.run.run import Tools
 from treadle.engine.wheel import end, loop

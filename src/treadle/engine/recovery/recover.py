@@ -1,5 +1,6 @@
 """At every start: bring the store and the run folders together, finish what a kill cut off."""
 
+import hashlib
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,20 +11,23 @@ from treadle.contract import strictjson
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES, Role
 from treadle.engine import letters
-from treadle.engine.elsewhere import fleet_run
+from treadle.engine.elsewhere import archive, fleet_run
+from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.recovery import repair
 from treadle.engine.run import memory, resume, run_files
-from treadle.engine.run.run import Run, Timeline, Tools, cursor_of
+from treadle.engine.run.run import Archive, Run, Timeline, Tools, cursor_of
 from treadle.engine.run.run_files import RECONCILED, Manifest, Snapshot
 from treadle.engine.wheel import commit, end
 from treadle.errors import FormatError, GitError, TreadleError
-from treadle.files import remove
+from treadle.files import remove, sync
 from treadle.files.walk import names, read
+from treadle.git import refs, remote
 from treadle.ids import is_run_id, utc
-from treadle.layout import INPUT_JSON, Layout, RunLayout
+from treadle.layout import INPUT_JSON, Layout, RunLayout, step_name
 from treadle.proc import identity, sweep
+from treadle.project import key
 from treadle.store import fleet
 from treadle.store.runs import Event, RunRow, StepRow
 from treadle.tasks import claim
@@ -99,7 +103,7 @@ def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> list[str]:
         _give_up(tools, row, error.message)
         return []
     for name in _unknown_steps(run):
-        _adopt(run, name)
+        _adopt_folder(run, name)
     if run.row.status == "running":
         _stop(run)
     end.end_run(run)
@@ -165,7 +169,7 @@ def _stop(run: Run) -> None:
     run.record(ended, reason_code="interrupted", reason=reason)
 
 
-def _adopt(run: Run, name: str) -> None:
+def _adopt_folder(run: Run, name: str) -> None:
     """Insert the row that a committed folder is missing."""
     folder = run.folder.steps / name
     try:
@@ -268,3 +272,55 @@ def _give_up(tools: Tools, row: RunRow, why: str) -> None:
     cursor = cursor_of(row, status="failed", ended_at=now)
     kv = {"reason_code": "run_file_damaged", "reason": message}
     tools.store.record(row.run_id, (event,), cursor, kv, epoch)
+
+
+def adopt_uploaded(run: Run, shelf: Shelf) -> bool:
+    """Commit the step that an earlier owner left, if it is whole and the very next one."""
+    prefix = f"{archive.folder(run.id)}{step_name(run.row.current_step_index + 1, '')}"
+    return any(_adopt_archive(run, shelf, name) for name in reversed(shelf.names(prefix)))
+
+
+def _adopt_archive(run: Run, shelf: Shelf, name: str) -> bool:
+    data = shelf.get(name)
+    staged = run.folder.steps / f"{name.rpartition('/')[2]}.tmp-adopted"
+    try:
+        body = archive.opened(data, archive.step_of(name), key.read(run.tools.env))
+        archive.unpack(body, staged)
+        found, digest = run_files.read_step(staged)
+        pack = archive.held(body)
+    except FormatError as error:
+        run.timeline.add(EventType.ARCHIVE_REFUSED, error.message, archive=name, code=error.code)
+        remove.remove_tree(staged)
+        return False
+    if found.before.commit != run.head or not _is_of(run, found, name):
+        remove.remove_tree(staged)
+        return False
+    if pack:
+        remote.unpack(run.tools.repo, pack)
+    sync.rename_new(staged, run.folder.step(found.row.step_index, found.row.role))
+    problem = _bring_branch(run, found)
+    sealed = Archive(name, hashlib.sha256(data).hexdigest())
+    commit.settle(run, _renumbered(run, found), digest, sealed)
+    commit.stand_still(run, problem)
+    return True
+
+
+def _bring_branch(run: Run, found: Manifest) -> GitError | None:
+    """Bring the run's branch to the step's commit; a fresh clone does not have it yet."""
+    name = run.row.branch or ""
+    if name and refs.resolve(run.tools.repo, name) is None:
+        refs.create(run.tools.repo, name, found.before.commit)
+    return commit.move_branch(run, found.before, found.after)
+
+
+def _is_of(run: Run, found: Manifest, name: str) -> bool:
+    row = found.row
+    return archive.of_step(row.run_id, row.step_index, row.role) == archive.step_of(name)
+
+
+def _renumbered(run: Run, found: Manifest) -> Manifest:
+    """Put the step's events behind what the timeline has had since."""
+    for event in found.events:
+        run.timeline.add(EventType(event.type), event.message, **dict(event.data or {}))
+    run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=found.row.step_dir)
+    return found._replace(events=run.timeline.take())

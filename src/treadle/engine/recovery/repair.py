@@ -8,9 +8,9 @@ from msgspec import UNSET
 from treadle.contract.criterion import Criterion
 from treadle.contract.event import EventType
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.run import comments, resume, run_files
+from treadle.engine.run import memory, resume, run_files
+from treadle.engine.run.memory import Progress, Watch
 from treadle.engine.run.order import MessageOrder, Order
-from treadle.engine.run.progress import Progress, Watch
 from treadle.engine.run.run import Tools
 from treadle.engine.run.run_files import Manifest, RunFile
 from treadle.engine.show import view
@@ -55,7 +55,7 @@ def read_back(store: Store, folder: RunLayout, found: RunFile, now: datetime) ->
     own = [event for event in found.timeline() if told[event.seq] == event]
     run_files.write_run(folder.run_json, found.order, row, (*own, note), kv)
     history = _laid_over(store, run_id, steps)
-    kv = {**history.kv, **kv, **comments.kept(folder)}
+    kv = {**history.kv, **kv, **memory.kept_comments(folder)}
     store.restore(row, history._replace(events=(*sorted(told.values()), note), kv=kv))
     return row
 

@@ -12,9 +12,8 @@ from treadle.config.schema import Config
 from treadle.contract.event import EventType
 from treadle.contract.role import ROLES
 from treadle.engine.run import confinement, memory, run_files
-from treadle.engine.run.memory import RunMemory
+from treadle.engine.run.memory import Progress, RunMemory
 from treadle.engine.run.order import Order
-from treadle.engine.run.progress import Progress
 from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
 from treadle.errors import BlockedError, GitError, ProjectError
 from treadle.files import atomic, remove, sync

@@ -1,12 +1,18 @@
-"""What a run remembers from step to step: one frozen record, its codec, and how it is said."""
+"""What a run remembers from step to step, what people said to it, and how it is shown."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from treadle.contract.role import Role
+from treadle.errors import BlockedError, NotFoundError
+from treadle.files import atomic
 from treadle.ids import utc
+from treadle.layout import RunLayout
 from treadle.store.runs import RunRow
-from treadle.store.store import Reader
+from treadle.store.store import Reader, Store
+from treadle.text import line, quoted
 
 WAITS_FOR_APPROVAL = "protected_changed"  # the reason of a run that waits for a person's word
 PROTECTED_DIFF = "protected.diff"
@@ -336,3 +342,99 @@ def _still_stands(store: Reader, row: RunRow, note: ClashNote) -> bool:
         and other.head_commit == note.other_head
         and may_land(store, other)
     )
+
+
+Moment = Literal["run", "step", "tick", "committed", "ended", "note"]
+
+
+class Progress(NamedTuple):
+    """One moment of a run."""
+
+    kind: Moment
+    run_id: str
+    message: str = ""
+    role: Role | None = None
+    iteration: int = 0
+    max_iterations: int = 0
+    elapsed: float = 0.0
+    passed: int = 0
+    total: int = 0
+
+
+Watch = Callable[[Progress], None]
+
+
+def nobody(_: Progress) -> None:
+    """Look away."""
+
+
+_COMMENT_KEY = "comment."
+_MAX_COMMENT = 8 << 10
+_INTRODUCTION = "Comments of a person on earlier changes; answer each of them with this change:"
+
+
+class Comment(NamedTuple):
+    """One remark; without a path it is about the whole step."""
+
+    at: str
+    step_index: int
+    text: str
+    path: str | None = None
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Say what it is about."""
+        where = f", {self.path}" if self.path else ""
+        return f"step {self.step_index}{where}{f' line {self.line}' if self.line else ''}"
+
+
+def add_comment(store: Store, folder: RunLayout, row: RunRow, comment: Comment) -> None:
+    """Leave a comment for the next act step of a run that can still have one."""
+    if row.status in ("passed", "failed"):
+        raise BlockedError(
+            f"run {row.run_id} has {row.status}: no further act step will read a comment",
+            code="run_over",
+            fix=["treadle run --goal GOAL"],
+        )
+    if not any(step.step_index == comment.step_index for step in store.steps(row.run_id)):
+        raise NotFoundError(
+            f"run {row.run_id} has no step {comment.step_index}",
+            fix=[f"treadle runs show {row.run_id}"],
+        )
+    value = comment._replace(text=comment.text[:_MAX_COMMENT])._asdict()
+    if folder.folder.is_dir():  # a run of the fleet may have none here
+        atomic.append(folder.comments, json.dumps(value).encode() + b"\n")
+        atomic.sync(folder.comments)
+    store.leave(row.run_id, f"{_COMMENT_KEY}{comment.at}", value)
+
+
+def kept_comments(folder: RunLayout) -> dict[str, object]:
+    """Return the comments as the run's folder has them, for a store that lost them."""
+    try:
+        lines = folder.comments.read_bytes().splitlines()
+        found: list[dict[str, object]] = [json.loads(item) for item in lines]
+    except (OSError, ValueError):
+        return {}
+    return {f"{_COMMENT_KEY}{item.get('at')}": item for item in found}
+
+
+def comments_of(kv: Mapping[str, object]) -> list[Comment]:
+    """Return what was said about a run's steps, in order."""
+    found = [value for key, value in sorted(kv.items()) if key.startswith(_COMMENT_KEY)]
+    return [Comment(**value) for value in found if isinstance(value, dict)]
+
+
+def unheard_comments(store: Reader, run_id: str) -> list[Comment]:
+    """Return what was said since the last act step began."""
+    acts = [step.started_at for step in store.steps(run_id) if step.role == "act"]
+    return [item for item in comments_of(store.kv(run_id)) if item.at > max(acts, default="")]
+
+
+def comment_notes(store: Reader, run_id: str) -> str:
+    """Return what the next act step is told, or nothing."""
+    found = [
+        f"On {line(item.place)}:\n{quoted(item.text, _MAX_COMMENT)}"
+        for item in unheard_comments(store, run_id)
+    ]
+    return "\n\n".join([_INTRODUCTION, *found]) if found else ""

@@ -19,6 +19,7 @@ from treadle.config.schema import (
 from treadle.contract.criterion import Criterion
 from treadle.contract.request import AskedCriterion
 from treadle.contract.role import ROLES, Role
+from treadle.engine.run.memory import Spent
 from treadle.tasks import checks as criteria_flags
 
 
@@ -298,3 +299,53 @@ def _overlap(one: str, two: str) -> str | None:
 def _differing(name: str, before: C, after: C) -> list[str]:
     keys = before.__struct_fields__
     return [f"{name}.{key}" for key in keys if getattr(before, key) != getattr(after, key)]
+
+
+RISKY_FILES = "max_risky_files"
+# What these count is known once the change is there; what the others count goes on growing.
+_OF_ONE_CHANGE = ("max_changed_files", "max_patch_kb", RISKY_FILES)
+
+
+class Exceeded(Struct, frozen=True, kw_only=True):
+    """The budget that stops the run."""
+
+    key: str
+    limit: float
+    used: float
+
+    @property
+    def sentence(self) -> str:
+        """Say it to the user."""
+        return f"{self.key} is {self.limit:g} and {self.used:g} was used"
+
+    @property
+    def needed(self) -> str:
+        """Return the setting with which the run can go on."""
+        enough = self.used if self.key in _OF_ONE_CHANGE else max(2 * self.limit, self.used + 1)
+        return f"{self.key}={enough:g}"
+
+
+def add_spent(
+    spent: Spent, *, seconds: float, tokens: int, cost_usd: float, output_bytes: int
+) -> Spent:
+    """Return what is spent after one more step."""
+    return Spent(
+        minutes=spent.minutes + seconds / 60,
+        tokens=spent.tokens + tokens,
+        cost_usd=spent.cost_usd + cost_usd,
+        output_mb=spent.output_mb + output_bytes / 2**20,
+    )
+
+
+def exceeded_budget(budgets: BudgetsConfig, spent: Spent) -> Exceeded | None:
+    """Return the first amount that is used up before another step may begin."""
+    for name, used in spent._asdict().items():
+        limit = getattr(budgets, f"max_{name}")
+        if limit is not None and used >= limit:
+            return Exceeded(key=f"max_{name}", limit=limit, used=round(used, 3))
+    return None
+
+
+def budgets_in_request(budgets: BudgetsConfig) -> dict[str, float]:
+    """Return the limits that are set, as agents are told."""
+    return {key: value for key, value in structs.asdict(budgets).items() if value is not None}

@@ -18,9 +18,8 @@ from treadle.config.schema import Config as Settings
 from treadle.contract.event import EventType
 from treadle.contract.role import RunStatus
 from treadle.engine.run import memory, run_files
-from treadle.engine.run.memory import EMPTY, RunMemory, Spent
+from treadle.engine.run.memory import EMPTY, Progress, RunMemory, Spent, Watch
 from treadle.engine.run.order import Order
-from treadle.engine.run.progress import Progress, Watch
 from treadle.errors import GitError
 from treadle.git import refs
 from treadle.git.checkout import Workspace

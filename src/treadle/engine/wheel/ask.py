@@ -17,10 +17,10 @@ from treadle.contract.event import EventType, StepError
 from treadle.contract.request import AgentRequest, Asked, Observed, Paths, RequestContext, Step
 from treadle.contract.verdict import Verdict
 from treadle.engine import letters
-from treadle.engine.run import budget, comments
+from treadle.engine.run import memory, order
 from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import Stage
-from treadle.engine.wheel import workspace_changes
+from treadle.engine.wheel import change
 from treadle.errors import FormatError
 from treadle.files import beneath, remove, walk
 from treadle.git import diff, workspace
@@ -66,7 +66,7 @@ def until_answered(
 def _set_back(run: Run, stage: Stage, spec: AgentSpec, result: AgentResult, number: int) -> None:
     """Keep what the try left, and bring workspace and step folder back to where it began."""
     kept = keep_attempt(spec, result.message)
-    workspace_changes.mend_workspace(run)
+    change.mend_workspace(run)
     if changes := workspace.changes(run.workspace):
         diff.write(run.workspace, run.head, kept / "workspace.diff", changes)
         workspace.restore(run.workspace, run.head)
@@ -107,7 +107,7 @@ def build_request(run: Run, stage: Stage, observed: Sequence[Observed]) -> Agent
         goal=run.order.goal,
         norma=Asked(
             acceptance_criteria=run.order.criteria,
-            budgets=budget.as_request(run.order.budgets),
+            budgets=order.budgets_in_request(run.order.budgets),
             observed=tuple(observed) if observed else UNSET,
         ),
         paths=Paths(
@@ -133,7 +133,7 @@ def _request_notes(run: Run, stage: Stage) -> Sequence[str]:
     if run.memory.protected:
         parts.append(run.memory.protected.note)
     if stage.role == "act":
-        parts.append(comments.words(run.tools.store, run.id))
+        parts.append(memory.comment_notes(run.tools.store, run.id))
     return [*parts, letters.unread(run, stage)]
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from treadle.agents.backend import AgentResult
 from treadle.contract.event import EventType, StepError
 from treadle.contract.role import RunStatus, StepStatus
-from treadle.engine.run import budget, confinement, memory
-from treadle.engine.run.budget import Exceeded
+from treadle.engine.run import confinement, memory
+from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, ProtectedChange, RunMemory, Spent
-from treadle.engine.run.order import Order
+from treadle.engine.run.order import Exceeded, Order
 from treadle.engine.run.run import ENDS, Run, name_some
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.engine.run.step_folder import Stage
@@ -62,7 +62,7 @@ def decide_between(order: Order, spent: Spent, stop: str | None) -> Decision:
         return Decision(
             status="stopped", reason="interrupted", message=stop, event=EventType.STOP_REQUESTED
         )
-    over = budget.exceeded(order.budgets, spent)
+    over = run_order.exceeded_budget(order.budgets, spent)
     return _over_budget(over) if over else GO_ON
 
 
@@ -80,7 +80,7 @@ def _after_failure(order: Order, finding: Finding, spent: Spent) -> Decision:
     if finding.error in _STOPS:
         reason, over = str(finding.error), finding.over
         return Decision(status="stopped", reason=reason, message=finding.message, over=over)
-    over = budget.exceeded(order.budgets, spent)
+    over = run_order.exceeded_budget(order.budgets, spent)
     if over and finding.error in _SPENDS:
         return _over_budget(over)
     return Decision(status="failed", reason=str(finding.error), message=finding.message)
@@ -163,7 +163,7 @@ def manifest(
 
 def _spent_after(run: Run, stage: Stage, result: AgentResult) -> Spent:
     usage = result.usage
-    return budget.add(
+    return run_order.add_spent(
         run.spent,
         seconds=stage.seconds(),
         tokens=usage.input_tokens + usage.output_tokens if usage else 0,

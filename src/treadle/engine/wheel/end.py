@@ -7,7 +7,7 @@ from treadle.contract.event import EventType
 from treadle.engine import letters
 from treadle.engine.landing import land
 from treadle.engine.lock import MAIL
-from treadle.engine.run import budget, memory
+from treadle.engine.run import memory, order
 from treadle.engine.run.memory import ClashNote, RunMemory, next_commands
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.engine.run.run_files import Manifest
@@ -88,7 +88,7 @@ def _question(row: RunRow, known: RunMemory) -> Question | None:
     if row.status == "stopped" and code in _NO_QUESTION:
         return None
     kind = _KINDS.get(code, "failed_run") if row.status == "stopped" else "failed_run"
-    if (known.budget_needed or "").startswith(f"{budget.RISKY}="):
+    if (known.budget_needed or "").startswith(f"{order.RISKY_FILES}="):
         kind = "approval"
     subject, actions = Subject("run", row.run_id), _actions(row, known, kind)
     given = {questions.command(action, subject) for action in actions}

@@ -15,7 +15,7 @@ from treadle.engine import letters
 from treadle.engine.checks import observe
 from treadle.engine.checks.observe import Observation
 from treadle.engine.run import confinement, step_folder
-from treadle.engine.run.progress import Moment, Progress
+from treadle.engine.run.memory import Moment, Progress
 from treadle.engine.run.run import Archive, Run, criteria_passed, reach
 from treadle.engine.run.step_folder import (
     Stage,
@@ -24,16 +24,7 @@ from treadle.engine.run.step_folder import (
     open_stage,
     set_apart,
 )
-from treadle.engine.wheel import (
-    ask,
-    change,
-    commit,
-    decide,
-    end,
-    judge,
-    second_look,
-    workspace_changes,
-)
+from treadle.engine.wheel import ask, change, commit, decide, end, judge
 from treadle.engine.wheel.change import Accepted
 from treadle.engine.wheel.commit import Finished
 from treadle.engine.wheel.judge import Finding
@@ -111,7 +102,7 @@ def _take_step(run: Run, role: Role) -> Finished:
         reach("after_agent")
         finding = judge.judge(run, stage, result, observation, closed)
         finding = judge.judge_outside(run, stage, before, finding)
-        finding = second_look.review(run, stage, finding)
+        finding = judge.review(run, stage, finding)
         finding, accepted = change.take(run, stage, finding)
         _keep_login(run, stage, result, finding)
     finding = finding.with_message(run.tools.mask.text(finding.message))
@@ -142,7 +133,7 @@ def _observe(run: Run, stage: Stage) -> Observation:
     else:
         return observe.NOTHING
     if (seen.seen or seen.stopped) and not observe.in_clean_place(run):
-        workspace_changes.undo_commands(run, stage, "check")
+        change.undo_commands(run, stage, "check")
     return seen
 
 

@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from treadle.contract.role import ROLES, follows
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.run import comments, memory
+from treadle.engine.run import memory
 from treadle.engine.run.memory import RunMemory, Spent
 from treadle.engine.show import view as show_view
 from treadle.engine.show.view import find_run
@@ -78,7 +78,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
             "is_in": known.landed_commit is not None,
             "next": memory.next_commands(row, known),
             "budget": known.budget_needed,
-            "comments": comments.unheard(store, asked.run),
+            "comments": memory.unheard_comments(store, asked.run),
             "storms": [s.sentence for s in memory.clashes(store, [row])],
         }
 

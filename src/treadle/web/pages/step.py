@@ -3,7 +3,7 @@
 import json
 
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.run import comments, memory
+from treadle.engine.run import memory
 from treadle.engine.run.memory import RunMemory
 from treadle.engine.show.view import find_run
 from treadle.errors import FormatError, NotFoundError
@@ -54,7 +54,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
         "diff": foreign.parse_diff(patch) if patch else None,
         "protected": _protected(site, step, memory.decode(kv)),
         "base": f"/runs/{asked.run}/files/steps/{step.step_dir.rpartition('/')[2]}/",
-        "comments": [item for item in comments.comments(kv) if item.step_index == step.step_index],
+        "comments": [item for item in memory.comments_of(kv) if item.step_index == step.step_index],
         "can_comment": row.status in ("running", "stopped"),
     }
 
