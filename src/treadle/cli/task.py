@@ -8,7 +8,9 @@ from datetime import datetime
 from treadle.cli import context, output
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent, utc
-from treadle.missions import change, taskfile
+from treadle.mail import claim as letters
+from treadle.mail import effect
+from treadle.missions import taskfile
 from treadle.project.root import Place, refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
@@ -80,10 +82,10 @@ def _change(args: Namespace, change_task: Change, moves: bool) -> int:
     with Store.open(found.layout) as store:
         now = store.now()
         if "task" in args:
-            args.task, said = change.find(found.layout, store, args.task, args.mission, now)
-            output.warn(*said)
+            output.warn(*files.take_over(store, found.layout.mail, args.task, now))
+            args.task = taskfile.resolve(found.layout, store, args.task, args.mission, now)
         if moves:
-            change.require_clean(found.layout, store, args.task)
+            taskfile.require_clean(found.layout, store, args.task)
         code = change_task(store, args, now)
         if "who" in args:
             claim.renew_all(store, _owner(args), now)
@@ -141,9 +143,11 @@ def finish_task(store: Store, args: Namespace, now: datetime) -> int:
 
 def _tell_move(store: Store, args: Namespace, found: Changed) -> int:
     before, after = found.before, found.after
-    change.finish(store, found, store.now())
-    said = f"{after.task_id}: {before.lane} → {after.lane}"
-    return output.say(args.json, change.document(found), said)
+    if after.lane == "done":
+        effect.refresh(store, store.mail, store.now())
+        letters.archive_task(store, store.mail, after.task_id)
+    told = {"task_id": after.task_id, "from_lane": before.lane, "to_lane": after.lane}
+    return output.say(args.json, told, f"{after.task_id}: {before.lane} → {after.lane}")
 
 
 @_changing()

@@ -17,7 +17,7 @@ from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import lanes, task
+from treadle.tasks import lanes, task, worktree
 from treadle.tasks.lanes import Lane
 from treadle.tasks.task import NewTask
 
@@ -197,6 +197,13 @@ def resolve(layout: Layout, store: Store, word: str, slug: str | None, now: date
     mission, id_ = _find_task(layout, word, slug)
     adopt(store, mission, [id_], now)
     return mission.task_id(id_)
+
+
+def require_clean(layout: Layout, store: Store, task_id: str) -> None:
+    """Refuse to move a mission's task while the work tree is not clean."""
+    row = store.task(task_id)
+    if row and row.mission:
+        worktree.require_clean(layout.root)
 
 
 def adopt(store: Store, mission: Mission, ids: Iterable[str], now: datetime) -> dict[str, TaskFile]:
