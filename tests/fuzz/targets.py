@@ -22,7 +22,8 @@ from treadle.inbox import schedule
 from treadle.inbox.message import ChainPlace
 from treadle.layout import Layout, MissionLayout
 from treadle.mail import letter
-from treadle.missions import gates, taskfile
+from treadle.missions import gates
+from treadle.missions import mission as missions
 from treadle.missions.mission import Mission
 from treadle.sandbox.mask import Mask
 
@@ -121,7 +122,7 @@ def _task_file(data: bytes) -> None:
     mission = Mission("m", _folder(), MissionLayout(_folder() / "missions" / "m"))
     mission.files.tasks.mkdir(parents=True, exist_ok=True)
     (mission.files.tasks / "WP01-x.md").write_bytes(data)
-    assert taskfile.read(mission, "WP01-x.md").criteria
+    assert missions.read_task(mission, "WP01-x.md").criteria
 
 
 def _markdown(data: bytes) -> None:

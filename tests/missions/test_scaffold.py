@@ -9,7 +9,8 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git
 from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
-from treadle.missions import prompt, scaffold, taskfile
+from treadle.missions import mission as missions
+from treadle.missions import prompt, scaffold
 from treadle.missions.scaffold import PlannedTask
 from treadle.project import setup
 from treadle.store.store import Store
@@ -73,7 +74,7 @@ def test_written_files_read_back_and_hand_written_ones_stay(store, mission):
         "missions/auth/tasks/WP02-reject-old-tokens.md",
     )
     assert done.kept == ("missions/auth/tasks/WP07-mine.md",)
-    found = taskfile.closure(mission, taskfile.names(mission))
+    found = missions.read_with_needed(mission, missions.task_names(mission))
     assert found["WP02"].title == "Reject old: tokens"
     assert (found["WP02"].dependencies, found["WP02"].owned_files) == (("WP01",), ("src/x.py",))
     assert [item.verify for item in found["WP01"].criteria] == ["pytest -q", None]

@@ -31,7 +31,7 @@ from treadle.fleet import worker
 from treadle.fleet.queue import Desk
 from treadle.fleet.site import FleetSite
 from treadle.fleet.worker import Wishes
-from treadle.missions import taskfile
+from treadle.missions import mission
 from treadle.project import trust
 from treadle.project.context import open_context
 from treadle.project.root import refuse_inside_run
@@ -143,7 +143,8 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
     if not args.tasks:
         return list(task.ready(store, now))
     words = [
-        taskfile.resolve(desk.project.layout, store, word, args.mission, now) for word in args.tasks
+        mission.resolve_task(desk.project.layout, store, word, args.mission, now)
+        for word in args.tasks
     ]
     return [task.find_task(store, word) for word in words]
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from treadle.cli import context, output
 from treadle.errors import ExitCode
-from treadle.missions import dossier, scaffold
 from treadle.missions import mission as missions
+from treadle.missions import scaffold
 from treadle.missions.mission import Mission
 from treadle.missions.state import SCHEMA_VERSION
 from treadle.project.context import Context, open_repository
@@ -79,7 +79,7 @@ def write_tasks(args: Namespace) -> int:
 def save_dossier(args: Namespace) -> int:
     """Index a mission's files."""
     mission = _choose(_open(), args)
-    done = dossier.save(mission, datetime.now(UTC))
+    done = scaffold.save_dossier(mission, datetime.now(UTC))
     document = {"snapshot_file": str(done.path), "written": done.is_new, **done.snapshot}
     verb = "wrote" if done.is_new else "kept"
     status = done.snapshot["completeness_status"]

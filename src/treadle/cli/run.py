@@ -24,7 +24,7 @@ from treadle.engine.show.view import find_run
 from treadle.engine.wheel import loop
 from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo
-from treadle.missions import taskfile
+from treadle.missions import mission
 from treadle.project.root import find_place, here
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
@@ -94,7 +94,7 @@ def _work(
         asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
         return [goals.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     ids = [
-        taskfile.resolve(tools.layout, tools.store, word, args.mission, tools.now())
+        mission.resolve_task(tools.layout, tools.store, word, args.mission, tools.now())
         for word in args.tasks
     ]
     return goals.run_tasks(tools, loaded.config, ids, swaps, args.parallel)

@@ -10,7 +10,7 @@ from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent, utc
 from treadle.mail import claim as letters
 from treadle.mail import effect
-from treadle.missions import taskfile
+from treadle.missions import mission
 from treadle.project.root import Place, refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
@@ -45,7 +45,7 @@ def list_tasks(args: Namespace) -> int:
 
 def show_task(args: Namespace) -> int:
     # The file of a mission's task may have to be read first.
-    if taskfile.is_mission_task(args.task, args.mission):
+    if mission.is_mission_task(args.task, args.mission):
         return _changing()(_print)(args)
     with Reader.open(_find().layout) as store:
         return _print(store, args, store.now())
@@ -83,9 +83,9 @@ def _change(args: Namespace, change_task: Change, moves: bool) -> int:
         now = store.now()
         if "task" in args:
             output.warn(*files.take_over(store, found.layout.mail, args.task, now))
-            args.task = taskfile.resolve(found.layout, store, args.task, args.mission, now)
+            args.task = mission.resolve_task(found.layout, store, args.task, args.mission, now)
         if moves:
-            taskfile.require_clean(found.layout, store, args.task)
+            mission.require_clean_tree(found.layout, store, args.task)
         code = change_task(store, args, now)
         if "who" in args:
             claim.renew_all(store, _owner(args), now)
@@ -117,7 +117,7 @@ def link_task(store: Store, args: Namespace, now: datetime) -> int:
 @_changing(moves=True)
 def claim_task(store: Store, args: Namespace, now: datetime) -> int:
     # A mission's task is claimed because `next` said so, and lent as `next` lends it.
-    lease = args.lease if taskfile.is_mission_task(args.task, None) else claim.LEASE
+    lease = args.lease if mission.is_mission_task(args.task, None) else claim.LEASE
     row = claim.claim(store, args.task, _owner(args), now, lease)
     told = task.brief_document(row) | {"claim_id": row.claim_id}
     return output.say(args.json, told, f"{row.task_id} is {row.owner}'s until {row.lease_until}")

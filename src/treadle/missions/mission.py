@@ -1,13 +1,24 @@
-"""Find missions: folders below `missions/` or `kitty-specs/`, and the one that is meant."""
+"""Find missions below `missions/` or `kitty-specs/`, read their tasks, bring these into the store."""
 
 import json
 import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.errors import FormatError, NotFoundError, UsageError
-from treadle.ids import nearest
+from treadle import frontmatter, markdown
+from treadle.contract.criterion import Criterion
+from treadle.errors import FormatError, NotFoundError, UsageError, argument
+from treadle.frontmatter import Value
+from treadle.ids import hint, nearest, utc
 from treadle.layout import Layout, MissionLayout
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
+from treadle.tasks import lanes, task, worktree
+from treadle.tasks.lanes import Lane
+from treadle.tasks.task import NewTask
 
 # Foreign folders may be called otherwise than ours, but a name must not steer git or a shell.
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -108,3 +119,255 @@ def _in(layout: Layout, home: Path) -> list[Mission]:
     folders = [home / name for name in entries if _SAFE.issuperset(name) and name[0].isalnum()]
     found = [Mission(folder.name, layout.root, MissionLayout(folder)) for folder in folders]
     return [m for m in found if m.files.meta.exists() or m.files.spec.exists()]
+
+
+_KNOWN = frozenset({"work_package_id", "title", "dependencies", "owned_files", "lane"})
+_MAX_BYTES = 1 << 20
+
+
+class TaskFile(NamedTuple):
+    """One task as its file describes it; `lane` counts only until the store knows the task."""
+
+    id: str
+    path: Path
+    title: str
+    dependencies: tuple[str, ...]
+    owned_files: tuple[str, ...]
+    lane: Lane
+    text: str
+    criteria: tuple[Criterion, ...]
+
+
+def task_names(mission: Mission) -> dict[str, str]:
+    """Return the names of a mission's task files by id, in order, without opening them."""
+    found: dict[str, str] = {}
+    for name in _task_listing(mission.files.tasks):
+        id_ = _task_id(name)
+        if id_ is None:
+            continue
+        if id_ in found:
+            both = " and ".join(sorted((found[id_], name)))
+            raise _wrong_file(mission, mission.files.tasks, f"{both} have the same id; rename one")
+        found[id_] = name
+    return {id_: found[id_] for id_ in sorted(found, key=task_order)}
+
+
+def task_order(id_: str) -> tuple[int, str]:
+    """Sort WP2 before WP10."""
+    return int(id_[2:]), id_
+
+
+def read_task(mission: Mission, name: str) -> TaskFile:
+    """Read one task's file; FormatError names what is wrong in it."""
+    path = mission.files.tasks / name
+    known, text = _parse_task(mission, path)
+    id_ = _text_field(known, "work_package_id") or _task_id(name)
+    if id_ is None or id_ != _task_id(name):
+        raise _wrong_file(mission, path, f"work_package_id is {id_}; it must begin the file's name")
+    title = _text_field(known, "title") or markdown.title(text) or id_
+    return TaskFile(
+        id=id_,
+        path=path,
+        title=title,
+        dependencies=_read_dependencies(mission, path, known),
+        owned_files=_list_field(known, "owned_files"),
+        lane=_read_lane(mission, path, known),
+        text=text or title,
+        criteria=markdown.criteria(text) or (Criterion("AC1", title),),
+    )
+
+
+def require_known_task(
+    mission: Mission, file: TaskFile, needed: str, known: Collection[str]
+) -> None:
+    """Refuse a dependency that no file describes."""
+    if needed not in known:
+        near = hint(needed, known)
+        raise _wrong_file(mission, file.path, f"it depends on {needed}, which has no file{near}")
+
+
+def find_circle(needs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Return a circle of dependencies, its first task again at its end, or nothing."""
+    safe: set[str] = set()
+    for start in needs:
+        way: list[str] = []
+        pending = [(start, 0)]
+        while pending:
+            id_, depth = pending.pop()
+            safe.update(way[depth:])
+            del way[depth:]
+            if id_ in way:
+                return (*way[way.index(id_) :], id_)
+            if id_ not in safe:
+                way.append(id_)
+                pending += [(needed, len(way)) for needed in needs.get(id_, ())]
+        safe.update(way)
+    return ()
+
+
+def circle_error(mission: Mission, circle: tuple[str, ...]) -> FormatError:
+    """Say which tasks wait for each other."""
+    return FormatError(
+        f"{mission.name(mission.files.tasks)}: {' → '.join(circle)} is a circle;"
+        " take one of these dependencies out",
+        code="task_cycle",
+        fix=[f"grep -n -A3 dependencies {mission.name(mission.files.tasks)}/{circle[0]}*.md"],
+    )
+
+
+def _task_id(name: str) -> str | None:
+    """Return the `WP01` that begins a file's name; None if it is no task's file."""
+    stem = name.removeprefix("WP").removesuffix(".md")
+    after = stem.lstrip("0123456789")
+    digits = stem[: len(stem) - len(after)]
+    is_task = name.startswith("WP") and name.endswith(".md") and len(digits) >= 2
+    return f"WP{digits}" if is_task and after[:1] in ("", *"-_. ") else None
+
+
+def _task_listing(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise FormatError(
+            f"{folder} must be a folder with a file for each task", code="task_file_invalid"
+        ) from error
+
+
+def _parse_task(mission: Mission, path: Path) -> tuple[Mapping[str, Value], str]:
+    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        raise _wrong_file(mission, path, "it must be a file of at most 1 MiB")
+    try:
+        known, body = frontmatter.read(path.read_bytes(), _KNOWN)
+        return known, body.decode("utf-8").strip()
+    except FormatError as error:
+        raise _wrong_file(mission, path, error.message) from error
+    except UnicodeDecodeError as error:
+        raise _wrong_file(mission, path, "it is not UTF-8") from error
+
+
+def _text_field(known: Mapping[str, Value], key: str) -> str:
+    value = known.get(key, "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _list_field(known: Mapping[str, Value], key: str) -> tuple[str, ...]:
+    value = known.get(key, [])
+    items = value if isinstance(value, list) else [value]
+    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
+
+
+def _read_dependencies(mission: Mission, path: Path, known: Mapping[str, Value]) -> tuple[str, ...]:
+    found = _list_field(known, "dependencies")
+    for id_ in found:
+        if not (id_.startswith("WP") and id_[2:].isdecimal() and len(id_) > 3):
+            raise _wrong_file(mission, path, f"dependencies: {id_!r} is not an id such as WP01")
+    return tuple(dict.fromkeys(found))
+
+
+def _read_lane(mission: Mission, path: Path, known: Mapping[str, Value]) -> Lane:
+    word = _text_field(known, "lane")
+    if not word:
+        return "planned"
+    found = lanes.known(word)
+    if found is None:
+        raise _wrong_file(
+            mission, path, f"there is no lane {word!r}; known: {', '.join(lanes.LANES)}"
+        )
+    return found
+
+
+def _wrong_file(mission: Mission, path: Path, what: str) -> FormatError:
+    name = mission.name(path)
+    return FormatError(
+        f"{name}: {what}", code="task_file_invalid", fix=[f"git log -- {argument(name)}"]
+    )
+
+
+_SHORT = r"(?i)WP\d{2,}"
+_LONG = r"(.+)\.(WP\d{2,})"
+
+
+def is_mission_task(word: str, slug: str | None) -> bool:
+    """Tell whether a word on the command line means a mission's task."""
+    return slug is not None or bool(re.fullmatch(_SHORT, word) or re.fullmatch(_LONG, word))
+
+
+def resolve_task(layout: Layout, store: Store, word: str, slug: str | None, now: datetime) -> str:
+    """Return the id of the task that is meant; a mission's is brought up to date first."""
+    if not is_mission_task(word, slug) or (slug is None and store.task(word) and "." not in word):
+        return word
+    mission, id_ = _find_task(layout, word, slug)
+    adopt_tasks(store, mission, [id_], now)
+    return mission.task_id(id_)
+
+
+def require_clean_tree(layout: Layout, store: Store, task_id: str) -> None:
+    """Refuse to move a mission's task while the work tree is not clean."""
+    row = store.task(task_id)
+    if row and row.mission:
+        worktree.require_clean(layout.root)
+
+
+def adopt_tasks(
+    store: Store, mission: Mission, ids: Iterable[str], now: datetime
+) -> dict[str, TaskFile]:
+    """Bring these tasks and all they depend on into the store as their files describe them."""
+    files = read_with_needed(mission, ids)
+    rows = [_task_row(mission, file, utc(now)) for file in files.values()]
+    links = [
+        (mission.task_id(file.id), mission.task_id(needed))
+        for file in files.values()
+        for needed in file.dependencies
+    ]
+    store.adopt_tasks(rows, links)
+    return files
+
+
+def read_with_needed(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:
+    """Read the files of these tasks and of all they depend on; circles are errors."""
+    known = task_names(mission)
+    found: dict[str, TaskFile] = {}
+    pending = list(ids)
+    while pending:
+        id_ = pending.pop()
+        if id_ not in found:
+            found[id_] = file = read_task(mission, known[id_])
+            for needed in file.dependencies:
+                require_known_task(mission, file, needed, known)
+            pending += file.dependencies
+    circle = find_circle({id_: file.dependencies for id_, file in found.items()})
+    if circle:
+        raise circle_error(mission, circle)
+    return {id_: found[id_] for id_ in sorted(found, key=task_order)}
+
+
+def _find_task(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
+    long = re.fullmatch(_LONG, word)
+    if long and slug is None:
+        slug = long[1]
+    id_ = (long[2] if long else word).upper()
+    if slug is not None:
+        mission = find(layout, slug)
+        known = task_names(mission)
+        if id_ not in known:
+            raise lanes.unknown_task(f"{slug}.{id_}", [mission.task_id(name) for name in known])
+        return mission, id_
+    found = [m for m in find_all(layout) if id_ in task_names(m)]
+    if len(found) == 1:
+        return found[0], id_
+    if not found:
+        raise lanes.unknown_task(id_, [n for m in find_all(layout) for n in task_names(m)])
+    slugs = ", ".join(mission.slug for mission in found)
+    raise UsageError(
+        f"{id_} is a task of several missions ({slugs}); say which with --mission",
+        code="mission_ambiguous",
+        fix=[f"treadle task show {mission.task_id(id_)}" for mission in found],
+    )
+
+
+def _task_row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
+    id_, source = mission.task_id(file.id), mission.name(file.path)
+    new = NewTask(file.title, file.criteria, id_, file.text, mission.slug, source)
+    return task.new_row(new, now)._replace(lane=file.lane)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from treadle.errors import BlockedError, FormatError, UsageError, argument
 from treadle.ids import HUMAN, utc
-from treadle.missions import prompt, state, taskfile
+from treadle.missions import mission as missions
+from treadle.missions import prompt, state
 from treadle.missions.mission import Mission
 from treadle.missions.state import (
     GATED,
@@ -123,7 +124,7 @@ def _take(found: State, store: Store, id_: str, lease: timedelta) -> bool:
     try:
         if task and task.owner == agent and claim.is_held(task, now):
             return claim.renew(store, task_id, task.claim_id or "", now, lease)
-        taskfile.adopt(store, found.mission, [id_], now)
+        missions.adopt_tasks(store, found.mission, [id_], now)
         claim.claim(store, task_id, agent, now, lease)
     except BlockedError:
         return False
@@ -210,7 +211,7 @@ def _forget(found: State, tx: Store) -> list[str]:
 
 def _move(found: State, tx: Store, id_: str, to: Lane, reason: str | None = None) -> None:
     """Take a task to another lane by the rules, as a part of what a report changes."""
-    taskfile.adopt(tx, found.mission, [id_], found.now)
+    missions.adopt_tasks(tx, found.mission, [id_], found.now)
     before = find_task(tx, found.mission.task_id(id_))
     move = claim.moving(tx, to, Holder(found.agent), found.now, reason)
     after: TaskRow = move(before)._replace(updated_at=utc(found.now))

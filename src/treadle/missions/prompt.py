@@ -10,8 +10,8 @@ from treadle.contract.criterion import Criterion
 from treadle.files import atomic
 from treadle.ids import HUMAN
 from treadle.missions import mission as missions
+from treadle.missions.mission import TaskFile
 from treadle.missions.state import GATED, PHASES, TASK_PHASES, At, State
-from treadle.missions.taskfile import TaskFile
 from treadle.text import block, line, quoted
 
 _DATA = Path(__file__).parent

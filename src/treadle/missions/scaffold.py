@@ -1,7 +1,9 @@
 """Write a mission's files: its folder and spec, its plan, its tasks from the plan."""
 
+import hashlib
 import json
 import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -13,7 +15,7 @@ from treadle.files import atomic, remove
 from treadle.git import repo as git
 from treadle.ids import utc
 from treadle.layout import MissionLayout
-from treadle.missions import gates, prompt, taskfile
+from treadle.missions import gates, prompt
 from treadle.missions import mission as missions
 from treadle.missions.gates import SENTENCES, is_real
 from treadle.missions.mission import Mission
@@ -142,7 +144,7 @@ class Written(NamedTuple):
 def write_tasks(store: Store, mission: Mission, now: datetime) -> Written:
     """Write the files that are missing, then bring all tasks into the store."""
     _require_plan(mission)
-    kept = taskfile.names(mission)
+    kept = missions.task_names(mission)
     drafts = [
         draft for draft in read_tasks(mission.files.plan.read_text("utf-8")) if draft.id not in kept
     ]
@@ -158,7 +160,7 @@ def write_tasks(store: Store, mission: Mission, now: datetime) -> Written:
     for draft in drafts:
         path = mission.files.tasks / f"{draft.id}-{_slug(draft.title)}.md"
         atomic.write(path, _task_text(draft).encode(errors="replace"))
-    found = taskfile.adopt(store, mission, taskfile.names(mission), now)
+    found = missions.adopt_tasks(store, mission, missions.task_names(mission), now)
     return Written(
         wrote=tuple(mission.name(found[draft.id].path) for draft in drafts),
         kept=tuple(mission.name(mission.files.tasks / name) for name in kept.values()),
@@ -198,7 +200,7 @@ def _check_tasks(mission: Mission, drafts: list[PlannedTask], known: set[str]) -
     for draft in drafts:
         unknown = [needed for needed in draft.dependencies if needed not in known]
         wrong += [f"{draft.id} depends on {needed}, which is not there" for needed in unknown]
-    if circle := taskfile.find_circle({draft.id: draft.dependencies for draft in drafts}):
+    if circle := missions.find_circle({draft.id: draft.dependencies for draft in drafts}):
         wrong.append(f"{' → '.join(circle)} is a circle")
     if wrong:
         name = mission.name(mission.files.plan)
@@ -255,3 +257,95 @@ def _require_plan(mission: Mission) -> None:
                 fix=[f"treadle mission setup-plan --mission {mission.slug}"],
                 details={"missing": list(gate.missing)},
             )
+
+
+_ANY_TASK = "tasks/WP*.md"
+_OWN = ".kittify"
+
+
+class Artifact(NamedTuple):
+    """One file of a mission."""
+
+    path: str
+    sha256: str
+    size: int
+    required: bool
+
+
+class SavedDossier(NamedTuple):
+    """A snapshot, where it lies, and whether it had to be written."""
+
+    snapshot: Mapping[str, object]
+    path: Path
+    is_new: bool
+
+
+def save_dossier(mission: Mission, now: datetime) -> SavedDossier:
+    """Compute the snapshot and write it, unless the one that is there says the same."""
+    path = mission.files.snapshot
+    snapshot = compute_dossier(mission, now)
+    known = load_dossier(path)
+    if known is not None and _content(known) == _content(snapshot):
+        return SavedDossier(known, path, False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, (json.dumps(snapshot, indent=2) + "\n").encode())
+    return SavedDossier(snapshot, path, True)
+
+
+def load_dossier(path: Path) -> Mapping[str, object] | None:
+    """Return the snapshot that was saved; None if there is none, or it is damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def compute_dossier(mission: Mission, now: datetime) -> dict[str, object]:
+    """Return the index of a mission's artifacts."""
+    artifacts = sorted(_artifacts(mission))
+    components = [f"{item.path}\t{item.sha256}" for item in artifacts]
+    parity = "sha256:" + hashlib.sha256("\n".join(components).encode()).hexdigest()
+    required = [item.path for item in artifacts if item.required]
+    needed = (mission.files.spec.name, mission.files.plan.name)
+    missing = [name for name in needed if name not in required]
+    missing += [] if missions.task_names(mission) else [_ANY_TASK]
+    optional = len(artifacts) - len(required)
+    return {
+        "mission_slug": mission.slug,
+        "snapshot_id": parity.removeprefix("sha256:")[:16],
+        "total_artifacts": len(artifacts),
+        "required_artifacts": len(required) + len(missing),
+        "required_present": len(required),
+        "required_missing": missing,
+        "optional_artifacts": optional,
+        "optional_present": optional,
+        "completeness_status": _completeness(artifacts, missing),
+        "parity_hash_sha256": parity,
+        "parity_hash_components": components,
+        "artifact_summaries": [item._asdict() for item in artifacts],
+        "computed_at": utc(now),
+    }
+
+
+def _completeness(artifacts: list[Artifact], missing: list[str]) -> str:
+    if not artifacts:
+        return "unknown"
+    return "incomplete" if missing else "complete"
+
+
+def _artifacts(mission: Mission) -> Iterator[Artifact]:
+    folder = mission.files.folder
+    tasks = {f"tasks/{name}" for name in missions.task_names(mission).values()}
+    needed = (mission.files.spec.name, mission.files.plan.name)
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not path.is_file() or name.split("/")[0] == _OWN:
+            continue
+        data = path.read_bytes()
+        is_required = name in needed or name in tasks
+        yield Artifact(name, hashlib.sha256(data).hexdigest(), len(data), is_required)
+
+
+def _content(snapshot: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in snapshot.items() if key != "computed_at"}

@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple, get_args
 from treadle.errors import FormatError
 from treadle.ids import HUMAN, utc
 from treadle.layout import Layout
-from treadle.missions import gates, taskfile
+from treadle.missions import gates
 from treadle.missions import mission as missions
 from treadle.missions.gates import Gate, Head, Kind
-from treadle.missions.mission import Mission
-from treadle.missions.taskfile import TaskFile
+from treadle.missions.mission import Mission, TaskFile
 from treadle.store.store import Reader
 from treadle.store.tasks import MissionStepRow
 from treadle.tasks import lanes
@@ -127,12 +126,12 @@ class Board:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """Return the files of the tasks by id, in order."""
-        return taskfile.names(self.mission)
+        return missions.task_names(self.mission)
 
     def file(self, id_: str) -> TaskFile:
         """Read one task's file."""
         if id_ not in self._files:
-            self._files[id_] = taskfile.read(self.mission, self.names[id_])
+            self._files[id_] = missions.read_task(self.mission, self.names[id_])
         return self._files[id_]
 
     def lane(self, id_: str) -> str:
@@ -168,7 +167,7 @@ class Board:
         """Return the unfinished tasks that one depends on."""
         file = self.file(id_)
         for needed in file.dependencies:
-            taskfile.require_known(self.mission, file, needed, self.names)
+            missions.require_known_task(self.mission, file, needed, self.names)
         return tuple(needed for needed in file.dependencies if self.lane(needed) != "done")
 
     def waiting(self) -> dict[str, tuple[str, ...]]:
@@ -179,8 +178,8 @@ class Board:
     def circle(self) -> FormatError | None:
         """Say which tasks wait for each other, if any do."""
         needs = {id_: self.file(id_).dependencies for id_ in self.names}
-        found = taskfile.find_circle(needs)
-        return taskfile.cycle(self.mission, found) if found else None
+        found = missions.find_circle(needs)
+        return missions.circle_error(self.mission, found) if found else None
 
     def holder(self, id_: str) -> str | None:
         """Return who holds a task."""

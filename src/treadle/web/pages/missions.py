@@ -5,8 +5,8 @@ from pathlib import Path
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.ids import HUMAN
-from treadle.missions import dossier, state
 from treadle.missions import mission as missions
+from treadle.missions import scaffold, state
 from treadle.missions.mission import Mission
 from treadle.missions.state import GATED, Asking, Board
 from treadle.web.site import Document, Site, WebRequest
@@ -40,7 +40,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
         "title": missions.title(mission),
         "gates": [(gate.kind, gate.missing) for gate in gates],
         "tasks": tasks,
-        "snapshot": dossier.compute(mission, site.now()),
+        "snapshot": scaffold.compute_dossier(mission, site.now()),
         "files": [(path.name, _text(path)) for path in (mission.files.spec, mission.files.plan)],
         "feature_dir": mission.name(mission.files.folder),
     }
