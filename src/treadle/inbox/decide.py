@@ -17,10 +17,10 @@ from treadle.engine.run.step_folder import MESSAGE_FILE
 from treadle.errors import FormatError, NotFoundError, TreadleError
 from treadle.files import walk
 from treadle.ids import utc
-from treadle.inbox import box, routine, specs
+from treadle.inbox import box, routine
+from treadle.inbox.box import Spec
 from treadle.inbox.message import FIELDS, ChainPlace, Message, Understood, place_in_name, understand
 from treadle.inbox.routine import Choice, External
-from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.project.trust import BroughtCommand
 from treadle.store.messages import MessageRow, waiting
@@ -94,7 +94,7 @@ class ReadyMessage(NamedTuple):
     def spec_name(self) -> str | None:
         """Return the spec that is done when the message is; other files are not listed."""
         spec, asked = self.spec, self.known.message.input_file
-        return spec.name if spec and asked == specs.path_of(spec.name) else None
+        return spec.name if spec and asked == box.spec_path(spec.name) else None
 
 
 class Try(NamedTuple):
@@ -334,7 +334,7 @@ def _find_job(view: InboxView, known: Known, external: External | None) -> Ready
             f"message {message.id} is a follow-up of follow-ups, {known.row.depth} deep",
             code="too_deep",
         )
-    spec = specs.read(view.layout, message.input_file) if message.type == "spec" else None
+    spec = box.read_spec(view.layout, message.input_file) if message.type == "spec" else None
     return ReadyMessage(
         known, spec, routine.select(view.layout, view.config, message, spec, external)
     )
@@ -422,7 +422,7 @@ class SpecChoice(NamedTuple):
 def decide_spec(view: InboxView, name: str) -> SpecChoice:
     """Say whether a spec gets a message: one that is dead waits until its bytes change."""
     row = view.store.spec_message(name)
-    digest, wanted = specs.glance(view.layout, name)
+    digest, wanted = box.glance_at_spec(view.layout, name)
     if row and row.status == "done":
         return SpecChoice("list", row, digest, wanted)
     if row and row.status == "dead" and row.spec_digest == digest:
@@ -435,7 +435,7 @@ def decide_spec(view: InboxView, name: str) -> SpecChoice:
 def spec_message(row: MessageRow | None, name: str, wanted: str | None) -> bytes:
     """Return the message that asks for a spec."""
     place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)} if row else {}
-    fields = {**place, "type": "spec", "input_file": specs.path_of(name)}
+    fields = {**place, "type": "spec", "input_file": box.spec_path(name)}
     return frontmatter.set_fields(b"", fields | ({"routine": wanted} if wanted else {}), FIELDS)
 
 
@@ -456,7 +456,7 @@ class Planned(NamedTuple):
 
 def plan(layout: Layout, config: Config, store: Reader) -> list[Planned]:
     """Return what a pass would begin with; a router of the user's own is not asked."""
-    specs.require_folder(layout)
+    box.require_specs_folder(layout)
     view = InboxView(layout, config, store, utc(store.now()))
     paths = [view.layout.inbox / name for name in box.names(view.layout)]
     found = {path: _look(view, path) for path in paths if not walk.is_folder(path)}
@@ -475,8 +475,8 @@ def commands(layout: Layout) -> Iterator[BroughtCommand]:
     for path in routine.scripts(layout):
         name = layout.relative(path)
         yield BroughtCommand("routine", name, name)
-    for name in specs.names(layout):
-        yield BroughtCommand("spec", f"the checks of {box.show(name)}", specs.path_of(name))
+    for name in box.spec_names(layout):
+        yield BroughtCommand("spec", f"the checks of {box.show(name)}", box.spec_path(name))
 
 
 def _look(view: InboxView, path: Path, data: bytes | None = None) -> Situation:
@@ -518,7 +518,7 @@ def _because(action: Action, job: ReadyMessage | None) -> str:
 
 def _planned_specs(view: InboxView, asked: Collection[str | None]) -> Iterator[Planned]:
     """Yield the specs that no message in the inbox asks for."""
-    for name in specs.unprocessed(view.layout):
+    for name in box.unprocessed_specs(view.layout):
         if name in asked:
             continue
         found = decide_spec(view, name)

@@ -33,7 +33,7 @@ from treadle.errors import (
 )
 from treadle.files import walk
 from treadle.ids import utc
-from treadle.inbox import attempt, box, decide, hooks, schedule, specs
+from treadle.inbox import attempt, box, decide, hooks, schedule
 from treadle.inbox.attempt import FollowUp
 from treadle.inbox.decide import (
     OPEN,
@@ -166,7 +166,7 @@ def process(
     tools: Tools, config: Config, *, fail_fast: bool = False, submit: Submit | None = None
 ) -> Summary:
     """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
-    specs.require_folder(tools.layout)
+    box.require_specs_folder(tools.layout)
     work = Pass(tools=tools, config=config, submit=submit)
     hooks.run(tools, config, "beforeAll", {})
     outcomes = _Round(work, fail_fast).go()
@@ -245,7 +245,7 @@ class _Round:
 
     def _next_spec(self) -> bool:
         """Make a message of the next spec and carry it out; tell whether there was one."""
-        for name in specs.unprocessed(self._tools.layout):
+        for name in box.unprocessed_specs(self._tools.layout):
             if name in self._seen:
                 continue
             self._seen.add(name)
@@ -284,7 +284,7 @@ class _Round:
         layout, found = self._tools.layout, decide.decide_spec(self._work.view, name)
         row = found.row
         if found.next == "list":
-            specs.mark_processed(layout, name)
+            box.mark_spec_processed(layout, name)
             return None
         if row and found.next == "leave":
             self._outcomes.append(_outcome(row, "dead", decide.dead_spec(row)))
@@ -309,15 +309,19 @@ class _Round:
 
     def _warn(self) -> None:
         layout = self._tools.layout
-        names = specs.names(layout)
-        if pair := specs.out_of_order(names):
+        names = box.spec_names(layout)
+        if pair := box.specs_out_of_order(names):
             self._work.tell(f"{pair[0]} comes before {pair[1]}: names count, not numbers")
-        for name in specs.unlistable(layout):
+        for name in box.unlistable_specs(layout):
             self._work.tell(f"{box.show(name)} is not taken: its name is not a single line of text")
         done = tracker.names(tracker.read(layout))
         for name in names:
             row = self._tools.store.spec_message(name) if name in done else None
-            if row and row.status == "done" and row.spec_digest != specs.glance(layout, name)[0]:
+            if (
+                row
+                and row.status == "done"
+                and row.spec_digest != box.glance_at_spec(layout, name)[0]
+            ):
                 self._work.tell(f"{name} was edited after it was processed; it is not run again")
 
 
@@ -471,7 +475,7 @@ def _finish(work: Pass, path: Path, row: MessageRow, before: set[str]) -> Carrie
     row = _save(work, row, "done", None)
     box.move(path, tools.layout.inbox_done)
     if row.spec:
-        specs.mark_processed(tools.layout, row.spec)
+        box.mark_spec_processed(tools.layout, row.spec)
     work.tell(f"{_name(row)}: done")
     return Carried(_outcome(row, "done", ""), followups, row)
 

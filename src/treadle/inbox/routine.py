@@ -15,9 +15,9 @@ from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleErro
 from treadle.files import walk
 from treadle.frontmatter import Value
 from treadle.ids import nearest
+from treadle.inbox.box import Spec
 from treadle.inbox.hooks import Host
 from treadle.inbox.message import Message
-from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.proc import environment, helper
 from treadle.proc.keeper import Ended, Limits

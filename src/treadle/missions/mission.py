@@ -1,4 +1,4 @@
-"""Find missions below `missions/` or `kitty-specs/`, read their tasks, bring these into the store."""
+"""Find missions and read their tasks, files of markdown that are brought into the store."""
 
 import json
 import os
