@@ -5,9 +5,8 @@ import sys
 import pytest
 
 from treadle.config.schema import Config
-from treadle.inbox import hooks, routine
-from treadle.inbox.hooks import Host
-from treadle.inbox.routine import External, choose
+from treadle.inbox import routine
+from treadle.inbox.routine import External, Host, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.context import open_repository
@@ -129,7 +128,7 @@ def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
 
 @pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
 def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path, repo):
-    held = hooks.bounds_for(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
+    held = routine.bounds_for(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
     code = "import sys\nopen(sys.argv[1] + '/x', 'w').close(); print('fix')"
     with Keeper() as keeper:
         for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):

@@ -6,7 +6,7 @@ import pytest
 
 from treadle.errors import NotFoundError
 from treadle.inbox import routine as inbox_routine
-from treadle.inbox.hooks import Host
+from treadle.inbox.routine import Host
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 

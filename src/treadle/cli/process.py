@@ -12,10 +12,9 @@ from treadle.engine import goals, session
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.errors import ExitCode, UsageError
-from treadle.inbox import decide, hooks, process, routine
-from treadle.inbox.hooks import Host
+from treadle.inbox import decide, process, routine
 from treadle.inbox.process import Outcome, Server, Summary
-from treadle.inbox.routine import Choice, External, Routine
+from treadle.inbox.routine import Choice, External, Host, Routine
 from treadle.proc.keeper import Keeper
 from treadle.project import trust
 from treadle.project.context import Context
@@ -124,7 +123,7 @@ def route_text(args: Namespace) -> int:
 def _external(project: Context, config: Config, keeper: Keeper) -> External | None:
     if config.commands.router is None:
         return None
-    held = hooks.bounds_for(config, project)
+    held = routine.bounds_for(config, project)
     return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
 
 
@@ -198,7 +197,7 @@ def check_routines(args: Namespace) -> int:
         found = [routine.find(project.layout, args.name, notebooks)]
     else:
         found = list(routine.discover(project.layout, notebooks).values())
-    held = hooks.bounds_for(loaded.config, project)
+    held = routine.bounds_for(loaded.config, project)
     with Keeper() as keeper:
         host = Host(project.layout.root, project.env, keeper, held)
         results = {item.name: list(routine.problems(host, item)) for item in found}

@@ -1,4 +1,4 @@
-"""The inbox on disk: list it, read from it without being led astray, send, move on, bury."""
+"""The inbox and the specs on disk: list, read without being led astray, send, move, bury."""
 
 import contextlib
 import hashlib

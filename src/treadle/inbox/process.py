@@ -33,7 +33,7 @@ from treadle.errors import (
 )
 from treadle.files import walk
 from treadle.ids import utc
-from treadle.inbox import attempt, box, decide, hooks, schedule
+from treadle.inbox import attempt, box, decide, routine, schedule
 from treadle.inbox.attempt import FollowUp
 from treadle.inbox.decide import (
     OPEN,
@@ -51,9 +51,8 @@ from treadle.inbox.decide import (
     Try,
     Wait,
 )
-from treadle.inbox.hooks import Host
 from treadle.inbox.message import ChainPlace, MessageNote, complete
-from treadle.inbox.routine import External, require_ready
+from treadle.inbox.routine import External, Host, require_ready
 from treadle.layout import Layout
 from treadle.project.context import Context
 from treadle.store.messages import MessageRow, waiting
@@ -131,13 +130,13 @@ class Pass:
     @property
     def host(self) -> Host:
         """Return where the user's own commands run."""
-        tools, held = self.tools, hooks.bounds_for(self.config, self.tools.project)
+        tools, held = self.tools, routine.bounds_for(self.config, self.tools.project)
         return Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
 
-    def run_hook(self, hook: hooks.Hook, env: dict[str, str]) -> None:
+    def run_hook(self, hook: routine.Hook, env: dict[str, str]) -> None:
         """Run a hook that can spoil nothing any more; that it failed is told at the end."""
         try:
-            hooks.run(self.tools, self.config, hook, env)
+            routine.run_hook(self.tools, self.config, hook, env)
         except TreadleError as error:
             self.failed_hook = error.message
 
@@ -168,7 +167,7 @@ def process(
     """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
     box.require_specs_folder(tools.layout)
     work = Pass(tools=tools, config=config, submit=submit)
-    hooks.run(tools, config, "beforeAll", {})
+    routine.run_hook(tools, config, "beforeAll", {})
     outcomes = _Round(work, fail_fast).go()
     if outcomes:
         box.settle(tools.layout)
@@ -411,7 +410,7 @@ def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -
     env = {"message_id": row.message_id, "message_file": str(path)}
     before, is_tried = set(box.names(tools.layout)), False
     try:
-        hooks.run(tools, work.config, "beforeEach", env)
+        routine.run_hook(tools, work.config, "beforeEach", env)
         require_ready(work.host, job.choice.routine)
         action = _attempts(work, job, tries, action)
         is_tried = True
