@@ -173,7 +173,7 @@ def listed(inbox, store):
     for status in ("none", "done", "dead", "edited", "waiting", "stopped", "held"):
         name = f"{status}.spec.md"
         inbox.spec(name, SPEC)
-        digests[status] = decide.specs.glance(inbox.layout, name)[0]
+        digests[status] = box.glance_at_spec(inbox.layout, name)[0]
         if status == "none":
             continue
         digest = "other" if status == "edited" else digests[status]
