@@ -11,7 +11,7 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.git import build, workspace
 from treadle.git import repo as repos
-from treadle.git.checkout import Workspace
+from treadle.git.workspace import Workspace
 
 _EDITED = 12
 

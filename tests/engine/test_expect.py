@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.engine.checks import expect
+from treadle.engine.checks import observe
 
 BOMB = '<!DOCTYPE a [<!ENTITY b "c">]><testsuite><testcase name="&b;"/></testsuite>'
 
@@ -36,7 +36,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "c">]><testsuite><testcase name="&b;"/></testsui
 def test_a_runner_that_does_not_get_to_its_end(tmp_path, command, log, fine):
     path = tmp_path / "log"
     path.write_text(log)
-    assert (expect.silent(command, path) is None) is fine
+    assert (observe.silent(command, path) is None) is fine
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_runner_that_does_not_get_to_its_end(tmp_path, command, log, fine):
 def test_counting_tests(tmp_path, log, count):
     path = tmp_path / "log"
     path.write_text(log)
-    assert expect.unmet(f"tests>={count + 1}", path, tmp_path) is not None
-    assert count == 0 or expect.unmet(f"tests>={count}", path, tmp_path) is None
+    assert observe.unmet(f"tests>={count + 1}", path, tmp_path) is not None
+    assert count == 0 or observe.unmet(f"tests>={count}", path, tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,18 @@ def test_counting_tests(tmp_path, log, count):
 def test_reports(tmp_path, report, fine):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "r.xml").write_text(report)
-    assert (expect.unmet("junit:out/r.xml", tmp_path, tmp_path) is None) is fine
+    assert (observe.unmet("junit:out/r.xml", tmp_path, tmp_path) is None) is fine
 
 
 def test_a_report_behind_a_link_is_none(tmp_path):
     good = "<testsuite><testcase/></testsuite>"
     (tmp_path / "good.xml").write_text(good)
     (tmp_path / "r.xml").symlink_to("good.xml")
-    assert expect.unmet("junit:r.xml", tmp_path, tmp_path) is not None
-    assert expect.unmet("junit:missing.xml", tmp_path, tmp_path) is not None
+    assert observe.unmet("junit:r.xml", tmp_path, tmp_path) is not None
+    assert observe.unmet("junit:missing.xml", tmp_path, tmp_path) is not None
 
 
 def test_a_report_that_lies_there_is_removed_before(tmp_path):
     (tmp_path / "r.xml").write_text("<testsuite><testcase/></testsuite>")
-    expect.prepare(tmp_path, ["junit:r.xml", "junit:none/r.xml", "tests>=1"])
+    observe.prepare(tmp_path, ["junit:r.xml", "junit:none/r.xml", "tests>=1"])
     assert list(tmp_path.iterdir()) == []

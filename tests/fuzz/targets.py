@@ -16,7 +16,7 @@ from treadle.config import complain, load
 from treadle.config.schema import AgentConfig
 from treadle.contract import response, strictjson, verdict
 from treadle.errors import TreadleError
-from treadle.git import build, rules
+from treadle.git import build, judge
 from treadle.inbox import message as inbox_message
 from treadle.inbox import schedule
 from treadle.inbox.message import ChainPlace
@@ -74,9 +74,9 @@ def _patch(data: bytes) -> None:
     build.broken_rule(data)
     build.is_relative_to_root(data, "src")
     name = data.decode(errors="surrogateescape")
-    if rules.forbidden(name) is None:
+    if judge.forbidden(name) is None:
         assert ".." not in name.split("/")
-    rules.unwelcome(name)
+    judge.unwelcome(name)
 
 
 def _config(data: bytes) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from treadle.errors import GitError
-from treadle.git import build, diff, judge, repo, workspace
+from treadle.git import build, judge, repo, workspace
 from treadle.git.call import unconfined
 from treadle.git.confined import Confined
 from treadle.git.judge import ChangeBudgets
@@ -188,7 +188,7 @@ def exercise(ws, paths, base):
     # The same by way of the index: a carriage return is what it takes.
     (ws.path / "b.dat").write_bytes(b"new\r\n")
     attempt(lambda: build.from_edits(ws, base, scratch))
-    attempt(lambda: diff.write(ws, base, paths["run"] / "kept.diff"))
+    attempt(lambda: build.write_patch(ws, base, paths["run"] / "kept.diff"))
     attempt(lambda: workspace.restore(ws, base))
     return refused
 

@@ -12,9 +12,9 @@ import pytest
 from tests.builder import make_repository
 from treadle.git import build, judge, repo, workspace
 from treadle.git.build import Built
-from treadle.git.checkout import Workspace
 from treadle.git.judge import ChangeBudgets, Judged
 from treadle.git.repo import Repo
+from treadle.git.workspace import Workspace
 
 NO_LIMITS = ChangeBudgets(max_risky_files=None)
 

@@ -9,9 +9,8 @@ from tests.git.corpus import APP_EDIT, BASE, DOS_EDIT, README_EDIT, TWO_FILES, n
 from tests.git.support import harvest, head, make, open_workspace, snapshot
 from tests.git.test_commit import WHEN
 from treadle.errors import GitError
-from treadle.git import build, checkout, commit, diff, scratch, workspace
-from treadle.git.build import Built, PatchFailed
-from treadle.git.commit import FALLBACK
+from treadle.git import build, scratch, workspace
+from treadle.git.build import FALLBACK_AUTHOR, Built, PatchFailed
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_patch_is_applied_to_the_commit_not_to_files(place, tmp_path):
 
 def test_workspaces_index_gives_the_same_tree(place, ws, tmp_path):
     first = build.from_patch(place, head(place), TWO_FILES, tmp_path / "s")
-    second = build.from_patch(place, head(place), TWO_FILES, tmp_path / "t", workspace=ws)
+    second = build.from_patch(place, head(place), TWO_FILES, tmp_path / "t", ws=ws)
     assert first.tree == second.tree
 
 
@@ -47,7 +46,7 @@ def test_index_of_another_commit_is_not_used(place, ws, tmp_path):
     git(place.root, "commit", "-q", "--allow-empty", "-m", "next")
     git(place.root, "rm", "-q", "Makefile")
     git(place.root, "commit", "-q", "-m", "next")
-    built = build.from_patch(place, head(place), APP_EDIT, tmp_path / "s", workspace=ws)
+    built = build.from_patch(place, head(place), APP_EDIT, tmp_path / "s", ws=ws)
     assert b"Makefile" not in scratch.out(built.scratch, "ls-tree", "--name-only", built.tree)
 
 
@@ -56,9 +55,7 @@ def test_damaged_index_is_not_used(place, ws, tmp_path):
     data = bytearray(ws.index.read_bytes())
     data[80] ^= 1
     ws.index.write_bytes(data)
-    assert (
-        build.from_patch(place, head(place), APP_EDIT, tmp_path / "t", workspace=ws).tree == right
-    )
+    assert build.from_patch(place, head(place), APP_EDIT, tmp_path / "t", ws=ws).tree == right
 
 
 def test_patch_that_does_not_apply_says_where(place, tmp_path):
@@ -241,8 +238,8 @@ def test_patch_outside_a_sparse_checkout(place, tmp_path):
     git(place.root, "sparse-checkout", "set", "--cone", "docs")
     ws = open_workspace(place, tmp_path)
     base = head(place)
-    built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", workspace=ws)
-    new_commit = commit.commit(built, base, "act", WHEN, FALLBACK)
+    built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", ws=ws)
+    new_commit = build.commit(built, base, "act", WHEN, FALLBACK_AUTHOR)
     workspace.follow(ws, base, new_commit)
     assert (workspace.changes(ws), (ws.path / "src").exists()) == ((), False)
     assert show(built, "src/new.py") == b"Z = 1\n"
@@ -252,14 +249,14 @@ def test_refused_edits_leave_no_objects_behind(place, ws, tmp_path):
     before = sorted(path for path in place.objects.rglob("*") if path.is_file())
     write_files(ws.path, {"secret": "s\n"})
     harvest(ws, tmp_path / "s")
-    diff.write(ws, head(place), tmp_path / "x.diff")
+    build.write_patch(ws, head(place), tmp_path / "x.diff")
     assert sorted(path for path in place.objects.rglob("*") if path.is_file()) == before
 
 
 def test_adopted_edits_are_clean_for_treadle_and_agent(place, ws, tmp_path):
     write_files(ws.path, {"src/app.py": "new\n", "n": "n\n"})
     built, _ = harvest(ws, tmp_path / "s")
-    new_commit = commit.commit(built, head(place), "do 1", WHEN, FALLBACK)
+    new_commit = build.commit(built, head(place), "do 1", WHEN, FALLBACK_AUTHOR)
     workspace.adopt(ws, built.scratch.index, new_commit)
     assert workspace.changes(ws) == ()
     assert git(ws.path, "status", "--porcelain") == ""
@@ -272,7 +269,7 @@ def test_diff_can_be_applied_again(place, ws, tmp_path):
     )
     (ws.path / "README.md").unlink()
     (ws.path / "Makefile").chmod(0o755)
-    edits = diff.write(ws, head(place), tmp_path / "x.diff")
+    edits = build.write_patch(ws, head(place), tmp_path / "x.diff")
     assert len(edits) == 5
     expected = snapshot(ws.path)
     workspace.restore(ws, head(place))
@@ -284,9 +281,9 @@ def test_diff_can_be_applied_again(place, ws, tmp_path):
 def test_diff_only_names_what_is_too_big_or_a_repository(place, ws, tmp_path):
     git(ws.path, "init", "-q", "inner")
     with (ws.path / "huge").open("wb") as handle:
-        handle.truncate(diff.MAX_FILE_BYTES + 1)
+        handle.truncate(build.MAX_FILE_BYTES + 1)
     write_files(ws.path, {"small": "s\n"})
-    diff.write(ws, head(place), tmp_path / "x.diff")
+    build.write_patch(ws, head(place), tmp_path / "x.diff")
     text = (tmp_path / "x.diff").read_text()
     assert "+s\n" in text
     assert text.endswith("# not shown: 'huge' (added)\n# not shown: 'inner/' (repository)\n")
@@ -302,9 +299,9 @@ def test_edits_beyond_measure_are_not_read(ws, tmp_path):
 
 
 def test_diff_of_very_many_files_names_some(place, ws, tmp_path, monkeypatch):
-    monkeypatch.setattr(diff, "MAX_FILES", 3)
+    monkeypatch.setattr(build, "MAX_FILES", 3)
     write_files(ws.path, {f"n{n:03}": "n\n" for n in range(300)})
-    diff.write(ws, head(place), tmp_path / "x.diff")
+    build.write_patch(ws, head(place), tmp_path / "x.diff")
     text = (tmp_path / "x.diff").read_text()
     assert (text.count("+n\n"), text.count("# not shown: 'n")) == (3, 200)
     assert text.endswith("# not shown: 97 more\n")
@@ -313,12 +310,12 @@ def test_diff_of_very_many_files_names_some(place, ws, tmp_path, monkeypatch):
 def test_copied_index_keeps_its_time(ws, tmp_path):
     """Git reads files again whose time is not before that of the index."""
     os.utime(ws.index, (1, 1))
-    checkout.copy_index(ws.index, tmp_path / "copy")
+    workspace.copy_index(ws.index, tmp_path / "copy")
     assert (tmp_path / "copy").stat().st_mtime == 1
 
 
 def test_diff_of_nothing_is_empty(place, ws, tmp_path):
-    assert diff.write(ws, head(place), tmp_path / "x.diff") == ()
+    assert build.write_patch(ws, head(place), tmp_path / "x.diff") == ()
     assert (tmp_path / "x.diff").read_bytes() == b""
 
 
@@ -344,5 +341,5 @@ def test_what_lfs_stores_comes_into_the_repository_with_the_commit(tmp_path, tex
     name = show(built, "x.big").decode().split()[1]
     stored = place.common_dir / "lfs" / "objects" / name[:2] / name[2:4] / name
     assert not stored.exists()
-    commit.commit(built, head(place), "m", WHEN, FALLBACK)
+    build.commit(built, head(place), "m", WHEN, FALLBACK_AUTHOR)
     assert stored.read_bytes() == text.encode()

@@ -7,8 +7,8 @@ import pytest
 from tests.builder import git
 from tests.git.corpus import APP_EDIT, BASE
 from tests.git.support import head, make
-from treadle.git import build, commit, settings
-from treadle.git.commit import Author
+from treadle.git import build, settings
+from treadle.git.build import Author
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ME = Author("Ada Lovelace", "ada@example.org")
@@ -28,7 +28,7 @@ def built(place, tmp_path):
 def test_commit_equals_that_of_commit_tree(place, built, zone, monkeypatch):
     message = "act 1: größer\n\nTreadle-Run: x\n"
     when = WHEN.astimezone(zone)
-    name = commit.commit(built, head(place), message, when, ME)
+    name = build.commit(built, head(place), message, when, ME)
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", ME.name)
         monkeypatch.setenv(f"GIT_{role}_EMAIL", ME.email)
@@ -39,7 +39,7 @@ def test_commit_equals_that_of_commit_tree(place, built, zone, monkeypatch):
 
 def test_commit_is_whole_and_no_branch_moved(place, built):
     before = git(place.root, "for-each-ref")
-    name = commit.commit(built, head(place), "m", WHEN, ME)
+    name = build.commit(built, head(place), "m", WHEN, ME)
     git(place.root, "fsck", "--strict", "--no-dangling")
     assert git(place.root, "show", "-s", "--format=%an <%ae> %cn %s", name).strip() == (
         "Ada Lovelace <ada@example.org> Ada Lovelace m"
@@ -51,13 +51,13 @@ def test_commit_is_whole_and_no_branch_moved(place, built):
 def test_signing_and_encoding_settings_change_nothing(place, built):
     git(place.root, "config", "commit.gpgSign", "true")
     git(place.root, "config", "i18n.commitEncoding", "latin-1")
-    name = commit.commit(built, head(place), "ü", WHEN, ME)
+    name = build.commit(built, head(place), "ü", WHEN, ME)
     assert git(place.root, "cat-file", "commit", name).count("\n") == 6
 
 
 def test_names_cannot_break_the_object(place, built):
     evil = Author("a\nparent 000 <x>", "<>\n")
-    name = commit.commit(built, head(place), "m\0m", WHEN, evil)
+    name = build.commit(built, head(place), "m\0m", WHEN, evil)
     git(place.root, "fsck", "--strict", "--no-dangling")
     assert git(place.root, "show", "-s", "--format=%an|%ae|%P", name).strip() == (
         f"aparent 000 x|treadle|{head(place)}"
@@ -66,9 +66,9 @@ def test_names_cannot_break_the_object(place, built):
 
 def test_identity_is_the_users(place):
     git(place.root, "config", "user.name", "Local")
-    assert commit.identity(settings.read(place)) == ("Local", "test@example.invalid")
+    assert build.author_of(settings.read(place)) == ("Local", "test@example.invalid")
 
 
 def test_identity_falls_back_to_treadle(place, private_home):
     (private_home / ".gitconfig").write_text("")
-    assert commit.identity(settings.read(place)) == ("treadle", "treadle@localhost")
+    assert build.author_of(settings.read(place)) == ("treadle", "treadle@localhost")

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tests.git.support import head, make, open_workspace
-from treadle.git import build, confined, diff, workspace
+from treadle.git import build, confined, workspace
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_what_the_project_ignores_goes_without_a_word(ws):
 def test_pipe_that_came_before_a_restore_or_a_diff(ws, tmp_path):
     (ws.path / "a.txt").write_text("changed\n")
     os.mkfifo(ws.path / ".gitattributes")
-    diff.write(ws, head(ws.repo), tmp_path / "kept.diff")
+    build.write_patch(ws, head(ws.repo), tmp_path / "kept.diff")
     os.mkfifo(ws.path / ".gitattributes")
     workspace.restore(ws, head(ws.repo))
     assert (ws.path / "a.txt").read_text() == "a\n"

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tests.builder import write_files
 from tests.git.test_kill import NAME
-from treadle.git import build, commit, refs, repo, workspace
+from treadle.git import build, refs, repo, workspace
 place = repo.find(Path(sys.argv[1]))
 head = refs.resolve(place, NAME)
 ws = workspace.create(place, Path(sys.argv[2]), Path(sys.argv[3]), head, "main")
@@ -31,7 +31,7 @@ for turn in itertools.count():
     stamp = f"{head[:8]} {turn}"
     write_files(ws.path, {"d0/f0.txt": stamp, f"new/{stamp}": stamp, "x/y": stamp})
     built = build.from_edits(ws, head, Path(sys.argv[3]).parent / "scratch")
-    new = commit.commit(built, head, stamp, datetime.now(UTC), commit.FALLBACK)
+    new = build.commit(built, head, stamp, datetime.now(UTC), build.FALLBACK_AUTHOR)
     assert refs.move(place, NAME, new, head)
     if turn % 2:
         workspace.follow(ws, head, new)

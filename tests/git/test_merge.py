@@ -5,8 +5,8 @@ import pytest
 from tests.builder import git, write_files
 from tests.git.support import head, make
 from treadle.errors import GitError
-from treadle.git import commit, repo, scratch
-from treadle.git.commit import Conflict, Merged
+from treadle.git import build, repo, scratch
+from treadle.git.build import Conflict, Merged
 
 LINES = "".join(f"{n}\n" for n in range(20))
 
@@ -37,7 +37,7 @@ def test_changes_in_different_places_come_together(place, desk):
     base = repo.tree_of(place, head(place))
     ours = tree(place, {"a.txt": LINES.replace("0\n", "ours\n", 1)})
     theirs = tree(place, {"a.txt": LINES.replace("19\n", "theirs\n"), "c.txt": "c\n"})
-    found = commit.three_way(desk, base, ours, theirs)
+    found = build.three_way(desk, base, ours, theirs)
     assert isinstance(found, Merged)
     scratch.keep(desk)
     text = git(place.root, "cat-file", "-p", f"{found.tree}:a.txt")
@@ -54,21 +54,21 @@ def test_the_same_place_is_a_conflict_that_names_the_file(place, desk):
     base = repo.tree_of(place, head(place))
     ours = tree(place, {"b.txt": "ours\n", "né w\n.txt": "1"})
     theirs = tree(place, {"b.txt": "theirs\n", "né w\n.txt": "2"})
-    assert commit.three_way(desk, base, ours, theirs) == Conflict(("b.txt", "né w\n.txt"))
+    assert build.three_way(desk, base, ours, theirs) == Conflict(("b.txt", "né w\n.txt"))
 
 
 def test_a_change_of_a_removed_file_is_a_conflict(place, desk):
     base = repo.tree_of(place, head(place))
     ours = tree(place, {}, "b.txt")
     theirs = tree(place, {"b.txt": "theirs\n"})
-    assert commit.three_way(desk, base, ours, theirs) == Conflict(("b.txt",))
+    assert build.three_way(desk, base, ours, theirs) == Conflict(("b.txt",))
 
 
 def test_swapping_the_sides_takes_a_change_out_again(place, desk):
     before = repo.tree_of(place, head(place))
     after = tree(place, {"a.txt": LINES.replace("0\n", "run\n", 1), "new.txt": "n\n"})
     later = tree(place, {"a.txt": LINES.replace("0\n", "run\n", 1), "new.txt": "n\n", "c": "c\n"})
-    found = commit.three_way(desk, after, later, before)
+    found = build.three_way(desk, after, later, before)
     assert found == Merged(tree(place, {"c": "c\n"}))
 
 
@@ -76,14 +76,14 @@ def test_an_unmerged_attempt_leaves_no_object_in_the_repository(place, desk):
     base = repo.tree_of(place, head(place))
     ours, theirs = tree(place, {"b.txt": "ours\n"}), tree(place, {"b.txt": "theirs\n"})
     before = git(place.root, "count-objects")
-    commit.three_way(desk, base, ours, theirs)
+    build.three_way(desk, base, ours, theirs)
     assert git(place.root, "count-objects") == before
 
 
 def test_only_the_merged_tree_is_kept_not_the_commits_that_helped(place, desk):
     base = repo.tree_of(place, head(place))
     ours, theirs = tree(place, {"c.txt": "c\n"}), tree(place, {"d.txt": "d\n"})
-    commit.three_way(desk, base, ours, theirs)
+    build.three_way(desk, base, ours, theirs)
     scratch.keep(desk)
     commits = git(
         place.root, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"
@@ -100,10 +100,10 @@ def test_commits_are_merged_from_where_they_part(place, desk):
         git(place.root, "add", "-A")
         git(place.root, "commit", "-q", "-m", name)
         sides.append(head(place))
-    assert commit.merge_commits(desk, *sides) == Conflict(("b.txt",))
-    assert isinstance(commit.merge_commits(desk, sides[0], start), Merged)
+    assert build.merge_commits(desk, *sides) == Conflict(("b.txt",))
+    assert isinstance(build.merge_commits(desk, sides[0], start), Merged)
 
 
 def test_what_is_no_tree_is_an_error(place, desk):
     with pytest.raises(GitError, match="merge-tree"):
-        commit.merge_commits(desk, "0" * 40, head(place))
+        build.merge_commits(desk, "0" * 40, head(place))

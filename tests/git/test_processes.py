@@ -7,7 +7,7 @@ import pytest
 from tests.builder import write_files
 from tests.git.corpus import BASE, TWO_FILES
 from tests.git.support import calls, count_calls, head, make, open_workspace
-from treadle.git import build, commit, judge, refs, repo, workspace
+from treadle.git import build, judge, refs, repo, workspace
 from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
@@ -62,9 +62,9 @@ def test_act_step_with_a_patch(place, log, tmp_path):
     refs.create(place, NAME, base)
     calls(log)
     workspace.changes(ws)
-    built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", workspace=ws)
+    built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", ws=ws)
     judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
-    new = commit.commit(built, base, "act", datetime.now(UTC), commit.FALLBACK)
+    new = build.commit(built, base, "act", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.move(place, NAME, new, base)
     workspace.follow(ws, base, new)
     judged = ["diff-tree", "cat-file"]
@@ -80,7 +80,7 @@ def test_do_step_with_edits(place, log, tmp_path):
     found = workspace.survey(ws)
     built = build.from_edits(ws, base, tmp_path / "s", found.changes)
     judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
-    new = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
+    new = build.commit(built, base, "do", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.move(place, NAME, new, base)
     workspace.adopt(ws, built.scratch.index, new)
     found = calls(log)

@@ -8,7 +8,7 @@ import pytest
 from tests.builder import git, write_files
 from tests.git.corpus import new
 from tests.git.support import head, make, open_workspace
-from treadle.git import build, commit, diff, judge, refs, repo, workspace
+from treadle.git import build, judge, refs, repo, workspace
 from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
@@ -45,16 +45,16 @@ def exercise(ws, tmp_path) -> None:
     write_files(ws.path, {"a.txt": "agent\n", "new.txt": "n\n"})
     (ws.path / "d" / "f.txt").unlink()
     workspace.survey(ws)
-    diff.write(ws, base, tmp_path / "x.diff")
+    build.write_patch(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
     judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
-    edited = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
+    edited = build.commit(built, base, "do", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, edited, base)
     workspace.adopt(ws, built.scratch.index, edited)
-    patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", workspace=ws)
+    patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", ws=ws)
     judge.judge(patched.scratch, built.tree, patched.tree, ChangeBudgets())
-    after = commit.commit(patched, edited, "act", datetime.now(UTC), commit.FALLBACK)
+    after = build.commit(patched, edited, "act", datetime.now(UTC), build.FALLBACK_AUTHOR)
     workspace.follow(ws, edited, after)
     write_files(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
     workspace.restore(ws, after)
@@ -136,10 +136,10 @@ def exercise_without_create(ws, tmp_path) -> None:
     base = head(ws.repo)
     write_files(ws.path, {"a.txt": "agent\n", "new.txt": "n\n"})
     workspace.survey(ws)
-    diff.write(ws, base, tmp_path / "x.diff")
+    build.write_patch(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
     judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, ChangeBudgets())
-    after = commit.commit(built, base, "do", datetime.now(UTC), commit.FALLBACK)
+    after = build.commit(built, base, "do", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, after, base)
     workspace.restore(ws, base)

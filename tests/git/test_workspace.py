@@ -9,7 +9,7 @@ import pytest
 from tests.builder import git, write_files
 from tests.git.support import head, make, open_workspace, snapshot
 from treadle.errors import GitError
-from treadle.git import call, checkout, repo, workspace
+from treadle.git import call, repo, workspace
 from treadle.proc import sweep
 
 FILES = {
@@ -231,9 +231,9 @@ def test_torn_index_is_made_anew(place, ws):
 def test_index_from_before_a_power_loss_is_not_trusted(place, ws):
     commit, _, _ = ws.marker.read_text().partition(" ")
     ws.marker.write_text(f"{commit} another-boot")
-    assert checkout.commit_of(ws) is None
+    assert workspace.commit_of(ws) is None
     workspace.restore(ws, commit)
-    assert checkout.commit_of(ws) == commit
+    assert workspace.commit_of(ws) == commit
 
 
 def test_create_undoes_stray_files_but_keeps_ignored_ones(place, ws, tmp_path):
@@ -262,7 +262,7 @@ def test_follow_brings_files_to_the_next_commit(place, ws):
     write_files(ws.path, {"x.log": "kept\n"})
     workspace.follow(ws, old, head(place))
     assert snapshot(ws.path) == snapshot(place.root) | {"x.log": b"kept\n"}
-    assert checkout.commit_of(ws) == head(place)
+    assert workspace.commit_of(ws) == head(place)
     assert git(ws.path, "status", "--porcelain") == ""
     assert git(ws.path, "log", "--format=%s").split() == ["next", "Begin"]
 

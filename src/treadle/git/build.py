@@ -1,21 +1,21 @@
-"""Build a tree from a patch or from edited files, without touching a checkout."""
+"""Build a tree from a patch or from edited files and commit it, without touching a checkout."""
 
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import remove
-from treadle.git import call, checkout, rules, scratch, trees
-from treadle.git import workspace as git_workspace
-from treadle.git.checkout import Workspace
+from treadle.git import call, judge, scratch, settings, trees, workspace
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
-from treadle.git.workspace import Change
+from treadle.git.settings import GitSettings
+from treadle.git.workspace import Change, Workspace
 from treadle.proc.helper import Captured
 
 _MODES = ("100644", "100755", "120000", "160000")
@@ -64,14 +64,14 @@ def find_oddity(patch: bytes) -> tuple[str, str] | None:
 
     Git makes a plain file of an odd mode and a path inside of an absolute one.
     """
-    if sum(int(size) for size in _SIZE.findall(patch)) > rules.MAX_UNPACKED:
-        return "patch_unpacks", rules.explain("patch_unpacks", "the patch")
+    if sum(int(size) for size in _SIZE.findall(patch)) > judge.MAX_UNPACKED:
+        return "patch_unpacks", judge.explain("patch_unpacks", "the patch")
     for mode in _MODE.findall(patch):
         if mode.decode("ascii") not in _MODES:
-            return "mode", rules.explain("mode", "the patch", mode=mode.decode("ascii"))
+            return "mode", judge.explain("mode", "the patch", mode=mode.decode("ascii"))
     for name in _header_names(patch):
         if name.lstrip(b'"').startswith(b"/") and not name.startswith(_NOTHING):
-            return "path_absolute", rules.explain("path_absolute", os.fsdecode(name))
+            return "path_absolute", judge.explain("path_absolute", os.fsdecode(name))
     return None
 
 
@@ -86,7 +86,7 @@ def broken_rule(patch: bytes) -> str | None:
     )
     paths = (path for word in words for path in (word, _SIDE.sub("", word, count=1)))
     named = (path for path in islice(paths, _LOOKED_AT) if path != os.fsdecode(_NOTHING))
-    return next(filter(None, map(rules.forbidden, named)), None)
+    return next(filter(None, map(judge.forbidden, named)), None)
 
 
 def is_relative_to_root(patch: bytes, subdir: str) -> bool:
@@ -103,7 +103,7 @@ def from_patch(
     folder: Path,
     *,
     subdir: str | None = None,
-    workspace: Workspace | None = None,
+    ws: Workspace | None = None,
 ) -> Built | PatchFailed:
     """Apply a patch to a commit's tree in the scratch place `folder`.
 
@@ -113,8 +113,8 @@ def from_patch(
     odd = find_oddity(patch)
     if odd:
         return PatchFailed(odd[1], odd[0])
-    place = scratch.make(repo, folder, workspace.runner if workspace else call.unconfined)
-    seed(place, base_commit, workspace)
+    place = scratch.make(repo, folder, ws.runner if ws else call.unconfined)
+    seed(place, base_commit, ws)
     complaint = ""
     for text, options, notes in _attempts(patch, subdir):
         done = call.run(
@@ -122,7 +122,7 @@ def from_patch(
             place.place,
             stdin=text,
             config=(scratch.NO_SYNC,),
-            reach=place.reach(4 * len(text) + rules.MAX_UNPACKED),  # itself, and what it unpacks to
+            reach=place.reach(4 * len(text) + judge.MAX_UNPACKED),  # itself, and what it unpacks to
         )
         if done.returncode == 0:
             return Built(_write_tree(place), place, notes)
@@ -139,7 +139,7 @@ def from_edits(
     found: Iterable[Change] | None = None,
 ) -> Built:
     """Build the tree of a commit with the workspace's own files, in the scratch place `folder`."""
-    edits, notes = _absorb(ws, tuple(git_workspace.changes(ws) if found is None else found))
+    edits, notes = _absorb(ws, tuple(workspace.changes(ws) if found is None else found))
     if sum(file_size(ws.path / change.path) for change in edits) > MAX_EDIT_BYTES:
         raise GitError(
             f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
@@ -154,8 +154,8 @@ def from_edits(
 
 def seed(place: Scratch, base: str, ws: Workspace | None) -> None:
     """Fill the scratch index with `base`, from the workspace's own index where that holds it."""
-    if ws and checkout.holds(ws, base):
-        checkout.copy_index(ws.index, place.index)
+    if ws and workspace.holds_commit(ws, base):
+        workspace.copy_index(ws.index, place.index)
     else:
         scratch.out(place, "read-tree", base)
 
@@ -172,7 +172,7 @@ def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
     """Bring the scratch index to the contents of the workspace's files."""
     names = _names(ws, edits)
     if names and _update_index(ws, place, names).returncode:
-        git_workspace.open_up(ws)
+        workspace.open_up(ws)
         for name in names:
             _make_readable(ws.path / name)
         done = _update_index(ws, place, names)
@@ -256,7 +256,7 @@ def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...
         for name in names:
             remove.remove_tree(ws.path / name / ".git")
             notes.append(f"{name} was a repository of its own; only its files were taken")
-        edits = git_workspace.changes(ws)
+        edits = workspace.changes(ws)
     left = [change.path for change in edits if change.kind in OPAQUE]
     return edits, (*notes, *(f"{name} could not be read and was not taken" for name in left))
 
@@ -300,6 +300,193 @@ def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
         _STAGE,
         place.place | {"GIT_WORK_TREE": str(ws.path)},
         stdin=b"\0".join(os.fsencode(name) for name in names),
-        config=(*checkout.settings(ws), *checkout.lfs(ws, place.folder), scratch.NO_SYNC),
+        config=(
+            *workspace.filter_switches(ws),
+            *workspace.lfs_storage(ws, place.folder),
+            scratch.NO_SYNC,
+        ),
         reach=place.reach(),
     )
+
+
+_UNSAFE = str.maketrans("", "", "<>\n\r\0")
+_YES = ("true", "yes", "on", "1")
+_UTF8 = "i18n.commitEncoding=UTF-8"  # what treadle writes, whatever the user's editor does
+_MERGE_TREE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
+_NEVER = datetime.fromtimestamp(0, UTC)
+
+
+class Author(NamedTuple):
+    """Who is named in a commit."""
+
+    name: str
+    email: str
+
+
+class Merged(NamedTuple):
+    """The tree that holds both sides; its objects are still in the scratch place."""
+
+    tree: str
+
+
+class Conflict(NamedTuple):
+    """The files on which the sides disagree."""
+
+    paths: tuple[str, ...]
+
+
+FALLBACK_AUTHOR = Author("treadle", "treadle@localhost")
+
+
+def author_of(config: GitSettings) -> Author:
+    """Return the user's identity; `treadle` where none is configured."""
+    name = config.get("user.name") or FALLBACK_AUTHOR.name
+    email = config.get("user.email") or FALLBACK_AUTHOR.email
+    return Author(name, email)
+
+
+def commit(built: Built, parent: str, message: str, when: datetime, author: Author) -> str:
+    """Commit a built tree, durably, and return the commit's id; no branch moves.
+
+    The object is written here rather than by `git commit-tree`: that saves a process in every
+    step and keeps signing, encodings and dates of the user's settings out of the id.
+    """
+    place = built.scratch
+    content = encode_commit(built.tree, [parent], message, when, author)
+    name = scratch.write_object(place.store, "commit", content, place.repo.object_format)
+    scratch.keep(place)
+    return name
+
+
+def encode_commit(
+    tree: str, parents: list[str], message: str, when: datetime, author: Author
+) -> bytes:
+    """Return a commit object's content."""
+    offset = when.strftime("%z") or "+0000"
+    person = f"{_clean(author.name)} <{_clean(author.email)}> {int(when.timestamp())} {offset}"
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    lines += [f"author {person}", f"committer {person}", "", message.replace("\0", "").strip()]
+    return "\n".join(lines).encode(errors="replace") + b"\n"
+
+
+def signs_commits(config: GitSettings) -> bool:
+    """Tell whether the user wants commits to be signed."""
+    return (config.get("commit.gpgsign") or "").lower() in _YES
+
+
+def committer(config: GitSettings, env: Mapping[str, str]) -> Author:
+    """Return who commits: git's own variables, else the settings, else treadle."""
+    known = author_of(config)
+    return Author(
+        env.get("GIT_AUTHOR_NAME") or known.name, env.get("GIT_AUTHOR_EMAIL") or known.email
+    )
+
+
+def commit_tree(
+    place: Scratch, tree: str, parent: str, message: str, *, when: datetime, who: Author, sign: bool
+) -> str:
+    """Commit a tree in the scratch place and return the commit's id; no branch moves."""
+    args = ["commit-tree", "-p", parent, *(["-S"] if sign else []), tree]
+    stamp = f"{int(when.timestamp())} +0000"
+    names = {
+        f"GIT_{role}_{part}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for part, value in (("NAME", who.name), ("EMAIL", who.email), ("DATE", stamp))
+    }
+    text = message.replace("\0", "").encode(errors="replace")
+    config = (scratch.NO_SYNC, _UTF8)
+    done = call.out(args, place.place | names, stdin=text, config=config)
+    return done.decode("ascii").strip()
+
+
+def three_way(place: Scratch, base: str, ours: str, theirs: str) -> Merged | Conflict:
+    """Bring what happened between the trees `base` and `theirs` into the tree `ours`.
+
+    Git 2.38 finds the base of a merge only through history, so the trees get commits that say
+    just this; the histories they really have, cut off or rewritten, do not matter.
+    """
+    root = _point(place, base)
+    sides = [_point(place, tree, root) for tree in (ours, theirs)]
+    try:
+        return merge_commits(place, *sides)
+    finally:
+        for name in (root, *sides):
+            (place.store / name[:2] / name[2:]).unlink(missing_ok=True)
+
+
+def merge_commits(place: Scratch, ours: str, theirs: str) -> Merged | Conflict:
+    """Merge two commits from where their histories part."""
+    args = (*_MERGE_TREE, ours, theirs)
+    config = (scratch.NO_SYNC, *settings.plain_merges(place.repo))
+    done = call.run(args, place.place, config=config)
+    if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
+        raise call.failure(args, done)
+    tree, *names = os.fsdecode(done.stdout).split("\0")
+    if done.returncode == 0:
+        return Merged(tree)
+    return Conflict(tuple(dict.fromkeys(name for name in names if name)))
+
+
+def _clean(text: str) -> str:
+    """Drop what git does not allow in a name, as git does itself."""
+    return text.translate(_UNSAFE).strip(" .,:;\"'\\") or FALLBACK_AUTHOR.name
+
+
+def _point(place: Scratch, tree: str, *parents: str) -> str:
+    content = encode_commit(tree, list(parents), "", _NEVER, FALLBACK_AUTHOR)
+    return scratch.write_object(place.store, "commit", content, place.repo.object_format)
+
+
+MAX_FILE_BYTES = 10_000_000
+MAX_BYTES = 50_000_000
+MAX_FILES = 5_000
+_NAMED = 200
+
+_INDEX = (
+    "diff-index --cached -p --binary --full-index --no-renames"
+    " --no-ext-diff --no-textconv --no-color --ignore-submodules=none"
+)
+
+
+def write_patch(
+    ws: Workspace, commit: str, target: Path, found: Iterable[Change] | None = None
+) -> tuple[Change, ...]:
+    """Write the differences to `commit` as a diff git can apply; return what it is about.
+
+    Nothing reaches the repository's object store. What is too big is only named.
+    """
+    edits = tuple(workspace.changes(ws) if found is None else found)
+    taken = _small_ones(ws, edits)
+    place = scratch.make(ws.repo, target.with_name(f".{target.name}.scratch"), ws.runner)
+    try:
+        seed(place, commit, ws)
+        stage(ws, place, taken)
+        target.write_bytes(scratch.out(place, *_INDEX.split(), commit))
+    finally:
+        scratch.drop(place)
+    _append(target, [change for change in edits if change not in taken])
+    return edits
+
+
+def _small_ones(ws: Workspace, edits: tuple[Change, ...]) -> set[Change]:
+    """Choose what a diff for people can hold."""
+    taken: set[Change] = set()
+    left = MAX_BYTES
+    for change in edits:
+        size = file_size(ws.path / change.path)
+        if (
+            len(taken) < MAX_FILES
+            and size <= min(left, MAX_FILE_BYTES)
+            and change.kind not in OPAQUE
+        ):
+            taken.add(change)
+            left -= size
+    return taken
+
+
+def _append(target: Path, left_out: list[Change]) -> None:
+    lines = [f"# not shown: {change.path!r} ({change.kind})\n" for change in left_out[:_NAMED]]
+    if len(left_out) > _NAMED:
+        lines.append(f"# not shown: {len(left_out) - _NAMED} more\n")
+    with target.open("a") as handle:
+        handle.writelines(lines)

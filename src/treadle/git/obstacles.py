@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.git import call, checkout, confined, diff, refs, scratch, trees
+from treadle.git import call, confined, refs, scratch, trees, workspace
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
@@ -23,7 +23,7 @@ class Obstacles(NamedTuple):
 def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
     confined.require_readable(root)
-    changes = diff.changed(place, old, new)
+    changes = trees.changed_files(place, old, new)
     touched = frozenset(change.path for change in changes)
     added = {change.path for change in changes if change.is_added}
     folders = {folder for path in touched for folder in trees.above(path)}
@@ -56,7 +56,7 @@ def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> No
     so that git finds it right; the beginning of such a file is removed and comes again whole.
     """
     refs.require_unlocked(repo, name)
-    touched = [change.path for change in diff.changed(repo.place, old, new)]
+    touched = [change.path for change in trees.changed_files(repo.place, old, new)]
     files = [(path, repo.root / path) for path in touched]
     written = [path for path, file in files if file.is_symlink() or file.is_file()]
     if not written:
@@ -105,7 +105,7 @@ def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
 
 def _unlike(place: Scratch, paths: list[str], commit: str) -> set[str]:
     """Return where the files, put into a copy of the user's index, are not as in `commit`."""
-    checkout.copy_index(place.repo.git_dir / "index", place.index)
+    workspace.copy_index(place.repo.git_dir / "index", place.index)
     scratch.out(place, *_ADD, stdin=_lines(paths))
     return differing(place.place, commit)
 

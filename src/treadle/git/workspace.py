@@ -1,20 +1,234 @@
 """Make, look at, restore, move and remove the private checkout a run works in."""
 
+import contextlib
+import hashlib
 import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import remove as removal
 from treadle.files import walk
-from treadle.git import call, checkout, confined, settings, trees
+from treadle.git import call, confined, scratch, settings, trees
 from treadle.git.call import Reach, Runner, unconfined
-from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
+from treadle.git.settings import GitSettings
+from treadle.proc import identity
+from treadle.proc.helper import Captured
+
+# What decides how files look on disk must be the same for the agent's git, or every file
+# would count as modified there.
+_COPIED_NAMES = (
+    "attributesfile autocrlf bigfilethreshold eol excludesfile filemode ignorecase"
+    " precomposeunicode sparsecheckout sparsecheckoutcone symlinks"
+)
+_COPIED_KEYS = frozenset(f"core.{name}" for name in _COPIED_NAMES.split())
+_COPIED_SECTIONS = ("filter.", "lfs.")
+_OWN_SETTINGS = {
+    "core.bare": "false",
+    "core.repositoryformatversion": "0",
+    "core.logallrefupdates": "true",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+_NO_IDENTITY = {"user.name": "treadle", "user.email": "treadle@localhost"}
+_OBJECT_ID = re.compile(rb"[0-9a-f]{40,64}")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """A private checkout; `index` is treadle's own and lies out of the agent's reach.
+
+    Content filters of the user run in here among an agent's files, so `runner` confines git. The
+    index has a folder of its own, since git replaces it by a new file.
+    """
+
+    repo: Repo
+    path: Path
+    index: Path
+    branch: str | None
+    config: GitSettings
+    runner: Runner = call.unconfined
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Return the variables that point git at this checkout."""
+        return {
+            "GIT_DIR": str(self.repo.git_dir),
+            "GIT_WORK_TREE": str(self.path),
+            "GIT_INDEX_FILE": str(self.index),
+        }
+
+    @property
+    def lock(self) -> Path:
+        """Return the lock file git makes while it writes the index."""
+        return self.index.with_name(f"{self.index.name}.lock")
+
+    @property
+    def marker(self) -> Path:
+        """Return the file that says which commit the index holds."""
+        return self.index.parent.with_name(f"{self.index.parent.name}.commit")
+
+    def reach(self, *further: Path) -> Reach:
+        """Say what git may write when it works here: the index, and what it is asked to make."""
+        # Git alone reads what is large in parts.
+        memory = call.MEMORY if self.config.filters() else None
+        return Reach(self.runner, (self.index.parent, *further), memory=memory)
+
+
+def run_git(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
+    """Run git on the workspace, whatever its exit code; `-u` is the option that writes files."""
+    writes = "-u" in args
+    reach = ws.reach(*((ws.path,) if writes else ()))
+    config = (
+        filter_switches(ws) if writes else (*filter_switches(ws), *lfs_storage(ws, ws.index.parent))
+    )
+    done = call.run(args, ws.place, stdin=stdin, config=config, lock=ws.lock, reach=reach)
+    if ws.runner is not call.unconfined:
+        confined.require_plain(ws.index.parent)
+    return done
+
+
+def filter_switches(ws: Workspace) -> Sequence[str]:
+    """Return what git must be told for every call that may run a content filter."""
+    return settings.switches(settings.disabled_filters(ws.repo, ws.config))
+
+
+def lfs_storage(ws: Workspace, folder: Path) -> Sequence[str]:
+    """Let Git LFS store what it cleans in a folder that git may write; `scratch.keep` takes it."""
+    return (f"lfs.storage={folder}/lfs",) if "lfs" in ws.config.filters() else ()
+
+
+def commit_of(ws: Workspace) -> str | None:
+    """Return the commit the index is known to hold; nothing is known after a power loss."""
+    try:
+        commit, _, boot = ws.marker.read_text().partition(" ")
+    except OSError:
+        return None
+    return commit if boot == _boot() else None
+
+
+def mark_commit(ws: Workspace, commit: str) -> None:
+    """Remember which commit the index holds now."""
+    staged = ws.marker.with_name(f"{ws.marker.name}.tmp")
+    staged.write_text(f"{commit} {_boot()}")
+    staged.rename(ws.marker)
+
+
+def forget_commit(ws: Workspace) -> None:
+    """Trust the index no longer, before it is changed."""
+    ws.marker.unlink(missing_ok=True)
+
+
+def holds_commit(ws: Workspace, commit: str) -> bool:
+    """Tell whether the index is whole and at `commit`; git itself does not check the former."""
+    if commit_of(ws) != commit:
+        return False
+    digest = hashlib.new(ws.repo.object_format)
+    data = ws.index.read_bytes()
+    digest.update(memoryview(data)[: -digest.digest_size])
+    return data.endswith(digest.digest())
+
+
+def copy_index(source: Path, target: Path) -> None:
+    """Copy an index with its time, by which git tells which files it must read again."""
+    state = source.stat()
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    shutil.copyfile(source, target)
+    os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def write_git_dir(ws: Workspace, commit: str) -> None:
+    """Make the workspace's .git anew, whatever the agent left there."""
+    folder = ws.path / ".git"
+    removal.remove_tree(folder)
+    (folder / "refs" / "heads").mkdir(parents=True)
+    scratch.write_alternates(folder / "objects", scratch.alternates(ws.repo.objects))
+    (folder / "packed-refs").write_bytes(_references(ws, commit))
+    (folder / "config").write_text(_own_settings(ws), errors="surrogateescape")
+    _copy_state(ws.repo, folder)
+    copy_index(ws.index, folder / "index")
+    head = f"ref: refs/heads/{ws.branch}" if ws.branch else commit
+    (folder / "HEAD").write_bytes(os.fsencode(head) + b"\n")
+
+
+@cache
+def _boot() -> str:
+    return identity.current().boot
+
+
+def _references(ws: Workspace, commit: str) -> bytes:
+    """Return the base branch and all tags, sorted as git wants them."""
+    found = _tags(ws.repo)
+    if ws.branch:
+        found[os.fsencode(f"refs/heads/{ws.branch}")] = commit.encode("ascii")
+    lines = [b"%s %s\n" % (found[name], name) for name in sorted(found)]
+    return b"# pack-refs with: sorted \n" + b"".join(lines)
+
+
+def _tags(repo: Repo) -> dict[bytes, bytes]:
+    """Return the tags that name an object; files come first, as they may be packed meanwhile."""
+    found: dict[bytes, bytes] = {}
+    for folder, _, names in os.walk(repo.common_dir / "refs" / "tags"):
+        for path in [Path(folder, name) for name in names if not name.endswith(".lock")]:
+            with contextlib.suppress(OSError):
+                found[os.fsencode(path.relative_to(repo.common_dir))] = path.read_bytes().strip()
+    packed = repo.common_dir / "packed-refs"
+    for line in packed.read_bytes().split(b"\n") if packed.is_file() else ():
+        name, _, ref = line.partition(b" ")
+        if ref.startswith(b"refs/tags/"):
+            found.setdefault(ref, name)
+    # A tag may be another name for a reference, or empty after a power loss: git would choke.
+    return {ref: name for ref, name in found.items() if _OBJECT_ID.fullmatch(name)}
+
+
+def _own_settings(ws: Workspace) -> str:
+    wanted = [item for item in ws.config.entries if item.is_local]
+    entries = [
+        (item.key, item.value)
+        for item in wanted
+        if item.key in _COPIED_KEYS or item.key.startswith(_COPIED_SECTIONS)
+    ]
+    own = dict(_OWN_SETTINGS)
+    if not any(item.key == "user.email" and not item.is_local for item in ws.config.entries):
+        own |= _NO_IDENTITY
+    if ws.repo.object_format != "sha1":
+        own |= {
+            "core.repositoryformatversion": "1",
+            "extensions.objectformat": ws.repo.object_format,
+        }
+    return "".join(_setting(key, value) for key, value in (*entries, *own.items()))
+
+
+def _setting(key: str, value: str) -> str:
+    section, _, rest = key.partition(".")
+    subsection, _, name = rest.rpartition(".")
+    subsection = subsection.replace("\\", "\\\\").replace('"', '\\"')
+    title = f'{section} "{subsection}"' if subsection else section
+    return f'[{title}]\n\t{name} = "{value.translate(_ESCAPES)}"\n'
+
+
+def _copy_state(repo: Repo, folder: Path) -> None:
+    (folder / "info").mkdir()
+    copies = {
+        repo.common_dir / "shallow": folder / "shallow",
+        repo.common_dir / "info" / "exclude": folder / "info" / "exclude",
+        repo.common_dir / "info" / "attributes": folder / "info" / "attributes",
+        repo.git_dir / "info" / "sparse-checkout": folder / "info" / "sparse-checkout",
+    }
+    for source, target in copies.items():
+        if source.is_file():
+            shutil.copyfile(source, target)
+
 
 Kind = Literal["added", "modified", "deleted", "typechange", "repository", "folder"]
 # The repository's own HEAD is another commit, so only the column that compares the work tree
@@ -113,10 +327,10 @@ def create(
     )
     index.parent.mkdir(parents=True, exist_ok=True)
     if _make_folder(path):
-        checkout.forget(ws)
+        forget_commit(ws)
         index.unlink(missing_ok=True)
         _check_out(ws, commit)
-        checkout.write_git_dir(ws, commit)
+        write_git_dir(ws, commit)
     else:
         restore(ws, commit)
     return ws
@@ -125,7 +339,7 @@ def create(
 def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
     """Bring the files back to `commit` and return what differed; ignored files stay."""
     confined.clear_special(ws.path)
-    known = checkout.commit_of(ws) if ws.index.is_file() else None
+    known = commit_of(ws) if ws.index.is_file() else None
     if known is None:
         ws.index.unlink(missing_ok=True)
     if known != commit:
@@ -133,7 +347,7 @@ def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
     first = found = _look(ws, commit)
     for _ in range(_PASSES):
         if not found:
-            checkout.write_git_dir(ws, commit)
+            write_git_dir(ws, commit)
             return first
         _remove_strangers(ws, found)
         _check_out(ws, commit)
@@ -146,23 +360,23 @@ def restore(ws: Workspace, commit: str) -> tuple[Change, ...]:
 
 def follow(ws: Workspace, old: str, new: str) -> None:
     """Bring the files from one commit to the next after the run's branch moved."""
-    if checkout.commit_of(ws) == old:
-        checkout.forget(ws)
-        done = checkout.run(ws, "read-tree", "-m", "-u", old, new)
+    if commit_of(ws) == old:
+        forget_commit(ws)
+        done = run_git(ws, "read-tree", "-m", "-u", old, new)
         if done.returncode == 0:
-            checkout.mark(ws, new)
-            checkout.write_git_dir(ws, new)
+            mark_commit(ws, new)
+            write_git_dir(ws, new)
             return
-        checkout.mark(ws, old)
+        mark_commit(ws, old)
     restore(ws, new)
 
 
 def adopt(ws: Workspace, index: Path, commit: str) -> None:
     """Take over the index of `commit`, which was built out of the workspace's own files."""
-    checkout.forget(ws)
-    checkout.copy_index(index, ws.index)
-    checkout.mark(ws, commit)
-    checkout.write_git_dir(ws, commit)
+    forget_commit(ws)
+    copy_index(index, ws.index)
+    mark_commit(ws, commit)
+    write_git_dir(ws, commit)
 
 
 def remove(ws: Workspace) -> None:
@@ -199,10 +413,10 @@ def apply_patch(repo: Repo, folder: Path, patch: bytes, runner: Runner) -> str |
 def _listed(ws: Workspace, options: tuple[str, ...]) -> Survey:
     args = (*_LIST, *options)
     removed = confined.clear_special(ws.path)
-    done = checkout.run(ws, *args)
+    done = run_git(ws, *args)
     if _UNREADABLE.search(done.stderr):
         open_up(ws)
-        done = checkout.run(ws, *args)
+        done = run_git(ws, *args)
     if done.returncode:
         raise call.failure(args, done)
     found = parse(done.stdout)
@@ -223,7 +437,7 @@ def _unexpected(ws: Workspace, removed: tuple[str, ...]) -> tuple[str, ...]:
     if not removed:
         return ()
     names = b"".join(os.fsencode(path) + b"\0" for path in removed)
-    done = checkout.run(ws, "check-ignore", "-z", "--stdin", stdin=names)
+    done = run_git(ws, "check-ignore", "-z", "--stdin", stdin=names)
     ignored = os.fsdecode(done.stdout).split("\0")
     return tuple(path for path in removed if path not in ignored)
 
@@ -255,15 +469,15 @@ def _make_folder(path: Path) -> bool:
 
 def _check_out(ws: Workspace, commit: str) -> None:
     """Write every tracked file that is not as in `commit`, never through a link."""
-    checkout.forget(ws)
+    forget_commit(ws)
     args = ("read-tree", "--reset", "-u", commit)
-    if checkout.run(ws, *args).returncode:
+    if run_git(ws, *args).returncode:
         open_up(ws)
         ws.index.unlink(missing_ok=True)
-        done = checkout.run(ws, *args)
+        done = run_git(ws, *args)
         if done.returncode:
             raise call.failure(args, done)
-    checkout.mark(ws, commit)
+    mark_commit(ws, commit)
 
 
 def _look(ws: Workspace, commit: str) -> tuple[Change, ...]:

@@ -18,10 +18,10 @@ from treadle.config.schema import AgentConfig, ChecksConfig, Config
 from treadle.config.trusted import TrustRecord
 from treadle.errors import BlockedError, FormatError
 from treadle.files import walk
+from treadle.git import judge, trees, workspace
 from treadle.git import repo as git
-from treadle.git import rules, trees, workspace
-from treadle.git.diff import GITLINK
 from treadle.git.refs import MADE_HERE, Arrivals
+from treadle.git.trees import GITLINK
 from treadle.ids import mask, utc
 from treadle.layout import CONFIG_NAMES, HOME_NAME
 from treadle.project.context import Context, refuse_tracked, reread
@@ -97,7 +97,7 @@ def _foreign(
     ours = Arrivals(project.repo, doubtful, MADE_HERE)
     # A landing that changed one of these waited on the desk for you, unless a budget let it pass.
     budgets = project.settings.config.budgets
-    asked = () if budgets.max_risky_files else tuple(filter(rules.is_own_config, doubtful))
+    asked = () if budgets.max_risky_files else tuple(filter(judge.is_own_config, doubtful))
     landed = Arrivals(project.repo, asked, (*MADE_HERE, *_LANDINGS)) if asked else ours
     for name, blob in sorted(doubtful.items()):
         known = accepted.get(name, ())

@@ -8,7 +8,7 @@ from treadle.engine.run import memory
 from treadle.engine.show import report
 from treadle.engine.show import view as show_view
 from treadle.errors import GitError
-from treadle.git import diff as git_diff
+from treadle.git import trees as git_diff
 from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow
@@ -57,7 +57,7 @@ def _changes(project: Context, row: RunRow, mask: Mask) -> Diff | None:
     if not row.base_commit or not row.head_commit:
         return None
     try:
-        found = git_diff.text(project.repo, row.base_commit, row.head_commit)
+        found = git_diff.diff_text(project.repo, row.base_commit, row.head_commit)
         return foreign.parse_diff(mask.text(found.decode(errors="replace")))
     except GitError:
         return None

@@ -15,9 +15,9 @@ from treadle.engine.run import confinement, resume
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, remove, walk
-from treadle.git import checkout, repo, rules, trees, workspace
-from treadle.git.checkout import Workspace
-from treadle.git.diff import GITLINK
+from treadle.git import judge, repo, trees, workspace
+from treadle.git.trees import GITLINK
+from treadle.git.workspace import Workspace
 from treadle.proc.keeper import Ended, Limits
 from treadle.store.runs import RunRow
 
@@ -149,14 +149,14 @@ def _tidy(ws: Workspace, commit: str, state: SetupState | None) -> bool:
 
     Return whether all that is to be kept is there as it was.
     """
-    if checkout.commit_of(ws) != commit:
+    if workspace.commit_of(ws) != commit:
         workspace.restore(ws, commit)
     found = workspace.survey(ws)
     if found.changes:
         workspace.restore(ws, commit)
         found = workspace.survey(ws)
     else:
-        checkout.write_git_dir(ws, commit)
+        workspace.write_git_dir(ws, commit)
     roots = (*found.ignored, *_submodules(ws, commit))
     if state and not _remove_others(ws.path, roots, state):
         return False
@@ -258,7 +258,7 @@ def _slashes(name: str) -> list[int]:
 
 def _is_manifest(name: str) -> bool:
     last = name.rpartition("/")[2]
-    known = rules.is_generated(name) or last.lower() in _MANIFESTS
+    known = judge.is_generated(name) or last.lower() in _MANIFESTS
     return known or bool(_REQUIREMENTS.fullmatch(last))
 
 

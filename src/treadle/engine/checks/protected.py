@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from treadle.engine.checks import executed
 from treadle.engine.checks.executed import Executed
-from treadle.git import diff, trees
+from treadle.git import trees
 from treadle.git.repo import Repo
 from treadle.git.trees import Leaf, Listing
 
@@ -81,7 +81,7 @@ def find(
     repo: Repo, base: str, commit: str, commands: Sequence[str], globs: Sequence[str]
 ) -> Found:
     """Compare two commits in everything that decides whether these commands pass."""
-    changes = {change.path: change for change in diff.changed(repo.place, base, commit)}
+    changes = {change.path: change for change in trees.changed_files(repo.place, base, commit)}
     if not changes:
         return Found((), ())
     differ, old = list(changes), trees.files(repo, base)

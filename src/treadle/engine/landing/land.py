@@ -14,8 +14,8 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, name_some
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
 from treadle.files import remove
-from treadle.git import commit, obstacles, refs, repo, scratch, workspace
-from treadle.git.commit import Conflict
+from treadle.git import build, obstacles, refs, repo, scratch, workspace
+from treadle.git.build import Conflict
 from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
@@ -214,7 +214,7 @@ def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
 
 def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> LandingCommit:
     """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
-    is_base, signs = tip == run.row.base_commit, commit.signs(run.tools.git_settings)
+    is_base, signs = tip == run.row.base_commit, build.signs_commits(run.tools.git_settings)
     built = LandingCommit(tip, repo.tree_of(run.tools.repo, tip))
     if keep_steps and is_base and not signs and not run.order.message:
         return LandingCommit(run.head, run.tree)
@@ -233,15 +233,15 @@ def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> LandingCommi
 def commit_on(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
     """Commit a tree as the user would; no branch moves."""
     settings = run.tools.git_settings
-    who, sign = commit.committer(settings, run.tools.env), commit.signs(settings)
-    return commit.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
+    who, sign = build.committer(settings, run.tools.env), build.signs_commits(settings)
+    return build.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
 
 
 def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
     """Merge three trees; BlockedError names the files that both sides changed."""
     if ours == base:
         return theirs
-    found = commit.three_way(place, base, ours, theirs)
+    found = build.three_way(place, base, ours, theirs)
     if isinstance(found, Conflict):
         raise BlockedError(
             f"both sides changed {name_some(found.paths)}",

@@ -17,8 +17,8 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
 from treadle.errors import BlockedError, GitError, ProjectError
 from treadle.files import atomic, remove, sync
-from treadle.git import diff, refs, repo, workspace
-from treadle.git.checkout import Workspace
+from treadle.git import build, refs, repo, workspace
+from treadle.git.workspace import Workspace
 from treadle.ids import new_run_id, utc
 from treadle.layout import STDERR, STDOUT, RunLayout
 from treadle.proc import identity
@@ -117,7 +117,9 @@ def _undo_setup(run: Run) -> dict[str, object]:
     changes, run.ignored = found.changes, frozenset(found.ignored)
     if not changes:
         return {}
-    diff.write(run.workspace, run.head, run.folder.folder / "setup" / "changes.diff", changes)
+    build.write_patch(
+        run.workspace, run.head, run.folder.folder / "setup" / "changes.diff", changes
+    )
     workspace.restore(run.workspace, run.head)
     return {"undone": [change.path for change in changes[:20]]}
 

@@ -15,7 +15,7 @@ from treadle.engine.run.memory import CheckSeen, RunMemory
 from treadle.engine.run.order import NamedAgent, named
 from treadle.engine.run.run import Run, Timeline, Tools, lost_branch
 from treadle.errors import BlockedError, FormatError, GitError
-from treadle.git import diff, refs, repo, workspace
+from treadle.git import build, refs, repo, workspace
 from treadle.proc import identity
 from treadle.store.runs import RunRow, StepRow
 
@@ -202,7 +202,7 @@ def keep_interrupted(run: Run) -> None:
         return
     run.folder.interrupted.mkdir(exist_ok=True)
     target = _free_name(run)
-    diff.write(run.workspace, run.head, target, found.changes)
+    build.write_patch(run.workspace, run.head, target, found.changes)
     workspace.restore(run.workspace, run.head)
     where = run.tools.layout.relative(target)
     run.timeline.add(EventType.WORKSPACE_RESTORED, f"interrupted edits are kept in {where}")

@@ -22,9 +22,9 @@ from treadle.engine.run.memory import EMPTY, Progress, RunMemory, Spent, Watch
 from treadle.engine.run.order import Order
 from treadle.errors import GitError
 from treadle.git import refs
-from treadle.git.checkout import Workspace
 from treadle.git.repo import Repo
 from treadle.git.settings import GitSettings
+from treadle.git.workspace import Workspace
 from treadle.ids import utc
 from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper

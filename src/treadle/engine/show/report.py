@@ -10,7 +10,7 @@ from treadle.engine.show import view as show_view
 from treadle.engine.show.view import CriterionView
 from treadle.errors import GitError
 from treadle.files import walk
-from treadle.git import diff
+from treadle.git import trees
 from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import RunRow, StepRow, UsageRow
@@ -93,7 +93,7 @@ def _changes(project: Context, row: RunRow) -> str:
     if not row.base_commit or not row.head_commit or row.base_commit == row.head_commit:
         return "No files changed."
     try:
-        return _fenced(diff.summary(project.repo, row.base_commit, row.head_commit))
+        return _fenced(trees.diff_summary(project.repo, row.base_commit, row.head_commit))
     except GitError as error:
         return f"The changes cannot be read: {_text(error.message)}"
 

@@ -23,7 +23,7 @@ from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel import change
 from treadle.errors import FormatError
 from treadle.files import beneath, remove, walk
-from treadle.git import diff, workspace
+from treadle.git import build, workspace
 from treadle.layout import AGENTS_MD, INPUT_JSON, VERDICT_JSON, Layout
 from treadle.store.runs import StepRow
 from treadle.text import block, line, quoted
@@ -68,7 +68,7 @@ def _set_back(run: Run, stage: Stage, spec: AgentSpec, result: AgentResult, numb
     kept = keep_attempt(spec, result.message)
     change.mend_workspace(run)
     if changes := workspace.changes(run.workspace):
-        diff.write(run.workspace, run.head, kept / "workspace.diff", changes)
+        build.write_patch(run.workspace, run.head, kept / "workspace.diff", changes)
         workspace.restore(run.workspace, run.head)
     _empty(stage)
     code = str(result.error)

@@ -15,7 +15,7 @@ from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, remove, walk
-from treadle.git import build, commit, diff, judge, workspace
+from treadle.git import build, judge, workspace
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import ChangeBudgets, Excess, Judged
 from treadle.git.scratch import Scratch
@@ -126,7 +126,7 @@ def set_aside(run: Run, stage: Stage) -> None:
 
 
 def _save_and_restore(run: Run, stage: Stage, name: str, changes: tuple[Change, ...]) -> None:
-    diff.write(run.workspace, run.head, stage.live / name, changes)
+    build.write_patch(run.workspace, run.head, stage.live / name, changes)
     workspace.restore(run.workspace, run.head)
 
 
@@ -239,7 +239,7 @@ def _from_patch(run: Run, stage: Stage) -> Accepted | RefusedChange:
         patch,
         stage.scratch,
         subdir=run.order.agent(stage.role).config.path,
-        workspace=run.workspace,
+        ws=run.workspace,
     )
     if isinstance(built, PatchFailed) and built.rule:
         text = f"the change is refused ({built.rule}: {built.message})"
@@ -318,8 +318,8 @@ def _risky_names(judged: Judged) -> str:
 
 def _commit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted:
     message = f"{stage.role} {stage.iteration}: {run.order.goal}\n\nTreadle-Run: {run.id}\n"
-    author = commit.identity(run.workspace.config)
-    new = commit.commit(built, run.head, message, run.tools.now(), author)
+    author = build.author_of(run.workspace.config)
+    new = build.commit(built, run.head, message, run.tools.now(), author)
     after = Snapshot(new, built.tree)
     run.timeline.add(
         EventType.PATCH_APPLIED,

@@ -13,8 +13,8 @@ from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.run.step_folder import OUTBOX
 from treadle.errors import BlockedError, GitError, TreadleError
-from treadle.git import commit, scratch
-from treadle.git.commit import Conflict
+from treadle.git import build, scratch
+from treadle.git.build import Conflict
 from treadle.git.scratch import Scratch
 from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
@@ -212,7 +212,7 @@ def _conflicts(run: Run, others: list[RunRow]) -> tuple[ClashNote, ...]:
 
 def _merge(place: Scratch, ours: str, theirs: str) -> Conflict | None:
     try:
-        found = commit.merge_commits(place, ours, theirs)
+        found = build.merge_commits(place, ours, theirs)
     except GitError:
         return None  # a branch that is gone lands nowhere
     return found if isinstance(found, Conflict) else None

@@ -21,7 +21,7 @@ from treadle.engine.run.run import Run, name_some, readable
 from treadle.engine.run.step_folder import Stage
 from treadle.errors import FormatError
 from treadle.files import atomic, remove, walk
-from treadle.git import commit, diff, scratch, trees, workspace
+from treadle.git import build, scratch, trees, workspace
 from treadle.git.build import Built
 from treadle.git.trees import Leaf
 from treadle.layout import PATCH, SCORECARD, VERDICT_JSON
@@ -221,7 +221,7 @@ def _diff(run: Run, base: str, found: Found) -> bytes:
         for item in found.files
         if sum(sizes.get(leaf.id, 0) for leaf in item.sides) <= trees.MAX_BYTES
     ][:_SHOWN]
-    text = diff.text(run.tools.repo, base, run.head, shown) if shown else b""
+    text = trees.diff_text(run.tools.repo, base, run.head, shown) if shown else b""
     others = [name for name in found.paths if name not in shown]
     return text + "".join(f"# not shown: {name!r}\n" for name in others[:_SHOWN]).encode()
 
@@ -267,7 +267,7 @@ def _commit(run: Run, stage: Stage, reset: Mapping[str, Leaf | None]) -> str:
     place = scratch.make(run.tools.repo, stage.scratch, run.workspace.runner)
     try:
         built = Built(trees.edited(place, run.tree, reset), place)
-        author = commit.identity(run.workspace.config)
-        return commit.commit(built, run.head, "the base's tests", run.tools.now(), author)
+        author = build.author_of(run.workspace.config)
+        return build.commit(built, run.head, "the base's tests", run.tools.now(), author)
     finally:
         scratch.drop(place)
