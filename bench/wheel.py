@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.bare import RESPONSE
 from bench.lab import Lab
 from treadle.config.load import load
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.engine import session
 from treadle.engine.run import order
 from treadle.engine.run.order import Order

@@ -18,8 +18,7 @@ import pytest
 from treadle.cli import describe
 from treadle.config import load
 from treadle.config import schema as config_schema
-from treadle.contract import request, response
-from treadle.contract.event import EventType, StepError
+from treadle.contract import EventType, StepError, request, response
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.store.database import migrate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.markdown import criteria, section, title
 
 SPEC = """# Add auth ##

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator
 from itertools import count
 from typing import NamedTuple
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.ids import is_criterion_id
 
 MAX_TITLE = 200

@@ -11,7 +11,7 @@ from tests.agents import fake
 from tests.agents.test_oneshot import request
 from treadle.agents import acp, table
 from treadle.agents.table import TOOLS
-from treadle.contract.event import StepError
+from treadle.contract import StepError
 from treadle.proc.keeper import Keeper, Limits
 from treadle.sandbox import probe
 from treadle.sandbox.policy import Policy

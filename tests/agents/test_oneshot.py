@@ -6,8 +6,8 @@ import pytest
 
 from tests.agents import fake
 from treadle.agents.table import BACKENDS
+from treadle.contract import StepError
 from treadle.contract import request as requests
-from treadle.contract.event import StepError
 from treadle.proc.keeper import Keeper, Limits
 
 GOOD = json.dumps({"version": 1, "status": "ok", "summary": "done"})

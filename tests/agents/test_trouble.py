@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from treadle.agents import trouble
-from treadle.contract.event import StepError
+from treadle.contract import StepError
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from treadle.contract import request, response, verdict
-from treadle.contract.role import ROLES, follows
+from treadle.contract import ROLES, follows, request, response, verdict
 from treadle.errors import FormatError
 
 GOOD = {"version": 1, "status": "ok", "summary": "done"}

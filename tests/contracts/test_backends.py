@@ -10,9 +10,8 @@ from tests.agents import fake
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.table import BACKENDS, TOOLS, can_change, may_edit
 from treadle.config.schema import AgentConfig
+from treadle.contract import ROLES, StepError
 from treadle.contract import request as requests
-from treadle.contract.event import StepError
-from treadle.contract.role import ROLES
 from treadle.proc.keeper import Keeper, Limits
 
 ACP = Path(fake.__file__).with_name("acp_agent.py")

@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.config.schema import BudgetsConfig, ChecksConfig, WorkspaceConfig
-from treadle.contract.event import EventType, StepError
+from treadle.contract import EventType, StepError
 from treadle.engine.run.memory import CheckSeen, SecondLook, Spent
 from treadle.engine.run.order import Exceeded, Order, Script
 from treadle.engine.wheel.decide import Standing, decide, decide_between

@@ -6,7 +6,7 @@ import pytest
 
 from treadle import ids
 from treadle.config.schema import BudgetsConfig
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.engine.run import order
 from treadle.engine.run.order import Spent
 from treadle.engine.run.run import Timeline

@@ -16,7 +16,7 @@ import psycopg
 from tests.builder import GIT_IDENTITY
 from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.engine.run import order
 from treadle.fleet import queue
 from treadle.fleet import site as sites

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.missions.conftest import write_task
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import FormatError, NotFoundError
 from treadle.ids import is_task_id
 from treadle.layout import Layout

@@ -10,7 +10,7 @@ import pytest
 
 from tests.store.rows import RUN, T, commit, cursor, event, run_row
 from tests.store.test_task_changes import TASK
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import StoreError
 from treadle.layout import Layout
 from treadle.store import address, fleet, letters

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.rows import T
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.store.tasks import MoveRow, TaskRow
 
 TASK = TaskRow(

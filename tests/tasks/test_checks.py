@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tests.store.rows import RUN, check_row, cursor, run_row, step_row
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import BlockedError
 from treadle.ids import HUMAN
 from treadle.store.runs import History

@@ -1,6 +1,6 @@
 import pytest
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import UsageError
 from treadle.tasks import checks
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.store.rows import run_row
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import NotFoundError, UsageError
 from treadle.tasks import task
 from treadle.tasks.checks import criteria_from_flags

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git, make_home, make_repository
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.ids import utc
 from treadle.inbox import box as inbox
 from treadle.layout import Layout

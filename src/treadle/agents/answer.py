@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.contract import response
-from treadle.contract.event import StepError
+from treadle.contract import StepError, response
 from treadle.contract.response import AgentResponse
 from treadle.errors import FormatError
 from treadle.files import walk

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from treadle.config.schema import AgentConfig
-from treadle.contract.event import StepError
+from treadle.contract import StepError
 from treadle.contract.request import AgentRequest
 from treadle.contract.response import AgentResponse
 from treadle.proc.keeper import Command, Ended, Keeper, Limits

@@ -25,9 +25,8 @@ from treadle.agents.tool import (
     read_events,
     total_usage,
 )
-from treadle.contract import verdict
+from treadle.contract import Role, verdict
 from treadle.contract.request import AgentRequest
-from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
 from treadle.ids import utc

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from treadle.contract.role import Role
+from treadle.contract import Role
 from treadle.errors import ConfigError
 from treadle.ids import nearest
 from treadle.text import line

@@ -6,10 +6,8 @@ from pathlib import Path
 from treadle.agents import answer
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.tool import number_at
-from treadle.contract import strictjson
-from treadle.contract.event import StepError
+from treadle.contract import Role, StepError, strictjson
 from treadle.contract.request import AgentRequest
-from treadle.contract.role import Role
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
 from treadle.git import repo, workspace

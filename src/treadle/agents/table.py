@@ -17,7 +17,7 @@ from treadle.agents import (
 from treadle.agents.backend import AgentSpec, Backend
 from treadle.agents.tool import Launch, Tool
 from treadle.config.schema import AgentConfig
-from treadle.contract.role import Role
+from treadle.contract import Role
 
 TOOLS: dict[str, Tool] = {
     module.TOOL.name: module.TOOL for module in (codex, claude, gemini, opencode, copilot)

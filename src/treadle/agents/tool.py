@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from treadle.agents.backend import AgentSpec, Usage
-from treadle.contract.role import Role
+from treadle.contract import Role
 from treadle.layout import EVENTS
 
 Event = Mapping[str, object]

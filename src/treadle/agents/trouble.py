@@ -8,7 +8,7 @@ from importlib import resources
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from treadle.contract.event import StepError
+from treadle.contract import StepError
 
 _KINDS = tomllib.loads((resources.files("treadle.agents") / "trouble.toml").read_text())
 _PATTERNS = tuple(

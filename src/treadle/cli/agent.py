@@ -5,7 +5,7 @@ from argparse import Namespace
 from treadle.agents.backend import AgentResult
 from treadle.cli import output
 from treadle.cli.project import open_configured, require_trust
-from treadle.contract.role import ROLES, Role
+from treadle.contract import ROLES, Role
 from treadle.engine import health
 from treadle.engine.health import Preview
 from treadle.errors import ExitCode

@@ -11,7 +11,7 @@ import msgspec
 from treadle.cli import output
 from treadle.config import agents, schema
 from treadle.config.load import Loaded, load
-from treadle.contract.role import ROLES
+from treadle.contract import ROLES
 from treadle.engine import lock
 from treadle.ids import mask
 from treadle.layout import Layout

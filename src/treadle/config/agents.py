@@ -6,7 +6,7 @@ from pathlib import Path
 from treadle.config import schema
 from treadle.config.early import wrong
 from treadle.config.schema import BACKENDS, AgentConfig, Config, owners, takes
-from treadle.contract.role import ROLES
+from treadle.contract import ROLES
 from treadle.errors import ConfigError, UsageError
 from treadle.ids import hint
 

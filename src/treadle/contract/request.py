@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from treadle.contract.role import Role
+from treadle.contract import Role
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -6,8 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from treadle.contract import strictjson
-from treadle.contract.role import VerdictWord
+from treadle.contract import VerdictWord, strictjson
 from treadle.errors import FormatError
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 from treadle.config.schema import Config
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import begin, order, resume
 from treadle.engine.run.run import Tools

@@ -17,9 +17,9 @@ from treadle.agents.tool import Tool
 from treadle.config import agents
 from treadle.config.load import load
 from treadle.config.schema import AgentConfig, Config
+from treadle.contract import ROLES, Role
 from treadle.contract import request as requests
 from treadle.contract.request import AgentRequest, Asked, Paths, RequestContext, Step
-from treadle.contract.role import ROLES, Role
 from treadle.engine import lock
 from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, ProjectError, TreadleError

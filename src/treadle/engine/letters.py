@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.contract.event import EventType
-from treadle.contract.role import Role
+from treadle.contract import EventType, Role
 from treadle.engine.run.memory import next_commands
 from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import OUTBOX, Stage

@@ -14,9 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from treadle.config.schema import AgentConfig, Config
-from treadle.contract import strictjson
-from treadle.contract.criterion import Criterion
-from treadle.contract.role import ROLES
+from treadle.contract import ROLES, Criterion, strictjson
 from treadle.engine.run import order as orders
 from treadle.engine.run import run_files
 from treadle.engine.run.order import NamedAgent, Order

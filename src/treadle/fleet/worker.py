@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from treadle.config.schema import Config
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.fleet_run import Ticket

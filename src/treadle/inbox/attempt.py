@@ -9,7 +9,7 @@ from msgspec import structs
 
 from treadle import frontmatter, markdown
 from treadle.config.schema import Config
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.engine import letters
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import begin as run_begin

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from treadle.config.load import load
 from treadle.config.schema import Config
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.engine import goals, session
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import tracker

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from treadle import markdown
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE

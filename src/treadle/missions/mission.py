@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle import frontmatter, markdown
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import FormatError, NotFoundError, UsageError, argument
 from treadle.frontmatter import Value
 from treadle.ids import hint, nearest, utc

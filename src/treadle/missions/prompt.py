@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.files import atomic
 from treadle.ids import HUMAN
 from treadle.missions import mission as missions

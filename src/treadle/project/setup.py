@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.config.schema import TOOLS
-from treadle.contract.role import ROLES
+from treadle.contract import ROLES
 from treadle.errors import BlockedError, ProjectError
 from treadle.files import atomic
 from treadle.git import repo as git

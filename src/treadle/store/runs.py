@@ -15,7 +15,7 @@ from treadle.store.codec import Row, kept_in, to_json
 from treadle.store.transaction import Reading, Writing, change
 
 if TYPE_CHECKING:
-    from treadle.contract.role import Role, RunStatus, StepStatus, VerdictWord
+    from treadle.contract import Role, RunStatus, StepStatus, VerdictWord
 
 Phase = Literal["before", "check"]
 Statements = list[tuple[str, Sequence[tuple[object, ...]]]]

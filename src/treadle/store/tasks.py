@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.store import codec
 from treadle.store.codec import Row, kept_in
 from treadle.store.runs import CheckRow, to_check

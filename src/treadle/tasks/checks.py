@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import BlockedError, UsageError
 from treadle.ids import hint, is_criterion_id
 from treadle.store.runs import CheckRow

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from treadle.contract.role import RunStatus
+from treadle.contract import RunStatus
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, TREADLE, acting_agent, is_run_id, utc
 from treadle.store import letters as index

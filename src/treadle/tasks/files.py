@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from treadle import markdown
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import FormatError, TreadleError, UsageError
 from treadle.files import walk
 from treadle.ids import HUMAN, TREADLE, acting_agent, is_agent_id, is_task_id

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.contract.criterion import Criterion
+from treadle.contract import Criterion
 from treadle.errors import UsageError
 from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE, is_task_id, utc

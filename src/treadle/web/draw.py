@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from treadle.contract.role import ROLES
+from treadle.contract import ROLES
 from treadle.text import line, plural
 from treadle.web.render import moment
 

@@ -12,7 +12,7 @@ from xml.parsers import expat
 from msgspec import UNSET, structs
 
 from treadle import layout
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.contract.request import AskedCriterion, Observed
 from treadle.engine.checks import clean
 from treadle.engine.run import confinement

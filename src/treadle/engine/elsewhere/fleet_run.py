@@ -10,8 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from treadle.contract.event import EventType
-from treadle.contract.role import ROLES, RunStatus
+from treadle.contract import ROLES, EventType, RunStatus
 from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.lock import WORKER as WORKER

@@ -7,7 +7,7 @@ drops it if the branch went elsewhere or git refuses.
 import contextlib
 from collections.abc import Iterator
 
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.engine.checks import clean
 from treadle.engine.run import resume
 from treadle.engine.run.memory import LandRefusal, Move, Moved

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.agents import login
-from treadle.contract import strictjson
-from treadle.contract.event import EventType
-from treadle.contract.role import ROLES, Role
+from treadle.contract import ROLES, EventType, Role, strictjson
 from treadle.engine import letters
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf

@@ -5,8 +5,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from treadle.contract.criterion import Criterion
-from treadle.contract.event import EventType
+from treadle.contract import Criterion, EventType
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import memory, resume, run_files
 from treadle.engine.run.memory import Progress, Watch

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from treadle import layout
 from treadle.agents import table
 from treadle.config.schema import Config
-from treadle.contract.event import EventType
-from treadle.contract.role import ROLES
+from treadle.contract import ROLES, EventType
 from treadle.engine.run import confinement, memory, run_files
 from treadle.engine.run.memory import Progress, RunMemory
 from treadle.engine.run.order import Order

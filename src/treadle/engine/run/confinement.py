@@ -11,7 +11,7 @@ from treadle import layout
 from treadle.agents import table
 from treadle.config import agents
 from treadle.config.schema import Network, SandboxConfig
-from treadle.contract.role import Role
+from treadle.contract import Role
 from treadle.engine.run import memory as run_memory
 from treadle.engine.run.run import Run
 from treadle.files import remove

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from treadle.contract.role import Role
+from treadle.contract import Role
 from treadle.errors import BlockedError, NotFoundError
 from treadle.files import atomic
 from treadle.ids import utc

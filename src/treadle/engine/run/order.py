@@ -16,9 +16,8 @@ from treadle.config.schema import (
     SandboxConfig,
     WorkspaceConfig,
 )
-from treadle.contract.criterion import Criterion
+from treadle.contract import ROLES, Criterion, Role
 from treadle.contract.request import AskedCriterion
-from treadle.contract.role import ROLES, Role
 from treadle.engine.run.memory import Spent
 from treadle.tasks import checks as criteria_flags
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from treadle.config.schema import Config
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.engine.run import begin, confinement, memory, order, run_files
 from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, RunMemory

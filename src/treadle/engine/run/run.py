@@ -15,8 +15,7 @@ from msgspec import UNSET
 
 from treadle.config.load import load
 from treadle.config.schema import Config as Settings
-from treadle.contract.event import EventType
-from treadle.contract.role import RunStatus
+from treadle.contract import EventType, RunStatus
 from treadle.engine.run import memory, run_files
 from treadle.engine.run.memory import EMPTY, Progress, RunMemory, Spent, Watch
 from treadle.engine.run.order import Order

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.contract.role import Role
+from treadle.contract import Role
 from treadle.engine.run.order import MessageOrder
 from treadle.engine.run.run import Run
 from treadle.errors import FormatError

@@ -12,8 +12,7 @@ from treadle.agents.backend import AgentResult, AgentSpec, Usage
 from treadle.agents.oneshot import keep_attempt
 from treadle.agents.tool import total_usage
 from treadle.config.schema import AgentConfig
-from treadle.contract import verdict
-from treadle.contract.event import EventType, StepError
+from treadle.contract import EventType, StepError, verdict
 from treadle.contract.request import AgentRequest, Asked, Observed, Paths, RequestContext, Step
 from treadle.contract.verdict import Verdict
 from treadle.engine import letters

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from treadle.agents import table
-from treadle.contract.event import EventType, StepError
+from treadle.contract import EventType, StepError
 from treadle.engine.run.order import RISKY_FILES, Exceeded
 from treadle.engine.run.run import Run, name_some
 from treadle.engine.run.run_files import Snapshot

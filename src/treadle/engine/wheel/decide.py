@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.agents.backend import AgentResult
-from treadle.contract.event import EventType, StepError
-from treadle.contract.role import RunStatus, StepStatus
+from treadle.contract import EventType, RunStatus, StepError, StepStatus
 from treadle.engine.run import confinement, memory
 from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, ProtectedChange, RunMemory, Spent

@@ -3,7 +3,7 @@
 import time
 from datetime import datetime
 
-from treadle.contract.event import EventType
+from treadle.contract import EventType
 from treadle.engine import letters
 from treadle.engine.landing import land
 from treadle.engine.lock import MAIL

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from treadle.agents.backend import AgentResult
-from treadle.contract import verdict
-from treadle.contract.event import EventType, StepError
+from treadle.contract import EventType, StepError, VerdictWord, verdict
 from treadle.contract.request import Observed
-from treadle.contract.role import VerdictWord
 from treadle.contract.verdict import Verdict
 from treadle.engine.checks import observe, protected
 from treadle.engine.checks.observe import Bench, Observation

@@ -7,10 +7,9 @@ import msgspec
 
 from treadle.agents import login, table
 from treadle.agents.backend import AgentResult, AgentSpec
+from treadle.contract import EventType, Role, StepError, follows
 from treadle.contract import request as requests_contract
-from treadle.contract.event import EventType, StepError
 from treadle.contract.request import AgentRequest
-from treadle.contract.role import Role, follows
 from treadle.engine import letters
 from treadle.engine.checks import observe
 from treadle.engine.checks.observe import Observation

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
-from treadle.contract.role import ROLES, follows
+from treadle.contract import ROLES, follows
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import memory
 from treadle.engine.run.memory import RunMemory, Spent

@@ -3,7 +3,7 @@
 from datetime import date, timedelta
 from typing import NamedTuple, cast
 
-from treadle.contract.role import RunStatus
+from treadle.contract import RunStatus
 from treadle.engine.show import view as show_view
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
