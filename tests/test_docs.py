@@ -18,7 +18,7 @@ import pytest
 from treadle.cli import describe
 from treadle.config import load
 from treadle.config import schema as config_schema
-from treadle.contract import EventType, StepError, request, response
+from treadle.contract import EventType, StepError, messages
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.store.database import migrate
@@ -290,9 +290,9 @@ def test_every_package_stands_in_the_architecture():
 
 def test_request_and_response_examples_are_exact():
     asked, answered = (b for b in blocks(HOWTO.read_text()) if b.language == "json")
-    decoded = msgspec.json.decode(asked.text, type=request.AgentRequest)
-    assert json.loads(request.encode(decoded)) == json.loads(asked.text)
-    assert response.parse(answered.text.encode(), source="howto")[0].status == "ok"
+    decoded = msgspec.json.decode(asked.text, type=messages.AgentRequest)
+    assert json.loads(messages.encode_request(decoded)) == json.loads(asked.text)
+    assert messages.parse_response(answered.text.encode(), source="howto")[0].status == "ok"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

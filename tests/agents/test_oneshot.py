@@ -7,7 +7,7 @@ import pytest
 from tests.agents import fake
 from treadle.agents.table import BACKENDS
 from treadle.contract import StepError
-from treadle.contract import request as requests
+from treadle.contract import messages as requests
 from treadle.proc.keeper import Keeper, Limits
 
 GOOD = json.dumps({"version": 1, "status": "ok", "summary": "done"})

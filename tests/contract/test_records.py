@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from treadle.contract import ROLES, follows, request, response, verdict
+from treadle.contract import ROLES, follows, messages
 from treadle.errors import FormatError
 
 GOOD = {"version": 1, "status": "ok", "summary": "done"}
@@ -13,18 +13,18 @@ def test_the_wheel_turns_in_order():
 
 
 def test_request_keeps_the_contracts_keys():
-    asked = request.AgentRequest(
+    asked = messages.AgentRequest(
         run_id="20260123-145501-ab12cd",
-        step=request.Step(index=2, role="check", iteration=1),
+        step=messages.Step(index=2, role="check", iteration=1),
         goal="g",
-        norma=request.Asked(
-            acceptance_criteria=(request.AskedCriterion(id="AC1", text="t"),),
+        norma=messages.Asked(
+            acceptance_criteria=(messages.AskedCriterion(id="AC1", text="t"),),
             budgets={"max_iterations": 5},
         ),
-        paths=request.Paths(repo_root="/r", run_dir="/r/d", step_dir="/r/d/s"),
-        context=request.RequestContext(previous_step_dirs=(), notes=""),
+        paths=messages.Paths(repo_root="/r", run_dir="/r/d", step_dir="/r/d/s"),
+        context=messages.RequestContext(previous_step_dirs=(), notes=""),
     )
-    document = json.loads(request.encode(asked))
+    document = json.loads(messages.encode_request(asked))
     assert list(document) == ["version", "run_id", "step", "goal", "norma", "paths", "context"]
     assert document["norma"] == {
         "acceptance_criteria": [{"id": "AC1", "text": "t"}],
@@ -33,7 +33,7 @@ def test_request_keeps_the_contracts_keys():
 
 
 def test_response_fills_the_optional_lists_and_keeps_unknown_keys():
-    parsed, raw = response.parse(json.dumps(GOOD | {"extra": 1}).encode(), source="stdout")
+    parsed, raw = messages.parse_response(json.dumps(GOOD | {"extra": 1}).encode(), source="stdout")
     assert (parsed.files, parsed.next_actions, parsed.errors) == ((), (), ())
     assert raw["extra"] == 1
 
@@ -57,7 +57,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_response_refuses(name):
     with pytest.raises(FormatError, match="stdout"):
-        response.parse(json.dumps(BAD[name]).encode(), source="stdout")
+        messages.parse_response(json.dumps(BAD[name]).encode(), source="stdout")
 
 
 def _verdict(word, **passes):
@@ -67,8 +67,8 @@ def _verdict(word, **passes):
 
 def test_verdict_pass_and_fail():
     asked = ["AC1", "AC2"]
-    passed = verdict.parse(_verdict("PASS", AC1=True, AC2=True), source="v", asked=asked)
-    failed = verdict.parse(_verdict("FAIL", AC1=True, AC2=False), source="v", asked=asked)
+    passed = messages.parse_verdict(_verdict("PASS", AC1=True, AC2=True), source="v", asked=asked)
+    failed = messages.parse_verdict(_verdict("FAIL", AC1=True, AC2=False), source="v", asked=asked)
     assert passed.failing == ()
     assert failed.failing == ("AC2",)
 
@@ -90,4 +90,4 @@ def test_verdict_pass_and_fail():
 )
 def test_verdict_refuses(data, why):
     with pytest.raises(FormatError, match=why):
-        verdict.parse(data, source="verdict.json", asked=["AC1", "AC2"])
+        messages.parse_verdict(data, source="verdict.json", asked=["AC1", "AC2"])

@@ -11,7 +11,7 @@ from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.table import BACKENDS, TOOLS, can_change, may_edit
 from treadle.config.schema import AgentConfig
 from treadle.contract import ROLES, StepError
-from treadle.contract import request as requests
+from treadle.contract import messages as requests
 from treadle.proc.keeper import Keeper, Limits
 
 ACP = Path(fake.__file__).with_name("acp_agent.py")
@@ -63,7 +63,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
         paths=requests.Paths(repo_root="/r", run_dir="/d", step_dir=str(place / "step")),
         context=requests.RequestContext(previous_step_dirs=(), notes=""),
     )
-    (place / "step" / "input.json").write_bytes(requests.encode(asked))
+    (place / "step" / "input.json").write_bytes(requests.encode_request(asked))
     spec = AgentSpec(
         name=role,
         config=config,

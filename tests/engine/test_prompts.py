@@ -8,7 +8,7 @@ import pytest
 from tests.hostile_text import STORED, found_acting
 from treadle.config.schema import AgentConfig
 from treadle.contract import ROLES
-from treadle.contract import request as requests
+from treadle.contract import messages as requests
 from treadle.engine.wheel import ask
 from treadle.errors import ConfigError
 from treadle.layout import Layout

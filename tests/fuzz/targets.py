@@ -14,7 +14,7 @@ from treadle.agents.conversation import Conversation
 from treadle.agents.tool import Ask, hear, parse_event
 from treadle.config import complain, load
 from treadle.config.schema import AgentConfig
-from treadle.contract import response, strictjson, verdict
+from treadle.contract import messages, strictjson
 from treadle.errors import TreadleError
 from treadle.git import build, judge
 from treadle.inbox import message as inbox_message
@@ -185,11 +185,11 @@ TARGETS = {
         (b'{"a": [1, 2.5, "x", null, true]}', b"[" * 40, b'{"a": 1, "a": 2}', b"NaN", b'"\\ud800"'),
     ),
     "response": Target(
-        lambda data: response.parse(data, source="stdout"),
+        lambda data: messages.parse_response(data, source="stdout"),
         (b'{"version": 1, "status": "ok", "summary": "s", "files": ["a/b"]}',),
     ),
     "verdict": Target(
-        lambda data: verdict.parse(data, source="verdict.json", asked={"AC1", "AC2"}),
+        lambda data: messages.parse_verdict(data, source="verdict.json", asked={"AC1", "AC2"}),
         (b'{"version": 1, "verdict": "PASS", "criteria": [{"id": "AC1", "pass": true}]}',),
     ),
     "patch": Target(

@@ -40,7 +40,7 @@ from treadle.agents.tool import (
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
 from treadle.contract import StepError
-from treadle.contract.request import AgentRequest
+from treadle.contract.messages import AgentRequest
 from treadle.errors import FormatError
 from treadle.sandbox.mask import Mask
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.contract import StepError, response
-from treadle.contract.response import AgentResponse
+from treadle.contract import StepError, messages
+from treadle.contract.messages import AgentResponse
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.layout import OUTPUT_JSON
@@ -50,7 +50,7 @@ def result(spec: AgentSpec, ended: AgentResult, found: Answer | str) -> AgentRes
 def read(path: Path, source: Source) -> Answer:
     """Return the response that is all of a file."""
     data = walk.read(path, max_bytes=MAX_RESPONSE)
-    return Answer(*response.parse(data, source=_NAMES[source]), source)
+    return Answer(*messages.parse_response(data, source=_NAMES[source]), source)
 
 
 def find(text: str, step_dir: Path, structured: object = None) -> Answer | str:
@@ -58,7 +58,7 @@ def find(text: str, step_dir: Path, structured: object = None) -> Answer | str:
     complaint = "the last message is empty"
     for data, source in _candidates(text, step_dir, structured):
         try:
-            return Answer(*response.parse(data, source=_NAMES[source]), source)
+            return Answer(*messages.parse_response(data, source=_NAMES[source]), source)
         except FormatError as error:
             if source in ("schema", "whole") or "expected a JSON object" in complaint:
                 complaint = error.message

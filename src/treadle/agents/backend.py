@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol
 
 from treadle.config.schema import AgentConfig
 from treadle.contract import StepError
-from treadle.contract.request import AgentRequest
-from treadle.contract.response import AgentResponse
+from treadle.contract.messages import AgentRequest, AgentResponse
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.sandbox import probe
 from treadle.sandbox.policy import READ_ONLY, Policy

@@ -25,8 +25,8 @@ from treadle.agents.tool import (
     read_events,
     total_usage,
 )
-from treadle.contract import Role, verdict
-from treadle.contract.request import AgentRequest
+from treadle.contract import Role, messages
+from treadle.contract.messages import AgentRequest
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
 from treadle.ids import utc
@@ -215,6 +215,6 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
     if request.step.role == "check":
         ids = [item.id for item in request.norma.acceptance_criteria]
         data = walk.read(step_dir / VERDICT_JSON, max_bytes=_MAX_VERDICT)
-        verdict.parse(data, source=VERDICT_JSON, asked=ids)
+        messages.parse_verdict(data, source=VERDICT_JSON, asked=ids)
         if not walk.read(step_dir / SCORECARD, max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")

@@ -8,10 +8,14 @@ from msgspec import UNSET
 from treadle.agents import answer, backend
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.config import agents
-from treadle.contract import verdict
-from treadle.contract.request import AgentRequest, Observed
-from treadle.contract.response import AgentResponse
-from treadle.contract.verdict import JudgedCriterion, Verdict
+from treadle.contract import messages
+from treadle.contract.messages import (
+    AgentRequest,
+    AgentResponse,
+    JudgedCriterion,
+    Observed,
+    Verdict,
+)
 from treadle.errors import FormatError
 from treadle.files import atomic
 from treadle.layout import INPUT_JSON, SCORECARD, VERDICT_JSON
@@ -56,7 +60,7 @@ def _judge(request: AgentRequest, step_dir: Path) -> AgentResult:
     )
     failing = [item.id for item in judged if not item.passed]
     found = Verdict(version=1, verdict="FAIL" if failing else "PASS", criteria=judged)
-    atomic.create(step_dir / VERDICT_JSON, verdict.encode(found))
+    atomic.create(step_dir / VERDICT_JSON, messages.encode_verdict(found))
     atomic.create(step_dir / SCORECARD, _scorecard(found, seen).encode())
     summary = (
         f"failing: {', '.join(failing)}" if failing else "every criterion was observed to pass"

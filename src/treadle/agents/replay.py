@@ -7,7 +7,7 @@ from treadle.agents import answer
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.tool import number_at
 from treadle.contract import Role, StepError, strictjson
-from treadle.contract.request import AgentRequest
+from treadle.contract.messages import AgentRequest
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
 from treadle.git import repo, workspace

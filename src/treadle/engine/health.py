@@ -18,8 +18,8 @@ from treadle.config import agents
 from treadle.config.load import load
 from treadle.config.schema import AgentConfig, Config
 from treadle.contract import ROLES, Role
-from treadle.contract import request as requests
-from treadle.contract.request import AgentRequest, Asked, Paths, RequestContext, Step
+from treadle.contract import messages as requests
+from treadle.contract.messages import AgentRequest, Asked, Paths, RequestContext, Step
 from treadle.engine import lock
 from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, ProjectError, TreadleError
@@ -137,7 +137,7 @@ def _ask(
         place.mkdir()
     spec = spec_of(project, config, name, agent, step, workspace, keeper)
     asked = _request(step, workspace)
-    (step / INPUT_JSON).write_bytes(requests.encode(asked))
+    (step / INPUT_JSON).write_bytes(requests.encode_request(asked))
     result = table.BACKENDS[agent.type](spec, asked, _TRY + prompt.ANSWER, step)
     if result.login:
         agents_login.give_back(result.login, spec.environment)

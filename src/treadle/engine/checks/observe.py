@@ -13,7 +13,7 @@ from msgspec import UNSET, structs
 
 from treadle import layout
 from treadle.contract import EventType
-from treadle.contract.request import AskedCriterion, Observed
+from treadle.contract.messages import AskedCriterion, Observed
 from treadle.engine.checks import clean
 from treadle.engine.run import confinement
 from treadle.engine.run.run import Run

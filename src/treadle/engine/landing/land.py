@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.contract.request import Observed
+from treadle.contract.messages import Observed
 from treadle.engine.checks import observe
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import move, tracker

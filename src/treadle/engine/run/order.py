@@ -17,7 +17,7 @@ from treadle.config.schema import (
     WorkspaceConfig,
 )
 from treadle.contract import ROLES, Criterion, Role
-from treadle.contract.request import AskedCriterion
+from treadle.contract.messages import AskedCriterion
 from treadle.engine.run.memory import Spent
 from treadle.tasks import checks as criteria_flags
 

@@ -12,9 +12,16 @@ from treadle.agents.backend import AgentResult, AgentSpec, Usage
 from treadle.agents.oneshot import keep_attempt
 from treadle.agents.tool import total_usage
 from treadle.config.schema import AgentConfig
-from treadle.contract import EventType, StepError, verdict
-from treadle.contract.request import AgentRequest, Asked, Observed, Paths, RequestContext, Step
-from treadle.contract.verdict import Verdict
+from treadle.contract import EventType, StepError, messages
+from treadle.contract.messages import (
+    AgentRequest,
+    Asked,
+    Observed,
+    Paths,
+    RequestContext,
+    Step,
+    Verdict,
+)
 from treadle.engine import letters
 from treadle.engine.run import memory, order
 from treadle.engine.run.run import Run
@@ -201,7 +208,7 @@ def _last_verdict(layout: Layout, steps: Sequence[StepRow]) -> str:
     folder = layout.root / checks[-1].step_dir
     try:
         data = walk.read(folder / VERDICT_JSON, max_bytes=_MAX_VERDICT)
-        found = verdict.parse(data, source=VERDICT_JSON, asked=())
+        found = messages.parse_verdict(data, source=VERDICT_JSON, asked=())
     except FormatError:
         return ""
     head = f"{found.verdict} in iteration {checks[-1].iteration}."

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from treadle.agents.backend import AgentResult
-from treadle.contract import EventType, StepError, VerdictWord, verdict
-from treadle.contract.request import Observed
-from treadle.contract.verdict import Verdict
+from treadle.contract import EventType, StepError, VerdictWord, messages
+from treadle.contract.messages import Observed, Verdict
 from treadle.engine.checks import observe, protected
 from treadle.engine.checks.observe import Bench, Observation
 from treadle.engine.checks.protected import Found
@@ -115,7 +114,7 @@ def _check(run: Run, stage: Stage, finding: Finding, observation: Observation) -
 
 def _read_verdict(run: Run, stage: Stage) -> Verdict:
     data = walk.read(stage.folder / VERDICT_JSON, max_bytes=_MAX_VERDICT)
-    found = verdict.parse(data, source=VERDICT_JSON, asked=run.order.ids)
+    found = messages.parse_verdict(data, source=VERDICT_JSON, asked=run.order.ids)
     if not walk.read(stage.folder / SCORECARD, max_bytes=_MAX_VERDICT).strip():
         raise FormatError("scorecard.md is empty")
     return found

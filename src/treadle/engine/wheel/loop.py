@@ -8,8 +8,8 @@ import msgspec
 from treadle.agents import login, table
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.contract import EventType, Role, StepError, follows
-from treadle.contract import request as requests_contract
-from treadle.contract.request import AgentRequest
+from treadle.contract import messages as requests_contract
+from treadle.contract.messages import AgentRequest
 from treadle.engine import letters
 from treadle.engine.checks import observe
 from treadle.engine.checks.observe import Observation
@@ -88,7 +88,7 @@ def _take_step(run: Run, role: Role) -> Finished:
     reach("after_stage")
     observation = _observe(run, stage)
     request = ask.build_request(run, stage, observation.seen if role == "check" else ())
-    data = requests_contract.encode(request)
+    data = requests_contract.encode_request(request)
     atomic.create(f"{stage.folder}/{INPUT_JSON}", data)
     before = judge.look_outside(run, stage)
     result = _ask(run, stage, request, observation)
