@@ -10,7 +10,7 @@ import pytest
 
 from treadle.engine.run.step_folder import Stage, close_stage
 from treadle.errors import TreadleError
-from treadle.files import beneath, remove, walk
+from treadle.files import beneath, walk
 from treadle.sandbox.mask import Mask
 
 SECRET = "sesame-open-0815"
@@ -53,13 +53,13 @@ def held(folder):
 
 def stage_in(tmp_path):
     folder, live = tmp_path / "step", tmp_path / "live"
-    remove.remove_tree(folder)
-    remove.empty(live)
+    beneath.remove_tree(folder)
+    beneath.empty(live)
     (live / "checks").mkdir()
     for name in ("stdout.txt", "stderr.txt", "prompt.md", "checks/AC1.txt", "workspace.diff"):
         (live / name).write_text(f"said {SECRET}")
     new = tmp_path / "new"  # whoever swaps names cannot reach it yet
-    remove.empty(new)
+    beneath.empty(new)
     (new / "files").mkdir()
     (new / "deep").mkdir()
     for name in ("deep/note", "files/note", "plan.md"):
@@ -96,7 +96,7 @@ def test_a_step_is_closed_and_masked(tmp_path):
 @pytest.mark.parametrize("how", ["link", "hard link"])
 def test_names_planted_beforehand(tmp_path, outside, name, how):
     stage, before = stage_in(tmp_path), held(outside)
-    remove.remove_tree(stage.folder / name)
+    beneath.remove_tree(stage.folder / name)
     target = outside / name
     if how == "link":
         (stage.folder / name).symlink_to(target)
@@ -140,7 +140,7 @@ def test_names_swapped_all_the_time(tmp_path, outside):
             with contextlib.suppress(TreadleError, OSError):
                 walk.walk(stage.folder)
             with contextlib.suppress(OSError):
-                remove.remove_tree(stage.folder)
+                beneath.remove_tree(stage.folder)
             assert held(outside) == before
     finally:
         racer.kill()

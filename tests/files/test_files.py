@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from treadle.errors import FormatError
-from treadle.files import atomic, beneath, remove, sync, walk
+from treadle.files import atomic, beneath, sync, walk
 
 
 def test_write_replaces_the_whole_file_and_leaves_no_temporary(tmp_path):
@@ -131,7 +131,7 @@ def test_remove_tree_removes_2000_levels_and_locked_folders(tmp_path):
     (victim / "locked").mkdir()
     (victim / "locked" / "file").touch()
     (victim / "locked").chmod(0)
-    remove.remove_tree(victim)
+    beneath.remove_tree(victim)
     assert not victim.exists()
 
 
@@ -140,7 +140,7 @@ def test_remove_tree_does_not_follow_links(tmp_path):
     (tmp_path / "keep" / "file").touch()
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "link").symlink_to(tmp_path / "keep")
-    remove.remove_tree(tmp_path / "victim")
+    beneath.remove_tree(tmp_path / "victim")
     assert os.listdir(tmp_path / "keep") == ["file"]
 
 
@@ -157,9 +157,9 @@ def test_a_folder_is_emptied_and_a_link_in_its_place_only_goes(tmp_path):
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     (tmp_path / "folder" / "deep" / "file").write_text("x")
     (tmp_path / "link").symlink_to("folder")
-    remove.empty(tmp_path / "link")
+    beneath.empty(tmp_path / "link")
     assert (tmp_path / "folder" / "deep" / "file").exists()
-    remove.empty(tmp_path / "folder")
+    beneath.empty(tmp_path / "folder")
     assert list((tmp_path / "folder").iterdir()) == list((tmp_path / "link").iterdir()) == []
 
 

@@ -12,7 +12,7 @@ from tests.builder import make_home, make_repository, write_files
 from tests.git import corpus
 from tests.git.support import head, snapshot
 from treadle.errors import GitError
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.git import build, judge, repo
 from treadle.git.build import PatchFailed
 from treadle.git.judge import ChangeBudgets, Judged
@@ -112,7 +112,7 @@ class Site:
             )
         finally:
             for path in (work, store, index):
-                remove.remove_tree(path)
+                beneath.remove_tree(path)
 
     def judge(self, patch: bytes) -> tuple[str | None, Judged | PatchFailed]:
         """Build and judge a patch; whatever comes of it, nothing lies about afterwards."""
@@ -123,7 +123,7 @@ class Site:
                 return None, built
             return built.tree, judge.judge(built.scratch, self.tree, built.tree, ChangeBudgets())
         finally:
-            remove.remove_tree(scratch)
+            beneath.remove_tree(scratch)
             assert _state(self.folder) == self.outside
 
 

@@ -20,7 +20,7 @@ from treadle.agents.backend import Refreshed
 from treadle.agents.tool import Tool
 from treadle.contract import strictjson
 from treadle.errors import FormatError, NotFoundError
-from treadle.files import atomic, beneath, remove, walk
+from treadle.files import atomic, beneath, walk
 from treadle.store.database.sqlite import WriteLock
 
 _LONGEST = 16 << 10
@@ -239,5 +239,5 @@ def _logins(tool: Tool, env: Mapping[str, str]) -> dict[str, tuple[Path, bytes]]
 def _remove(folder: Path) -> None:
     """Remove a folder and its mark; what resists is left for the next time."""
     with contextlib.suppress(OSError):
-        remove.remove_tree(folder)
+        beneath.remove_tree(folder)
         folder.with_name(f"{folder.name}{_IN_USE}").unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from treadle.cli import output
 from treadle.errors import ExitCode, TreadleError
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.layout import Layout
 from treadle.proc import environment, helper, launch
 
@@ -52,7 +52,7 @@ def run_demo(args: Namespace) -> int:
         result = stage.land(played)
     finally:
         if not args.keep:
-            remove.remove_tree(folder)
+            beneath.remove_tree(folder)
     if args.json:
         kept = str(folder / "project") if args.keep else None
         output.print_json({"run": result, "crashed": args.crash, "folder": kept})

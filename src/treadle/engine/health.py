@@ -23,7 +23,7 @@ from treadle.contract.messages import AgentRequest, Asked, Paths, RequestContext
 from treadle.engine import lock
 from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, ProjectError, TreadleError
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.ids import nearest
 from treadle.layout import INPUT_JSON, STDERR, STDOUT, Layout
 from treadle.proc import environment, helper
@@ -126,7 +126,7 @@ def attempt(project: Context, config: Config, name: str) -> AgentResult:
         with Keeper() as keeper:
             return _ask(project, config, called, agent, folder, keeper)
     finally:
-        remove.remove_tree(folder)
+        beneath.remove_tree(folder)
 
 
 def _ask(

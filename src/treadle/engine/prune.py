@@ -13,7 +13,7 @@ from treadle.engine.elsewhere.fleet_run import Ticket
 from treadle.engine.run.run import Tools, reach
 from treadle.engine.show import view
 from treadle.errors import ConfigError, FormatError, GitError, StoreError
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.git import refs, remote
 from treadle.ids import utc
 from treadle.project import key
@@ -70,7 +70,7 @@ def _forget(tools: Tools, row: RunRow) -> bool:
     reach("after_folder")
     tools.store.delete_run(row.run_id)
     reach("after_row")
-    remove.remove_tree(hidden)
+    beneath.remove_tree(hidden)
     return True
 
 

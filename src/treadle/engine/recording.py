@@ -19,7 +19,7 @@ from treadle.engine.run import order as orders
 from treadle.engine.run import run_files
 from treadle.engine.run.order import NamedAgent, Order
 from treadle.errors import BlockedError, FormatError, NotFoundError
-from treadle.files import atomic, remove, sync, tar, walk
+from treadle.files import atomic, beneath, sync, tar, walk
 from treadle.layout import Layout
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
@@ -129,7 +129,7 @@ def _extract(packed: BinaryIO, folder: Path) -> None:
         if not (staged / _HEAD).exists():
             raise _odd(f"it has no {_HEAD}")
         sync.sync_all([staged, *(f"{staged}/{item.path}" for item in found)])
-    remove.remove_tree(folder)
+    beneath.remove_tree(folder)
     sync.rename_new(staged, folder)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from treadle.errors import FormatError
-from treadle.files import remove, walk
+from treadle.files import beneath, walk
 
 _BLOCK = 512
 _CHUNK = 1 << 20
@@ -71,7 +71,7 @@ def new_folder(target: Path) -> Iterator[Callable[[str, Iterable[bytes]], str]]:
     try:
         yield lambda name, chunks: _write(held, name, chunks)
     except BaseException as error:
-        remove.remove_tree(target)
+        beneath.remove_tree(target)
         if isinstance(error, OSError):
             raise _odd(f"{error.strerror or error}: {error.filename!r}") from error
         raise

@@ -31,7 +31,7 @@ from treadle.engine.session import Interrupts
 from treadle.engine.wheel import end, loop
 from treadle.engine.wheel.commit import Finished
 from treadle.errors import ExitCode, FencedError, FormatError, GitError, TreadleError
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.files.walk import names
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Dispatcher, Job
@@ -290,12 +290,12 @@ def _clone(machine: Machine, row: RunRow, ticket: Ticket, path: Path) -> Repo:
 def _attempt(machine: Machine, row: RunRow) -> Iterator[Path]:
     """Hand out the folder of one attempt and remove it afterwards."""
     folder = machine.layout.attempt(row.run_id, row.claim_epoch)
-    remove.remove_tree(folder)
+    beneath.remove_tree(folder)
     folder.mkdir(parents=True)
     try:
         yield folder
     finally:
-        remove.remove_tree(folder)
+        beneath.remove_tree(folder)
 
 
 def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> None:
@@ -383,7 +383,7 @@ def work_until_done(
             beat.end()
         fleet.set_status(store, worker, "left")
         beat.close()
-    remove.remove_tree(machine.layout.work)
+    beneath.remove_tree(machine.layout.work)
     driver.close()
     return driver.finished
 
@@ -456,4 +456,4 @@ def _clean(layout: FleetLayout, store: Store) -> None:
     """Remove what workers of this machine left that are gone for good."""
     found = set(names(layout.workers))  # first: who comes now is listed before it has a folder
     for name in found - {row.worker_id for row in fleet.living(store)}:
-        remove.remove_tree(layout.workers / name)
+        beneath.remove_tree(layout.workers / name)

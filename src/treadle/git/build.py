@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import GitError, argument
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.git import call, judge, scratch, settings, trees, workspace
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
@@ -254,7 +254,7 @@ def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...
         if not names:
             break
         for name in names:
-            remove.remove_tree(ws.path / name / ".git")
+            beneath.remove_tree(ws.path / name / ".git")
             notes.append(f"{name} was a repository of its own; only its files were taken")
         edits = workspace.changes(ws)
     left = [change.path for change in edits if change.kind in OPAQUE]

@@ -17,7 +17,7 @@ from treadle.errors import (
     TreadleError,
     argument,
 )
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.git.call import GitCall
 from treadle.proc import helper
 from treadle.proc.command import Command, Ended, Jail, Limits
@@ -81,7 +81,7 @@ def require_plain(folder: Path) -> None:
                 if item.is_dir(follow_symlinks=False):
                     pending.append(item.path)
                 elif not item.is_file(follow_symlinks=False):
-                    remove.remove_tree(folder)
+                    beneath.remove_tree(folder)
                     raise trespass(item.name)
 
 
@@ -130,7 +130,7 @@ def clear_special(root: Path) -> tuple[str, ...]:
     """Remove what git must not look at, and return it; it holds nothing once nobody uses it."""
     found = tuple(sorted(find_special(root, opens=True)))
     for path in found:
-        remove.remove_tree(root / path)
+        beneath.remove_tree(root / path)
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.files import atomic, remove, sync, walk
+from treadle.files import atomic, beneath, sync, walk
 from treadle.files.digest import sha256
 from treadle.git import call, confined
 from treadle.git.call import Reach, Runner
@@ -100,12 +100,12 @@ def tidy_store(store: Path, others: Iterable[Path]) -> list[Path]:
     """Leave nothing in a store but objects and what it borrows from; return its packs' indexes."""
     for path in store.iterdir():
         if not _OBJECT_FOLDER.fullmatch(path.name):
-            remove.remove_tree(path)
+            beneath.remove_tree(path)
     write_alternates(store, others)
     packs = list((store / "pack").glob("*"))
     for path in packs:
         if not _PACK.fullmatch(path.name):
-            remove.remove_tree(path)
+            beneath.remove_tree(path)
     return [path for path in packs if path.suffix == ".idx"]
 
 
@@ -134,7 +134,7 @@ def alternates(store: Path, depth: int = 0) -> list[Path]:
 
 def make(repo: Repo, folder: Path, runner: Runner = call.unconfined) -> Scratch:
     """Make an empty scratch place, whatever an earlier one left there."""
-    remove.remove_tree(folder)
+    beneath.remove_tree(folder)
     scratch = Scratch(repo=repo, folder=folder, runner=runner)
     write_alternates(scratch.store, alternates(repo.objects))
     return scratch
@@ -169,7 +169,7 @@ def keep(scratch: Scratch) -> None:
 
 def drop(scratch: Scratch) -> None:
     """Remove the scratch place."""
-    remove.remove_tree(scratch.folder)
+    beneath.remove_tree(scratch.folder)
 
 
 def _stored_files(store: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.errors import GitError, argument
-from treadle.files import remove as removal
+from treadle.files import beneath as removal
 from treadle.files import walk
 from treadle.git import call, confined, scratch, settings, trees
 from treadle.git.call import Reach, Runner, unconfined

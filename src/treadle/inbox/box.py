@@ -18,7 +18,7 @@ from treadle import frontmatter
 from treadle.contract import strictjson
 from treadle.engine.landing import tracker
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
-from treadle.files import atomic, beneath, remove, sync, walk
+from treadle.files import atomic, beneath, sync, walk
 from treadle.ids import nearest, utc
 from treadle.inbox.message import FIELDS, is_chain, read_text
 from treadle.layout import Layout
@@ -81,7 +81,7 @@ def put(path: Path, data: bytes, *, lasting: bool = True) -> None:
     try:
         atomic.create(staged, data, durable=True)
     except (FileExistsError, FileNotFoundError):  # left by a kill, or the first of all
-        remove.remove_tree(Path(staged))
+        beneath.remove_tree(Path(staged))
         folder.mkdir(parents=True, exist_ok=True)
         atomic.create(staged, data, durable=True)
     sync.rename_new(staged, path)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from treadle import markdown
 from treadle.errors import BlockedError, FormatError, ProjectError, TreadleError, UsageError
-from treadle.files import atomic, remove
+from treadle.files import atomic, beneath
 from treadle.git import repo as git
 from treadle.ids import utc
 from treadle.layout import MissionLayout
@@ -48,7 +48,7 @@ def create(project: Context, slug: str, title: str | None, now: datetime) -> Cre
         return Created(mission, commit_only(project, [mission.name(mission.files.meta)], message))
     except (TreadleError, OSError):
         folder = mission.files.folder
-        remove.remove_tree(folder.parent if is_first else folder)
+        beneath.remove_tree(folder.parent if is_first else folder)
         raise
 
 

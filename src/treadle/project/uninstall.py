@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from treadle import layout as user_paths
 from treadle.errors import ConfigError
-from treadle.files import atomic, remove
+from treadle.files import atomic, beneath
 from treadle.layout import CONFIG_NAMES, Layout
 from treadle.project import setup, trust
 from treadle.project.context import Context, open_repository, reread, workspaces
@@ -120,7 +120,7 @@ def _names(project: Context, plan: _Plan) -> Iterator[str]:
 def _carry_out(project: Context, plan: _Plan) -> Iterator[str]:
     """Remove in an order in which a crash can be repeated: the record goes last."""
     for tree in plan.trees:
-        remove.remove_tree(tree)
+        beneath.remove_tree(tree)
     for file in plan.files:
         file.unlink()
     for path, mark in plan.edits:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from treadle.errors import BlockedError, LockedError
-from treadle.files import atomic, remove
+from treadle.files import atomic, beneath
 
 PORT = 7717
 _PAUSE = 1.0
@@ -105,7 +105,7 @@ def write_door(folder: Path, url: str) -> Path:
 def remove_doors(folder: Path) -> None:
     """Remove these files, because a link was followed or nobody serves any more."""
     with contextlib.suppress(OSError):
-        remove.remove_tree(folder)
+        beneath.remove_tree(folder)
 
 
 def _answer(server: socket.socket, new_link: Callable[[], str]) -> None:

@@ -14,7 +14,7 @@ from treadle import layout
 from treadle.engine.run import confinement, resume
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import FormatError, GitError
-from treadle.files import atomic, remove, walk
+from treadle.files import atomic, beneath, walk
 from treadle.git import judge, repo, trees, workspace
 from treadle.git.trees import GITLINK
 from treadle.git.workspace import Workspace
@@ -78,8 +78,8 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
         path = resume.load_run(tools, row).workspace.path
     except FormatError:
         path = layout.workspace_root(tools.env, tools.layout.root) / row.run_id
-    remove.remove_tree(path)
-    remove.remove_tree(layout.scratch_of(path))
+    beneath.remove_tree(path)
+    beneath.remove_tree(layout.scratch_of(path))
     discard(path, folder)
     folder.workspace_link.unlink(missing_ok=True)
     folder.index.unlink(missing_ok=True)
@@ -88,10 +88,10 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
 def discard(workspace_path: Path, folder: layout.RunLayout) -> None:
     """Remove the second checkout that lies beside a workspace."""
     path = layout.clean_of(workspace_path)
-    remove.remove_tree(path)
-    remove.remove_tree(layout.scratch_of(path))
+    beneath.remove_tree(path)
+    beneath.remove_tree(layout.scratch_of(path))
     index = folder.clean_index.parent
-    remove.remove_tree(index)
+    beneath.remove_tree(index)
     marker = index.with_name(f"{index.name}.commit")
     for file in (marker, folder.clean_state, folder.clean_setup):
         file.unlink(missing_ok=True)
@@ -161,11 +161,11 @@ def _tidy(ws: Workspace, commit: str, state: SetupState | None) -> bool:
     if state and not _remove_others(ws.path, roots, state):
         return False
     for name in () if state else roots:
-        remove.remove_tree(ws.path / name.rstrip("/"))
+        beneath.remove_tree(ws.path / name.rstrip("/"))
     kept = state.folders if state else ()
     for folder in _empty_folders(ws.path):
         if folder not in kept:
-            remove.empty_upwards(ws.path, ws.path / folder)
+            beneath.empty_upwards(ws.path, ws.path / folder)
     for folder in kept:
         (ws.path / folder).mkdir(parents=True, exist_ok=True)
     return True

@@ -20,7 +20,7 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, cursor_of
 from treadle.engine.run.run_files import Manifest
 from treadle.errors import FormatError, TreadleError
-from treadle.files import atomic, remove, sync
+from treadle.files import atomic, beneath, sync
 from treadle.git import remote
 from treadle.git.repo import Repo
 from treadle.ids import utc
@@ -255,7 +255,7 @@ def _fetch(layout: Layout, store: Reader, row: RunRow, key: FleetKey) -> None:
     for step in wanted:
         target = _require_place(layout, step)
         staged = target.with_name(f"{target.name}.tmp-fetched")
-        remove.remove_tree(staged)
+        beneath.remove_tree(staged)
         archive.fetch(shelf, step, key, staged)
         sync.rename_new(staged, target)
 

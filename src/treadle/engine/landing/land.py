@@ -13,7 +13,7 @@ from treadle.engine.run.memory import Move, Moved
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, name_some
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.git import build, obstacles, refs, repo, scratch, workspace
 from treadle.git.build import Conflict
 from treadle.git.refs import OWN_PREFIX
@@ -63,7 +63,7 @@ def _open_workspace(run: Run) -> None:
 
 
 def _observe(run: Run, commit: str) -> tuple[Observed, ...]:
-    remove.remove_tree(run.folder.landing)
+    beneath.remove_tree(run.folder.landing)
     run.folder.landing.mkdir()
     seen, stopped = observe.Bench(run, commit).observe(run.folder.landing)
     if stopped:

@@ -19,7 +19,7 @@ from treadle.engine.run.run import Archive, Run, Timeline, Tools, cursor_of
 from treadle.engine.run.run_files import RECONCILED, Manifest, Snapshot
 from treadle.engine.wheel import commit, end
 from treadle.errors import FormatError, GitError, TreadleError
-from treadle.files import remove, sync
+from treadle.files import beneath, sync
 from treadle.files.walk import names, read
 from treadle.git import refs, remote
 from treadle.ids import is_run_id, utc
@@ -248,14 +248,14 @@ def _remove_unborn(layout: Layout) -> None:
     """Remove folders of runs that a kill kept from beginning, or from being forgotten."""
     for name in names(layout.runs):
         if name.startswith(".") and is_run_id(name[1:]):
-            remove.remove_tree(layout.runs / name)
+            beneath.remove_tree(layout.runs / name)
 
 
 def _remove_staged(folder: RunLayout, odd: set[str], *, every: bool) -> None:
     """Remove the temporary folders of dead steps; those of an ended run only if they are old."""
     for path in (folder.steps / name for name in odd if ".tmp-" in name):
         if every or time.time() - path.stat().st_mtime > _OLD:
-            remove.remove_tree(path)
+            beneath.remove_tree(path)
 
 
 def _give_up(tools: Tools, row: RunRow, why: str) -> None:
@@ -288,10 +288,10 @@ def _adopt_archive(run: Run, shelf: Shelf, name: str) -> bool:
         pack = archive.held(body)
     except FormatError as error:
         run.timeline.add(EventType.ARCHIVE_REFUSED, error.message, archive=name, code=error.code)
-        remove.remove_tree(staged)
+        beneath.remove_tree(staged)
         return False
     if found.before.commit != run.head or not _is_of(run, found, name):
-        remove.remove_tree(staged)
+        beneath.remove_tree(staged)
         return False
     if pack:
         remote.unpack(run.tools.repo, pack)

@@ -15,7 +15,7 @@ from treadle.engine.run.memory import Progress, RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
 from treadle.errors import BlockedError, GitError, ProjectError
-from treadle.files import atomic, remove, sync
+from treadle.files import atomic, beneath, sync
 from treadle.git import build, refs, repo, workspace
 from treadle.git.workspace import Workspace
 from treadle.ids import new_run_id, utc
@@ -125,7 +125,7 @@ def _undo_setup(run: Run) -> dict[str, object]:
 
 def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
     folder = run.folder.folder / "setup"
-    remove.remove_tree(folder)
+    beneath.remove_tree(folder)
     folder.mkdir()
     limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=16 << 20)
     return confinement.execute(run, argv, folder / STDOUT, folder / STDERR, limits)

@@ -14,7 +14,7 @@ from treadle.config.schema import Network, SandboxConfig
 from treadle.contract import Role
 from treadle.engine.run import memory as run_memory
 from treadle.engine.run.run import Run
-from treadle.files import remove
+from treadle.files import beneath
 from treadle.git import scratch as git_scratch
 from treadle.git.confined import Confined
 from treadle.proc import environment, sweep
@@ -104,7 +104,7 @@ def execute(
     env = for_checks(run)
     if place:
         temporary = layout.scratch_of(place)
-        remove.remove_tree(temporary)
+        beneath.remove_tree(temporary)
         temporary.mkdir(mode=0o700, parents=True)
         env |= dict.fromkeys(TEMPORARY, str(temporary))
     command = Command(
@@ -200,9 +200,9 @@ def clear_scratch(run: Run) -> None:
     """Remove what a step left in its folder for temporary files."""
     folder, run.scratch = run.scratch or _scratch(run), None
     if run.order.in_project:
-        remove.empty(folder)
+        beneath.empty(folder)
     else:
-        remove.remove_tree(folder)
+        beneath.remove_tree(folder)
 
 
 def _scratch(run: Run) -> Path:

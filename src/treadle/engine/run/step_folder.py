@@ -13,7 +13,7 @@ from treadle.contract import Role
 from treadle.engine.run.order import MessageOrder
 from treadle.engine.run.run import Run
 from treadle.errors import FormatError
-from treadle.files import atomic, beneath, remove, walk
+from treadle.files import atomic, beneath, walk
 from treadle.ids import utc
 from treadle.layout import (
     EVENTS,
@@ -91,7 +91,7 @@ class Stage:
 def open_stage(run: Run, role: Role) -> Stage:
     """Make the folder of the next step under its temporary name."""
     index = run.row.current_step_index + 1
-    remove.empty(run.folder.live)
+    beneath.empty(run.folder.live)
     folder = run.folder.staged(index, role, secrets.token_hex(4))
     folder.mkdir(parents=True)
     return Stage(
@@ -177,12 +177,12 @@ def remove_staged(folder: RunLayout) -> None:
     """Remove what steps that never came to their end have left."""
     for name in walk.names(folder.steps):
         if ".tmp-" in name:
-            remove.remove_tree(folder.steps / name)
+            beneath.remove_tree(folder.steps / name)
 
 
 def discard_contents(stage: Stage) -> None:
     """Empty the folder of a step whose agent left something that must not be kept."""
-    remove.remove_tree(stage.folder)
+    beneath.remove_tree(stage.folder)
     stage.folder.mkdir()
 
 
@@ -201,7 +201,7 @@ def _write_request(path: str, request: bytes) -> None:
     with contextlib.suppress(FormatError):
         if walk.read(path, max_bytes=len(request)) == request:
             return
-    remove.remove_tree(Path(path))
+    beneath.remove_tree(Path(path))
     atomic.create(path, request)
 
 

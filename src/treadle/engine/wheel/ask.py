@@ -28,7 +28,7 @@ from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel import change
 from treadle.errors import FormatError
-from treadle.files import beneath, remove, walk
+from treadle.files import beneath, walk
 from treadle.git import build, workspace
 from treadle.layout import AGENTS_MD, INPUT_JSON, VERDICT_JSON, Layout
 from treadle.store.runs import StepRow
@@ -85,10 +85,10 @@ def _empty(stage: Stage) -> None:
     """Leave only what treadle itself had put there: the request and the logs of checks."""
     for name in walk.names(stage.folder):
         if name not in (INPUT_JSON, "files"):
-            remove.remove_tree(stage.folder / name)
+            beneath.remove_tree(stage.folder / name)
     files = stage.folder / "files"
     if not walk.is_folder(files):
-        remove.remove_tree(files)
+        beneath.remove_tree(files)
         return
     for name in walk.names(files):
         if name != "checks":

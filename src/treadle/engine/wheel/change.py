@@ -14,7 +14,7 @@ from treadle.engine.run.run_files import Snapshot
 from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import FormatError, GitError
-from treadle.files import atomic, remove, walk
+from treadle.files import atomic, beneath, walk
 from treadle.git import build, judge, workspace
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import ChangeBudgets, Excess, Judged
@@ -46,7 +46,7 @@ def mend_workspace(run: Run) -> Trespass | None:
     path = run.workspace.path
     if walk.is_folder(path):
         return None
-    remove.remove_tree(path)
+    beneath.remove_tree(path)
     old = run.workspace
     run.workspace = workspace.create(old.repo, path, old.index, run.head, old.branch, old.runner)
     run.ignored = frozenset()

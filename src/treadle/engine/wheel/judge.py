@@ -17,7 +17,7 @@ from treadle.engine.run.order import Exceeded
 from treadle.engine.run.run import Run, name_some, readable
 from treadle.engine.run.step_folder import Stage
 from treadle.errors import FormatError
-from treadle.files import atomic, remove, walk
+from treadle.files import atomic, beneath, walk
 from treadle.git import build, scratch, trees, workspace
 from treadle.git.build import Built
 from treadle.git.trees import Leaf
@@ -237,7 +237,7 @@ def _observe(
     run: Run, stage: Stage, reset: Mapping[str, Leaf | None]
 ) -> tuple[tuple[Observed, ...], str | None]:
     folder = stage.checks / "base"
-    remove.remove_tree(folder)
+    beneath.remove_tree(folder)
     folder.mkdir(parents=True)
     with _checked_out(run, _commit(run, stage, reset)) as commit_id:
         seen, stopped = Bench(run, commit_id).observe(folder)
