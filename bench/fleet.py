@@ -22,7 +22,7 @@ from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
-from treadle.files import digest
+from treadle.files import sync
 from treadle.fleet.queue import Dbos, Job
 from treadle.project.key import FleetKey
 from treadle.store import address
@@ -186,7 +186,7 @@ def _folder(root: Path, index: int) -> Path:
     for number in range(4):
         (folder / f"{number}.txt").write_bytes(os.urandom(5000))
     names = [f"{number}.txt" for number in range(4)]
-    files = {name: digest.sha256(folder / name) for name in names}
+    files = {name: sync.sha256(folder / name) for name in names}
     here = Snapshot("c", "t")
     made = Manifest(_row(index), (), Cursor("running", 1, index), {}, here, here, None, (), files)
     run_files.write_step(folder, made)

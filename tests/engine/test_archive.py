@@ -11,7 +11,7 @@ from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
-from treadle.files import digest
+from treadle.files import sync
 from treadle.project.key import FleetKey
 from treadle.store.runs import Cursor, StepRow
 
@@ -26,7 +26,7 @@ def step(tmp_path):
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "stdout.txt").write_text("words")
     here = Snapshot("c", "t")
-    files = {"logs/stdout.txt": digest.sha256(folder / "logs" / "stdout.txt")}
+    files = {"logs/stdout.txt": sync.sha256(folder / "logs" / "stdout.txt")}
     found = Manifest(ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), files)
     run_files.write_step(folder, found)
     return folder

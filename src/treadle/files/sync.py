@@ -2,12 +2,14 @@
 
 import ctypes
 import errno
+import hashlib
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Thread
 
+from treadle.files import walk
 from treadle.files.atomic import sync
 
 # Syncs wait on the disk, not on a core: a few threads let the device order them together.
@@ -61,3 +63,11 @@ def _renameat2(source: Path | str, target: Path | str) -> bool:
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def sha256(path: Path | str) -> str:
+    """Return a file's digest."""
+    digest = hashlib.sha256()
+    for data in walk.chunks(path):
+        digest.update(data)
+    return digest.hexdigest()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.files import atomic, beneath, sync, walk
-from treadle.files.digest import sha256
+from treadle.files.sync import sha256
 from treadle.git import call, confined
 from treadle.git.call import Reach, Runner
 from treadle.git.repo import Repo

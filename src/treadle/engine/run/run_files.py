@@ -12,7 +12,7 @@ from treadle.contract import strictjson
 from treadle.engine.run.order import Order
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
-from treadle.files.digest import sha256
+from treadle.files.sync import sha256
 from treadle.layout import STEP_JSON
 from treadle.store.runs import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
 
