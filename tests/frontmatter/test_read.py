@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from treadle import frontmatter
 from treadle.errors import FormatError
-from treadle.frontmatter import nodes, plain
-from treadle.frontmatter.plain import find
+from treadle.frontmatter import find, nodes, read_plain
 
 YAML_ALPHABET = "ab:-# \n\r\t'\"[]{},|>?&*!%@~.0/_\\é"
 
@@ -107,7 +106,7 @@ def test_the_short_way_agrees_with_the_parser(text):
     data = f"---\n{text}\n---\n".encode()
     block = find(data)
     assert block is not None
-    short = plain.read(data, block)
+    short = read_plain(data, block)
     if short is not None and (short.entries or not text.strip()):
         assert nodes.read(data, block) == short
 
@@ -137,7 +136,7 @@ def test_the_short_way_agrees_on_what_it_is_made_for(lines, eol):
     data = ("---\n" + "".join(line + eol for line in lines) + "---\n").encode()
     block = find(data)
     assert block is not None
-    short = plain.read(data, block)
+    short = read_plain(data, block)
     if short is not None and short.entries:
         assert nodes.read(data, block) == short
 

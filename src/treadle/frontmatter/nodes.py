@@ -7,7 +7,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from treadle.errors import FormatError
-from treadle.frontmatter.plain import Block, Field, Fields, Value
+from treadle.frontmatter import Block, Field, Fields, Value
 
 MAX_DEPTH = 4
 # YAML ends a line at these too, and then lines are not what an editor shows.
