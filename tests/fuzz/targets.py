@@ -12,7 +12,7 @@ from treadle import frontmatter, ids, markdown
 from treadle.agents import answer, table, trouble
 from treadle.agents.conversation import Conversation
 from treadle.agents.tool import Ask, hear, parse_event
-from treadle.config import complain, load
+from treadle.config import load
 from treadle.config.schema import AgentConfig
 from treadle.contract import messages, strictjson
 from treadle.errors import TreadleError
@@ -83,7 +83,7 @@ def _config(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".toml", dir=_SCRATCH) as file:
         file.write(data)
         file.flush()
-        complain.leaves(load.read_file(Path(file.name), name="config.toml"), "config.toml")
+        load.leaves(load.read_file(Path(file.name), name="config.toml"), "config.toml")
 
 
 def _frontmatter(data: bytes) -> None:

@@ -1,17 +1,162 @@
 """Lay the sources of a configuration over each other and remember where each value came from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from treadle import layout as user_paths
-from treadle.config import agents, complain, schema
-from treadle.config.early import read_file
-from treadle.config.schema import AgentConfig, BudgetsConfig, Config, takes
+from treadle.config import agents, schema
+from treadle.config.early import read_file, wrong
+from treadle.config.schema import BACKENDS, AgentConfig, BudgetsConfig, Config, SandboxConfig, takes
 from treadle.errors import ConfigError, UsageError
-from treadle.ids import hint
+from treadle.ids import STORES, hint, is_schema, mask
 from treadle.layout import Layout
+
+AGENT_NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
+_TESTS = re.compile(r"tests>=[1-9][0-9]{0,6}")
+_UNFIT_FOR_BRANCH = re.compile(
+    r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|\Z)|\A[-/.]|[/.]\Z"
+)
+
+
+def leaves(raw: Mapping[str, object], source: str) -> dict[schema.KeyPath, object]:
+    """Return the source's values by key path, or raise ConfigError for the first bad one."""
+    return dict(_table(raw, Config, (), source))
+
+
+def leaf(
+    value: object, type_: object, path: schema.KeyPath, source: str, *, text: bool = False
+) -> object:
+    """Return one value as its type wants it; `text` reads numbers and flags from strings."""
+    try:
+        found: object = msgspec.convert(value, type_, strict=not text)
+    except msgspec.ValidationError as error:
+        raise _wrong(
+            source, path, f"must be {schema.expectation(type_)}, not {_short(value)}"
+        ) from error
+    if any("\0" in item for item in _strings(found)):
+        raise _wrong(source, path, "must not contain a NUL character")
+    if isinstance(found, tuple) and found[:1] == ("",):
+        raise _wrong(source, path, "must begin with a program, not with an empty string")
+    _check_meaning(found, path, source)
+    return found
+
+
+def _table(
+    raw: object, struct: type[msgspec.Struct], path: schema.KeyPath, source: str
+) -> Iterator[tuple[schema.KeyPath, object]]:
+    known = schema.field_types(struct)
+    # An agent's type decides what its other keys mean: complain about it first.
+    for key, value in sorted(
+        _mapping(raw, path, source).items(), key=lambda item: item[0] != "type"
+    ):
+        here = (*path, key)
+        if key not in known:
+            raise _unknown(source, here, known)
+        yield from _value(value, known[key], here, source)
+
+
+def _value(
+    value: object, type_: object, path: schema.KeyPath, source: str
+) -> Iterator[tuple[schema.KeyPath, object]]:
+    inner = schema.table_of(type_)
+    if inner is not None:
+        for name, item in _mapping(value, path, source).items():
+            _check_name(name, path, source)
+            yield from _value(item, inner, (*path, name), source)
+    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        if type_ is SandboxConfig and isinstance(value, str):
+            value = {"mode": value}
+        yield from _table(value, type_, path, source)
+    elif value is not None:
+        yield path, leaf(value, type_, path, source)
+
+
+def _mapping(value: object, path: schema.KeyPath, source: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise _wrong(source, path, f"must be a table, not {_short(value)}")
+    return value
+
+
+def _check_name(name: str, path: schema.KeyPath, source: str) -> None:
+    if path == ("agents",) and not (AGENT_NAME.fullmatch(name) and len(name) <= 64):
+        raise _wrong(
+            source,
+            (*path, name),
+            "is not a valid agent name; use lower-case letters, digits and . _ -",
+        )
+    if not name.strip():
+        raise _wrong(source, (*path, name), "needs a name that is not empty")
+
+
+def _check_meaning(value: object, path: schema.KeyPath, source: str) -> None:
+    """Apply the rules that a type cannot say."""
+    where = (path[0], path[-1]) if path[0] == "agents" else path
+    for fits, words in _RULES.get(where, ()):
+        for text in _strings(value):
+            if not fits(text):
+                near = hint(text, BACKENDS) if where == ("agents", "type") else ""
+                raise _wrong(source, path, f"must {words}, not {_short(mask(text))}{near}")
+
+
+def _is_inside(value: str) -> bool:
+    path = PurePosixPath(value)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def _fits_branch(value: str) -> bool:
+    name = value.replace("{run_id}", "20250101-000000-000000")
+    return "{" not in name and "}" not in name and not _UNFIT_FOR_BRANCH.search(name)
+
+
+def _can_be_expected(value: str) -> bool:
+    path = value.removeprefix("junit:")
+    return bool(_TESTS.fullmatch(value)) or (path not in ("", value) and _is_inside(path))
+
+
+# What each key's text must be, and how that is said.
+_RULES: dict[schema.KeyPath, list[tuple[Callable[[str], bool], str]]] = {
+    ("agents", "type"): [(lambda text: text in BACKENDS, f"be one of {', '.join(BACKENDS)}")],
+    ("agents", "path"): [(_is_inside, "be a folder inside the repository")],
+    ("checks", "expect"): [
+        (_can_be_expected, "be junit:PATH with a path inside the repository, or tests>=N")
+    ],
+    ("store",): [(lambda text: text.startswith(STORES), f"begin with {' or '.join(STORES)}")],
+    ("store_schema",): [(is_schema, "be lower-case letters, digits and _")],
+    ("workspace", "branch"): [
+        (lambda text: "{run_id}" in text, "contain {run_id}, so that every run has its own branch"),
+        (_fits_branch, "be a name that git takes for a branch"),
+    ],
+    ("workspace", "root"): [
+        (lambda text: text.startswith(("/", "~/")), "be an absolute folder or begin with ~/")
+    ],
+}
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (item for item in value if isinstance(item, str))
+
+
+def _unknown(source: str, path: schema.KeyPath, known: Mapping[str, object]) -> ConfigError:
+    return _wrong(source, path, f"is not a key{hint(path[-1], known, or_all=True)}")
+
+
+def _wrong(source: str, path: schema.KeyPath, complaint: str) -> ConfigError:
+    key = schema.dotted(path)
+    return wrong(source, f"{key} {complaint}", key)
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
 
 OriginKind = Literal["default", "user", "project", "environment", "flag"]
 
@@ -44,10 +189,10 @@ def load(
     """Return what is in force; `overrides` has the shape of a file and holds what flags said."""
     merged: _Merged = {}
     for origin, raw in _files(layout, env):
-        _lay_over(merged, complain.leaves(raw, origin.source), origin)
+        _lay_over(merged, leaves(raw, origin.source), origin)
     merged.update(_environment(merged, env))
     flags = Origin("flag", "command line")
-    merged.update(_with(complain.leaves(overrides or {}, flags.source), flags))
+    merged.update(_with(leaves(overrides or {}, flags.source), flags))
     agents.check({path: (item.value, item.origin.source) for path, item in merged.items()})
     config = msgspec.convert(_nested(merged), Config)
     return Loaded(config, _origins(merged, config))
@@ -85,7 +230,7 @@ def _environment(merged: _Merged, env: Mapping[str, str]) -> _Merged:
     for key in _settable(merged):
         name = schema.variable(key.path)
         if env.get(name):
-            value = complain.leaf(env[name], key.type, key.path, name, text=True)
+            value = leaf(env[name], key.type, key.path, name, text=True)
             found[key.path] = _Value(value, Origin("environment", name))
     return found
 
@@ -153,7 +298,7 @@ def _split(item: str) -> tuple[str, int | float]:
 def _number(name: str, text: str, type_: object) -> int | float:
     complaint = f"--budget {name} must be {schema.expectation(type_)}, not {text!r}"
     try:
-        value = complain.leaf(text, type_, ("budgets", name), "--budget", text=True)
+        value = leaf(text, type_, ("budgets", name), "--budget", text=True)
     except ConfigError as error:
         raise UsageError(complaint) from error
     if not isinstance(value, int | float):
