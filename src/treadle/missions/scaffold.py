@@ -19,8 +19,7 @@ from treadle.missions import gates, prompt
 from treadle.missions import mission as missions
 from treadle.missions.gates import SENTENCES, is_real
 from treadle.missions.mission import Mission
-from treadle.project.commit import commit_only, require_ready
-from treadle.project.context import Context
+from treadle.project.context import Context, commit_only, require_ready
 from treadle.store.store import Store
 
 # A task's id is `<slug>.WP01`, and ids have at most 64 characters.

@@ -14,8 +14,15 @@ from treadle.files import atomic
 from treadle.git import repo as git
 from treadle.layout import Layout
 from treadle.project import root, trust
-from treadle.project.commit import commit_only, committed, require_ready
-from treadle.project.context import Context, open_repository, refuse_tracked, reread
+from treadle.project.context import (
+    Context,
+    commit_only,
+    committed,
+    open_repository,
+    refuse_tracked,
+    require_ready,
+    reread,
+)
 from treadle.project.root import refuse_inside_run
 
 DATA = resources.files("treadle.project") / "data"
