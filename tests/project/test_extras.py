@@ -8,8 +8,7 @@ from tests.builder import git
 from tests.project.tree import snapshot
 from treadle import frontmatter
 from treadle.errors import BlockedError, ProjectError
-from treadle.project.setup import BLOCK, InitExtras, init
-from treadle.project.uninstall import uninstall
+from treadle.project.setup import BLOCK, InitExtras, init, uninstall
 
 BOTH = InitExtras(agents_md=True, skills=True)
 SENTENCE = (

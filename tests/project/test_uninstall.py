@@ -9,7 +9,7 @@ from tests.project.tree import snapshot
 from treadle.errors import BlockedError
 from treadle.layout import trust_file, workspace_root
 from treadle.project import setup, trust
-from treadle.project.uninstall import uninstall
+from treadle.project.setup import uninstall
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from treadle.contract import ROLES
 from treadle.engine import lock
 from treadle.ids import mask
 from treadle.layout import Layout
-from treadle.project import setup, trust, uninstall
+from treadle.project import setup, trust
 from treadle.project.context import Context, open_context
 from treadle.project.root import find_root, find_top, here, refuse_inside_run
 from treadle.project.setup import InitExtras, refuse_links
@@ -74,7 +74,7 @@ def remove_setup(args: Namespace) -> int:
     layout = Layout(find_top(here(), os.environ))
     refuse_links(layout)
     with nullcontext() if args.dry_run or not layout.home.is_dir() else lock.hold(layout):
-        done = uninstall.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
+        done = setup.uninstall(here(), os.environ, purge=args.purge, dry_run=args.dry_run)
     kept = [item._asdict() for item in done.kept]
     told = {"root": str(done.root), "dry_run": args.dry_run, "removed": done.removed, "kept": kept}
     lines = [
