@@ -1,18 +1,20 @@
-"""Read a configuration file, and the few settings that every command needs.
+"""Read a configuration file, the few settings that every command needs, and who is trusted."""
 
-It buys quick commands: the whole schema takes longer to load and to judge than most of them work.
-"""
-
+import contextlib
+import fcntl
+import json
+import os
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.contract import strictjson
-from treadle.errors import ConfigError, FormatError
+from treadle.errors import ConfigError, FormatError, ProjectError
+from treadle.files import atomic
 from treadle.ids import mask
-from treadle.layout import MAIL_ROOT, Layout, user_config
+from treadle.layout import MAIL_ROOT, Layout, trust_file, user_config
 
 _MAX_BYTES = 1 << 20
 _WEEK = 7 * 24 * 3600
@@ -143,3 +145,110 @@ def _judged(setting: _Setting, value: object, source: str) -> object:
         key = ".".join(setting.path)
         raise wrong(source, f"{key} must be {setting.words}, not {mask(repr(value))[:60]}", key)
     return tuple(value) if isinstance(value, list) else value
+
+
+class TrustRecord(NamedTuple):
+    """One repository: what `init` wrote into it, and which content of which file was accepted.
+
+    `head` is the commit that was checked out when all of it was accepted for the last time.
+    """
+
+    root: str
+    identity: str
+    since: str
+    wrote: Mapping[str, str] = {}
+    trusted: bool = True
+    head: str | None = None
+    files: Mapping[str, tuple[str, ...]] = {}
+
+    def is_of(self, root: Path, common_dir: Path) -> bool:
+        """Tell whether this very repository is meant."""
+        return self.root == str(root.resolve()) and self.identity == identity(common_dir)
+
+
+def find_trust(env: Mapping[str, str], root: Path, common_dir: Path) -> TrustRecord | None:
+    """Return what is on record of a repository, trusted or not."""
+    return next(
+        (item for item in _read_trust(trust_file(env)) if item.is_of(root, common_dir)), None
+    )
+
+
+def is_trusted(env: Mapping[str, str], root: Path) -> bool:
+    """Tell, without starting git, whether the repository at this root is trusted.
+
+    A run exists only where it is, and inside of one the record cannot be read.
+    """
+    if env.get("TREADLE_RUN"):
+        return True
+    try:
+        found = find_trust(env, root, _common_dir(root / ".git"))
+    except OSError:
+        return False
+    return found is not None and found.trusted
+
+
+def identity(git_dir: Path) -> str:
+    """Tell this git folder from any other that may come to stand at its path.
+
+    Numbers of deleted files are soon used again, so the age of a file that git writes
+    once and never touches is part of it; without that file, the device must do.
+    """
+    found = git_dir.stat()
+    with contextlib.suppress(OSError):
+        birth = (git_dir / "description").stat()
+        return f"{found.st_ino}-{birth.st_ino}-{birth.st_mtime_ns}"
+    return f"{found.st_dev}-{found.st_ino}"
+
+
+@contextlib.contextmanager
+def trust_records(env: Mapping[str, str]) -> Iterator[list[TrustRecord]]:
+    """Hand out the record for a change; the folder itself is the lock."""
+    path = trust_file(env)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        book = _read_trust(path)
+        yield book
+        _write_trust(path, book)
+    finally:
+        os.close(folder)
+
+
+def _common_dir(dot_git: Path) -> Path:
+    """Return the folder that all work trees share, from the two small files that name it."""
+    if dot_git.is_dir():
+        return dot_git
+    named = dot_git.parent / _line(dot_git).removeprefix("gitdir: ")
+    shared = named / "commondir"
+    return named / _line(shared) if shared.is_file() else named
+
+
+def _line(path: Path) -> str:
+    return os.fsdecode(path.read_bytes()).partition("\n")[0].rstrip("\r")
+
+
+def _read_trust(path: Path) -> list[TrustRecord]:
+    try:
+        return [_trust_record(**item) for item in json.loads(path.read_bytes())["repositories"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ProjectError(
+            f"{path} is damaged ({error}); remove it and trust your repositories again",
+            code="trust_damaged",
+            fix=[f"rm {shlex.quote(str(path))}", "treadle trust"],
+        ) from error
+
+
+def _trust_record(*, files: Mapping[str, list[str]] | None = None, **rest: Any) -> TrustRecord:
+    known = {key: value for key, value in rest.items() if key in TrustRecord._fields}
+    return TrustRecord(**known, files={name: tuple(marks) for name, marks in (files or {}).items()})
+
+
+def _write_trust(path: Path, book: list[TrustRecord]) -> None:
+    if not book:
+        path.unlink(missing_ok=True)
+        return
+    document = {"version": 2, "repositories": [entry._asdict() for entry in book]}
+    atomic.write(path, json.dumps(document, indent=2).encode() + b"\n", mode=0o600)

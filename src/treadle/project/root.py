@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import treadle
-from treadle.config import early, trusted
+from treadle.config import early
 from treadle.errors import BlockedError, ProjectError, argument
 from treadle.layout import Layout
 
@@ -27,7 +27,7 @@ def find_place(cwd: Path, env: Mapping[str, str]) -> Place:
     layout = place_mail(plain, found.mail_root)
     letters = layout.mail.root.resolve()
     is_outside = not letters.is_relative_to(plain.root.resolve())
-    if is_outside and "mail_root" in found.theirs and not trusted.has(env, plain.root):
+    if is_outside and "mail_root" in found.theirs and not early.is_trusted(env, plain.root):
         raise BlockedError(
             f"{plain.root} is not trusted, and its configuration puts letters into {letters}",
             code="untrusted",

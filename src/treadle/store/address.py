@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.config import early, trusted
+from treadle.config import early
 from treadle.config.early import Early
 from treadle.errors import BlockedError, ConfigError, StoreError
 from treadle.ids import STORES, is_schema, mask
@@ -32,7 +32,7 @@ def settings(layout: Layout, env: Mapping[str, str]) -> Early:
     No database is opened because a clone says so: it could be anyone's server or file.
     """
     found = early.read(layout, env)
-    if found.store and "store" in found.theirs and not trusted.has(env, layout.root):
+    if found.store and "store" in found.theirs and not early.is_trusted(env, layout.root):
         raise BlockedError(
             f"{layout.root} is not trusted, and its configuration names a store:"
             f" {mask(found.store)}",
