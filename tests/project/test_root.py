@@ -8,7 +8,7 @@ import pytest
 
 from tests.builder import git
 from treadle.errors import BlockedError, ProjectError
-from treadle.project.root import find_root, find_top, refuse_inside_run
+from treadle.project import find_root, find_top, refuse_inside_run
 
 
 def set_up(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_writing_inside_a_run_is_refused():
 
 def test_finding_the_root_loads_nothing_heavy():
     heavy = {"subprocess", "msgspec", "yaml", "dataclasses", "tempfile", "shutil", "inspect"}
-    code = "import sys, treadle.project.root; print(*sys.modules)"
+    code = "import sys, treadle.project; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert heavy.isdisjoint(done.stdout.split())
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from treadle.cli import context, output
 from treadle.desk.answer import Answered, answer, document
 from treadle.mail import effect
-from treadle.project.root import refuse_inside_run
+from treadle.project import refuse_inside_run
 from treadle.store.store import Store
 
 

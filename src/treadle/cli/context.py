@@ -7,7 +7,7 @@ from datetime import datetime
 from treadle.cli import main, output
 from treadle.ids import HUMAN, acting_agent
 from treadle.mail import effect, index, post
-from treadle.project.root import Place, find_place, here
+from treadle.project import Place, find_place, here
 from treadle.store import letters as table
 from treadle.store.store import Reader, Store
 from treadle.tasks import claim

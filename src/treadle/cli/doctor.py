@@ -10,9 +10,9 @@ from treadle.engine.recovery import repair
 from treadle.engine.run.memory import nobody
 from treadle.errors import ExitCode, StoreError
 from treadle.ids import mask
+from treadle.project import find_place, here, refuse_inside_run
 from treadle.project.context import open_context
 from treadle.project.doctor import Check
-from treadle.project.root import find_place, here, refuse_inside_run
 from treadle.sandbox.probe import Sandbox
 from treadle.store import address
 from treadle.store.database import copy

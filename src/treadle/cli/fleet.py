@@ -12,8 +12,8 @@ from treadle.errors import ConfigError, NotFoundError, ProjectError
 from treadle.fleet import site
 from treadle.fleet.site import FleetSite, FleetStatus
 from treadle.layout import Layout, cache_home
+from treadle.project import find_place, here, refuse_inside_run
 from treadle.project import key as keys
-from treadle.project.root import find_place, here, refuse_inside_run
 from treadle.store import fleet
 
 

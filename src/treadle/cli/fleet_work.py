@@ -32,9 +32,8 @@ from treadle.fleet.queue import Desk
 from treadle.fleet.site import FleetSite
 from treadle.fleet.worker import Wishes
 from treadle.missions import mission
-from treadle.project import trust
+from treadle.project import refuse_inside_run, trust
 from treadle.project.context import open_context
-from treadle.project.root import refuse_inside_run
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow

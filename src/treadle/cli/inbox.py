@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from treadle.cli import output
 from treadle.inbox import box
 from treadle.inbox.box import DeadLetter, NewMessage, SentMessage
-from treadle.project.root import find_place, here, refuse_inside_run
+from treadle.project import find_place, here, refuse_inside_run
 from treadle.store.store import Store
 
 

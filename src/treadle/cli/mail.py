@@ -27,7 +27,7 @@ from treadle.mail.letter import (
     write,
 )
 from treadle.mail.post import Draft
-from treadle.project.root import Place, refuse_inside_run
+from treadle.project import Place, refuse_inside_run
 from treadle.store.letters import LetterRow
 from treadle.store.store import Store
 from treadle.tasks import claim as tasks

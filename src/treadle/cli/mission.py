@@ -11,7 +11,7 @@ from treadle.missions import mission as missions
 from treadle.missions import state
 from treadle.missions.next import Report, decide, lend, query, report, retry
 from treadle.missions.state import Asking, Decision, Listed, NextStep, Status
-from treadle.project.root import Place, here, refuse_inside_run
+from treadle.project import Place, here, refuse_inside_run
 from treadle.store.store import Reader, Store
 
 

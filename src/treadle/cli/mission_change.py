@@ -10,8 +10,8 @@ from treadle.missions import mission as missions
 from treadle.missions import scaffold
 from treadle.missions.mission import Mission
 from treadle.missions.state import SCHEMA_VERSION
+from treadle.project import here, refuse_inside_run
 from treadle.project.context import Context, open_repository
-from treadle.project.root import here, refuse_inside_run
 from treadle.store.store import Store
 
 

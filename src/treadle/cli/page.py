@@ -12,8 +12,8 @@ from treadle.engine.show import report
 from treadle.engine.show.view import find_run
 from treadle.errors import ConfigError, UsageError
 from treadle.files import atomic
+from treadle.project import here
 from treadle.project.context import open_context, open_repository
-from treadle.project.root import here
 from treadle.store.store import Reader
 from treadle.web import app
 from treadle.web import report as page

@@ -15,9 +15,8 @@ from treadle.engine.lock import is_abandoned as is_abandoned
 from treadle.engine.run.memory import Progress, RunMemory, Watch
 from treadle.errors import BlockedError, LockedError, TreadleError
 from treadle.layout import Layout
-from treadle.project import trust
+from treadle.project import here, refuse_inside_run, trust
 from treadle.project.context import Context, open_context
-from treadle.project.root import here, refuse_inside_run
 from treadle.project.trust import BroughtCommand
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store

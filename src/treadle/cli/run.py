@@ -25,7 +25,7 @@ from treadle.engine.wheel import loop
 from treadle.errors import ExitCode, UsageError, argument
 from treadle.git import repo
 from treadle.missions import mission
-from treadle.project.root import find_place, here
+from treadle.project import find_place, here
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import checks

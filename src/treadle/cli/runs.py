@@ -17,7 +17,7 @@ from treadle.engine.show.view import Explanation, explain, find_run, require_cha
 from treadle.errors import BlockedError, ExitCode, UsageError
 from treadle.ids import utc
 from treadle.layout import Layout
-from treadle.project.root import find_place, here, refuse_inside_run
+from treadle.project import find_place, here, refuse_inside_run
 from treadle.store import address
 from treadle.store.address import open_waker
 from treadle.store.database.interface import Waker

@@ -17,7 +17,7 @@ from treadle.errors import ExitCode, TreadleError, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import environment, launch
-from treadle.project.root import find_place, here, refuse_inside_run
+from treadle.project import find_place, here, refuse_inside_run
 from treadle.web import access
 from treadle.web.access import Keys
 

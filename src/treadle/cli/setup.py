@@ -15,9 +15,8 @@ from treadle.contract import ROLES
 from treadle.engine import lock
 from treadle.ids import mask
 from treadle.layout import Layout
-from treadle.project import setup, trust
+from treadle.project import find_root, find_top, here, refuse_inside_run, setup, trust
 from treadle.project.context import Context, open_context
-from treadle.project.root import find_root, find_top, here, refuse_inside_run
 from treadle.project.setup import InitExtras, refuse_links
 from treadle.project.trust import ForeignChange
 from treadle.sandbox.mask import Mask

@@ -11,7 +11,7 @@ from treadle.ids import HUMAN, acting_agent, utc
 from treadle.mail import claim as letters
 from treadle.mail import effect
 from treadle.missions import mission
-from treadle.project.root import Place, refuse_inside_run
+from treadle.project import Place, refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
 from treadle.tasks import checks, claim, files, lanes, reserve, task

@@ -28,10 +28,9 @@ from treadle.ids import nearest
 from treadle.layout import INPUT_JSON, STDERR, STDOUT, Layout
 from treadle.proc import environment, helper
 from treadle.proc.keeper import Keeper, Limits
-from treadle.project import doctor
+from treadle.project import doctor, find_top
 from treadle.project.context import Context, open_context
 from treadle.project.doctor import Check
-from treadle.project.root import find_top
 from treadle.sandbox import probe
 from treadle.sandbox.probe import Sandbox
 

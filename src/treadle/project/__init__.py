@@ -1,0 +1,136 @@
+"""Find the project from where the user stands, without starting git."""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import treadle
+from treadle.config import early
+from treadle.errors import BlockedError, ProjectError, argument
+from treadle.layout import Layout
+
+
+class Place(NamedTuple):
+    """A project's paths, the intents it adds to the standard ones, how long `next` lends a task."""
+
+    layout: Layout
+    extra_intents: tuple[str, ...] = ()
+    lease: timedelta = timedelta(hours=4)
+
+
+def find_place(cwd: Path, env: Mapping[str, str]) -> Place:
+    """Return the project around `cwd`; its letters leave it only where it is trusted."""
+    plain = Layout(find_root(cwd, env))
+    found = early.read(plain, env)
+    layout = place_mail(plain, found.mail_root)
+    letters = layout.mail.root.resolve()
+    is_outside = not letters.is_relative_to(plain.root.resolve())
+    if is_outside and "mail_root" in found.theirs and not early.is_trusted(env, plain.root):
+        raise BlockedError(
+            f"{plain.root} is not trusted, and its configuration puts letters into {letters}",
+            code="untrusted",
+            fix=["treadle trust"],
+        )
+    return Place(layout, found.extra_intents, timedelta(seconds=found.lease))
+
+
+def place_mail(layout: Layout, mail_root: str) -> Layout:
+    """Return the paths of a project whose letters lie where its configuration says."""
+    placed = Layout(layout.root, mail_root)
+    refuse_links(placed)
+    return placed
+
+
+def find_root(cwd: Path, env: Mapping[str, str]) -> Path:
+    """Return the root of the project around `cwd`; inside a run, of the project that runs it."""
+    root = find_top(cwd, env)
+    layout = Layout(root)
+    refuse_links(layout)
+    if not layout.config_files():
+        raise ProjectError(f"{root} is not set up for treadle yet", fix=["treadle init"])
+    return root
+
+
+def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
+    """Return the top folder of the repository around `cwd`, set up for treadle or not."""
+    outer = env.get("TREADLE_PROJECT")
+    if env.get("TREADLE_RUN") and outer:
+        return Path(outer)
+    start = cwd.resolve()
+    for folder in (start, *start.parents):
+        if _has_git(folder):
+            return folder
+    bare = next((folder for folder in (start, *start.parents) if _is_bare(folder)), None)
+    if bare:
+        raise ProjectError(
+            f"{bare} is a bare repository; treadle needs one with a work tree",
+            code="bare_repository",
+            fix=[_clone(bare)],
+        )
+    raise ProjectError(
+        f"{start} is not inside a git repository",
+        code="no_repository",
+        fix=["git init", "git commit --allow-empty -m Begin", "treadle init"],
+    )
+
+
+def refuse_links(layout: Layout) -> None:
+    """Stop where treadle's own files are links: a clone can bring one, to forged records."""
+    found = next(_links(layout), None)
+    if found:
+        raise BlockedError(
+            f"{found} is a link; treadle keeps its files in a folder of its own",
+            code="state_linked",
+            fix=[f"rm {argument(str(found))}", "treadle init"],
+        )
+
+
+def here() -> Path:
+    """Return the folder where the user stands, or say that it is gone."""
+    if treadle.here:
+        return Path(treadle.here)
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise ProjectError("the current folder no longer exists", fix=["cd"]) from error
+
+
+def refuse_inside_run(env: Mapping[str, str]) -> None:
+    """Stop a command that would change the project which is running it."""
+    run_id = env.get("TREADLE_RUN")
+    if run_id:
+        raise BlockedError(
+            f"this command changes the project, and run {run_id} is working in it:"
+            " inside a run only commands that read may be used",
+            code="inside_run",
+        )
+
+
+def _links(layout: Layout) -> Iterator[object]:
+    """Yield links, without starting git or walking folders that can be long."""
+    yield from filter(Path.is_symlink, (layout.home, *layout.fixed()))
+    mail = layout.mail
+    for folder in filter(Path.is_dir, (layout.home, mail.agents)):
+        with os.scandir(folder) as found:
+            yield from (item.path for item in found if item.is_symlink())
+    for agent in mail.agents.iterdir() if mail.agents.is_dir() else ():
+        yield from filter(Path.is_symlink, (mail.inbox(agent.name), mail.workspace(agent.name)))
+
+
+def _has_git(folder: Path) -> bool:
+    """Accept what git would: a real git folder, or the file that points to one."""
+    dot_git = folder / ".git"
+    return dot_git.is_file() or (dot_git / "HEAD").is_file()
+
+
+def _is_bare(folder: Path) -> bool:
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+
+
+def _clone(bare: Path) -> str:
+    """Return how to get a work tree beside a bare repository."""
+    beside = bare.with_name(f"{bare.name.removesuffix('.git')}-work")
+    words = [str(path).replace("'", "'\\''") for path in (bare, beside)]
+    return f"git clone '{words[0]}' '{words[1]}'"

@@ -14,7 +14,7 @@ from treadle.git import call
 from treadle.git import repo as git
 from treadle.git.repo import Repo
 from treadle.layout import HOME_NAME, Layout
-from treadle.project.root import find_place, find_root, find_top, place_mail
+from treadle.project import find_place, find_root, find_top, place_mail
 
 
 class Context(NamedTuple):

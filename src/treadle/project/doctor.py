@@ -17,7 +17,7 @@ from treadle.config.schema import TOOLS, AgentConfig, Config
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.git import repo as git
 from treadle.proc import environment
-from treadle.project import key, trust
+from treadle.project import key, refuse_links, trust
 from treadle.project.context import (
     Context,
     open_repository,
@@ -26,7 +26,6 @@ from treadle.project.context import (
     reread,
     workspaces,
 )
-from treadle.project.root import refuse_links
 from treadle.sandbox import home, probe
 from treadle.sandbox.policy import layers
 from treadle.sandbox.probe import Sandbox

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout as user_paths
+from treadle import project as projects
 from treadle.config.schema import TOOLS
 from treadle.contract import ROLES
 from treadle.errors import BlockedError, ConfigError, ProjectError
 from treadle.files import atomic, beneath
 from treadle.git import repo as git
 from treadle.layout import CONFIG_NAMES, Layout
-from treadle.project import root, trust
+from treadle.project import refuse_inside_run, trust
 from treadle.project.context import (
     Context,
     commit_only,
@@ -26,7 +27,6 @@ from treadle.project.context import (
     reread,
     workspaces,
 )
-from treadle.project.root import refuse_inside_run
 
 DATA = resources.files("treadle.project") / "data"
 SKILLS = ("treadle-next", "treadle-run")
@@ -201,7 +201,7 @@ def init(
 
 def refuse_links(layout: Layout, extras: InitExtras = InitExtras()) -> None:  # noqa: B008  # frozen
     """Never write or remove through a link that a repository may have brought."""
-    root.refuse_links(layout)
+    projects.refuse_links(layout)
     paths = [layout.root_gitignore]
     paths += [layout.agents_md] if extras.agents_md else []
     paths += [layout.skills.parent, layout.skills] if extras.skills else []
