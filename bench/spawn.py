@@ -10,7 +10,7 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.proc import keeper
 from treadle.sandbox import home as homes
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import layers
 
 _TARGETS = {"B": 1.5, "A": 2.2}
@@ -39,7 +39,7 @@ def benches(lab: Lab) -> list[Bench]:
     return [
         Bench(f"spawn {tier}", f"{name} {tier}", what, maker(tier), maker("-"), target, target)
         for tier, target in _TARGETS.items()
-        if probe.probe(tier).tier == tier
+        if jails.probe(tier).tier == tier
     ]
 
 
@@ -62,7 +62,7 @@ def _jailed(tier: str, folder: Path, number: int, argv: list[str], env: dict[str
             for _ in range(number):
                 # What a step does: choose what may be read, write the rules, start.
                 policy = homes.closed(own)._replace(writable=(folder,))
-                held = probe.jail_for(tier, policy)
+                held = jails.jail_for(tier, policy)
                 out = folder / "out"
                 command = keeper.Command(tuple(argv), folder, env, None, out, out, jail=held)
                 ended = own_keeper.run(command)

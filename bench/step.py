@@ -15,7 +15,7 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.engine.run import begin
 from treadle.engine.wheel import loop as steps
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 _COUNTED = 20
 _SANDBOXES = {
@@ -56,7 +56,7 @@ def benches(lab: Lab) -> list[Bench]:
             lab.rounds,
         )
         for tier, target in (("B", 1.8), ("A", 2.6))
-        if probe.probe(tier).tier == tier
+        if jails.probe(tier).tier == tier
     ]
     return [plain, *held]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.proc.conftest import eventually
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 # A daemon that clears its mark and swaps names for links as long as it lives; then the agent waits
 # for its watchers to be killed.
@@ -69,7 +69,7 @@ def kill_watchers(orchestrator):
 
 @pytest.mark.parametrize("tier", ["0", "A", "B"])
 def test_nothing_of_the_step_is_read(project, tier):
-    if tier != "0" and probe.probe(tier).tier != tier:
+    if tier != "0" and jails.probe(tier).tier != tier:
         pytest.skip(f"TIER {tier} CANNOT RUN HERE")
     project.settings('sandbox = "off"\n' if tier == "0" else f'[sandbox]\ntier = "{tier}"\n')
     project.good_agents()
@@ -101,7 +101,7 @@ def test_nothing_of_the_step_is_read(project, tier):
     assert precious.read_text() == "mine"
 
 
-@pytest.mark.skipif(probe.probe("B").tier != "B", reason="TIER B CANNOT RUN HERE")
+@pytest.mark.skipif(jails.probe("B").tier != "B", reason="TIER B CANNOT RUN HERE")
 def test_a_check_that_may_still_run_shows_nothing(project):
     project.settings('[sandbox]\ntier = "B"\n[checks]\nplace = "workspace"\n')
     project.good_agents()

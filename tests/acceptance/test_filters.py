@@ -8,9 +8,9 @@ import pytest
 
 from tests.acceptance.site import Site
 from tests.builder import git, wait_for
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
-TIERS = [tier for tier in ("A", "B") if probe.probe(tier).tier == tier]
+TIERS = [tier for tier in ("A", "B") if jails.probe(tier).tier == tier]
 FILTERS = {
     "sh": "sh -c 'exec ./evil'",
     "make": "make -s filtered",

@@ -10,9 +10,9 @@ import pytest
 
 from tests.acceptance.test_serve import enter, get
 from tests.builder import wait_for
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
-TIERS = [tier for tier in "AB" if probe.probe(tier).tier == tier]
+TIERS = [tier for tier in "AB" if jails.probe(tier).tier == tier]
 # It says how it was called, and stays for whoever wants to look at it.
 BROWSER = """#!/bin/sh
 { printf '%s\\n' "$@"; pwd; } > $DESK/args.new; env > $DESK/env; mv $DESK/args.new $DESK/args

@@ -9,9 +9,9 @@ import pytest
 from tests.agents import fake
 from tests.agents.test_login import AFTER, BEFORE, codex
 from tests.agents.test_oneshot import DONE, GOOD, START, printed, said
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
-TIERS = [tier for tier in "AB" if probe.probe(tier).tier == tier]
+TIERS = [tier for tier in "AB" if jails.probe(tier).tier == tier]
 ANSWER = f"{printed(START)}{said(GOOD)}{printed(DONE)}"
 
 

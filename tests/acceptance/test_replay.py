@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import treadle
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 
 def recorded(project, tmp_path, *extra):
@@ -104,7 +104,7 @@ def test_odd_recordings_are_refused(project, tmp_path):
 @pytest.mark.parametrize("tier", ["A", "B"])
 def test_recorded_edits_are_applied_in_the_sandbox(project, tmp_path, tier):
     """A filter of the user's may run what the recorded agent wrote."""
-    if probe.probe(tier).tier != tier:
+    if jails.probe(tier).tier != tier:
         pytest.skip(f"TIER {tier} CANNOT RUN HERE")
     canary = tmp_path / "canary"
     project.settings(f'[sandbox]\ntier = "{tier}"\n')

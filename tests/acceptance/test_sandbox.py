@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.builder import wait_for
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
-TIERS = [tier for tier in ("A", "B") if probe.probe(tier).tier == tier]
+TIERS = [tier for tier in ("A", "B") if jails.probe(tier).tier == tier]
 
 # Try to write to each place and say what came of it.
 TRY = """

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.acceptance.subversions import HONEST, SUBVERSIONS, Case
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 QUICK = (
     "a test is weakened",
@@ -28,8 +28,8 @@ def marked(tier, case: Case, quick):
 
 def carry_out(project, tier, case):
     """Run the case's goal, once, with an agent that does what the case says."""
-    if probe.probe(tier).tier != tier:
-        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+    if jails.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {jails.probe(tier).reason}")
     for program in ("make", "npm", "node"):
         if re.search(rf"\b{program}\b", case.command) and not shutil.which(program):
             pytest.skip(f"NO {program} HERE")

@@ -13,7 +13,7 @@ from treadle.agents import acp, table
 from treadle.agents.table import TOOLS
 from treadle.contract import StepError
 from treadle.proc.keeper import Keeper, Limits
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
 
 AGENT = Path(__file__).parent / "acp_agent.py"
@@ -56,9 +56,9 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(tmp_path, keeper):
 @pytest.mark.parametrize(("tier", "answer"), [("A", "yes"), ("0", "no")])
 def test_permission_is_given_where_the_sandbox_holds(tmp_path, keeper, tier, answer):
     place = Policy(writable=(tmp_path,))
-    if tier != "0" and probe.probe().tier == "0":
+    if tier != "0" and jails.probe().tier == "0":
         pytest.skip("there is no sandbox here")
-    held = probe.probe().tier if tier == "A" else "0"
+    held = jails.probe().tier if tier == "A" else "0"
     assert not turn(tmp_path, keeper, "scenario", "permission", tier=held, policy=place).error
     assert (tmp_path / "answer").read_text() == answer
     assert "permission" in kinds(tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.crash.experiments import Report
 from treadle.proc import sweep
 from treadle.proc.keeper import Command, Keeper
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
 
 _PATIENCE = 60.0  # a busy machine kills slowly; how long it took is told
@@ -34,7 +34,7 @@ time.sleep(600)
 
 def tiers() -> list[str]:
     """Return every tier that works here, and none."""
-    return ["0", *(tier for tier in ("B", "A") if probe.probe(tier).tier == tier)]
+    return ["0", *(tier for tier in ("B", "A") if jails.probe(tier).tier == tier)]
 
 
 def trials(number: int, at_once: int = 2) -> Report:
@@ -85,7 +85,7 @@ def _own(folder: Path, tier: str, mark: str) -> None:
     out = folder / "out"
     command = Command(
         (sys.executable, "-S", "-c", _CHILD, str(folder)), folder, env, None, out, out,
-        jail=probe.jail_for(tier, Policy((folder,))),
+        jail=jails.jail_for(tier, Policy((folder,))),
     )  # fmt: skip
     with contextlib.suppress(KeyboardInterrupt), Keeper() as keeper:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -19,7 +19,7 @@ from treadle.git.call import unconfined
 from treadle.git.confined import Confined
 from treadle.git.judge import ChangeBudgets
 from treadle.proc.keeper import Keeper
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
 
 # What the agent's code does wherever it comes to run: write outside, also much later, change the
@@ -209,7 +209,7 @@ def attack(root, tier, kind, trap):
     with Keeper() as keeper:
 
         def bound(writable):
-            return probe.jail_for(tier, Policy((paths["tmp"], *writable), network=False))
+            return jails.jail_for(tier, Policy((paths["tmp"], *writable), network=False))
 
         def known(env):
             return {**env, "TMPDIR": str(paths["tmp"])}

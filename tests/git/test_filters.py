@@ -12,7 +12,7 @@ import pytest
 
 from tests.git.filters import KEPT_OUT, KINDS, TRAPS
 from tests.sandbox.test_hostile import as_nobody
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 SCRIPT = Path(__file__).with_name("filters.py")
 SLOW = "npx"  # takes seconds for each file
@@ -30,9 +30,9 @@ def place():
 
 def attack(place, tier, user, attacks):
     """Return what came of it, or skip and say loudly what cannot run here."""
-    found = "0" if tier == "0" else probe.probe(tier).tier
+    found = "0" if tier == "0" else jails.probe(tier).tier
     if found != tier:
-        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {jails.probe(tier).reason}")
     if user == "root" and os.getuid() != 0:
         pytest.skip("NOT ROOT HERE: the filters were not tried as root")
     argv = [sys.executable, "-S"]

@@ -7,7 +7,7 @@ import pytest
 
 from treadle.errors import TreadleError
 from treadle.inbox import box
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.store.store import Store
 
 
@@ -106,7 +106,7 @@ def test_hooks_run_around_the_pass_and_each_message(inbox):
     ]
 
 
-@pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
+@pytest.mark.skipif(jails.probe("A").tier == "0", reason="no sandbox here")
 def test_a_hook_may_write_in_the_project_and_not_beside_it(inbox):
     beside = inbox.root.parent / "beside"
     command = json.dumps(f"git gc -q && touch mine $TMPDIR/x && echo > {beside}")
@@ -135,7 +135,7 @@ def test_a_routine_that_cannot_work_here_keeps_its_message_waiting(inbox):
     assert [status for _, status in inbox.statuses()] == ["done"]
 
 
-@pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
+@pytest.mark.skipif(jails.probe("A").tier == "0", reason="no sandbox here")
 def test_a_pre_check_may_not_write_in_the_project(inbox):
     inbox.routine("picky", "exit 0", about="Picky\n# pre-check: touch mine")
     inbox.drop("a.md", "---\nroutine: picky\n---\nx\n")
@@ -161,7 +161,7 @@ READERS = {
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("tier", [it for it in ("A", "B") if probe.probe(it).tier == it])
+@pytest.mark.parametrize("tier", [it for it in ("A", "B") if jails.probe(it).tier == it])
 @pytest.mark.parametrize("who", READERS)
 def test_what_may_not_be_read_is_named_with_its_key(inbox, who, tier):
     needed = Path("~/company/rules.txt").expanduser()

@@ -10,7 +10,7 @@ from treadle.inbox.routine import External, Host, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.context import open_repository
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
         assert picked(known, "x", external=external) == ("develop", "config")
 
 
-@pytest.mark.skipif(probe.probe("A").tier == "0", reason="no sandbox here")
+@pytest.mark.skipif(jails.probe("A").tier == "0", reason="no sandbox here")
 def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path, repo):
     held = routine.bounds_for(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
     code = "import sys\nopen(sys.argv[1] + '/x', 'w').close(); print('fix')"

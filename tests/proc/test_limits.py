@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from treadle.proc import limits as proc_limits
+from treadle.proc import watch
 from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Keeper, Limits
 
@@ -27,7 +27,7 @@ def test_a_hog_is_stopped(tmp_path):
 
 
 def test_many_small_files_are_stopped_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(proc_limits, "_MAX_ENTRIES", 300)
+    monkeypatch.setattr(watch, "_MAX_ENTRIES", 300)
     script = "n=0; while :; do n=$((n+1)); : > $n; done"
     ended = run(tmp_path, script, disk_bytes=1 << 40)
     assert ended.reason == "disk_limit"
@@ -40,7 +40,7 @@ def test_a_hole_takes_no_space(tmp_path):
 
 
 def test_what_vanishes_does_not_count(tmp_path):
-    assert proc_limits.usage(Path(tmp_path / "missing")) == (0, 0)
+    assert watch.usage(Path(tmp_path / "missing")) == (0, 0)
 
 
 def test_a_sandbox_that_is_not_up_yet_takes_no_memory(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from tests.builder import git
 from treadle.project import doctor
 from treadle.project.context import open_repository
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.store.store import Store
 
 
@@ -24,7 +24,7 @@ def test_healthy_project_is_all_right(project, repo):
         "python", "git", "repository", "commit", "project", "store", "file system", "config",
         "trust", "workspaces", "sandbox", "home",
     ]  # fmt: skip
-    assert report.sandbox == probe.probe()
+    assert report.sandbox == jails.probe()
 
 
 def test_folder_without_git_is_told(tmp_path):
@@ -93,7 +93,7 @@ def test_damaged_store_is_told(project, repo):
 def test_required_sandbox_is_told(project, repo):
     project.layout.config_toml.write_text('sandbox = "required"\n')
     found = checks(repo)["sandbox"]
-    assert found.ok == (probe.probe().tier != "0")
+    assert found.ok == (jails.probe().tier != "0")
     assert 'asked for "required"' in found.detail or 'sandbox is "required"' in found.detail
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from treadle.proc.keeper import Command, Keeper, Limits
 from treadle.sandbox import home as homes
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 SECRETS = """
     .ssh/id_ed25519 .ssh/config .ssh/known_hosts .gnupg/private-keys-v1.d/a.key .aws/credentials
@@ -122,7 +122,7 @@ def main(root, tier):
     env = environment(home)
     policy = homes.closed(env, read=["~/added"], places=[home / "code/repo"])
     words = (sys.executable, "-I", "-S", "reader.py", "paths.json", "got.json")
-    held = probe.jail_for(tier, policy.widened([step]))
+    held = jails.jail_for(tier, policy.widened([step]))
     with Keeper() as keeper:
         out = root / "out"
         command = Command(words, step, env, None, out, out, Limits(wall=60), held)

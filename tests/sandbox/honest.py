@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from treadle.proc import environment
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import home, probe
+from treadle.sandbox import home, jails
 from treadle.sandbox.policy import expand
 
 
@@ -38,7 +38,7 @@ def main(case):
                 out,
                 out,
                 Limits(wall=240),
-                probe.jail_for(asked["tier"], policy),
+                jails.jail_for(asked["tier"], policy),
             )
         )
     said = out.read_text(errors="replace")

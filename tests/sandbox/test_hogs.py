@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash import survivors
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
 
 MB = 1 << 20
@@ -143,7 +143,7 @@ def stop(folder, tier, reason, script=None):
         growth_bytes=40 * MB,
         growing=(work,),
     )
-    held = probe.jail_for(tier, Policy((step, work)))
+    held = jails.jail_for(tier, Policy((step, work)))
     words, env = ("sh", "-c", script or HOGS[reason]), {**os.environ, **SCRIPTS}
     with Keeper() as keeper:
         return keeper.run(Command(words, step, env, None, out, out, limits, held))

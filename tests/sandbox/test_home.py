@@ -12,13 +12,13 @@ from tests.sandbox import homes
 from tests.sandbox.test_hostile import as_nobody, place  # noqa: F401  # the fixture
 from treadle.proc.command import Command
 from treadle.proc.keeper import Keeper
-from treadle.sandbox import home, probe
+from treadle.sandbox import home, jails
 from treadle.sandbox.policy import Policy, layers
 
 
 def read_as(user, folder, tier):
-    if probe.probe(tier).tier != tier:
-        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+    if jails.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {jails.probe(tier).reason}")
     if user == "root" and os.getuid() != 0:
         pytest.skip("NOT ROOT HERE: the home was not read as root")
     argv = as_nobody(folder) if user == "nobody" and os.getuid() == 0 else [sys.executable, "-S"]
@@ -109,8 +109,8 @@ def test_a_link_to_what_the_user_hides_elsewhere_opens_nothing(own):
 
 @pytest.mark.parametrize("tier", ["A", "B"])
 def test_a_home_among_others_opens_only_its_own_parts(tmp_path, tier, monkeypatch):
-    if probe.probe(tier).tier != tier:
-        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+    if jails.probe(tier).tier != tier:
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {jails.probe(tier).reason}")
     for name in ("ada/.cargo/bin/x", "ada/.netrc", "bob/.cargo/bin/x", "bob/notes"):
         path = tmp_path / "homes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def test_a_home_among_others_opens_only_its_own_parts(tmp_path, tier, monkeypatc
     script = f"cd; for name in {' '.join(names)}; do cat $name; echo; done 2>/dev/null; echo x > x"
     out, log = tmp_path / "out", tmp_path / "log"
     with Keeper() as keeper:
-        held = probe.jail_for(tier, home.closed(env))
+        held = jails.jail_for(tier, home.closed(env))
         keeper.run(Command(("sh", "-c", script), tmp_path, env, None, out, log, jail=held))
     assert out.read_text() == "ada/.cargo/bin/x\n\n\n\n"
     assert not (tmp_path / "homes/ada/x").exists()

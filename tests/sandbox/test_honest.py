@@ -20,7 +20,7 @@ import pytest
 
 from tests.sandbox import honest
 from tests.sandbox.test_hostile import NOBODY, as_nobody, place  # noqa: F401  # the fixture
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 pytestmark = [
     pytest.mark.real,
@@ -74,8 +74,8 @@ class World:
 
     def run(self, script, *, env=None, writable=(), network=False, unix_sockets=False):
         """Return what the command said; it must end well."""
-        if probe.probe(self.tier).tier != self.tier:
-            pytest.skip(f"TIER {self.tier} CANNOT RUN HERE: {probe.probe(self.tier).reason}")
+        if jails.probe(self.tier).tier != self.tier:
+            pytest.skip(f"TIER {self.tier} CANNOT RUN HERE: {jails.probe(self.tier).reason}")
         case = self.root / "case.json"
         asked = {"env": self.env(**(env or {})), "script": script, "tier": self.tier, "read": []}
         asked |= {"writable": list(writable), "network": network, "unix_sockets": unix_sockets}

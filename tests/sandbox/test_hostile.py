@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 WORLD = Path(__file__).with_name("world.py")
 NOBODY = 65534
@@ -33,9 +33,9 @@ def figures():
 
 def run_as(user, folder, tier, network):
     """Return what came of it, or skip and say loudly what cannot run here."""
-    found = probe.probe(tier).tier
+    found = jails.probe(tier).tier
     if found != tier:
-        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {probe.probe(tier).reason}")
+        pytest.skip(f"TIER {tier} CANNOT RUN HERE: {jails.probe(tier).reason}")
     argv = [sys.executable, "-S"]
     if user == "root" and os.getuid() != 0:
         pytest.skip("NOT ROOT HERE: the hostile child was not tried as root")

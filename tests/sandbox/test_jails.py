@@ -9,7 +9,8 @@ import pytest
 from tests.builder import wait_for
 from treadle.proc.command import Command, Jail
 from treadle.proc.keeper import Keeper
-from treadle.sandbox import bubblewrap, landlock, probe, seatbelt, seccomp
+from treadle.sandbox import jails as sandbox_jails
+from treadle.sandbox import landlock
 from treadle.sandbox.policy import Policy, expand, settled
 
 
@@ -29,34 +30,39 @@ def policy(place, **more):
 
 
 def test_without_a_sandbox_there_is_no_jail():
-    assert probe.jail_for("0", Policy()) is None
+    assert sandbox_jails.jail_for("0", Policy()) is None
 
 
 def test_bubblewrap_hides_then_opens(place):
-    words = " ".join(bubblewrap.jail(policy(place)).wrapper)
+    words = " ".join(sandbox_jails._bubblewrap_jail(policy(place)).wrapper)
     assert words.startswith("/usr/bin/bwrap ")
     assert f"--tmpfs {place}/home/.ssh" in words
     assert f"--ro-bind /dev/null {place}/home/.netrc" in words
     assert words.endswith(f"--bind {place}/work {place}/work --")
     assert ".missing" not in words
     assert "--unshare-net" not in words
-    assert "--unshare-net" in bubblewrap.jail(policy(place, network=False)).wrapper
+    assert "--unshare-net" in sandbox_jails._bubblewrap_jail(policy(place, network=False)).wrapper
 
 
 def test_bubblewrap_hides_inside_what_is_open_and_opens_inside_what_is_hidden(place):
     home, state = place / "home", place / "home/.ssh/state"
     (state / "deeper").mkdir(parents=True)
-    words = bubblewrap.jail(policy(place).widened([state / "deeper", state, home])).wrapper
+    words = sandbox_jails._bubblewrap_jail(
+        policy(place).widened([state / "deeper", state, home])
+    ).wrapper
     order = [word for word in words if word.startswith(str(home))]
     assert order[:2] == [str(home)] * 2
     assert order[-2:] == [str(state)] * 2
     assert order[2:-2] == [str(home / name) for name in (".ssh", ".netrc", ".config/gh")]
 
 
-@pytest.mark.skipif(probe.probe().tier != "A", reason="NO BUBBLEWRAP HERE")
+@pytest.mark.skipif(sandbox_jails.probe().tier != "A", reason="NO BUBBLEWRAP HERE")
 def test_a_hidden_folder_in_one_to_write_in_cannot_be_read(place, tmp_path):
     (place / "home/.ssh/key").write_text("secret")
-    out, held = tmp_path / "out", bubblewrap.jail(policy(place).widened([place / "home"]))
+    out, held = (
+        tmp_path / "out",
+        sandbox_jails._bubblewrap_jail(policy(place).widened([place / "home"])),
+    )
     script = f"echo open > {place}/home/new; cat {place}/home/.ssh/key"
     with Keeper() as keeper:
         env = {"PATH": "/usr/bin:/bin"}
@@ -85,7 +91,7 @@ def test_landlock_without_secrets_needs_one_rule():
 
 
 def test_a_profile_for_macos(place):
-    assert seatbelt.profile(policy(place, network=False)) == (
+    assert sandbox_jails.seatbelt_profile(policy(place, network=False)) == (
         "(version 1)\n(allow default)\n(deny file-write*)\n"
         '(allow file-write* (subpath "/dev"))\n\n'
         f'(allow file-write* (subpath "{place}/work"))\n'
@@ -101,28 +107,28 @@ def test_a_profile_for_macos(place):
 def test_names_in_a_profile_cannot_end_it(tmp_path):
     odd = tmp_path / 'a") (allow default'
     odd.mkdir()
-    assert '\\") (allow default' in seatbelt.profile(Policy((odd,)))
-    assert seatbelt.jail(Policy()).wrapper[:2] == ("/usr/bin/sandbox-exec", "-p")
+    assert '\\") (allow default' in sandbox_jails.seatbelt_profile(Policy((odd,)))
+    assert sandbox_jails._seatbelt_jail(Policy()).wrapper[:2] == ("/usr/bin/sandbox-exec", "-p")
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("network", [True, False])
 def test_a_filter_jumps_only_forward_and_stays_inside(machine, network):
-    code = seccomp.program(network=network, unix_sockets=False, machine=machine)
+    code = landlock.seccomp_filter(network=network, unix_sockets=False, machine=machine)
     steps = [struct.unpack("=HBBI", code[at : at + 8]) for at in range(0, len(code), 8)]
     assert steps[-1] == (0x06, 0, 0, 0x7FFF0000)
     assert all(at + 1 + max(yes, no) < len(steps) for at, (_, yes, no, _) in enumerate(steps[:-1]))
 
 
 def test_what_is_found_here_is_told(monkeypatch):
-    found = probe.probe("A")
+    found = sandbox_jails.probe("A")
     assert found.tier in ("A", "B"), f"NO SANDBOX ON THIS MACHINE: {found.reason}"
-    monkeypatch.setattr(bubblewrap, "PROGRAM", "/nowhere/bwrap")
-    below = probe.probe.__wrapped__("A")
+    monkeypatch.setattr(sandbox_jails, "BUBBLEWRAP", "/nowhere/bwrap")
+    below = sandbox_jails.probe.__wrapped__("A")
     assert "/nowhere/bwrap is not installed" in below.reason
     assert below.fix == ("sudo apt-get install bubblewrap",)
     monkeypatch.setattr(landlock, "OLDEST", 99)
-    assert probe.probe.__wrapped__("A").tier == "0"
+    assert sandbox_jails.probe.__wrapped__("A").tier == "0"
 
 
 def test_links_are_followed_before_a_rule_is_made(place):
@@ -214,7 +220,7 @@ def closed(tmp_path):
 
 @pytest.mark.parametrize("tier", ["A", "B"])
 def test_below_the_home_only_what_is_named_can_be_read(closed, tmp_path, tier):
-    if probe.probe(tier).tier != tier:
+    if sandbox_jails.probe(tier).tier != tier:
         pytest.skip(f"TIER {tier} CANNOT RUN HERE")
     home, out = closed.home, tmp_path / "out"
     read = [".tool/bin/run", "code/repo/file", ".gitconfig", ".config/gitconfig", "cache/work/new"]
@@ -222,7 +228,7 @@ def test_below_the_home_only_what_is_named_can_be_read(closed, tmp_path, tier):
     script = f"cd {home}; cat {' '.join(read)}; cat {' '.join(secret)}; (cd .aws && cat *);"
     script += " echo x > cache/work/made; echo x > new; echo x > .tool/new; exit 0"
     with Keeper() as keeper:
-        env, held = {"PATH": "/usr/bin:/bin"}, probe.jail_for(tier, closed)
+        env, held = {"PATH": "/usr/bin:/bin"}, sandbox_jails.jail_for(tier, closed)
         ended = keeper.run(Command(("sh", "-c", script), home, env, None, out, out, jail=held))
     assert ended.exit_code == 0, out.read_text()
     assert out.read_text().startswith("toolcodedotsdotswork"), out.read_text()
@@ -233,7 +239,7 @@ def test_below_the_home_only_what_is_named_can_be_read(closed, tmp_path, tier):
 
 
 def test_a_profile_for_macos_closes_the_home_before_it_opens_parts(closed):
-    lines = seatbelt.profile(closed).splitlines()
+    lines = sandbox_jails.seatbelt_profile(closed).splitlines()
     first, last = (
         lines.index(f'({word} file-read{what} (subpath "{closed.home}{path}"))')
         for word, what, path in (("deny", "-data", ""), ("deny", "* file-write*", "/.tool/token"))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import landlock, probe
+from treadle.sandbox import jails, landlock
 from treadle.sandbox.policy import Policy
 
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # toolchains lie in the real one
-TIERS = [tier for tier in ("A", "B") if probe.probe(tier).tier == tier]
+TIERS = [tier for tier in ("A", "B") if jails.probe(tier).tier == tier]
 MARKS = {
     tier: pytest.param(
         tier,
@@ -45,7 +45,7 @@ def run(keeper, tier, place, *argv, env=None, **more):
         out,
         out,
         Limits(wall=120),
-        probe.jail_for(tier, policy),
+        jails.jail_for(tier, policy),
     )
     ended = keeper.run(command)
     return ended.exit_code, out.read_text(errors="replace") or ended.detail

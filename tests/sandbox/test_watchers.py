@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
 
 ATTACK = """
@@ -50,11 +50,11 @@ print(json.dumps(done))
 """
 
 
-@pytest.mark.skipif(probe.probe("B").tier != "B", reason="TIER B CANNOT RUN HERE")
+@pytest.mark.skipif(jails.probe("B").tier != "B", reason="TIER B CANNOT RUN HERE")
 def test_shim_and_keeper_cannot_be_ended_by_an_agent(tmp_path):
     """In tier A an agent sees no process but its own."""
     out = tmp_path / "out"
-    held = probe.jail_for("B", Policy((tmp_path,)))
+    held = jails.jail_for("B", Policy((tmp_path,)))
     bystander = subprocess.Popen(["sleep", "600"])
     try:
         with Keeper() as keeper:

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from treadle.proc.keeper import Command, Keeper, Limits
-from treadle.sandbox import outside, probe
+from treadle.sandbox import jails, outside
 from treadle.sandbox.policy import Policy
 
 LATE = 1.0
@@ -224,7 +224,7 @@ def tried(root, paths, tier, network, keeper):
             paths["out"] / "stdout",
             paths["out"] / "stderr",
             Limits(wall=240),
-            probe.jail_for(tier, policy),
+            jails.jail_for(tier, policy),
         )
     )
     time.sleep(LATE + 0.5)
@@ -237,7 +237,7 @@ def tried(root, paths, tier, network, keeper):
         "changed": sorted(p for p in held.keys() | now.keys() if held.get(p) != now.get(p)),
         "reported": reported._asdict(),
         "late": (step / "late").exists(),
-        "tier": probe.probe(tier)._asdict(),
+        "tier": jails.probe(tier)._asdict(),
     }
 
 

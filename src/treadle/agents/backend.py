@@ -10,7 +10,7 @@ from treadle.config.schema import AgentConfig
 from treadle.contract import StepError
 from treadle.contract.messages import AgentRequest, AgentResponse
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.sandbox.policy import READ_ONLY, Policy
 
 _ERRORS = {
@@ -120,7 +120,7 @@ def run_child(
         stdout=spec.stdout,
         stderr=spec.stderr,
         limits=spec.limits,
-        jail=probe.jail_for(spec.tier, spec.policy.widened(spec.writable)),
+        jail=jails.jail_for(spec.tier, spec.policy.widened(spec.writable)),
     )
     ended = spec.keeper.run(command, should_stop=spec.should_stop, on_tick=spec.on_tick)
     return ended, _how_ended(spec, argv, ended)

@@ -14,7 +14,7 @@ from treadle.git import repo, workspace
 from treadle.git.confined import Confined
 from treadle.layout import INPUT_JSON, OUTPUT_JSON, STEP_JSON
 from treadle.proc import environment
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 
 # What treadle itself writes into a step folder is made anew, not replayed.
 _OWN = (INPUT_JSON, OUTPUT_JSON, STEP_JSON, "logs", "attempts")
@@ -80,7 +80,7 @@ def _hands(spec: AgentSpec) -> Confined:
     return Confined(
         spec.keeper,
         spec.stdout.parent / "git",
-        lambda writable: probe.jail_for(spec.tier, reach.widened(writable)),
+        lambda writable: jails.jail_for(spec.tier, reach.widened(writable)),
         lambda env: {**spec.environment, **environment.allowed(env, ("GIT_*", "PYTHONSAFEPATH"))},
     )
 

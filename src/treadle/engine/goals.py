@@ -12,7 +12,7 @@ from treadle.engine.run.run import Tools
 from treadle.engine.show import view
 from treadle.engine.wheel import end, loop
 from treadle.errors import BlockedError, GitError, TreadleError
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.store.runs import RunRow
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim as claims
@@ -30,7 +30,7 @@ def require_sandbox(asked: Config | order.Order) -> None:
     """Refuse to work without the sandbox that a configuration or an order demands."""
     if asked.sandbox.mode != "required":
         return
-    found = probe.probe(asked.sandbox.tier)
+    found = jails.probe(asked.sandbox.tier)
     if found.tier == "0":
         raise BlockedError(
             f'sandbox = "required", but there is none: {found.reason}',

@@ -31,8 +31,8 @@ from treadle.proc.keeper import Keeper, Limits
 from treadle.project import doctor, find_top
 from treadle.project.context import Context, open_context
 from treadle.project.doctor import Check
-from treadle.sandbox import probe
-from treadle.sandbox.probe import Sandbox
+from treadle.sandbox import jails
+from treadle.sandbox.jails import Sandbox
 
 _VERSION_TIME = 20.0
 _TRY = (
@@ -172,7 +172,7 @@ def spec_of(
         should_stop=lambda: None,
         on_tick=lambda elapsed: None,
         policy=confinement.reading(project, asked)._replace(writable=(folder,), network=True),
-        tier="0" if asked.mode == "off" else probe.probe(asked.tier).tier,
+        tier="0" if asked.mode == "off" else jails.probe(asked.tier).tier,
     )
 
 

@@ -26,7 +26,7 @@ from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.proc.watch import ShouldStop
 from treadle.project.context import Context
-from treadle.sandbox import outside, probe
+from treadle.sandbox import jails, outside
 from treadle.sandbox import policy as policies
 from treadle.sandbox.policy import READ_ONLY, Policy
 
@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
     @property
     def jail(self) -> Jail | None:
         """Return what the starting process needs; None where nothing holds."""
-        return probe.jail_for(self.tier, self.policy)
+        return jails.jail_for(self.tier, self.policy)
 
     def denied(self, log: Path, env: Mapping[str, str]) -> str:
         """Say which denial a log speaks of, to be added to a sentence; empty if none."""
@@ -95,7 +95,7 @@ def bounds_for(config: Config, project: Context) -> Bounds:
         unix_sockets=asked.unix_sockets,
     )
     is_off = config.sandbox.mode == "off"
-    tier = "0" if is_off else probe.probe(config.sandbox.tier).tier
+    tier = "0" if is_off else jails.probe(config.sandbox.tier).tier
     return Bounds(tier, found, config.sandbox)
 
 

@@ -15,9 +15,17 @@ import threading
 import time
 
 from treadle.errors import TreadleError
-from treadle.proc import environment, program, sweep
+from treadle.proc import environment, sweep
 from treadle.proc.channel import Channel, Files, frame_of
-from treadle.proc.command import Cause, Command, Ended, Limits, Reason
+from treadle.proc.command import (
+    Cause,
+    Command,
+    Ended,
+    Limits,
+    Reason,
+    find_program,
+    foresee_refusal,
+)
 from treadle.proc.watch import OnTick, ShouldStop, Watch
 
 __all__ = ["Command", "Ended", "Keeper", "Limits", "Reason"]
@@ -61,9 +69,9 @@ class Keeper:
     ) -> Ended:
         """Run a command to its end, and everything it starts with it."""
         with contextlib.closing(Files(command)) as files:
-            path = program.find(command.argv[0] if command.argv else "", command.env)
+            path = find_program(command.argv[0] if command.argv else "", command.env)
             if isinstance(path, str) and command.jail and command.jail.wrapper:
-                path = program.refused(path, command.cwd) or path
+                path = foresee_refusal(path, command.cwd) or path
             if isinstance(path, Cause):
                 return _refused(path)
             try:

@@ -26,9 +26,9 @@ from treadle.project.context import (
     reread,
     workspaces,
 )
-from treadle.sandbox import home, probe
+from treadle.sandbox import home, jails
+from treadle.sandbox.jails import Sandbox
 from treadle.sandbox.policy import layers
-from treadle.sandbox.probe import Sandbox
 from treadle.store import address
 from treadle.store.store import Reader, Store
 from treadle.text import plural
@@ -59,7 +59,7 @@ class Diagnosis(NamedTuple):
 
 def run(cwd: Path, env: Mapping[str, str]) -> Diagnosis:
     """Look at all of it; what cannot be looked at without something missing is left out."""
-    return Diagnosis(tuple(_checks(cwd, env)), probe.probe())
+    return Diagnosis(tuple(_checks(cwd, env)), jails.probe())
 
 
 def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
@@ -233,9 +233,9 @@ def _mail(project: Context) -> str:
 
 
 def _sandbox(config: Config) -> str:
-    asked, found = config.sandbox, probe.probe(config.sandbox.tier)
+    asked, found = config.sandbox, jails.probe(config.sandbox.tier)
     if asked.mode == "off":
-        return f"tier 0: {probe.OFF.reason}"
+        return f"tier 0: {jails.OFF.reason}"
     if found.tier == "0" and asked.mode == "required":
         raise ConfigError(f'sandbox is "required", and {found.reason}', fix=found.fix)
     return f'tier {found.tier}, asked for "{asked.mode}"'

@@ -23,7 +23,7 @@ from treadle.layout import STDERR, STDOUT, RunLayout
 from treadle.proc import identity
 from treadle.proc.keeper import Ended, Limits
 from treadle.project.context import workspaces
-from treadle.sandbox import probe
+from treadle.sandbox import jails
 from treadle.store.runs import RunRow
 from treadle.tasks import claim
 
@@ -270,7 +270,7 @@ def _note_start(run: Run, extras: Extras | None) -> None:
             source=run.order.message.source,
         )
     if run.order.sandbox.mode != "off" and confinement.tier(run) == "0":
-        message = f"NO SANDBOX: {probe.probe(run.order.sandbox.tier).reason}"
+        message = f"NO SANDBOX: {jails.probe(run.order.sandbox.tier).reason}"
         run.tools.watch(Progress(kind="note", run_id=run.id, message=message))
     if not run.order.in_project:
         _note_dirty(run)

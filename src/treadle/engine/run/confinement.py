@@ -21,7 +21,7 @@ from treadle.proc import environment, sweep
 from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Limits
 from treadle.project.context import Context
-from treadle.sandbox import home, outside, policy, probe
+from treadle.sandbox import home, jails, outside, policy
 from treadle.sandbox.policy import Policy
 
 _ASK_EVERY = 0.5
@@ -45,10 +45,10 @@ def for_checks(run: Run) -> dict[str, str]:
     return for_agent(run, run.order.checks.env_allow)
 
 
-def tier(run: Run) -> probe.Tier:
+def tier(run: Run) -> jails.Tier:
     """Return what holds this run's children in."""
     asked = run.order.sandbox
-    return "0" if asked.mode == "off" else probe.probe(asked.tier).tier
+    return "0" if asked.mode == "off" else jails.probe(asked.tier).tier
 
 
 def for_role(run: Run, role: Role, folder: Path) -> Policy:
@@ -115,7 +115,7 @@ def execute(
         stdout=stdout,
         stderr=stderr,
         limits=capped(limits, run.order.sandbox, (place or run.workspace.path,)),
-        jail=probe.jail_for(tier(run), for_command(run, place)),
+        jail=jails.jail_for(tier(run), for_command(run, place)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
     if not ended.vouched:  # what is seen now need not stay so
@@ -254,7 +254,7 @@ def confine(run: Run) -> Run:
     """Give the run's workspace hands that are bound as those of the run's agents are."""
 
     def build(writable: tuple[Path, ...]) -> Jail | None:
-        return probe.jail_for(_git_tier(run), for_git(run, writable))
+        return jails.jail_for(_git_tier(run), for_git(run, writable))
 
     def known(env: Mapping[str, str]) -> dict[str, str]:
         """Return what an agent may know, and what points git at its work."""
@@ -267,9 +267,9 @@ def confine(run: Run) -> Run:
     return run
 
 
-def _git_tier(run: Run) -> probe.Tier:
+def _git_tier(run: Run) -> jails.Tier:
     """Return what holds git in: without filters it runs nobody's code, and tier B costs least."""
     found = tier(run)
     if found == "A" and not run.workspace.config.filters():
-        return "B" if probe.probe("B").tier == "B" else "A"
+        return "B" if jails.probe("B").tier == "B" else "A"
     return found
