@@ -19,10 +19,10 @@ from bench.lab import REPOSITORY, Lab
 from bench.told import measured
 from treadle.store import address
 from treadle.store import letters as index
-from treadle.store.database.interface import Database
 from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
 from treadle.store.runs import Cursor, Event, RunRow
 from treadle.store.store import Store
+from treadle.store.transaction import Database
 
 PROCESSES = 8
 # Claims a second, and milliseconds from a commit to whoever listens.

@@ -17,8 +17,8 @@ from bench.harness import Bench, Claim, Command, Sample, run
 from bench.lab import Lab
 from treadle.layout import Layout
 from treadle.project.context import open_context
-from treadle.store.codec import SQL
 from treadle.store.store import Reader
+from treadle.store.transaction import SQL
 from treadle.web import access, app
 from treadle.web.access import Keys
 from treadle.web.site import Site

@@ -21,7 +21,7 @@ from treadle.config import schema as config_schema
 from treadle.contract import EventType, StepError, messages
 from treadle.errors import ExitCode
 from treadle.layout import Layout
-from treadle.store.database import migrate
+from treadle.store import address
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "treadle"
@@ -261,7 +261,7 @@ def test_every_exit_code_is_documented():
 
 def test_every_table_and_column_is_documented():
     store = sqlite3.connect(":memory:")
-    migrate.apply(store)
+    address.migrate(store)
     tables = [row[0] for row in store.execute("SELECT name FROM sqlite_master WHERE type='table'")]
     schema = {
         name: [row[1] for row in store.execute(f"PRAGMA table_info({name})")] for name in tables

@@ -7,7 +7,7 @@ import pytest
 
 from treadle.cli import main
 from treadle.fleet.site import SCHEMA
-from treadle.store.database import postgres
+from treadle.store import postgres
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from treadle import desk
 from treadle.config.load import load
-from treadle.desk import answer, desk
 from treadle.inbox import decide as inbox_decide
 from treadle.inbox.schedule import Waiting
 from treadle.store.store import Store
@@ -40,13 +40,13 @@ def sent(agents, text, name="next.md"):
 
 def waits(inbox):
     with Store.open(inbox.layout) as store:
-        return desk.items(store)
+        return store.questions()
 
 
 def decide(inbox, option):
     (item,) = waits(inbox)
     with Store.open(inbox.layout) as store:
-        answer.answer(inbox.layout, store, item.question_id, None, option, datetime.now(UTC))
+        desk.answer(inbox.layout, store, item.question_id, None, option, datetime.now(UTC))
     return item
 
 

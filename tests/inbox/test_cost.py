@@ -36,5 +36,5 @@ def commits(stats):
     return sum(
         row[1]
         for (file, _, name), row in stats.stats.items()
-        if file.endswith("database/sqlite.py") and name == "commit"
+        if file.endswith("store/sqlite.py") and name == "commit"
     )

@@ -4,10 +4,10 @@ import pytest
 
 from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError
-from treadle.mail import effect, find, post
-from treadle.mail.post import Draft
+from treadle.mail import effect, find
+from treadle.mail.letter import Draft, compose, post
 from treadle.store.store import Store
-from treadle.tasks import checks, claim, questions
+from treadle.tasks import claim, questions, task
 from treadle.tasks.claim import Holder
 
 ESCALATION = """## Summary
@@ -48,7 +48,7 @@ def test_an_answer_by_letter_settles_the_question_and_unblocks(claimed, post, st
 
 def test_results_count_unless_they_are_the_owners_own(claimed, post, store, mail):
     post("ada", "boss", "test_results", task_id="B-1", status="completed")
-    assert not checks.standing(store, store.task("B-1")).tests_passed
+    assert not task.standing(store, store.task("B-1")).tests_passed
     post("qa", "ada", "test_results", task_id="B-1", status="completed")
     assert "tests_passed: true" in mail.task("B-1", "checks").read_text()
     post("qa", "ada", "test_results", task_id="B-1", status="failed")
@@ -66,7 +66,7 @@ def test_an_approving_answer_is_a_review(claimed, post, store):
     name = post("ada", "bob", "review_code", task_id="B-1")
     reference = (("in_reply_to", find.find_letter(store, name).message_id),)
     post("bob", "ada", "answer", "Fine", status="completed", task_id="B-1", headers=reference)
-    assert checks.standing(store, store.task("B-1")).peer_reviewed
+    assert task.standing(store, store.task("B-1")).peer_reviewed
 
 
 def test_questions_to_a_human_reach_the_desk_and_those_to_others_do_not(post, store):
@@ -103,7 +103,7 @@ def test_escalating_leaves_a_task_that_was_finished_meanwhile(claimed, layout, m
         overtaken.done = lambda: claim.move_task(
             store, "B-1", "done", Holder("ada"), now, "finished", force=True
         )
-        letter = post.compose(Draft("ada", "boss", "escalate", "Help", "B-1"), now)
-        sent = post.post(mail, letter)
+        letter = compose(Draft("ada", "boss", "escalate", "Help", "B-1"), now)
+        sent = post(mail, letter)
         effect.see(overtaken, mail, sent.name, letter, now)
     assert store.task("B-1").lane == "done"

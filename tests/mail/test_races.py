@@ -14,9 +14,8 @@ from treadle.mail.effect import Draft
 from treadle.mail.letter import parse
 from treadle.store import letters as table
 from treadle.tasks import claim, task
-from treadle.tasks.checks import criteria_from_flags
 from treadle.tasks.claim import Holder
-from treadle.tasks.task import NewTask
+from treadle.tasks.task import NewTask, criteria_from_flags
 
 FEW = pytest.param(4, 40, id="few")
 MANY_OF_ONE_SECOND = pytest.param(8, 125, marks=pytest.mark.real)

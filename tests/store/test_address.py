@@ -9,7 +9,7 @@ from treadle.errors import BlockedError, ConfigError
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.store import address
-from treadle.store.database.sqlite import Sqlite
+from treadle.store.sqlite import Sqlite
 
 URL = "postgresql://ada:geheim@db.example/fleet"
 

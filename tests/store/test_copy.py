@@ -7,8 +7,7 @@ import pytest
 from tests.store.rows import RUN, check_row, commit, event, only_sqlite, run_row, step_row
 from tests.store.test_task_changes import MOVE, TASK
 from treadle.errors import StoreError
-from treadle.store import address
-from treadle.store.database import copy
+from treadle.store import address, copy
 from treadle.store.runs import History, UsageRow
 from treadle.store.store import Reader, Store
 

@@ -7,10 +7,9 @@ import pytest
 from tests.store.rows import child, output, run_row
 from treadle.errors import StoreError
 from treadle.store import address
-from treadle.store.database import migrate
 from treadle.store.store import Reader, Store
 
-NUMBERS = sorted(int(path.name[:4]) for path in migrate.FOLDER.iterdir())
+NUMBERS = sorted(int(path.name[:4]) for path in address.FOLDER.iterdir())
 NEXT = NUMBERS[-1] + 1
 FURTHER = "ALTER TABLE runs ADD COLUMN mood TEXT;\n"
 OPEN = """
@@ -27,12 +26,12 @@ def newer_treadle(tmp_path, monkeypatch):
     """Pretend to be a treadle with one more migration."""
     folder = tmp_path / "migrations"
     folder.mkdir()
-    for path in migrate.FOLDER.iterdir():
+    for path in address.FOLDER.iterdir():
         (folder / path.name).write_text(path.read_text())
     (folder / f"{NEXT:04}_mood.sql").write_text(FURTHER)
 
     def become():
-        monkeypatch.setattr(migrate, "FOLDER", folder)
+        monkeypatch.setattr(address, "FOLDER", folder)
         return folder
 
     return become

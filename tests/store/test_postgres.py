@@ -13,10 +13,9 @@ from tests.store.test_task_changes import TASK
 from treadle.contract import Criterion
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store import address, fleet, letters
-from treadle.store.database import postgres
-from treadle.store.database.postgres import Postgres
+from treadle.store import address, fleet, letters, postgres
 from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
+from treadle.store.postgres import Postgres
 from treadle.store.runs import History
 from treadle.store.store import Reader, Store
 from treadle.tasks.claim import claim

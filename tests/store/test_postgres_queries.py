@@ -5,10 +5,10 @@ import re
 import psycopg
 import pytest
 
-from treadle.store.codec import SQL
-from treadle.store.database import postgres
-from treadle.store.database.postgres import Postgres
+from treadle.store import postgres
+from treadle.store.postgres import Postgres
 from treadle.store.store import Store
+from treadle.store.transaction import SQL
 
 pytestmark = pytest.mark.real
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from treadle.store.codec import SQL
-from treadle.store.database import migrate, sqlite
+from treadle.store import address, sqlite
+from treadle.store.transaction import SQL
 
 WHOLE_TABLE_IS_THE_ANSWER = {
     "step_names": "recovery compares every step with its folder",
@@ -35,7 +35,7 @@ class Anything(dict):
 def schema():
     """Return an empty database with every table and index."""
     connection = sqlite.open_empty()
-    migrate.apply(connection)
+    address.migrate(connection)
     yield connection
     connection.close()
 

@@ -24,7 +24,7 @@ from tests.store.rows import (
 )
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store.database import sqlite
+from treadle.store import sqlite
 from treadle.store.runs import History
 from treadle.store.store import Reader, Store
 

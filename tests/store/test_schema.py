@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.store.rows import RUN, check_row, only_sqlite, run_row
-from treadle.store import codec
-from treadle.store.codec import FIELDS
-from treadle.store.database import migrate, sqlite
+from treadle.store import address, sqlite, transaction
 from treadle.store.runs import History, UsageRow
+from treadle.store.transaction import FIELDS
 
 CONTRACT = {
     "schema_migrations": ["version INTEGER pk", "applied_at TEXT NOT NULL"],
@@ -49,7 +48,7 @@ CONTRACT = {
 def schema():
     """Return an empty database with every table."""
     connection = sqlite.open_empty()
-    migrate.apply(connection)
+    address.migrate(connection)
     yield connection
     connection.close()
 
@@ -65,7 +64,10 @@ def test_the_contracts_columns_come_first_and_exactly(schema, table):
 @pytest.mark.parametrize("table", FIELDS)
 def test_records_have_the_columns_of_their_table_in_order(schema, table):
     columns = [row[1] for row in schema.execute(f"PRAGMA table_info({table})")]
-    assert columns == [*(["run_id"] if table == "events" else []), *codec.columns(FIELDS[table])]
+    assert columns == [
+        *(["run_id"] if table == "events" else []),
+        *transaction.columns(FIELDS[table]),
+    ]
 
 
 @pytest.mark.parametrize("table", ["steps", "events", "kv_run", "usage", "checks", "questions"])

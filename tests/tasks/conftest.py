@@ -9,8 +9,7 @@ from treadle.layout import Layout
 from treadle.store.store import Store
 from treadle.store.tasks import TaskClaimRow
 from treadle.tasks import task
-from treadle.tasks.checks import criteria_from_flags
-from treadle.tasks.task import NewTask, Note, change_task
+from treadle.tasks.task import NewTask, Note, change_task, criteria_from_flags
 
 
 @pytest.fixture

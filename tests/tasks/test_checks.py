@@ -9,7 +9,7 @@ from treadle.contract import Criterion
 from treadle.errors import BlockedError
 from treadle.ids import HUMAN
 from treadle.store.runs import History
-from treadle.tasks import checks, claim, task
+from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.task import NewTask
 
@@ -28,7 +28,7 @@ def tested(store, now):
             for item, value in zip(ASKED, passed, strict=False)
         ]
         store.commit_step(History((step_row(run_id=RUN),), checks=rows), cursor(), 1)
-        return checks.standing(store, store.task(added.task_id))
+        return task.standing(store, store.task(added.task_id))
 
     return observe
 
@@ -62,5 +62,5 @@ def test_a_person_may_complete_what_nobody_has_tested_and_an_agent_may_not(store
 
 
 def test_an_approved_task_is_reviewed(store, add):
-    found = checks.standing(store, store.task(add("approved")))
+    found = task.standing(store, store.task(add("approved")))
     assert found == (True, True, True, True)

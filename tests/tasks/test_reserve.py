@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from treadle.errors import BlockedError, UsageError
-from treadle.tasks.claim import Holder, claim
-from treadle.tasks.reserve import conflicts, give_back, live, reserve
+from treadle.tasks.claim import Holder, claim, conflicts, give_back, live_reservations, reserve
 
 ADA = Holder("ada")
 
@@ -27,17 +26,17 @@ ADA = Holder("ada")
 def test_patterns(store, add, now, pattern, path, hit):
     task_id = add()
     reserve(store, task_id, [pattern], ADA, now)
-    assert bool(conflicts(live(store, now), [path], "other", "bob")) == hit
-    assert conflicts(live(store, now), [path], task_id, "bob") == []
-    assert conflicts(live(store, now), [path], "other", "ada") == []
+    assert bool(conflicts(live_reservations(store, now), [path], "other", "bob")) == hit
+    assert conflicts(live_reservations(store, now), [path], task_id, "bob") == []
+    assert conflicts(live_reservations(store, now), [path], "other", "ada") == []
 
 
 def test_a_reservation_ends(store, add, now):
     task_id = add()
     reserve(store, task_id, ["x"], ADA, now, minutes=5)
-    assert live(store, now + timedelta(minutes=6)) == []
+    assert live_reservations(store, now + timedelta(minutes=6)) == []
     assert give_back(store, task_id, ADA, now) == 1
-    assert live(store, now) == []
+    assert live_reservations(store, now) == []
 
 
 @pytest.mark.parametrize("pattern", ["", "/etc/passwd", "../x", "a/../../b"])

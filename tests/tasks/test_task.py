@@ -6,9 +6,8 @@ from tests.store.rows import run_row
 from treadle.contract import Criterion
 from treadle.errors import NotFoundError, UsageError
 from treadle.tasks import task
-from treadle.tasks.checks import criteria_from_flags
 from treadle.tasks.claim import Holder, claim, finish_task
-from treadle.tasks.task import NewTask, find_task
+from treadle.tasks.task import NewTask, criteria_from_flags, find_task
 
 CRITERIA = criteria_from_flags("goal", ["Tests pass", "AC7: No warnings"], ["AC1=pytest -q"])
 

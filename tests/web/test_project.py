@@ -8,7 +8,6 @@ import pytest
 from tests.web import world
 from tests.web.conftest import URL, Client
 from treadle.cli import main
-from treadle.desk import desk
 from treadle.store.store import Store
 from treadle.web import app
 from treadle.web.actions import ACTIONS
@@ -165,7 +164,7 @@ def test_costs_of_no_days_say_what_to_do(look):
 def test_an_answer_closes_the_item_and_shows_its_line(own):
     text = said(entered(own), "/desk/Q-3/answer", option="2")
     assert "treadle answer --option=2 Q-3" in text
-    assert "Q-3" not in [item.question_id for item in rows(own, desk.items)]
+    assert "Q-3" not in [item.question_id for item in rows(own, lambda store: store.questions())]
 
 
 def test_an_answer_in_words_may_begin_with_a_dash(own):

@@ -13,7 +13,7 @@ from treadle.ids import utc
 from treadle.inbox import box as inbox
 from treadle.layout import Layout
 from treadle.mail import effect as mail
-from treadle.mail.post import Draft
+from treadle.mail.letter import Draft
 from treadle.project.context import open_context
 from treadle.store.messages import MessageRow
 from treadle.store.questions import LEAVE, Action, Subject

@@ -21,7 +21,7 @@ from treadle.agents.tool import Tool
 from treadle.contract import strictjson
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import atomic, beneath, walk
-from treadle.store.database.sqlite import WriteLock
+from treadle.store.sqlite import WriteLock
 
 _LONGEST = 16 << 10
 # A token is refreshed when its time is up: before that there is no honest reason for a new one.

@@ -5,7 +5,7 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import context, output
-from treadle.desk.answer import Answered, answer, document
+from treadle.desk import Answered, answer, answer_document
 from treadle.mail import effect
 from treadle.project import refuse_inside_run
 from treadle.store.store import Store
@@ -18,7 +18,7 @@ def answer_question(args: Namespace) -> int:
     with Store.open(found.layout) as store:
         effect.refresh(store, found.layout.mail, now)
         given = answer(found.layout, store, args.item, args.text, args.option, now)
-    return output.tell(args.json, document(given), _print_answer, given)
+    return output.tell(args.json, answer_document(given), _print_answer, given)
 
 
 def _print_answer(given: Answered) -> None:

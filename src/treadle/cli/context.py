@@ -6,7 +6,7 @@ from datetime import datetime
 
 from treadle.cli import main, output
 from treadle.ids import HUMAN, acting_agent
-from treadle.mail import effect, index, post
+from treadle.mail import effect, index, letter
 from treadle.project import Place, find_place, here
 from treadle.store import letters as table
 from treadle.store.store import Reader, Store
@@ -28,7 +28,7 @@ def registered(found: Place, args: Namespace) -> str | None:
     """Return who acts; the first time, the agent gets its folders."""
     agent = who(args)
     if agent and not os.environ.get("TREADLE_RUN"):
-        post.register(found.layout.mail, agent)
+        letter.register_agent(found.layout.mail, agent)
     return agent
 
 

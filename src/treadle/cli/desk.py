@@ -4,7 +4,6 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import context, output
-from treadle.desk import desk
 from treadle.store.questions import QuestionRow
 from treadle.tasks import questions
 
@@ -12,8 +11,8 @@ from treadle.tasks import questions
 def show_desk(args: Namespace) -> int:
     """List what is open, oldest first, each with its commands."""
     with context.fresh(context.find_project(), datetime.now(UTC)) as store:
-        items = desk.items(store)
-    return output.tell(args.json, desk.document(items), _print_desk, items)
+        items = store.questions()
+    return output.tell(args.json, questions.items_document(items), _print_desk, items)
 
 
 def _print_desk(items: list[QuestionRow]) -> None:
@@ -26,5 +25,5 @@ def _print_desk(items: list[QuestionRow]) -> None:
         output.line(f"  {item.summary}")
         for number, option in enumerate(questions.labels(item), 1):
             output.line(f"  {number}. {option}")
-        for command in desk.commands(item):
+        for command in questions.every_command(item):
             output.line(f"    {command}")

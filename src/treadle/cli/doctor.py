@@ -14,8 +14,7 @@ from treadle.project import find_place, here, refuse_inside_run
 from treadle.project.context import open_context
 from treadle.project.doctor import Check
 from treadle.sandbox.jails import Sandbox
-from treadle.store import address
-from treadle.store.database import copy
+from treadle.store import address, copy
 from treadle.text import plural
 
 

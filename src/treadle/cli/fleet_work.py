@@ -37,7 +37,7 @@ from treadle.project.context import open_context
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import checks, task
+from treadle.tasks import task
 from treadle.text import plural
 
 
@@ -122,7 +122,7 @@ def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[
         yield _resume(desk, args.resume, budgets)
         return
     if args.goal is not None:
-        asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
+        asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
         whole = order.freeze(config, text=args.goal, criteria=asked, swaps=swaps, task_id=None)
         yield fleet_queue.submit(desk, whole)
         return

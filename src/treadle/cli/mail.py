@@ -11,22 +11,25 @@ from treadle.cli import context, output
 from treadle.errors import ExitCode, FormatError, UsageError
 from treadle.ids import HUMAN
 from treadle.layout import BOXES
-from treadle.mail import claim, effect, find, index, post
+from treadle.mail import claim, effect, find, index
 from treadle.mail import index as places
 from treadle.mail.letter import (
     INTENTS,
     MAX_BYTES,
+    Draft,
     Letter,
+    compose,
     decode,
+    drop,
     every_intent,
     has_effect,
     known_intent,
     parse_time,
+    post,
     read_text,
     reply_intent,
     write,
 )
-from treadle.mail.post import Draft
 from treadle.project import Place, refuse_inside_run
 from treadle.store.letters import LetterRow
 from treadle.store.store import Store
@@ -69,13 +72,13 @@ def _references(found: Place, file: str) -> Headers:
 
 def _deliver(found: Place, args: Namespace, draft: Draft) -> int:
     """Send what was drafted; inside a run, leave it."""
-    letter = post.compose(draft, _now(), found.extra_intents)
+    letter = compose(draft, _now(), found.extra_intents)
     if os.environ.get("TREADLE_RUN"):
         return _leave(args, letter)
     if has_effect(letter):
         sent = effect.deliver(found.layout, letter, _now())
     else:
-        sent = post.post(found.layout.mail, letter)
+        sent = post(found.layout.mail, letter)
     output.warn(*sent.said)
     shown = found.layout.shown(found.layout.mail.new / sent.name)
     told = {"file": shown, "message_id": sent.letter.message_id}
@@ -89,7 +92,7 @@ def _leave(args: Namespace, letter: Letter) -> int:
         refuse_inside_run(os.environ)
     folder = Path(outbox or "")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / post.drop(folder, letter)
+    path = folder / drop(folder, letter)
     told = {"file": str(path), "message_id": letter.message_id}
     return output.say(args.json, told, f"left {path}; it is delivered when the step is committed")
 

@@ -28,7 +28,7 @@ from treadle.missions import mission
 from treadle.project import find_place, here
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-from treadle.tasks import checks
+from treadle.tasks import task
 from treadle.text import plural
 
 NOTHING_READY = "nothing is ready to run; add a task with: treadle task add GOAL --verify AC1=CMD"
@@ -91,7 +91,7 @@ def _work(
             goals.resume_run(tools, loaded.config, args.resume, budgets, swaps, approve=approve)
         ]
     if args.goal is not None:
-        asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
+        asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
         return [goals.run_goal(tools, loaded.config, args.goal, asked, swaps)]
     ids = [
         mission.resolve_task(tools.layout, tools.store, word, args.mission, tools.now())

@@ -20,9 +20,9 @@ from treadle.layout import Layout
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.store import address
 from treadle.store.address import open_waker
-from treadle.store.database.interface import Waker
 from treadle.store.runs import Event, RunRow, StepRow
 from treadle.store.store import Reader, Store
+from treadle.store.transaction import Waker
 
 _STATUSES = ("running", "passed", "failed", "stopped")
 _COST_HEADS = ["steps", "tokens in", "cached", "tokens out", "USD", "minutes"]

@@ -14,7 +14,7 @@ from treadle.missions import mission
 from treadle.project import Place, refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
-from treadle.tasks import checks, claim, files, lanes, reserve, task
+from treadle.tasks import claim, files, lanes, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.task import Changed, find_task
 from treadle.text import plural
@@ -53,7 +53,7 @@ def show_task(args: Namespace) -> int:
 
 def _print(store: Reader, args: Namespace, now: datetime) -> int:
     row = find_task(store, args.task)
-    kept = reserve.live_of(store, args.task, now)
+    kept = claim.reservations_of(store, args.task, now)
     return output.say(
         args.json,
         task.whole_document(store, row, now),
@@ -94,7 +94,7 @@ def _change(args: Namespace, change_task: Change, moves: bool) -> int:
 
 @_changing()
 def add_task(store: Store, args: Namespace, now: datetime) -> int:
-    asked = checks.criteria_from_flags(args.goal, args.ac, args.verify)
+    asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
     new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
     for other in args.depends_on:
         find_task(store, other)
@@ -153,15 +153,15 @@ def _tell_move(store: Store, args: Namespace, found: Changed) -> int:
 @_changing()
 def reserve_files(store: Store, args: Namespace, now: datetime) -> int:
     if args.release:
-        count = reserve.give_back(store, args.task, _holder(args), now)
+        count = claim.give_back(store, args.task, _holder(args), now)
         said = f"{args.task}: released {plural(count, 'reservation')}"
         return output.say(args.json, {"task_id": args.task, "released": count}, said)
-    if not args.patterns or not 0 < args.minutes <= reserve.MAX_MINUTES:
+    if not args.patterns or not 0 < args.minutes <= claim.MAX_MINUTES:
         raise UsageError(
-            f"say which files, and for how many minutes (at most {reserve.MAX_MINUTES})",
+            f"say which files, and for how many minutes (at most {claim.MAX_MINUTES})",
             fix=[f"treadle task reserve {args.task} 'src/auth/**' --minutes 60"],
         )
-    rows = reserve.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
+    rows = claim.reserve(store, args.task, args.patterns, _holder(args), now, args.minutes)
     names = ", ".join(row.pattern for row in rows)
     told = {"task_id": args.task, "reservations": [row._asdict() for row in rows]}
     said = f"reserved {names} for {rows[0].owner} and {args.task} until {rows[0].until}"

@@ -11,15 +11,17 @@ from treadle.errors import FormatError, UsageError
 from treadle.files import walk
 from treadle.ids import HUMAN, TREADLE, acting_agent
 from treadle.layout import MailLayout
-from treadle.mail import claim, effect, index, post
+from treadle.mail import claim, effect, index
 from treadle.mail.letter import (
     FIRST_LINE,
     RUN_HEADER,
     Letter,
     format_time,
     parse,
+    post,
     read_letter,
     read_text,
+    register_agent,
     split_name,
 )
 from treadle.store import letters as table
@@ -27,8 +29,7 @@ from treadle.store.letters import LetterRow
 from treadle.store.runs import RunRow
 from treadle.store.store import NO_MAIL, Store
 from treadle.store.tasks import TaskClaimRow
-from treadle.tasks import checks
-from treadle.tasks.task import write_views
+from treadle.tasks.task import TESTS_PASSED, write_views
 from treadle.text import line, quoted
 
 HANDED = "letters_handed"
@@ -146,7 +147,7 @@ def _found(run: Run, stage: Stage) -> list[tuple[int, str]]:
     """Return the letters about the run's task, from the folders of this machine."""
     store, mail = run.tools.store, run.tools.layout.mail
     if run.order.agent(stage.role).config.type != "builtin":
-        post.register(mail, _agent(run, stage.role))
+        register_agent(mail, _agent(run, stage.role))
     effect.refresh(store, mail, run.tools.now())
     return _about(store, mail, run.id, run.order.task_id or "")
 
@@ -192,7 +193,7 @@ def _send_once(run: Run, letter: Letter) -> None:
     store, mail, now = run.tools.store, run.tools.layout.mail, run.tools.now()
     effect.refresh(store, mail, now)
     if not table.with_message_id(store, letter.message_id or ""):
-        sent = post.post(mail, letter)
+        sent = post(mail, letter)
         effect.see(store, mail, sent.name, letter, now)
 
 
@@ -206,11 +207,11 @@ def _agent(run: Run, role: Role) -> str:
 def _claim_tested(run: Run, task_id: str) -> None:
     """Without commands to observe, the check agent's verdict is what is known of the tests."""
     store, task = run.tools.store, run.tools.store.task(task_id)
-    if task is None or run.row.verdict is None or checks.observed(store, task):
+    if task is None or run.row.verdict is None or store.task_checks(task.task_id):
         return
     passed = run.row.verdict == "PASS"
     now = format_time(run.tools.now())
-    said = TaskClaimRow(task_id, checks.TESTS_PASSED, passed, _agent(run, "check"), now)
+    said = TaskClaimRow(task_id, TESTS_PASSED, passed, _agent(run, "check"), now)
     store.claim_check(said)
     write_views(store, store.mail, task_id)
 

@@ -12,10 +12,10 @@ from treadle.errors import StoreError
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store import address, fleet
-from treadle.store.codec import Row
 from treadle.store.fleet import WorkerRow
 from treadle.store.runs import Cursor, History, RunRow
 from treadle.store.store import Reader, Store, Transaction
+from treadle.store.transaction import Row
 
 T = TypeVar("T")
 

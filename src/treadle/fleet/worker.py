@@ -45,9 +45,9 @@ from treadle.project import key as keys
 from treadle.project.context import Context
 from treadle.project.key import FleetKey
 from treadle.store import fleet
-from treadle.store.database.sqlite import WriteLock
 from treadle.store.fleet import WorkerRow
 from treadle.store.runs import RunRow
+from treadle.store.sqlite import WriteLock
 from treadle.store.store import Store
 from treadle.tasks import claim
 from treadle.text import plural

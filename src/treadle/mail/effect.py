@@ -11,28 +11,42 @@ from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE
 from treadle.layout import NEW_MESSAGES, Layout, MailLayout
-from treadle.mail import index, post
+from treadle.mail import index
 from treadle.mail.index import entry_row, summary
 from treadle.mail.letter import (
     ASKING,
     WORK,
+    Draft,
     Letter,
+    Sent,
+    compose,
     has_effect,
     is_broadcast,
     numbered,
+    post,
     read_letter,
+    register_agent,
+    registered_agents,
     write,
 )
-from treadle.mail.post import Draft, Sent
 from treadle.store import letters as table
 from treadle.store.letters import FolderRow, LetterRow
 from treadle.store.questions import Action, Subject
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskClaimRow, TaskRow
-from treadle.tasks import checks, claim, lanes, questions
+from treadle.tasks import claim, lanes, questions
 from treadle.tasks.files import take_over_all
 from treadle.tasks.questions import Question
-from treadle.tasks.task import NewTask, Note, add, change_task, find_task, write_views
+from treadle.tasks.task import (
+    PEER_REVIEWED,
+    TESTS_PASSED,
+    NewTask,
+    Note,
+    add,
+    change_task,
+    find_task,
+    write_views,
+)
 
 
 def make_effect(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> list[str]:
@@ -62,7 +76,7 @@ def _tell(mail: MailLayout, letter: Letter, text: str, now: datetime) -> None:
     """Write back to a sender whose letter could not have its effect."""
     about = (("in_reply_to", letter.message_id),)
     draft = Draft(TREADLE, letter.sender, "inform", text, letter.task_id, "failed", about)
-    post.post(mail, post.compose(draft, now))
+    post(mail, compose(draft, now))
 
 
 def ensure_task(store: Store, letter: Letter, now: datetime) -> None:
@@ -121,7 +135,7 @@ def _test_results(store: Store, letter: Letter, now: datetime) -> None:
     """Take a tester's word, unless it is the owner's own."""
     task = store.task(letter.task_id or "")
     if task and letter.sender != task.owner and letter.status in ("completed", "failed"):
-        _say(store, task, checks.TESTS_PASSED, letter)
+        _say(store, task, TESTS_PASSED, letter)
 
 
 def _answer(store: Store, letter: Letter, now: datetime) -> None:
@@ -133,7 +147,7 @@ def _answer(store: Store, letter: Letter, now: datetime) -> None:
     reviews = asked.intent in ("review_code", "approval_request")
     decided = letter.status in ("completed", "failed", "blocked")
     if task and reviews and decided and letter.sender != task.owner:
-        _say(store, task, checks.PEER_REVIEWED, letter)
+        _say(store, task, PEER_REVIEWED, letter)
     question = store.question(asked.question_id or "")
     if question and question.answered_at is None and letter.sender == HUMAN:
         # Closed last: a kill before that leaves it open, and the letter is seen again.
@@ -228,7 +242,7 @@ def options(letter: Letter) -> tuple[str, ...]:
 
 
 def _copy_to_all(store: Store, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
-    for agent in post.registered(mail):
+    for agent in registered_agents(mail):
         if agent != letter.sender:
             _copy(store, mail, known, letter, agent)
 
@@ -237,7 +251,7 @@ def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agen
     """Put a copy into an agent's INBOX, unless it has had one."""
     if any(copy.agent == agent for copy in table.copies(store, known.name)):
         return
-    post.register(mail, agent)
+    register_agent(mail, agent)
     name = atomic.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
     copy = entry_row(letter, index.inbox(agent), name, pending=False)
     table.insert(store, [copy._replace(copy_of=known.name)])
@@ -293,7 +307,7 @@ def _tasks(store: Store, mail: MailLayout, now: datetime) -> list[str]:
 
 def send(layout: Layout, draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Sent:
     """Deliver a letter durably; an effect that is refused refuses the letter with it."""
-    return deliver(layout, post.compose(draft, now, extra), now)
+    return deliver(layout, compose(draft, now, extra), now)
 
 
 def deliver(layout: Layout, letter: Letter, now: datetime) -> Sent:
@@ -301,9 +315,9 @@ def deliver(layout: Layout, letter: Letter, now: datetime) -> Sent:
     if letter.intent in ("claim_task", "release_task"):
         with Store.open(layout) as store:
             try_out(store, letter, now)
-            sent = post.post(layout.mail, letter)
+            sent = post(layout.mail, letter)
             return sent._replace(said=see(store, layout.mail, sent.name, letter, now))
-    sent = post.post(layout.mail, letter)
+    sent = post(layout.mail, letter)
     if not _has_effect(layout, letter):
         return sent
     with Store.open(layout) as store:

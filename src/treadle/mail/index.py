@@ -13,10 +13,10 @@ from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError,
 from treadle.files import atomic
 from treadle.ids import agent_name
 from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
-from treadle.mail import post
 from treadle.mail.letter import (
     WORK,
     Letter,
+    agent_folders,
     format_time,
     has_effect,
     is_broadcast,
@@ -148,7 +148,7 @@ def is_recent(store: Reader) -> bool:
 def every_folder(mail: MailLayout) -> Iterator[str]:
     """Yield every folder that holds letters, and the one of the tasks."""
     yield NEW_MESSAGES
-    for agent in post.agent_folders(mail):
+    for agent in agent_folders(mail):
         yield inbox_name(agent)
         yield workspace_name(agent)
     yield LOGS

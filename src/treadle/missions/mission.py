@@ -3,22 +3,57 @@
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from treadle import frontmatter, markdown
 from treadle.contract import Criterion
-from treadle.errors import FormatError, NotFoundError, UsageError, argument
+from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
 from treadle.frontmatter import Value
+from treadle.git import repo
 from treadle.ids import hint, nearest, utc
-from treadle.layout import Layout, MissionLayout
+from treadle.layout import SNAPSHOT, Layout, MissionLayout
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import lanes, task, worktree
+from treadle.tasks import lanes, task
 from treadle.tasks.lanes import Lane
 from treadle.tasks.task import NewTask
+
+SNAPSHOT_PATTERN = f"**/.kittify/dossiers/*/{SNAPSHOT}"
+_SHOWN = 20
+
+
+def require_committed(root: Path, allowed: Sequence[str] = ()) -> None:
+    """Stop if files are uncommitted; `allowed` are files or folders that may be."""
+    dirty = [name for name in dirty_files(root) if not _is_among(name, allowed)]
+    if not dirty:
+        return
+    shown = ", ".join(dirty[:_SHOWN])
+    more = f" and {len(dirty) - _SHOWN} more" if len(dirty) > _SHOWN else ""
+    raise BlockedError(
+        f"the work tree has uncommitted changes: {shown}{more}; commit them or put them aside",
+        code="dirty_worktree",
+        fix=["git status", "git add -A && git commit"],
+        details={"files": dirty[:_SHOWN], "count": len(dirty)},
+    )
+
+
+def dirty_files(root: Path) -> list[str]:
+    """Return the uncommitted files; snapshots of dossiers are derived and never count."""
+    return [name for name in repo.dirty_files(root, [SNAPSHOT_PATTERN]) if not is_snapshot(name)]
+
+
+def is_snapshot(name: str) -> bool:
+    """Tell whether a path is a dossier's snapshot, wherever it lies."""
+    parts = PurePosixPath(name).parts
+    return parts[-4:-2] == (".kittify", "dossiers") and parts[-1] == SNAPSHOT
+
+
+def _is_among(name: str, allowed: Sequence[str]) -> bool:
+    return any(name == path or name.startswith(f"{path}/") for path in allowed)
+
 
 # Foreign folders may be called otherwise than ours, but a name must not steer git or a shell.
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -307,7 +342,7 @@ def require_clean_tree(layout: Layout, store: Store, task_id: str) -> None:
     """Refuse to move a mission's task while the work tree is not clean."""
     row = store.task(task_id)
     if row and row.mission:
-        worktree.require_clean(layout.root)
+        require_committed(layout.root)
 
 
 def adopt_tasks(

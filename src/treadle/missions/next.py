@@ -7,6 +7,7 @@ from typing import NamedTuple
 from treadle.errors import BlockedError, FormatError, UsageError, argument
 from treadle.ids import HUMAN, utc
 from treadle.missions import mission as missions
+from treadle.missions import mission as missions_mission
 from treadle.missions import prompt, state
 from treadle.missions.mission import Mission
 from treadle.missions.state import (
@@ -24,7 +25,7 @@ from treadle.missions.state import (
 from treadle.store.questions import Subject
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import MissionStepRow, TaskRow
-from treadle.tasks import claim, lanes, questions, worktree
+from treadle.tasks import claim, lanes, questions
 from treadle.tasks.claim import Holder
 from treadle.tasks.lanes import HELD, WALK, Lane
 from treadle.tasks.questions import Question
@@ -65,7 +66,7 @@ def report(asking: Asking, store: Store, word: Report, lease: timedelta) -> Deci
     shut = _shut_gate(found, at) if word.result == "success" else None
     if shut:
         return shut
-    worktree.require_clean(asking.layout.root, _own_files(found, at))
+    missions_mission.require_committed(asking.layout.root, _own_files(found, at))
     change = _succeed if word.result == "success" else _fall_short
     moved = store.write(lambda tx: change(found, tx, at, word))
     _show_moves(store, found.mission, moved)

@@ -1,4 +1,4 @@
-"""Find out where a project's store is: a file of its own unless someone says otherwise."""
+"""Find a project's database and open it with the tables of this treadle."""
 
 import os
 import re
@@ -10,8 +10,9 @@ from treadle.config.early import Early
 from treadle.errors import BlockedError, ConfigError, StoreError
 from treadle.ids import STORES, is_schema, mask
 from treadle.layout import Layout, lock_of
-from treadle.store.database.interface import Database, Waker
-from treadle.store.database.sqlite import Sqlite
+from treadle.store import sqlite
+from treadle.store.sqlite import Sqlite
+from treadle.store.transaction import Connection, Database, Waker, Writer, closed_on_error
 
 _EXAMPLE = "postgresql://user@host/database"
 
@@ -92,7 +93,7 @@ def default_schema(root: Path) -> str:
 def _postgres(url: str, schema: str, owner: str | None) -> Database:
     """Load the driver's side only now: an ordinary command must not pay for it."""
     try:
-        module = __import__("treadle.store.database.postgres", fromlist=["postgres"])
+        module = __import__("treadle.store.postgres", fromlist=["postgres"])
     except ModuleNotFoundError as error:
         raise StoreError(
             f"{mask(url)} needs the PostgreSQL driver, which is not installed ({error.name})",
@@ -101,3 +102,87 @@ def _postgres(url: str, schema: str, owner: str | None) -> Database:
         ) from error
     found: Database = module.Postgres(url, schema, owner)
     return found
+
+
+FOLDER = Path(__file__).with_name("migrations")
+
+
+def open_both(database: Database) -> tuple[Connection, Writer]:
+    """Open a database, made or brought up to date if need be, for reading and for writing."""
+    try:
+        writer = _open_writer(database)
+        with closed_on_error(writer):
+            return database.open_reader(), writer
+    except database.error as error:
+        raise database.explain(error) from error
+
+
+def open_reader(database: Database) -> Connection:
+    """Open a database for reading; one that was never set up reads as an empty one."""
+    try:
+        return _open_reader(database)
+    except database.error as error:
+        raise database.explain(error) from error
+
+
+def latest() -> int:
+    """Return the schema version this treadle knows."""
+    return max(_number(entry.name) for entry in os.scandir(FOLDER))
+
+
+def check_version(found: int, database: Database) -> None:
+    """Refuse a database that a newer treadle has written."""
+    if found > latest():
+        raise StoreError(
+            f"{database.name} has schema {found} of a newer treadle; this one knows {latest()}",
+            code="store_newer",
+            fix=["pip install --upgrade treadle"],
+        )
+
+
+def migrate(connection: Connection, database: Database = sqlite.MEMORY) -> None:
+    """Apply what is missing, each in a transaction; the caller has its turn."""
+    with database.migrating(connection):
+        have = database.version(connection)
+        for number, path in sorted(_files().items()):
+            if number > have:
+                mark = f"INSERT INTO schema_migrations VALUES ({number}, {database.moment});"
+                database.run_script(connection, f"{path.read_text('utf-8')}\n{mark}")
+
+
+def _open_writer(database: Database) -> Writer:
+    writer = database.open_writer()
+    with closed_on_error(writer), writer:
+        found = database.version(writer.connection)
+        check_version(found, database)
+        if found < latest():
+            migrate(writer.connection, database)
+    return writer
+
+
+def _open_reader(database: Database) -> Connection:
+    connection = database.open_reader()
+    with closed_on_error(connection):
+        found = database.version(connection)
+        check_version(found, database)
+    if found == latest():
+        return connection
+    connection.close()
+    if found == 0:
+        return _empty()
+    _open_writer(database).close()
+    return database.open_reader()
+
+
+def _empty() -> Connection:
+    connection = sqlite.open_empty()
+    migrate(connection)
+    return connection
+
+
+def _files() -> dict[int, Path]:
+    return {_number(path.name): path for path in FOLDER.iterdir()}
+
+
+def _number(name: str) -> int:
+    return int(name.partition("_")[0])

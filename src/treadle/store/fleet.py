@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from treadle.store.codec import kept_in
 from treadle.store.runs import RunRow
-from treadle.store.transaction import InTransaction, Reading, Writing, change
+from treadle.store.transaction import InTransaction, Reading, Writing, change, kept_in
 
 T = TypeVar("T")
 

@@ -6,10 +6,9 @@ Files are the truth; this is an index of them.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.store import codec
-from treadle.store.codec import Row, kept_in
+from treadle.store import transaction
 from treadle.store.tasks import MoveRow, TaskRow, TaskStore, count_up
-from treadle.store.transaction import Reading, Writing, change
+from treadle.store.transaction import Reading, Row, Writing, change, kept_in
 
 # Sorts after every letter.
 _LAST: tuple[str, int] = ("~", 1 << 62)
@@ -188,7 +187,7 @@ def insert(tx: Writing, rows: Sequence[LetterRow]) -> None:
     # A number of its own for each, never given again: the words of a letter hang on it.
     for row in rows:
         numbered = row._replace(letter_id=count_up(tx, "letter"))
-        tx.execute("insert_letter", codec.values(numbered))
+        tx.execute("insert_letter", transaction.values(numbered))
 
 
 def forget(store: Writing, gone: Sequence[LetterRow]) -> None:

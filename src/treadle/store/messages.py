@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.ids import utc
-from treadle.store import codec
-from treadle.store.codec import Row, kept_in
+from treadle.store import transaction
 from treadle.store.runs import RunRow
-from treadle.store.transaction import Reading, Writing, change
+from treadle.store.transaction import Reading, Row, Writing, change, kept_in
 
 _STAMP = "%Y%m%d%H%M%S"
 _CHAINS_A_SECOND = 100
@@ -117,7 +116,7 @@ class MessageStore(MessageReader, Writing):
 
     def save_message(self, row: MessageRow) -> None:
         """Write down where a message stands."""
-        self.execute("upsert_message", codec.values(row))
+        self.execute("upsert_message", transaction.values(row))
 
     def close_chain(self, chain: str, status: str) -> None:
         """Write down how a chain ended."""

@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from treadle.ids import utc
-from treadle.store import codec
-from treadle.store.codec import Row, kept_in
+from treadle.store import transaction
 from treadle.store.tasks import count_up
-from treadle.store.transaction import Reading, Writing, change
+from treadle.store.transaction import Reading, Row, Writing, change, kept_in
 
 SubjectKind = Literal["run", "task", "mission", "message", "chain", "letter", "project"]
 Verb = Literal["approve", "reject", "resume", "again", "retry", "land", "rebase", "answer", "leave"]
@@ -104,7 +103,7 @@ class QuestionStore(QuestionReader, Writing):
         if same:
             return str(same[0])
         asked = question._replace(question_id=f"Q-{count_up(self, 'question')}")
-        self.execute("insert_question", codec.values(asked))
+        self.execute("insert_question", transaction.values(asked))
         return asked.question_id
 
     def answer(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from treadle.errors import FencedError, NotFoundError
 from treadle.ids import utc
 from treadle.layout import step_name
-from treadle.store.codec import Row, kept_in, to_json
-from treadle.store.transaction import Reading, Writing, change
+from treadle.store.transaction import Reading, Row, Writing, change, kept_in, to_json
 
 if TYPE_CHECKING:
     from treadle.contract import Role, RunStatus, StepStatus, VerdictWord

@@ -10,14 +10,19 @@ from typing import Any, Self, TypeVar
 
 from treadle.layout import Layout, MailLayout
 from treadle.store import address
-from treadle.store.codec import SQL, Row
-from treadle.store.database import migrate
-from treadle.store.database.interface import Connection, Database
 from treadle.store.messages import MessageReader, MessageStore
 from treadle.store.questions import QuestionReader, QuestionStore
 from treadle.store.runs import RunReader, RunStore
 from treadle.store.tasks import TaskReader, TaskStore
-from treadle.store.transaction import Group, InTransaction, Transactions
+from treadle.store.transaction import (
+    SQL,
+    Connection,
+    Database,
+    Group,
+    InTransaction,
+    Row,
+    Transactions,
+)
 
 T = TypeVar("T")
 
@@ -39,7 +44,7 @@ class Reader(RunReader, TaskReader, QuestionReader, MessageReader):
     @classmethod
     def at(cls, database: Database) -> Self:
         """Open a store that may belong to no folder here."""
-        return cls(migrate.open_reader(database), database)
+        return cls(address.open_reader(database), database)
 
     def now(self) -> datetime:
         """Return the time that leases go by: the database's own, where many machines share it."""
@@ -97,7 +102,7 @@ class Store(Reader, RunStore, TaskStore, QuestionStore, MessageStore):
     @classmethod
     def at(cls, database: Database, mail: MailLayout = NO_MAIL) -> Self:
         """Open a store that may belong to no folder here, and then has no letters."""
-        reading, writer = migrate.open_both(database)
+        reading, writer = address.open_both(database)
         return cls(reading, database, Transactions(writer, database), mail)
 
     def close(self) -> None:

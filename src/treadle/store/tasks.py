@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.contract import Criterion
-from treadle.store import codec
-from treadle.store.codec import Row, kept_in
+from treadle.store import transaction
 from treadle.store.runs import CheckRow, to_check
-from treadle.store.transaction import Reading, Writing, change
+from treadle.store.transaction import Reading, Row, Writing, change, kept_in
 
 
 @kept_in("tasks")
@@ -167,7 +166,7 @@ class TaskStore(TaskReader, Writing):
         """Add a task at the end; an empty id gets the next free one, a taken one gives None."""
         task_id = task.task_id or self.reserve_task_id()
         added = task._replace(task_id=task_id, position=count_up(self, "position"))
-        return added if self.execute("insert_task", codec.values(added)).rowcount else None
+        return added if self.execute("insert_task", transaction.values(added)).rowcount else None
 
     @change
     def swap_task(self, before: TaskRow, after: TaskRow, move: MoveRow | None = None) -> bool:
@@ -202,7 +201,7 @@ class TaskStore(TaskReader, Writing):
         """Make a mission's tasks be as their files describe them; lanes and claims stay."""
         for task in tasks:
             if self.add_task(task) is None:
-                described = {**task._asdict(), "criteria": codec.to_json(task.criteria)}
+                described = {**task._asdict(), "criteria": transaction.to_json(task.criteria)}
                 self.execute("define_task", described)
             self.execute("unlink_siblings", {"task_id": task.task_id, "mission": task.mission})
         for task_id, depends_on in links:

@@ -4,13 +4,235 @@ What many threads want is committed with one fsync: whoever comes first commits 
 wait, and within the batch each change may fail alone.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from pathlib import Path
 from threading import Lock
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from treadle.errors import StoreError, TreadleError
-from treadle.store.codec import SQL, Row
-from treadle.store.database.interface import Connection, Database, Result, Writer
+
+
+class Result(Protocol):
+    """What a statement gave: rows as tuples, or how many it changed."""
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows were changed."""
+
+    @property
+    def description(self) -> Any:
+        """Return the columns of the rows, each with its name first."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the rows."""
+
+
+class Connection(Protocol):
+    """One line to a database; parameters are `:name` with a mapping or `?` with a sequence."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Tell whether a transaction is open."""
+
+    def execute(self, sql: str, values: Any = ..., /) -> Result:
+        """Carry out one statement."""
+
+    def executemany(self, sql: str, rows: Any, /) -> Result:
+        """Carry out one statement for each row."""
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class Writer(AbstractContextManager[object], Protocol):
+    """A connection that changes things; it is entered for a turn in which nobody disturbs."""
+
+    @property
+    def connection(self) -> Connection:
+        """Return the line to the database."""
+
+    @property
+    def mode(self) -> str:
+        """Say how the database keeps what is committed."""
+
+    def begin(self, *, alone: bool, lasting: bool = True) -> None:
+        """Begin a transaction; `alone` keeps all others of this project out until it ends.
+
+        One that need not be `lasting` survives a kill, and may be lost with the power; if it need
+        not be alone either, it is one statement.
+        """
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+
+    def rollback(self) -> None:
+        """Take the transaction back, if one is open."""
+
+    def close(self) -> None:
+        """Leave."""
+
+
+class Waker(Protocol):
+    """Something that tells when others have committed."""
+
+    def wait(self, timeout: float) -> bool:
+        """Tell whether anything was committed since the last call; wait for it no longer."""
+
+    def fileno(self) -> int | None:
+        """Return what can be read when somebody has committed; None if one has to look."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Database(Protocol):
+    """One project's database, reached or not."""
+
+    @property
+    def name(self) -> str:
+        """Return what messages call it; never a password."""
+
+    @property
+    def error(self) -> type[Exception]:
+        """Return what its driver raises."""
+
+    @property
+    def moment(self) -> str:
+        """Return an expression for the current time as text."""
+
+    def explain(self, error: Exception) -> StoreError:
+        """Turn what the driver says into a sentence that helps."""
+
+    def passes(self, error: Exception) -> bool:
+        """Tell whether another process was in the way, and need not be the next time."""
+
+    def exists(self) -> bool:
+        """Tell whether anything was ever recorded."""
+
+    def open_reader(self) -> Connection:
+        """Open it for reading only; what does not exist has no tables."""
+
+    def open_writer(self) -> Writer:
+        """Open or create, as it is; the caller brings it up to date."""
+
+    def version(self, connection: Connection) -> int:
+        """Return the schema version; 0 means it was never set up."""
+
+    def migrating(self, connection: Connection) -> AbstractContextManager[object]:
+        """Keep others from migrating too."""
+
+    def run_script(self, connection: Connection, script: str) -> None:
+        """Carry out a migration completely or not at all."""
+
+    def open_waker(self) -> Waker:
+        """Return what tells of changes."""
+
+    def now(self) -> datetime:
+        """Return the time that leases and beats go by."""
+
+
+class Closable(Protocol):
+    """Something that holds a file or a line open."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+@contextmanager
+def closed_on_error(resource: Closable) -> Iterator[None]:
+    """Close what was just opened if the rest of the opening fails."""
+    try:
+        yield
+    except BaseException:
+        resource.close()
+        raise
+
+
+Row = Sequence[Any]
+R = TypeVar("R", bound=NamedTuple)
+
+# The fields of the record that each table holds, for the records that were loaded.
+FIELDS: dict[str, tuple[str, ...]] = {}
+
+_AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids"})
+_MARK = "-- name: "
+
+# Compact, with readable text; made once because making one costs more than using it.
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def kept_in(table: str) -> Callable[[type[R]], type[R]]:
+    """Say which table holds a record: its fields are the columns, in order."""
+
+    def mark(record: type[R]) -> type[R]:
+        FIELDS[table] = record._fields
+        return record
+
+    return mark
+
+
+def columns(fields: Sequence[str]) -> list[str]:
+    """Return the columns that hold a record's fields."""
+    return [f"{name}_json" if name in _AS_JSON else name for name in fields]
+
+
+def values(record: NamedTuple) -> tuple[object, ...]:
+    """Return a record as the values of its columns."""
+    pairs = zip(record._fields, record, strict=True)
+    return tuple(to_json(value) if name in _AS_JSON else value for name, value in pairs)
+
+
+class Queries(Mapping[str, str]):
+    """The named blocks of some files: a command asks for a few, so only these are filled."""
+
+    def __init__(self, *paths: Path) -> None:
+        text = "\n".join(path.read_text("utf-8") for path in paths)
+        blocks = (block.partition("\n") for block in text.split(_MARK)[1:])
+        self._blocks = {name: text for name, _, text in blocks}
+        self._filled: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._filled:
+            self._filled[name] = self._blocks[name].format_map(_COLUMNS).strip()
+        return self._filled[name]
+
+    def name_of(self, sql: str) -> str | None:
+        """Return the name of a query that was asked for; None for any other text."""
+        return next((name for name, text in self._filled.items() if text == sql), None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+
+class _Columns(dict[str, str]):
+    """What stands for the columns of a table, one parameter each, or an upsert's assignments."""
+
+    def __missing__(self, key: str) -> str:
+        table, is_values = key.removesuffix("_values"), key.endswith("_values")
+        if is_values or table in FIELDS:
+            names = columns(FIELDS[table])
+            self[key] = ", ".join(["?"] * len(names) if is_values else names)
+        else:
+            names = columns(FIELDS[key.removesuffix("_updates")])
+            self[key] = ", ".join(f"{name} = excluded.{name}" for name in names)
+        return self[key]
+
+
+_COLUMNS = _Columns()
+SQL = Queries(*sorted(Path(__file__).with_name("queries").iterdir()))
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,5 +1,6 @@
 """Ask a human, show what can be answered, and take the answer; the desk reads what is open."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,7 @@ Kind = Literal[
 # What `approve` lets a run do that changed protected files; otherwise it names a budget.
 PROTECTED = "protected"
 FLEET = "fleet"
+_TOLD = ("kind", "summary", "created_at", "run_id", "task_id")
 APPROVE_OR_NOT = (Action("approve"), Action("reject"))
 
 
@@ -104,6 +106,38 @@ def label(action: Action, subject: Subject) -> str:
 def labels(row: QuestionRow) -> tuple[str, ...]:
     """Return the answers to choose from, in the order of their numbers."""
     return tuple(label(action, row.subject) for action in row.actions)
+
+
+def items_document(rows: Sequence[QuestionRow]) -> dict[str, object]:
+    """Return what waits as programs get it."""
+    return {"items": [item_document(row) for row in rows]}
+
+
+def item_document(row: QuestionRow) -> dict[str, object]:
+    """Return one item of the desk as programs get it."""
+    return {
+        "item_id": row.question_id,
+        **{name: getattr(row, name) for name in _TOLD},
+        "subject": row.subject._asdict(),
+        "actions": [
+            {
+                "action": action.verb,
+                "label": label(action, row.subject),
+                "command": command(action, row.subject),
+            }
+            for action in row.actions
+        ],
+        "options": labels(row),
+        "fix": every_command(row),
+    }
+
+
+def every_command(row: QuestionRow) -> tuple[str, ...]:
+    """Return every command that helps with an item, the answers last."""
+    numbers = range(1, len(row.actions) + 1)
+    words = [f"--option {number}" for number in numbers] or ['"TEXT"']
+    answers = (f"treadle answer {row.question_id} {word}" for word in words)
+    return (*commands(row), *answers)
 
 
 def commands(row: QuestionRow) -> tuple[str, ...]:

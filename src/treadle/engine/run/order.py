@@ -19,7 +19,7 @@ from treadle.config.schema import (
 from treadle.contract import ROLES, Criterion, Role
 from treadle.contract.messages import AskedCriterion
 from treadle.engine.run.memory import Spent
-from treadle.tasks import checks as criteria_flags
+from treadle.tasks import task as criteria_flags
 
 
 class NamedAgent(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from treadle.git.scratch import Scratch
 from treadle.git.workspace import Change, Survey
 from treadle.ids import HUMAN
 from treadle.layout import PATCH
-from treadle.tasks import lanes, reserve
+from treadle.tasks import claim, lanes
 from treadle.text import plural
 
 _NAMED = 20
@@ -287,11 +287,11 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
 
 def _reserved(run: Run, judged: Judged) -> RefusedChange | None:
     """Refuse a change of files that somebody else keeps to another task."""
-    rows = reserve.live(run.tools.store, run.tools.now())
+    rows = claim.live_reservations(run.tools.store, run.tools.now())
     task = run.tools.store.task(run.order.task_id or "") if rows else None
     owner = task.owner if task else HUMAN
     paths = [item.path for item in judged.files] if rows else []
-    found = reserve.conflicts(rows, paths, run.order.task_id, owner)
+    found = claim.conflicts(rows, paths, run.order.task_id, owner)
     if not found:
         return None
     named = "; ".join(lanes.reserved(path, row).message for path, row in found[:5])

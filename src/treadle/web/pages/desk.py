@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from treadle.desk import desk
 from treadle.errors import NotFoundError
 from treadle.store.questions import Action, QuestionRow
 from treadle.store.store import Reader
@@ -22,13 +21,13 @@ class Way(NamedTuple):
 def document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle desk --json` gives."""
     with store_with_letters(site) as store:
-        return desk.document(desk.items(store))
+        return questions.items_document(store.questions())
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add what each item's run has spent, and what can be started for it."""
     with site.store() as store:
-        rows = [desk.told(item) | _around(store, item) for item in desk.items(store)]
+        rows = [questions.item_document(item) | _around(store, item) for item in store.questions()]
     return {"rows": rows}
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from treadle.errors import StoreError
-from treadle.store.database import migrate
-from treadle.store.database.interface import Connection, Database
+from treadle.store import address
+from treadle.store.transaction import Connection, Database
 
 _TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 _BATCH = 1000
@@ -23,7 +23,7 @@ class Digest(NamedTuple):
 
 def copy(source: Database, target: Database) -> dict[str, int]:
     """Copy every table in one transaction; return how many rows each has."""
-    reading, old = migrate.open_both(source)
+    reading, old = address.open_both(source)
     reading.close()
     try:
         with old:
@@ -38,7 +38,7 @@ def copy(source: Database, target: Database) -> dict[str, int]:
 
 
 def _into(source: Connection, target: Database) -> dict[str, int]:
-    reading, new = migrate.open_both(target)
+    reading, new = address.open_both(target)
     reading.close()
     try:
         with new:
@@ -58,7 +58,7 @@ def _into(source: Connection, target: Database) -> dict[str, int]:
 
 def tables() -> list[str]:
     """Return the tables that hold something of their own; what is referred to comes first."""
-    scripts = (path.read_text("utf-8") for path in sorted(migrate.FOLDER.iterdir()))
+    scripts = (path.read_text("utf-8") for path in sorted(address.FOLDER.iterdir()))
     names = [name for script in scripts for name in _TABLE.findall(script)]
     return [name for name in names if name != "schema_migrations"]
 

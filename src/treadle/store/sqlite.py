@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from treadle.errors import StoreError
-from treadle.store.database.interface import closed_on_error
+from treadle.store.transaction import closed_on_error
 
 BUSY_TIMEOUT = 5.0
 BEGIN = "BEGIN IMMEDIATE"

@@ -16,8 +16,7 @@ from psycopg.postgres import types
 
 from treadle.errors import StoreError
 from treadle.ids import mask
-from treadle.store.codec import SQL, Queries
-from treadle.store.database.interface import Result
+from treadle.store.transaction import SQL, Queries, Result
 
 Line = psycopg.Connection[Any]
 

@@ -7,9 +7,8 @@ from treadle.errors import UsageError
 from treadle.ids import HUMAN
 from treadle.inbox import box
 from treadle.layout import Layout
-from treadle.mail import claim, effect, index, post
-from treadle.mail.letter import Letter
-from treadle.mail.post import Draft
+from treadle.mail import claim, effect, index
+from treadle.mail.letter import Draft, Letter, compose, post
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.questions import Action, QuestionRow, Verb
@@ -46,7 +45,7 @@ def answer(
     words = text.strip() if text else questions.label(chosen, question.subject)
     asked = table.of_question(store, question.question_id)
     if asked:
-        name, task = _tell(store, asked[0], chosen, words, now)
+        name, task = _send_answer(store, asked[0], chosen, words, now)
         return Answered(questions.find(store, item_id), chosen.verb, name, task)
     if chosen.verb == "retry" and question.subject_kind == "message":
         box.retry_dead(layout, store, box.find_dead(layout, question.subject_id), now)
@@ -56,7 +55,7 @@ def answer(
     return Answered(closed, chosen.verb, fix=questions.commands(closed))
 
 
-def document(given: Answered) -> dict[str, object]:
+def answer_document(given: Answered) -> dict[str, object]:
     """Return what an answer did as programs get it."""
     return {
         "item_id": given.question.question_id,
@@ -70,13 +69,13 @@ def document(given: Answered) -> dict[str, object]:
     }
 
 
-def _tell(
+def _send_answer(
     store: Store, asked: LetterRow, chosen: Action, words: str, now: datetime
 ) -> tuple[str, TaskRow | None]:
     """Send the answer to who asked; return its name, and their task if it goes on."""
     before = store.task(asked.task_id or "")
-    letter = _letter(asked, chosen, words, now)
-    sent = post.post(store.mail, letter)
+    letter = _answer_letter(asked, chosen, words, now)
+    sent = post(store.mail, letter)
     effect.see(store, store.mail, sent.name, letter, now)
     _put_away(store, asked)
     after = store.task(asked.task_id or "")
@@ -115,13 +114,13 @@ def _named(question: QuestionRow, words: str) -> Action:
     return Action("answer", words)
 
 
-def _letter(asked: LetterRow, chosen: Action, words: str, now: datetime) -> Letter:
+def _answer_letter(asked: LetterRow, chosen: Action, words: str, now: datetime) -> Letter:
     """Return the letter that brings the answer to whoever asked."""
     refused = asked.intent == "approval_request" and chosen.verb != "approve"
     status, about = "failed" if refused else "completed", index.references(asked, None)
     body = f"## Summary\n{words}"
     draft = Draft(HUMAN, asked.sender, "answer", body, asked.task_id, status, about)
-    return post.compose(draft, now)
+    return compose(draft, now)
 
 
 def _put_away(store: Store, asked: LetterRow) -> None:

@@ -1,1 +1,0 @@
-"""Everything that waits for a human."""
