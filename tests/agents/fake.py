@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from treadle.agents import oneshot
-from treadle.agents.backend import AgentSpec
-from treadle.agents.tool import Ask
+from treadle.agents.backend import AgentSpec, Ask
 from treadle.config.schema import AgentConfig
 from treadle.proc.keeper import Keeper, Limits
 

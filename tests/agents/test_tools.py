@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents import fake
+from treadle.agents.backend import hear, overlay, read_events
 from treadle.agents.table import TOOLS
-from treadle.agents.tool import hear, overlay, read_events
 from treadle.proc.keeper import Keeper
 
 EVERY = sorted(TOOLS)

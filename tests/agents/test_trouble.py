@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from treadle.agents import trouble
+from treadle.agents import oneshot
 from treadle.contract import StepError
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -41,7 +41,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     ],
 )
 def test_words_and_status_tell_the_kind(text, status, error):
-    assert trouble.classify(text, status, NOW).error == StepError(error)
+    assert oneshot.classify(text, status, NOW).error == StepError(error)
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_words_and_status_tell_the_kind(text, status, error):
     ],
 )
 def test_the_end_of_a_usage_limit_is_read(text, then):
-    assert trouble.classify(text, None, NOW).resume_at == then
+    assert oneshot.classify(text, None, NOW).resume_at == then
 
 
 def test_a_date_is_read_in_local_time():
-    found = trouble.reset_time("or try again at Mar 5th, 2026 3:04 PM.", NOW)
+    found = oneshot.reset_time("or try again at Mar 5th, 2026 3:04 PM.", NOW)
     local = found.astimezone(NOW.astimezone().tzinfo)
     assert (local.day, local.hour, local.minute) == (5, 15, 4)
 
 
 def test_only_what_may_pass_is_tried_again():
-    assert {str(error) for error in trouble.PASSING} == {
+    assert {str(error) for error in oneshot.PASSING} == {
         *("rate_limit", "network", "server_error", "agent_exit")
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import treadle
-from treadle.cli import main, parser
+from treadle.cli import invoke, main
 from treadle.layout import BOXES
 from treadle.mail.letter import INTENTS, STATUSES
 from treadle.missions.state import RESULTS
@@ -63,8 +63,8 @@ def test_words_to_choose_from_are_those_that_the_product_knows():
 
 
 def test_an_option_may_call_something_else():
-    assert parser.build("run").parse_args([]).call == "run.run_tasks"
-    assert parser.build("run").parse_args(["--fleet"]).call == "fleet_work.submit_runs"
+    assert invoke.build_parser("run").parse_args([]).call == "run.run_tasks"
+    assert invoke.build_parser("run").parse_args(["--fleet"]).call == "fleet_work.submit_runs"
 
 
 def test_a_number_agrees_with_its_noun():

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from treadle.cli import parser
+from treadle.cli import invoke
 
 BUILD = """
 import sys
-from treadle.cli import parser
-parser.build("runs").parse_args(["list", "--limit", "3"])
+from treadle.cli import invoke
+invoke.build_parser("runs").parse_args(["list", "--limit", "3"])
 print(*sys.modules)
 """
 
@@ -22,7 +22,7 @@ def test_building_a_parser_does_not_load_its_help_writer():
 
 def test_subcommands_know_json_too(capsys):
     with pytest.raises(SystemExit):
-        parser.build("runs").parse_args(["list", "--help"])
+        invoke.build_parser("runs").parse_args(["list", "--help"])
     shown = capsys.readouterr().out
     assert "List runs, newest first" in shown
     assert shown.startswith("usage: treadle runs list [-h] [--json]")
@@ -32,7 +32,7 @@ def test_subcommands_know_json_too(capsys):
 @pytest.mark.parametrize(("columns", "width"), [("40", 40), ("0", 80), ("wide", 80)])
 def test_help_fits_the_terminal(monkeypatch, columns, width):
     monkeypatch.setenv("COLUMNS", columns)
-    command = parser.Parser(prog="treadle probe", description="word " * 60)
+    command = invoke.Parser(prog="treadle probe", description="word " * 60)
     assert width * 0.7 < max(map(len, command.format_help().splitlines())) <= width
 
 

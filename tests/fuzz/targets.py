@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from treadle import frontmatter, ids, markdown
-from treadle.agents import answer, table, trouble
-from treadle.agents.conversation import Conversation
-from treadle.agents.tool import Ask, hear, parse_event
+from treadle.agents import answer, oneshot, table
+from treadle.agents.acp import Conversation
+from treadle.agents.backend import Ask, hear, parse_event
 from treadle.config import load
 from treadle.config.schema import AgentConfig
 from treadle.contract import messages, strictjson
@@ -175,8 +175,8 @@ def _answer(data: bytes) -> None:
 
 def _trouble(data: bytes) -> None:
     text = data.decode(errors="replace")
-    trouble.classify(text, None, _NOW)
-    trouble.reset_time(text, _NOW)
+    oneshot.classify(text, None, _NOW)
+    oneshot.reset_time(text, _NOW)
 
 
 TARGETS = {

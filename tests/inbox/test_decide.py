@@ -22,7 +22,7 @@ from treadle.store.messages import waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import questions
-from treadle.web.pages import inbox as page
+from treadle.web.pages import desk as page
 from treadle.web.site import WebRequest
 
 AT = "2026-01-01T00:00:00Z"
@@ -228,7 +228,7 @@ def test_the_dry_run_the_page_and_the_pass_agree(crowd):
         planned = decide.plan(crowd.layout, config, store)
     project = open_context(crowd.root, os.environ)
     site = SimpleNamespace(project=project, store=crowd.reader)
-    shown = page.document(site, WebRequest({}, {}))["planned"]
+    shown = page.inbox_document(site, WebRequest({}, {}))["planned"]
     assert shown == decide.plan_document(planned)["planned"]
     outcomes = crowd.process().outcomes
     assert len(planned) >= 100

@@ -8,7 +8,8 @@ import pytest
 from tests.web.conftest import URL
 from treadle.errors import TreadleError
 from treadle.web.actions import ACTIONS, PAGES
-from treadle.web.pages import runs, step
+from treadle.web.pages import run as pages_run
+from treadle.web.pages import runs
 from treadle.web.site import WebRequest
 
 OURS = {"origin": URL, "hx-request": "true"}
@@ -168,4 +169,4 @@ def test_an_empty_project_says_what_to_do_first(browser):
 
 
 def test_json_that_nests_without_end_is_shown_as_it_is():
-    assert step._shown("[" * 100_000) == "[" * 100_000
+    assert pages_run._laid_out("[" * 100_000) == "[" * 100_000

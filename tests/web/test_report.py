@@ -7,7 +7,7 @@ import pytest
 from tests.builder import git
 from tests.web import world
 from treadle.store.store import Reader
-from treadle.web import report
+from treadle.web.pages import run
 
 
 class Page(HTMLParser):
@@ -38,7 +38,7 @@ def written(site):
     head = git(root, "rev-parse", "HEAD").strip()
     with Reader.open(project.layout) as store:
         row = store.run(world.RUN)._replace(base_commit=base, head_commit=head)
-        return report.html(project, store, row, world.NOW)
+        return run.report_html(project, store, row, world.NOW)
 
 
 @pytest.fixture(scope="module")
@@ -62,5 +62,5 @@ def test_a_report_has_criteria_timeline_changes_and_cost(text):
 def test_a_report_without_its_commits_says_so(tmp_path):
     site = world.site(tmp_path)
     with Reader.open(site.project.layout) as store:
-        found = report.html(site.project, store, store.run(world.RUN), world.NOW)
+        found = run.report_html(site.project, store, store.run(world.RUN), world.NOW)
     assert "The changes cannot be read any more." in found

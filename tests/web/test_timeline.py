@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 
-from treadle.web import draw
-from treadle.web.draw import Bar
+from treadle.web import render
+from treadle.web.render import Bar
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ def step(index, role, start, end, status="ok", iteration=1, summary=""):
 
 
 def rects(bars):
-    drawn = ElementTree.fromstring(str(draw.draw_timeline(bars)))
+    drawn = ElementTree.fromstring(str(render.draw_timeline(bars)))
     return [(r.get("class"), float(r.get("x")), float(r.get("width"))) for r in drawn.iter("rect")]
 
 
@@ -32,18 +32,18 @@ def test_a_long_pause_is_cut_short():
 
 
 def test_failed_steps_are_marked_without_colour():
-    drawn = str(draw.draw_timeline([step(1, "plan", 0, 1), step(2, "do", 1, 2, status="fail")]))
+    drawn = str(render.draw_timeline([step(1, "plan", 0, 1), step(2, "do", 1, 2, status="fail")]))
     assert 'class="bar fail"' in drawn
     assert "✗" in drawn
 
 
 def test_every_iteration_has_its_line():
-    drawn = str(draw.draw_timeline([step(n, "do", n, n + 1, iteration=n) for n in (1, 2, 3)]))
+    drawn = str(render.draw_timeline([step(n, "do", n, n + 1, iteration=n) for n in (1, 2, 3)]))
     assert len(re.findall('<line class="iteration"', drawn)) == 3
 
 
 def test_words_of_agents_stay_words():
-    drawn = draw.draw_timeline(
+    drawn = render.draw_timeline(
         [step(1, "plan", 0, 1, summary="</title><script>x</script>")], "/{}".format
     )
     assert "<script>" not in drawn
@@ -51,7 +51,7 @@ def test_words_of_agents_stay_words():
 
 
 def test_nothing_draws_nothing():
-    assert draw.draw_timeline([]) == ""
+    assert render.draw_timeline([]) == ""
 
 
 def test_steps_without_any_length_are_still_seen():

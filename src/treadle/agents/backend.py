@@ -1,14 +1,18 @@
 """What every backend gets and gives back, and how it runs a program."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from importlib import resources
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from treadle.config.schema import AgentConfig
-from treadle.contract import StepError
+from treadle.contract import Role, StepError
 from treadle.contract.messages import AgentRequest, AgentResponse
+from treadle.layout import EVENTS
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.sandbox import jails
 from treadle.sandbox.policy import READ_ONLY, Policy
@@ -141,4 +145,267 @@ def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentRes
         error=_ERRORS.get(reason, StepError.AGENT_EXIT),
         message=f"agent {spec.name} ({argv[0]}){words}",
         output_bytes=ended.output_bytes,
+    )
+
+
+Event = Mapping[str, object]
+_COUNTABLE = 2**53
+_DATA = resources.files("treadle.agents")
+_KNOWN = tomllib.loads((_DATA / "tools.toml").read_text())
+# The response as a JSON schema, as strict as the tools that take one want it.
+RESPONSE = json.dumps(json.loads((_DATA / "response.schema.json").read_text()))
+_MILLION = 1_000_000
+MAX_LINE = 8 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One call of a tool: who asks, in which role, and which conversation goes on."""
+
+    spec: AgentSpec
+    role: Role
+    step_dir: Path
+    state: Path
+    scratch: Path
+    edits: bool
+    session: str
+    resume: str | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether treadle's own sandbox holds the tool, so that the tool's can be off."""
+        return self.spec.tier in ("A", "B")
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Return where changes are wanted."""
+        return (self.step_dir, self.spec.workspace) if self.edits else (self.step_dir,)
+
+    @property
+    def events(self) -> Path:
+        """Return where whoever watches reads what the tool does."""
+        return self.scratch / EVENTS
+
+    def model(self, flag: str) -> tuple[str, ...]:
+        """Return the words that choose the model, if one is configured."""
+        return (flag, self.spec.config.model) if self.spec.config.model else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How to start the tool; `files` are written to its state folder before."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+class Remark(NamedTuple):
+    """One event of a tool in a few words, for whoever watches, and what it adds to the turn."""
+
+    kind: str
+    text: str
+    usage: Usage | None = None
+    structured: object = None
+    status: int | None = None
+    is_part: bool = False  # of a text that goes on with the next note
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One tool: its names for things, and the functions that know its ways.
+
+    `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
+    files in there, `tokens` the fields in them that a refresh changes; `variables` reach it,
+    `keys` among them make a login needless; `cumulative` names the counters that go on counting
+    when a conversation goes on; `spent` finds the numbers of a tool that does not tell them in
+    its events.
+    """
+
+    name: str
+    home: str
+    state_variable: str
+    launch: Callable[[Ask], Launch]
+    tell: Callable[[Event], Iterator[Remark]]
+    spent: Callable[[Ask], Usage | None] | None = None
+    variables: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    cumulative: tuple[str, ...] = ()
+    log_in: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a tool's events amount to; only `is_done` means that it finished its turn."""
+
+    is_done: bool = False
+    text: str = ""
+    structured: object = None
+    session: str | None = None
+    usage: Usage | None = None
+    error: str = ""
+    status: int | None = None
+
+
+def known_tool(
+    name: str,
+    launch: Callable[[Ask], Launch],
+    tell: Callable[[Event], Iterator[Remark]],
+    spent: Callable[[Ask], Usage | None] | None = None,
+) -> Tool:
+    """Return a tool with what is written down of it."""
+    facts: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in _KNOWN[name].items()
+    }
+    return Tool(name=name, launch=launch, tell=tell, spent=spent, **facts)
+
+
+def counted(value: object, given: str, cached: str, made: str) -> Usage:
+    """Return the tokens that stand under these names."""
+    return Usage(
+        input_tokens=number_at(value, given),
+        cached_tokens=number_at(value, *cached.split(".")),
+        output_tokens=number_at(value, made),
+    )
+
+
+def done(usage: Usage, structured: object = None) -> Remark:
+    """Say that the tool has finished its turn, and what that took."""
+    words = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
+    return Remark("done", words, usage=usage, structured=structured)
+
+
+def started(name: str, given: object) -> Remark:
+    """Say that the tool begins to use one of its own tools."""
+    return Remark("tool_start", f"{name} {json.dumps(given, ensure_ascii=False)}")
+
+
+def failed(words: str, status: int) -> Remark:
+    """Say that the tool's turn has failed; an HTTP status tells why, where there is one."""
+    return Remark("error", words, status=status or None)
+
+
+def overlay(given: str | None, settings: Mapping[str, object]) -> str:
+    """Lay settings over the user's own JSON; what is none is left for the tool to refuse."""
+    try:
+        own = json.loads(given or "{}")
+    except ValueError:
+        return str(given)
+    return json.dumps({**own, **settings}) if isinstance(own, dict) else str(given)
+
+
+def at(value: object, *path: str | int) -> object:
+    """Follow keys into parsed JSON; None where there is nothing."""
+    for key in path:
+        if isinstance(value, Mapping):
+            value = value.get(str(key))
+        elif isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
+            value = value[key]
+        else:
+            return None
+    return value
+
+
+def text_at(value: object, *path: str | int) -> str:
+    """Return the text at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number_at(value: object, *path: str | int) -> int:
+    """Return the whole number at a path, or 0."""
+    return int(money_at(value, *path))
+
+
+def money_at(value: object, *path: str | int) -> float:
+    """Return the amount at a path, or 0; what a double cannot count is none."""
+    found = at(value, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return 0.0
+    return float(found) if abs(found) < _COUNTABLE else 0.0
+
+
+def items_at(value: object, *path: str | int) -> list[object]:
+    """Return the list at a path, or an empty one."""
+    found = at(value, *path)
+    return found if isinstance(found, list) else []
+
+
+def total_usage(
+    calls: Sequence[Usage | None],
+    cumulative: tuple[str, ...],
+    prices: tuple[float, float, float] | None,
+) -> Usage | None:
+    """Return the sum; of counters that went on counting in a later call, the last value."""
+    known = [item for item in calls if item]
+    if not known:
+        return None
+    last = known[-1]
+    tokens = [last] if "tokens" in cumulative else known
+    found = Usage(
+        model=last.model,
+        input_tokens=sum(item.input_tokens for item in tokens),
+        cached_tokens=sum(item.cached_tokens for item in tokens),
+        output_tokens=sum(item.output_tokens for item in tokens),
+        cost_usd=last.cost_usd if "cost" in cumulative else sum(i.cost_usd for i in known),
+    )
+    return replace(found, cost_usd=priced(found, prices)) if prices else found
+
+
+def priced(usage: Usage, prices: tuple[float, float, float]) -> float:
+    """Return what the tokens cost; cached ones are part of the input."""
+    fresh = max(usage.input_tokens - usage.cached_tokens, 0)
+    parts = zip((fresh, usage.cached_tokens, usage.output_tokens), prices, strict=True)
+    return round(sum(count * price for count, price in parts) / _MILLION, 6)
+
+
+def read_events(path: Path) -> Iterator[dict[str, object]]:
+    """Yield every line that is a JSON object; other lines are the tool's chatter."""
+    if not path.is_file():
+        return
+    with path.open("rb") as stream:
+        while line := stream.readline(MAX_LINE):
+            if found := parse_event(line):
+                yield found
+
+
+def parse_event(line: bytes) -> dict[str, object] | None:
+    """Return the object on a line, if it is one."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def hear(tool: Tool, events: Iterable[Event], ask: Ask) -> Heard:
+    """Take the tool's word that it is done, unless its last word before was an error."""
+    last: dict[str, Remark] = {}
+    text, kind, used = "", "", []
+    for note in (note for event in events for note in tool.tell(event)):
+        if note.kind == "text":
+            text = text + note.text if note.is_part and kind == "text" else note.text
+        if note.kind in ("text", "tool_start"):
+            last.pop("error", None)  # the tool went on
+        last[note.kind], kind = note, note.kind
+        if note.usage:
+            used.append(note.usage)
+    error, done, session = last.get("error"), last.get("done"), last.get("session")
+    blamed = error or (None if done else last.get("warning") or last.get("retry"))
+    spent = tool.spent(ask) if tool.spent else total_usage(used, (), None)
+    model = ask.spec.config.model
+    return Heard(
+        is_done=done is not None and error is None,
+        text=text,
+        structured=done.structured if done else None,
+        session=session.text if session else None,
+        usage=replace(spent, model=spent.model or model) if spent else None,
+        error=blamed.text if blamed else "",
+        status=blamed.status if blamed else None,
     )

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from treadle.agents import tool
-from treadle.agents.tool import (
+from treadle.agents import backend
+from treadle.agents.backend import (
     Ask,
     Event,
     Launch,
@@ -30,7 +30,7 @@ def launch(ask: Ask) -> Launch:
     argv = [
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
         *("--setting-sources", "user", "--strict-mcp-config"),
-        *("--json-schema", tool.RESPONSE),
+        *("--json-schema", backend.RESPONSE),
         *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
         *ask.model("--model"),
         *("--add-dir", str(ask.step_dir)),

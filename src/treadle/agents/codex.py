@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from treadle.agents import tool
-from treadle.agents.tool import (
+from treadle.agents import backend
+from treadle.agents.backend import (
     Ask,
     Event,
     Launch,
@@ -50,7 +50,7 @@ def launch(ask: Ask) -> Launch:
         argv=tuple(argv),
         cwd=ask.spec.workspace if ask.edits or ask.is_held else ask.step_dir,
         env={"CODEX_HOME": str(ask.state)},
-        files={_SCHEMA: tool.RESPONSE, "config.toml": _FEATURES},
+        files={_SCHEMA: backend.RESPONSE, "config.toml": _FEATURES},
     )
 
 

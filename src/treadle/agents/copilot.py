@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from treadle.agents import tool
-from treadle.agents.backend import Usage
-from treadle.agents.tool import (
+from treadle.agents import backend
+from treadle.agents.backend import (
     Ask,
     Event,
     Launch,
     Remark,
+    Usage,
     at,
     counted,
     failed,
@@ -62,7 +62,7 @@ def spent(ask: Ask) -> Usage | None:
         return None
     names = ("inputTokens", "cacheReadTokens", "outputTokens")
     used = [counted(at(model, "usage"), *names) for model in models.values()]
-    total = tool.total_usage(used, (), None)
+    total = backend.total_usage(used, (), None)
     return replace(total, model=next(iter(models))) if total else None
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.agents.tool import (
+from treadle.agents.backend import (
     Ask,
     Event,
     Launch,

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout
-from treadle.agents.backend import Refreshed
-from treadle.agents.tool import Tool
+from treadle.agents.backend import Refreshed, Tool
 from treadle.contract import strictjson
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import atomic, beneath, walk

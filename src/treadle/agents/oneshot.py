@@ -3,35 +3,162 @@
 import functools
 import json
 import os
+import re
+import tomllib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from treadle.agents import answer, backend, login, prompt, trouble
+from treadle.agents import answer, backend, login, prompt
 from treadle.agents.answer import Answer
-from treadle.agents.backend import AgentResult, AgentSpec, Usage
-from treadle.agents.tool import (
+from treadle.agents.backend import (
     MAX_LINE,
+    AgentResult,
+    AgentSpec,
     Ask,
     Event,
     Heard,
     Launch,
     Remark,
     Tool,
+    Usage,
     hear,
     parse_event,
     read_events,
     total_usage,
 )
-from treadle.contract import Role, messages
+from treadle.contract import Role, StepError, messages
 from treadle.contract.messages import AgentRequest
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
 from treadle.ids import utc
 from treadle.layout import PROMPT, SCORECARD, VERDICT_JSON
 from treadle.sandbox.mask import Mask
+
+_KINDS = tomllib.loads((resources.files("treadle.agents") / "trouble.toml").read_text())
+_PATTERNS = tuple(
+    (StepError(name), re.compile("|".join(kind["words"]), re.IGNORECASE))
+    for name, kind in _KINDS.items()
+    if "words" in kind
+)
+ADVICE: dict[StepError, str] = {StepError(name): kind["advice"] for name, kind in _KINDS.items()}
+# What may pass by itself: another try can help.
+PASSING = frozenset(StepError(name) for name, kind in _KINDS.items() if kind.get("passing"))
+_STATUS = re.compile(r"(?:status|code|error|http)\D{0,20}\b([45]\d\d)\b", re.IGNORECASE)
+_BY_STATUS = {
+    401: StepError.AUTH_FAILED,
+    403: StepError.AUTH_FAILED,
+    408: StepError.NETWORK,
+    413: StepError.CONTEXT_TOO_LONG,
+    429: StepError.RATE_LIMIT,
+}
+# Words that also stand in answers with a telling status.
+_VAGUE = frozenset({StepError.NETWORK, StepError.SERVER_ERROR})
+_PARTS = re.compile(r"(\d+)\s*(d|h|m|s)", re.IGNORECASE)
+_SPAN = r"((?:\d{1,4}\s*(?:days?|hours?|minutes?|seconds?|mins?|secs?|[dhms])[,\s]*(?:and\s+)?)+)"
+
+
+class Trouble(NamedTuple):
+    """One kind of failure, and for a usage limit when it is over."""
+
+    error: StepError
+    resume_at: datetime | None = None
+
+
+def classify(text: str, status: int | None, now: datetime) -> Trouble:
+    """Return what the tool's own words and an HTTP status amount to."""
+    for error, pattern in _PATTERNS:
+        if pattern.search(text):
+            if error in _VAGUE and status:
+                break
+            return Trouble(error, reset_time(text, now) if error == "usage_limit" else None)
+    if status is None and (found := _STATUS.search(text)):
+        status = int(found[1])
+    return Trouble(_by_status(status))
+
+
+def reset_time(text: str, now: datetime) -> datetime | None:
+    """Read from a tool's words when its limit is over, in UTC."""
+    for pattern, read in _TIMES:
+        if found := pattern.search(text):
+            return read(found, now)
+    return None
+
+
+def _by_status(status: int | None) -> StepError:
+    if status is None:
+        return StepError.AGENT_EXIT
+    if status >= 500:
+        return StepError.SERVER_ERROR
+    return _BY_STATUS.get(status, StepError.REQUEST_REFUSED)
+
+
+def _epoch(found: re.Match[str], now: datetime) -> datetime | None:
+    seconds = int(found[1]) / (1000 if len(found[1]) > 10 else 1)
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _seconds(found: re.Match[str], now: datetime) -> datetime | None:
+    return now + timedelta(seconds=int(found[1]))
+
+
+def _duration(found: re.Match[str], now: datetime) -> datetime | None:
+    parts = {unit[0].lower(): int(value) for value, unit in _PARTS.findall(found[1])}
+    return now + timedelta(
+        days=parts.get("d", 0),
+        hours=parts.get("h", 0),
+        minutes=parts.get("m", 0),
+        seconds=parts.get("s", 0),
+    )
+
+
+def _date(found: re.Match[str], now: datetime) -> datetime | None:
+    words = f"{found[1][:3].title()} {found[2]} {found[3]} {found[4].upper().replace(' ', '')}"
+    try:
+        local = datetime.strptime(words, "%b %d %Y %I:%M%p")
+        return local.replace(tzinfo=now.astimezone().tzinfo).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _clock(found: re.Match[str], now: datetime) -> datetime | None:
+    hour = int(found[1]) % 12 + (12 if found[3].lower() == "pm" else 0)
+    there = now.astimezone(_zone(found[4]))
+    then = there.replace(hour=hour, minute=int(found[2] or 0), second=0, microsecond=0)
+    return (then if then > there else then + timedelta(days=1)).astimezone(UTC)
+
+
+_TIMES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], datetime | None]], ...] = (
+    (re.compile(r'(?:\||resets_at"?:\s*)(\d{10}|\d{13})\b'), _epoch),
+    (re.compile(r'(?:resets_in_seconds"?:\s*|retry.after"?:?\s*)(\d{1,8})\b', re.I), _seconds),
+    (re.compile(rf"(?:again|resets?) (?:in|after) {_SPAN}", re.I), _duration),
+    (
+        re.compile(
+            r"at ([A-Z][a-z]{2})[a-z]* (\d{1,2})[a-z]*,? (\d{4}),? (\d{1,2}:\d\d ?[AP]M)", re.I
+        ),
+        _date,
+    ),
+    (
+        re.compile(
+            r"(?:again|resets?) (?:at )?(\d{1,2})(?::([0-5]\d))? ?([ap]m)(?: ?\(([\w/+-]+)\))?",
+            re.I,
+        ),
+        _clock,
+    ),
+)
+
+
+def _zone(name: str | None) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
 
 _LONGEST = 400
 _TAIL = 4000  # characters of stderr that may hold the reason
@@ -124,14 +251,14 @@ def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
 def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
     """Say why the tool did not finish, in its own words and with what to do."""
     words = heard.error or walk.tail(spec.stderr, _TAIL).strip()
-    found = trouble.classify(words, heard.status, datetime.now(UTC))
-    advice = trouble.ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
+    found = classify(words, heard.status, datetime.now(UTC))
+    advice = ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
     said = " ".join(words.split())[:300] or result.message
     return replace(
         result,
         error=found.error,
         message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
-        may_retry=found.error in trouble.PASSING,
+        may_retry=found.error in PASSING,
         resume_at=found.resume_at,
     )
 

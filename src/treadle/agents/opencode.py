@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from treadle.agents.backend import Usage
-from treadle.agents.tool import (
+from treadle.agents.backend import (
     Ask,
     Event,
     Launch,
     Remark,
+    Usage,
     at,
     counted,
     done,

@@ -3,19 +3,8 @@
 import functools
 from pathlib import Path
 
-from treadle.agents import (
-    acp,
-    claude,
-    codex,
-    copilot,
-    gemini,
-    oneshot,
-    opencode,
-    program,
-    replay,
-)
-from treadle.agents.backend import AgentSpec, Backend
-from treadle.agents.tool import Launch, Tool
+from treadle.agents import acp, claude, codex, copilot, gemini, oneshot, opencode, program
+from treadle.agents.backend import AgentSpec, Backend, Launch, Tool
 from treadle.config.schema import AgentConfig
 from treadle.contract import Role
 
@@ -26,7 +15,7 @@ TOOLS: dict[str, Tool] = {
 BACKENDS: dict[str, Backend] = {
     "exec": program.run_exec,
     "builtin": program.run_builtin,
-    "replay": replay.run,
+    "replay": program.run_replay,
     **{name: functools.partial(oneshot.run, tool) for name, tool in TOOLS.items()},
     "acp": acp.run,
 }

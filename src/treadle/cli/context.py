@@ -44,7 +44,7 @@ def fresh(found: Place, now: datetime) -> Reader:
     if os.environ.get("TREADLE_RUN") or not mail.root.is_dir():
         return reader
     if table.wait_elsewhere(reader):
-        main.call("project.bring_letters")
+        main.call("run.bring_letters")
     if not index.is_stale(reader, mail):
         return reader
     reader.close()

@@ -1,13 +1,19 @@
-"""`treadle describe` and `treadle completion`: the whole command line, for programs and shells."""
+"""What treadle says of itself: every command, a completion script, the report of a bug."""
 
+import os
+import platform
+import traceback
 from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 import shtab
 
 import treadle
-from treadle.cli import main, output, parser
-from treadle.errors import ExitCode
+from treadle import __version__, layout
+from treadle.cli import invoke, main, output
+from treadle.errors import ExitCode, TreadleError
+from treadle.sandbox.mask import Mask
 
 _SHARED = {"--json", "--help"}
 
@@ -32,12 +38,12 @@ def print_completion(args: Namespace) -> int:
 
 def whole_parser() -> ArgumentParser:
     """Return one parser with every command in it."""
-    whole = parser.Parser(prog="treadle", description=treadle.__doc__)
+    whole = invoke.Parser(prog="treadle", description=treadle.__doc__)
     whole.add_argument("--version", "-V", action="store_true", help="Print the version")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND")
     for name in main.top_level():
         summary = main.COMMANDS[name][1]
-        parser.fill(commands.add_parser(name, help=summary, description=summary), name)
+        invoke.fill_parser(commands.add_parser(name, help=summary, description=summary), name)
     return whole
 
 
@@ -69,3 +75,33 @@ def _value(action: Action) -> str:
     if action.choices:
         return "|".join(map(str, action.choices))
     return str(action.metavar or action.dest.upper())
+
+
+def report_bug(error: Exception, words: list[str], env: Mapping[str, str]) -> TreadleError:
+    """Write the report and return the error that says where it is."""
+    text = _bug_text(error, words, env)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
+    path = layout.bug_log(env, stamp)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, errors="backslashreplace")
+    except OSError:
+        output.block(text, error=True)
+        return TreadleError("this is a bug in treadle; the report stands above", code="bug")
+    return TreadleError(
+        f"this is a bug in treadle ({type(error).__name__}); the report is in {path}",
+        code="bug",
+        details={"report": str(path)},
+    )
+
+
+def _bug_text(error: Exception, words: list[str], env: Mapping[str, str]) -> str:
+    whole = "\n".join(
+        [
+            f"treadle {__version__}, Python {platform.python_version()}, {platform.platform()}",
+            f"command: {words!r}",
+            "",
+            "".join(traceback.format_exception(error)),
+        ]
+    )
+    return Mask(env).text(whole)

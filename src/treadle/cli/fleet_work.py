@@ -9,14 +9,15 @@ from msgspec import structs
 from treadle.cli import output
 from treadle.cli.fleet import find_fleet
 from treadle.cli.process import process_inbox as process_here
-from treadle.cli.project import (
+from treadle.cli.run import (
+    NOTHING_READY,
+    check,
     open_configured,
     require_trust,
     run_document,
     runs_document,
     watcher,
 )
-from treadle.cli.run import NOTHING_READY, check
 from treadle.config import agents
 from treadle.config.load import Loaded, parse_budgets
 from treadle.config.schema import FleetConfig

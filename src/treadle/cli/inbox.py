@@ -1,13 +1,15 @@
-"""`treadle send` and `treadle dead`: put messages into the inbox, and look at those that died."""
+"""What a human says: `send`, `answer`, and `dead` for messages that could not be carried out."""
 
 import os
 import sys
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import output
+from treadle.cli import context, output
+from treadle.desk import Answered, answer, answer_document
 from treadle.inbox import box
 from treadle.inbox.box import DeadLetter, NewMessage, SentMessage
+from treadle.mail import effect
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.store.store import Store
 
@@ -62,3 +64,23 @@ def retry_dead(args: Namespace) -> int:
         name = box.retry_dead(layout, store, letter, datetime.now(UTC))
     lines = (f"{name} is back in the inbox", "  next: treadle process")
     return output.say(args.json, {"file": name}, *lines)
+
+
+def answer_question(args: Namespace) -> int:
+    """Write the answer down, tell who asked, name the commands that are yours to start."""
+    refuse_inside_run(os.environ)
+    found, now = context.find_project(), datetime.now(UTC)
+    with Store.open(found.layout) as store:
+        effect.refresh(store, found.layout.mail, now)
+        given = answer(found.layout, store, args.item, args.text, args.option, now)
+    return output.tell(args.json, answer_document(given), _print_answer, given)
+
+
+def _print_answer(given: Answered) -> None:
+    output.line(f"{given.question.question_id} is answered: {given.question.answer}")
+    if given.letter:
+        output.line(f"  told in {given.letter}")
+    if given.task:
+        output.line(f"  {given.task.task_id} is {given.task.lane} again")
+    for command in given.fix:
+        output.line(f"  {command}")

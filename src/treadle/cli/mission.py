@@ -1,88 +1,86 @@
-"""`treadle mission` and `treadle next`: see where missions stand, and what to do now."""
+"""What `treadle mission` changes: a new mission, its plan, its tasks, its dossier."""
 
 import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import context, output
-from treadle.errors import UsageError
-from treadle.ids import HUMAN, acting_agent
+from treadle.errors import ExitCode
 from treadle.missions import mission as missions
-from treadle.missions import state
-from treadle.missions.next import Report, decide, lend, query, report, retry
-from treadle.missions.state import Asking, Decision, Listed, NextStep, Status
-from treadle.project import Place, here, refuse_inside_run
-from treadle.store.store import Reader, Store
+from treadle.missions import scaffold
+from treadle.missions.mission import Mission
+from treadle.missions.state import SCHEMA_VERSION
+from treadle.project import here, refuse_inside_run
+from treadle.project.context import Context, open_repository
+from treadle.store.store import Store
 
 
-def show_status(args: Namespace) -> int:
-    layout = context.find_project().layout
-    with Reader.open(layout) as store:
-        mission = missions.choose(layout, args.mission, here())
-        found = state.read_status(layout, store, mission, datetime.now(UTC))
-    reasons = [line for line in (found.blocked_reason, *found.missing) if line]
-    counts = [f"{number} {lane}" for lane, number in found.tasks.items()]
-    lines = [f"{found.mission_slug}: {found.phase}", *(f"  {it}" for it in (*reasons, *counts))]
-    return output.say(args.json, state.status_document(found), *lines)
-
-
-def list_missions(args: Namespace) -> int:
-    layout = context.find_project().layout
-    with Reader.open(layout) as store:
-        found = state.read_statuses(layout, store, datetime.now(UTC))
-    rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
-    heads = ["mission", "phase", "tasks", "title"]
-    nothing = "no missions; begin one with: treadle mission create SLUG"
-    return output.table(args.json, state.list_document(found), heads, rows, nothing)
-
-
-def _phase(item: Listed) -> str:
-    if item.status is None:
-        return f"broken: {item.error.message if item.error else ''}"
-    return "complete" if item.status.phase_complete else item.status.phase
-
-
-def _tasks(found: Status | None) -> str:
-    return ", ".join(f"{n} {lane}" for lane, n in found.tasks.items()) if found else ""
-
-
-def next_step(args: Namespace) -> int:
-    """Answer with one decision; every decision is a success."""
-    if sum((args.result is not None, args.retry, args.query)) > 1:
-        raise UsageError("give only one of --result, --retry and --query")
-    if args.result is None and (args.note is not None or args.step is not None):
-        raise UsageError("--note and --step belong to --result")
-    found = _decide(args, context.find_project())
-    return output.tell(args.json, state.document(found), _print_decision, found)
-
-
-def _decide(args: Namespace, found: Place) -> Decision:
-    """Take a report, or let everything be tried again; the task of the next step is lent."""
-    mission = missions.choose(found.layout, args.mission, here())
-    agent = acting_agent(args.agent or os.environ.get("TREADLE_AGENT") or HUMAN)
-    lease = found.lease
-    is_told = args.retry or args.result is not None
-    if args.query or (not is_told and (agent == HUMAN or os.environ.get("TREADLE_RUN"))):
-        with Reader.open(found.layout) as store:
-            asking = Asking(found.layout, mission, agent, store.now())
-            return query(asking, store) if args.query else decide(asking, store)
+def _open() -> Context:
     refuse_inside_run(os.environ)
-    with Store.open(found.layout) as store:
-        asking = Asking(found.layout, mission, agent, store.now())
-        if args.retry:
-            return retry(asking, store, lease)
-        if args.result:
-            word = Report(args.result, args.note, args.step)
-            return report(asking, store, word, lease)
-        return lend(asking, store, lease)
+    found = context.find_project()
+    return open_repository(found.layout.root, os.environ)._replace(layout=found.layout)
 
 
-def _print_decision(found: Decision) -> None:
-    where = found.where
-    output.line(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
-    if isinstance(found, NextStep):
-        output.line(f"  {found.prompt_file}")
-        return
-    output.line(f"  {found.kind}: {found.reason}")
-    for command in found.unblock:
-        output.line(f"  try: {command}")
+def _choose(project: Context, args: Namespace) -> Mission:
+    return missions.choose(project.layout, args.mission, here())
+
+
+def create_mission(args: Namespace) -> int:
+    """Begin a mission."""
+    done = scaffold.create(_open(), args.slug, args.title, datetime.now(UTC))
+    files = done.mission.files
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "mission_slug": done.mission.slug,
+        "feature_dir": str(files.folder),
+        "spec_file": str(files.spec),
+        "meta_file": str(files.meta),
+        "commit": done.commit,
+    }
+    name = done.mission.name(files.spec)
+    return output.say(
+        args.json, document, f"began {done.mission.slug}; write {name}, then commit it"
+    )
+
+
+def set_up_plan(args: Namespace) -> int:
+    """Write a scaffold for the plan, or commit a finished plan."""
+    project = _open()
+    mission = _choose(project, args)
+    done = scaffold.set_up_plan(project, mission)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "mission_slug": mission.slug,
+        "phase_complete": done.blocked_reason is None,
+        "blocked_reason": done.blocked_reason,
+        "missing": list(done.missing),
+        "plan_file": str(mission.files.plan),
+        "commit": done.commit,
+    }
+    name = mission.name(mission.files.plan)
+    good = (f"{name} is committed", f"next: treadle mission tasks --mission {mission.slug}")
+    shut = (done.blocked_reason, *done.missing) if done.blocked_reason else ()
+    output.say(args.json, document, *shut or good)
+    return ExitCode.BLOCKED if shut else ExitCode.DONE
+
+
+def write_tasks(args: Namespace) -> int:
+    """Write task files from the plan's list."""
+    project = _open()
+    mission = _choose(project, args)
+    with Store.open(project.layout) as store:
+        done = scaffold.write_tasks(store, mission, datetime.now(UTC))
+    head = {"schema_version": SCHEMA_VERSION, "mission_slug": mission.slug}
+    lines = [*(f"wrote {name}" for name in done.wrote), *(f"kept {name}" for name in done.kept)]
+    after = f"next: treadle next --mission {mission.slug}"
+    return output.say(args.json, head | done._asdict(), *lines, after)
+
+
+def save_dossier(args: Namespace) -> int:
+    """Index a mission's files."""
+    mission = _choose(_open(), args)
+    done = scaffold.save_dossier(mission, datetime.now(UTC))
+    document = {"snapshot_file": str(done.path), "written": done.is_new, **done.snapshot}
+    verb = "wrote" if done.is_new else "kept"
+    status = done.snapshot["completeness_status"]
+    return output.say(args.json, document, f"{verb} {mission.name(done.path)} ({status})")

@@ -16,8 +16,8 @@ from treadle.project import here
 from treadle.project.context import open_context, open_repository
 from treadle.store.store import Reader
 from treadle.web import app
-from treadle.web import report as page
 from treadle.web.access import Keys
+from treadle.web.pages import run as page
 from treadle.web.site import Site
 
 
@@ -44,6 +44,6 @@ def print_report(args: Namespace) -> int:
             text = report.markdown(project, store, row)
             told = {"run_id": row.run_id, "markdown": text}
             return output.tell(args.json, told, output.block, text)
-        text = page.html(project, store, row, datetime.now(UTC))
+        text = page.report_html(project, store, row, datetime.now(UTC))
     atomic.write(path, text.encode(errors="backslashreplace"))
     return output.say(args.json, {"run_id": row.run_id, "file": str(path)}, f"wrote {path}")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.cli import output
-from treadle.cli.project import open_configured, require_trust, watcher
+from treadle.cli.run import open_configured, require_trust, watcher
 from treadle.config.load import Loaded
 from treadle.config.schema import Config
 from treadle.engine import goals, session

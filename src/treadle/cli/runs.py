@@ -71,7 +71,7 @@ def show_run(args: Namespace) -> int:
     with Reader.open(layout) as store:
         row = find_run(store, args.run)
         if any(step.archive for step in store.steps(row.run_id)):
-            main.call("project.bring_steps", layout, store, row)
+            main.call("run.bring_steps", layout, store, row)
         told = show_view.run_document(layout, store, row)
         return output.tell(args.json, told, _print_run, layout, store, row)
 
@@ -198,7 +198,7 @@ def _is_running(store: Reader, run_id: str) -> bool:
 
 def _abandoned(row: RunRow) -> BlockedError | None:
     """Return what there is to say of a run that seems to work and that nobody drives any more."""
-    if row.status != "running" or not main.call("project.is_abandoned", row):
+    if row.status != "running" or not main.call("run.is_abandoned", row):
         return None
     return BlockedError(
         f"run {row.run_id} is not running: the process that drove it is gone",
@@ -306,7 +306,7 @@ def stop_run(args: Namespace) -> int:
         reason = args.reason or "stopped by `treadle stop`"
         if row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued":
             # A worker that takes it this very moment finds the request below.
-            main.call("project.call_off", store, row, reason)
+            main.call("run.call_off", store, row, reason)
         elif row.status != "running":
             raise BlockedError(
                 f"run {row.run_id} is not running: it has {row.status}",

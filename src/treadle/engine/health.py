@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from treadle.agents import login as agents_login
 from treadle.agents import prompt, table
-from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.agents.tool import Tool
+from treadle.agents.backend import AgentResult, AgentSpec, Tool
 from treadle.config import agents
 from treadle.config.load import load
 from treadle.config.schema import AgentConfig, Config

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from treadle.errors import BlockedError, ExitCode
 from treadle.proc import environment, launch
-from treadle.web.pages import board, desk, health, inbox, mail, missions, run, runs, step
+from treadle.web.pages import desk, health, run, runs, tasks
 from treadle.web.site import Page, PageAction, Site, WebRequest
 
 _PATIENCE = 60.0  # seconds for what should end at once
@@ -74,17 +74,17 @@ def _said(words: list[str], code: int, stdout: bytes) -> Said:
 
 
 PAGES = (
-    Page("/desk", "desk.html", desk.document, desk.view, "Desk"),
+    Page("/desk", "desk.html", desk.desk_document, desk.desk_view, "Desk"),
     Page("/runs", "runs.html", runs.document, runs.view, "Runs"),
     Page("/runs/{run}", "run.html", run.document, run.view),
     Page("/runs/{run}/events", "events.html", run.events_document, run.events_view, is_quick=True),
-    Page("/runs/{run}/steps/{step}", "step.html", step.document, step.view),
-    Page("/board", "board.html", board.document, board.view, "Board"),
-    Page("/missions", "missions.html", missions.document, label="Missions"),
-    Page("/missions/{slug}", "mission.html", missions.one, missions.view),
-    Page("/mail", "mail.html", mail.document, mail.view, "Mail"),
-    Page("/mail/{letter}", "letter.html", mail.one, mail.view_one),
-    Page("/inbox", "inbox.html", inbox.document, inbox.view, "Inbox"),
+    Page("/runs/{run}/steps/{step}", "step.html", run.step_document, run.step_view),
+    Page("/board", "board.html", tasks.board_document, tasks.board_view, "Board"),
+    Page("/missions", "missions.html", tasks.missions_document, label="Missions"),
+    Page("/missions/{slug}", "mission.html", tasks.mission_document, tasks.mission_view),
+    Page("/mail", "mail.html", desk.mail_document, desk.mail_view, "Mail"),
+    Page("/mail/{letter}", "letter.html", desk.letter_document, desk.letter_view),
+    Page("/inbox", "inbox.html", desk.inbox_document, desk.inbox_view, "Inbox"),
     Page("/cost", "cost.html", runs.cost_document, runs.cost_view, "Cost"),
     Page("/health", "health.html", health.document, health.view, "Health"),
 )
@@ -98,13 +98,13 @@ ACTIONS = (
     PageAction("/runs/{run}/resume", run.resume, is_long=True),
     PageAction("/runs/{run}/land", run.land),
     PageAction("/runs/{run}/undo", run.undo),
-    PageAction("/runs/{run}/steps/{step}/comment", step.comment),
-    PageAction("/tasks/{task}/claim", board.claim),
-    PageAction("/tasks/{task}/release", board.release),
-    PageAction("/tasks/{task}/move", board.move),
-    PageAction("/mail/{letter}/reply", mail.reply),
-    PageAction("/mail/{letter}/ack", mail.ack),
-    PageAction("/inbox/send", inbox.send),
-    PageAction("/inbox/retry", inbox.retry),
+    PageAction("/runs/{run}/steps/{step}/comment", run.comment),
+    PageAction("/tasks/{task}/claim", tasks.claim),
+    PageAction("/tasks/{task}/release", tasks.release),
+    PageAction("/tasks/{task}/move", tasks.move),
+    PageAction("/mail/{letter}/reply", desk.reply),
+    PageAction("/mail/{letter}/ack", desk.ack),
+    PageAction("/inbox/send", desk.send),
+    PageAction("/inbox/retry", desk.retry),
     PageAction("/health/prune", health.prune),
 )

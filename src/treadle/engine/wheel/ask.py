@@ -8,9 +8,8 @@ from pathlib import Path
 from msgspec import UNSET
 
 from treadle.agents import prompt, table
-from treadle.agents.backend import AgentResult, AgentSpec, Usage
+from treadle.agents.backend import AgentResult, AgentSpec, Usage, total_usage
 from treadle.agents.oneshot import keep_attempt
-from treadle.agents.tool import total_usage
 from treadle.config.schema import AgentConfig
 from treadle.contract import EventType, StepError, messages
 from treadle.contract.messages import (

@@ -7,7 +7,7 @@ from treadle.contract import RunStatus
 from treadle.engine.show import view as show_view
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
-from treadle.web import draw
+from treadle.web import render
 from treadle.web.site import Document, Site, WebRequest
 
 STATUSES = ("running", "passed", "failed", "stopped")
@@ -116,7 +116,7 @@ def cost_view(site: Site, asked: WebRequest, found: Document) -> Document:
     last = site.now().date()
     first = last - timedelta(days=int(str(found["days"])) - 1)
     values = [(day, numbers[what]) for day, numbers in points]
-    drawn = draw.draw_days(values, first, last, _UNITS[what])
+    drawn = render.draw_days(values, first, last, _UNITS[what])
     return {"plot": drawn, "plotted": what}
 
 

@@ -2,10 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 
 from treadle.engine.run import memory
-from treadle.errors import NotFoundError
-from treadle.ids import is_task_id, utc
+from treadle.errors import FormatError, NotFoundError
+from treadle.files import walk
+from treadle.ids import HUMAN, is_task_id, utc
+from treadle.missions import mission as missions
+from treadle.missions import scaffold, state
+from treadle.missions.mission import Mission
+from treadle.missions.state import GATED, Asking, Board
 from treadle.store.store import Reader
 from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes
@@ -17,7 +23,7 @@ _SHOWN = 100  # tasks of a lane
 _FINISHED = 20  # of one where nothing happens any more
 
 
-def document(site: Site, asked: WebRequest) -> Document:
+def board_document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle task list --json` gives, and the conflicts of `treadle runs list`."""
     with site.store() as store:
         storms = memory.clashes(store, store.runs(_RUNS))
@@ -25,7 +31,7 @@ def document(site: Site, asked: WebRequest) -> Document:
     return found | {"weather": [storm._asdict() for storm in storms]}
 
 
-def view(site: Site, asked: WebRequest, found: Document) -> Document:
+def board_view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Sort the tasks into lanes, each with what is around it."""
     with site.store() as store:
         rows = store.tasks()
@@ -86,3 +92,67 @@ def _card(store: Reader, row: TaskRow, needs: list[TaskRow]) -> Document:
         "run": runs[-1]._asdict() if runs else None,
         "legal": lanes.legal(row.lane),
     }
+
+
+_MAX_FILE = 1 << 20
+
+
+def missions_document(site: Site, asked: WebRequest) -> Document:
+    """Return what `treadle mission list --json` gives."""
+    with site.store() as store:
+        return state.list_document(state.read_statuses(site.project.layout, store, site.now()))
+
+
+def mission_document(site: Site, asked: WebRequest) -> Document:
+    """Return what `treadle mission status --json` gives."""
+    layout = site.project.layout
+    with site.store() as store:
+        return state.status_document(
+            state.read_status(layout, store, _mission(site, asked), site.now())
+        )
+
+
+def mission_view(site: Site, asked: WebRequest, found: Document) -> Document:
+    """Add the gates, the tasks, the snapshot and the words of one mission."""
+    mission = _mission(site, asked)
+    with site.store() as store:
+        here = state.read(Asking(site.project.layout, mission, HUMAN, site.now()), store)
+        gates = [here.gate(phase) for phase in GATED]
+        tasks = [_mission_task(here.board, id_) for id_ in here.board.names]
+    return {
+        "title": missions.title(mission),
+        "gates": [(gate.kind, gate.missing) for gate in gates],
+        "tasks": tasks,
+        "snapshot": scaffold.compute_dossier(mission, site.now()),
+        "files": [(path.name, _words(path)) for path in (mission.files.spec, mission.files.plan)],
+        "feature_dir": mission.name(mission.files.folder),
+    }
+
+
+def _mission(site: Site, asked: WebRequest) -> Mission:
+    return missions.find(site.project.layout, asked.names["slug"])
+
+
+def _mission_task(board: Board, id_: str) -> Document:
+    try:
+        file = board.file(id_)
+        needs = [(needed, board.lane(needed)) for needed in board.needs(id_)]
+    except FormatError as error:
+        return {"id": id_, "error": error.message}
+    return {
+        "id": id_,
+        "error": None,
+        "title": file.title,
+        "lane": board.lane(id_),
+        "owner": board.holder(id_),
+        "needs": needs,
+        "text": _words(board.mission.files.tasks / board.names[id_]),
+    }
+
+
+def _words(path: Path) -> str | None:
+    """Return a file's words, if it is a plain file."""
+    try:
+        return walk.read(path, max_bytes=_MAX_FILE).decode(errors="replace")
+    except FormatError:
+        return None

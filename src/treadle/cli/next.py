@@ -1,0 +1,111 @@
+"""What to do now: `next`, `desk`, and where missions stand."""
+
+import os
+from argparse import Namespace
+from datetime import UTC, datetime
+
+from treadle.cli import context, output
+from treadle.errors import UsageError
+from treadle.ids import HUMAN, acting_agent
+from treadle.missions import mission as missions
+from treadle.missions import state
+from treadle.missions.next import Report, decide, lend, query, report, retry
+from treadle.missions.state import Asking, Decision, Listed, NextStep, Status
+from treadle.project import Place, here, refuse_inside_run
+from treadle.store.questions import QuestionRow
+from treadle.store.store import Reader, Store
+from treadle.tasks import questions
+
+
+def show_status(args: Namespace) -> int:
+    layout = context.find_project().layout
+    with Reader.open(layout) as store:
+        mission = missions.choose(layout, args.mission, here())
+        found = state.read_status(layout, store, mission, datetime.now(UTC))
+    reasons = [line for line in (found.blocked_reason, *found.missing) if line]
+    counts = [f"{number} {lane}" for lane, number in found.tasks.items()]
+    lines = [f"{found.mission_slug}: {found.phase}", *(f"  {it}" for it in (*reasons, *counts))]
+    return output.say(args.json, state.status_document(found), *lines)
+
+
+def list_missions(args: Namespace) -> int:
+    layout = context.find_project().layout
+    with Reader.open(layout) as store:
+        found = state.read_statuses(layout, store, datetime.now(UTC))
+    rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
+    heads = ["mission", "phase", "tasks", "title"]
+    nothing = "no missions; begin one with: treadle mission create SLUG"
+    return output.table(args.json, state.list_document(found), heads, rows, nothing)
+
+
+def _phase(item: Listed) -> str:
+    if item.status is None:
+        return f"broken: {item.error.message if item.error else ''}"
+    return "complete" if item.status.phase_complete else item.status.phase
+
+
+def _tasks(found: Status | None) -> str:
+    return ", ".join(f"{n} {lane}" for lane, n in found.tasks.items()) if found else ""
+
+
+def next_step(args: Namespace) -> int:
+    """Answer with one decision; every decision is a success."""
+    if sum((args.result is not None, args.retry, args.query)) > 1:
+        raise UsageError("give only one of --result, --retry and --query")
+    if args.result is None and (args.note is not None or args.step is not None):
+        raise UsageError("--note and --step belong to --result")
+    found = _decide(args, context.find_project())
+    return output.tell(args.json, state.document(found), _print_decision, found)
+
+
+def _decide(args: Namespace, found: Place) -> Decision:
+    """Take a report, or let everything be tried again; the task of the next step is lent."""
+    mission = missions.choose(found.layout, args.mission, here())
+    agent = acting_agent(args.agent or os.environ.get("TREADLE_AGENT") or HUMAN)
+    lease = found.lease
+    is_told = args.retry or args.result is not None
+    if args.query or (not is_told and (agent == HUMAN or os.environ.get("TREADLE_RUN"))):
+        with Reader.open(found.layout) as store:
+            asking = Asking(found.layout, mission, agent, store.now())
+            return query(asking, store) if args.query else decide(asking, store)
+    refuse_inside_run(os.environ)
+    with Store.open(found.layout) as store:
+        asking = Asking(found.layout, mission, agent, store.now())
+        if args.retry:
+            return retry(asking, store, lease)
+        if args.result:
+            word = Report(args.result, args.note, args.step)
+            return report(asking, store, word, lease)
+        return lend(asking, store, lease)
+
+
+def _print_decision(found: Decision) -> None:
+    where = found.where
+    output.line(f"{where.mission_slug}: {where.phase} {where.task_id or ''}".rstrip())
+    if isinstance(found, NextStep):
+        output.line(f"  {found.prompt_file}")
+        return
+    output.line(f"  {found.kind}: {found.reason}")
+    for command in found.unblock:
+        output.line(f"  try: {command}")
+
+
+def show_desk(args: Namespace) -> int:
+    """List what is open, oldest first, each with its commands."""
+    with context.fresh(context.find_project(), datetime.now(UTC)) as store:
+        items = store.questions()
+    return output.tell(args.json, questions.items_document(items), _print_desk, items)
+
+
+def _print_desk(items: list[QuestionRow]) -> None:
+    if not items:
+        output.line("nothing waits for you")
+    for item in items:
+        about = "  ".join(word for word in (item.task_id, item.run_id) if word)
+        head = f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}"
+        output.line(output.paint(head, "bold"))
+        output.line(f"  {item.summary}")
+        for number, option in enumerate(questions.labels(item), 1):
+            output.line(f"  {number}. {option}")
+        for command in questions.every_command(item):
+            output.line(f"    {command}")
