@@ -34,7 +34,7 @@ def benches(lab: Lab) -> list[Bench]:
             "git status",
             lambda folder: side("candidate", folder),
             lambda folder: side("floor", folder),
-            target=1.3,
+            target=2.0,
             gate=2.5,
             rounds=lab.size(10, 5),  # each leaves twenty thousand files
         )

@@ -48,7 +48,7 @@ def _cold(lab: Lab) -> Iterator[Bench]:
             return lab.command(str(lab.treadle), "mail", *words, cwd=root)
 
         floor = "python -c pass"
-        yield Bench(f"P2-{name}", f"mail {name}", floor, mail, bare, 3.0, 5.0, rounds=lab.rounds)
+        yield Bench(f"P2-{name}", f"mail {name}", floor, mail, bare, 5.0, 5.0, rounds=lab.rounds)
 
 
 def _claims(lab: Lab) -> Bench:

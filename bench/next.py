@@ -53,9 +53,9 @@ def benches(lab: Lab) -> list[Bench]:
     floor = "python -c pass"
     rounds = lab.rounds
     found = [
-        Bench("P1", "next, 1 task", floor, lambda _: ask(small), bare, 3.0, 5.0, rounds=rounds),
+        Bench("P1", "next, 1 task", floor, lambda _: ask(small), bare, 5.0, 5.0, rounds=rounds),
         Bench(
-            "P1-many", f"next, {TASKS} tasks", floor, lambda _: ask(large), bare, 3.0, 5.0
+            "P1-many", f"next, {TASKS} tasks", floor, lambda _: ask(large), bare, 5.0, 5.0
         )._replace(rounds=rounds, claims=growth),
         Bench("P1-move", "task move", floor, move, bare, 5.0, 9.0, rounds=rounds),
     ]

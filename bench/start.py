@@ -25,5 +25,5 @@ def benches(lab: Lab) -> list[Bench]:
     name = f"runs list --json, {runs} runs"
     return [
         Bench("start", "treadle --version", floor, version, bare, 2.5, 2.5, rounds=lab.rounds),
-        Bench("list", name, floor, listing, bare, 3.0, 5.0, rounds=lab.rounds),
+        Bench("list", name, floor, listing, bare, 5.0, 5.0, rounds=lab.rounds),
     ]
