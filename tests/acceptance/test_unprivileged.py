@@ -157,6 +157,23 @@ def test_a_neighbour_finds_the_link_nowhere(nobody, tier):
     assert ("xdg-open" in seen) == (tier == "B")
 
 
+@pytest.mark.parametrize("locked", ["files/deep", "files/deep/note.txt"])
+def test_what_an_agent_locks_in_its_step_folder_is_named_and_kept(nobody, locked):
+    answer = '{"version": 1, "status": "ok", "summary": "done"}'
+    nobody.program(
+        "lock",
+        f"""step=$(sed -n 's/.*"step_dir": "\\([^"]*\\)".*/\\1/p')
+        mkdir -p "$step/files/deep" && echo kept > "$step/files/deep/note.txt"
+        chmod 000 "$step/{locked}"; echo '{answer}'""",
+    )
+    nobody.settings('[agents.do]\ntype = "exec"\nedits = true\ncmd = ["lock"]\n')
+    words = ("run", "--goal", "Go", "--ac", "x", "--verify", "AC1=false", "--json")
+    found = json.loads(nobody.treadle(*words, code=1))
+    assert (found["status"], found["reason_code"]) == ("failed", "protocol_error")
+    step = nobody.root / ".treadle" / "runs" / found["run_id"] / "steps" / "002-do"
+    assert (step / "files" / "deep" / "note.txt").read_text() == "kept\n"
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_files_that_an_agent_left_decide_no_check(nobody, tier):
     (nobody.root / ".gitignore").write_text("built/\n")

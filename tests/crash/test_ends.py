@@ -38,6 +38,16 @@ def test_a_failed_run_is_told_of_after_a_kill(project, point):
     assert state(project) == ("failed", None, "blocked", ["failed_run"], ["test_results"])
 
 
+def test_a_letter_is_refused_once_however_often_recovery_finds_it(project):
+    project.agent("plan", 'write("outbox/bad.md", "# MESSAGE\\nfrom: a\\n\\n"); ok()')
+    project.agent("do", FAILING, edits=True)
+    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=true")
+    for words, point in ((("T-1",), "before_rename:2"), (("--resume", "2"), "before_rename")):
+        assert project.treadle("run", *words, env={"TREADLE_DIE_AT": point}).code == -9
+        recover(project)
+    assert project.event_types(project.only_run()["run_id"]).count("letter_refused") == 1
+
+
 @pytest.mark.parametrize(
     "point", ["after_rename:3", "after_transaction:3", "before_end", "before_release", "after_move"]
 )
