@@ -291,7 +291,7 @@ def test_every_package_stands_in_the_architecture():
 def test_request_and_response_examples_are_exact():
     asked, answered = (b for b in blocks(HOWTO.read_text()) if b.language == "json")
     decoded = msgspec.json.decode(asked.text, type=messages.AgentRequest)
-    assert json.loads(messages.encode_request(decoded)) == json.loads(asked.text)
+    assert json.loads(messages.encode(decoded)) == json.loads(asked.text)
     assert messages.parse_response(answered.text.encode(), source="howto")[0].status == "ok"
 
 

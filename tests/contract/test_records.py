@@ -24,7 +24,7 @@ def test_request_keeps_the_contracts_keys():
         paths=messages.Paths(repo_root="/r", run_dir="/r/d", step_dir="/r/d/s"),
         context=messages.RequestContext(previous_step_dirs=(), notes=""),
     )
-    document = json.loads(messages.encode_request(asked))
+    document = json.loads(messages.encode(asked))
     assert list(document) == ["version", "run_id", "step", "goal", "norma", "paths", "context"]
     assert document["norma"] == {
         "acceptance_criteria": [{"id": "AC1", "text": "t"}],

@@ -63,7 +63,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
         paths=requests.Paths(repo_root="/r", run_dir="/d", step_dir=str(place / "step")),
         context=requests.RequestContext(previous_step_dirs=(), notes=""),
     )
-    (place / "step" / "input.json").write_bytes(requests.encode_request(asked))
+    (place / "step" / "input.json").write_bytes(requests.encode(asked))
     spec = AgentSpec(
         name=role,
         config=config,

@@ -181,7 +181,7 @@ def _trouble(data: bytes) -> None:
 
 TARGETS = {
     "json": Target(
-        lambda data: strictjson.loads(data, source="it"),
+        lambda data: strictjson.load_object(data, source="it"),
         (b'{"a": [1, 2.5, "x", null, true]}', b"[" * 40, b'{"a": 1, "a": 2}', b"NaN", b'"\\ud800"'),
     ),
     "response": Target(

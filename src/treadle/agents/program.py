@@ -65,7 +65,7 @@ def _judge(request: AgentRequest, step_dir: Path) -> AgentResult:
     )
     failing = [item.id for item in judged if not item.passed]
     found = Verdict(version=1, verdict="FAIL" if failing else "PASS", criteria=judged)
-    atomic.create(step_dir / VERDICT_JSON, messages.encode_verdict(found))
+    atomic.create(step_dir / VERDICT_JSON, messages.encode(found))
     atomic.create(step_dir / SCORECARD, _scorecard(found, seen).encode())
     summary = (
         f"failing: {', '.join(failing)}" if failing else "every criterion was observed to pass"

@@ -2,13 +2,15 @@
 
 from collections.abc import Collection
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from treadle.contract import Role, VerdictWord, strictjson
 from treadle.errors import FormatError
+
+_Message = TypeVar("_Message", bound=Struct)
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -74,11 +76,6 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     context: RequestContext
 
 
-def encode_request(request: AgentRequest) -> bytes:
-    """Return the request as indented JSON with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(request), indent=2) + b"\n"
-
-
 class AgentResponse(Struct, frozen=True, kw_only=True):
     """What an agent says it did."""
 
@@ -95,10 +92,7 @@ def parse_response(data: bytes, *, source: str) -> tuple[AgentResponse, dict[str
     raw = strictjson.load_object(data, source=source)
     if "version" not in raw:
         raise FormatError(f"{source}: version is missing; it must be 1")
-    try:
-        response = msgspec.convert(raw, AgentResponse)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"{source}: {error}") from error
+    response = _convert(raw, AgentResponse, source)
     for name in response.files:
         _check_name(name, source)
     return response, raw
@@ -137,18 +131,21 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def parse_verdict(data: bytes, *, source: str, asked: Collection[str]) -> Verdict:
     """Return the verdict if it is well formed and agrees with itself, or raise FormatError."""
-    raw = strictjson.load_object(data, source=source)
-    try:
-        verdict = msgspec.convert(raw, Verdict)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"{source}: {error}") from error
+    verdict = _convert(strictjson.load_object(data, source=source), Verdict, source)
     _check_consistency(verdict, source, asked)
     return verdict
 
 
-def encode_verdict(verdict: Verdict) -> bytes:
-    """Return the verdict as indented JSON with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n"
+def encode(message: AgentRequest | Verdict) -> bytes:
+    """Return a message as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(message), indent=2) + b"\n"
+
+
+def _convert(raw: dict[str, object], kind: type[_Message], source: str) -> _Message:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{source}: {error}") from error
 
 
 def _check_consistency(verdict: Verdict, source: str, asked: Collection[str]) -> None:

@@ -135,7 +135,7 @@ def _ask(
         place.mkdir()
     spec = spec_of(project, config, name, agent, step, workspace, keeper)
     asked = _request(step, workspace)
-    (step / INPUT_JSON).write_bytes(requests.encode_request(asked))
+    (step / INPUT_JSON).write_bytes(requests.encode(asked))
     result = table.BACKENDS[agent.type](spec, asked, _TRY + prompt.ANSWER, step)
     if result.login:
         agents_login.give_back(result.login, spec.environment)

@@ -5,22 +5,25 @@ import errno
 import fcntl
 import os
 import sys
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write `data` to `path`: whole and durable, or not at all."""
+def write(
+    path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True, mtime_ns: int | None = None
+) -> None:
+    """Write `data` to `path`: whole or not at all, and durable unless it is derived."""
     staged = path.with_name(f".{path.name}.tmp-{os.urandom(4).hex()}")
     try:
-        create(staged, data, mode=mode, durable=True)
+        create(staged, data, mode=mode, durable=durable)
+        if mtime_ns is not None:
+            os.utime(staged, ns=(mtime_ns, mtime_ns))
         staged.rename(path)
     except BaseException:
         staged.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+    if durable:
+        sync(path.parent)
 
 
 def create(path: Path | str, data: bytes, *, mode: int = 0o644, durable: bool = False) -> None:
@@ -50,23 +53,10 @@ def append(path: Path | str, data: bytes) -> None:
         os.close(descriptor)
 
 
-def put(path: Path, data: bytes) -> None:
-    """Make sure that `path` holds `data` and counts as just written."""
-    try:
-        if path.read_bytes() == data:
-            os.utime(path)
-            return
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    staged.write_bytes(data)
-    staged.replace(path)
-
-
-def deliver(folder: Path, names: Iterable[str], data: bytes) -> str:
+def deliver(folder: Path, names: Iterable[str], data: bytes, *, mode: int = 0o644) -> str:
     """Write `data` under the first free name, whole and durable; return the name."""
     staged = folder / f".{os.getpid()}-{os.urandom(6).hex()}.tmp"
-    create(staged, data, durable=True)
+    create(staged, data, mode=mode, durable=True)
     try:
         name = _link(staged, folder, names)
     finally:
@@ -88,40 +78,12 @@ def move(source: Path, folder: Path, names: Iterable[str]) -> str:
     raise FileExistsError(f"{folder}: no free name for {source.name}")
 
 
-def replace(path: Path, data: bytes, mtime_ns: int) -> None:
-    """Replace a derived file in one instant and date it; what it shows is durable elsewhere."""
-    staged = path.with_name(f".{os.getpid()}-{os.urandom(6).hex()}.tmp")
-    try:
-        staged.write_bytes(data)
-        os.utime(staged, ns=(mtime_ns, mtime_ns))
-        staged.rename(path)
-    except BaseException:
-        staged.unlink(missing_ok=True)
-        raise
-
-
 def _link(staged: Path, folder: Path, names: Iterable[str]) -> str:
-    place = str(folder)
-    for name in _from_free(place, iter(names)):
-        try:
-            os.link(staged, f"{place}/{name}", follow_symlinks=False)
-        except FileExistsError:
-            continue
-        return name
+    for name in names:
+        with contextlib.suppress(FileExistsError):
+            os.link(staged, folder / name, follow_symlinks=False)
+            return name
     raise FileExistsError(f"{folder}: no free name")
-
-
-def _from_free(folder: str, names: Iterator[str]) -> Iterator[str]:
-    """Yield names from where they begin to be free: letters of one second are called alike."""
-
-    def is_free(name: str) -> bool:
-        return not os.path.lexists(f"{folder}/{name}")
-
-    size = 1
-    while some := list(islice(names, size)):
-        if is_free(some[-1]):
-            yield from some[bisect_left(some, True, key=is_free) :]
-        size *= 2
 
 
 def sync(path: Path | str) -> None:

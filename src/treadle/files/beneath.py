@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import BinaryIO
 from treadle.errors import NotFoundError
 
 _HOLD = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _HOLD | os.O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ALL = 0o700
 
 
@@ -36,7 +37,7 @@ def remove_at(holder: int, name: str) -> None:
         return
     top = _open(holder, name)
     try:
-        pending, token, moved = _empty(top), secrets.token_hex(4), 0
+        pending, token, moved = _empty(top), os.urandom(4).hex(), 0
         while pending:
             folder = pending.pop()
             at = _open(top, folder)
@@ -129,28 +130,21 @@ def empty_upwards(root: Path, folder: Path) -> None:
         folder = folder.parent
 
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
 @contextlib.contextmanager
 def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
     """Open a plain file by its path relative to `folder`; no part of it may be a link or `..`."""
     parts = name.split("/")
-    if not all(parts) or any(part in (".", "..") or "\0" in part for part in parts):
-        raise _missing(name)
     with contextlib.ExitStack() as stack:
         try:
-            at = _closing(stack, os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            for part in parts[:-1]:
-                at = _closing(stack, os.open(part, _FOLDER, dir_fd=at))
-            found = os.open(parts[-1], _FILE, dir_fd=at)
+            if not all(parts) or "." in parts or ".." in parts:
+                raise ValueError(name)
+            at, last = stack.enter_context(_holder(folder, name, make=False))
+            found = stack.enter_context(os.fdopen(os.open(last, _FILE, dir_fd=at), "rb"))
+            if not stat.S_ISREG(os.fstat(found.fileno()).st_mode):
+                raise ValueError(name)
         except (OSError, ValueError) as error:
-            raise _missing(name) from error
-        if not stat.S_ISREG(os.fstat(found).st_mode):
-            os.close(found)
-            raise _missing(name)
-        yield stack.enter_context(os.fdopen(found, "rb"))
+            raise NotFoundError(f"there is no file {name!r}") from error
+        yield found
 
 
 def is_within(folder: Path, name: str) -> bool:
@@ -178,7 +172,7 @@ def write(folder: Path, name: str, data: bytes, *, mode: int = 0o600) -> None:
 def replaced(folder: Path, name: str, *, mode: int) -> Iterator[BinaryIO]:
     """Open a new file that takes its place below `folder` once it is written."""
     with _holder(folder, name) as (at, last):
-        staged, aside = (f".{last}.{word}-{secrets.token_hex(4)}" for word in ("tmp", "old"))
+        staged, aside = (f".{last}.{word}-{os.urandom(4).hex()}" for word in ("tmp", "old"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(staged, flags, mode, dir_fd=at), "wb") as stream:
             yield stream
@@ -200,7 +194,7 @@ def _holder(folder: Path, name: str, *, make: bool = True) -> Iterator[tuple[int
     """Open the folder that holds a name; `make` it if it is not there or is a link."""
     *parents, last = name.split("/")
     with contextlib.ExitStack() as stack:
-        at = _closing(stack, os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        at = _closing(stack, os.open(folder, _HOLD))
         for part in parents:
             at = _closing(stack, _enter(part, at, make))
         yield at, last
@@ -223,7 +217,3 @@ def _enter(part: str, at: int, make: bool) -> int:
 def _closing(stack: contextlib.ExitStack, descriptor: int) -> int:
     stack.callback(os.close, descriptor)
     return descriptor
-
-
-def _missing(name: str) -> NotFoundError:
-    return NotFoundError(f"there is no file {name!r}")

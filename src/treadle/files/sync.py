@@ -67,7 +67,5 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def sha256(path: Path | str) -> str:
     """Return a file's digest."""
-    digest = hashlib.sha256()
-    for data in walk.chunks(path):
-        digest.update(data)
-    return digest.hexdigest()
+    with walk.plain_file(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

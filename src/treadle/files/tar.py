@@ -7,6 +7,7 @@ its `extractall` holds back depends on the version. What treadle packs needs non
 import contextlib
 import hashlib
 import os
+import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -16,7 +17,6 @@ from treadle.files import beneath, walk
 
 _BLOCK = 512
 _CHUNK = 1 << 20
-_PLAIN, _EXTENDED = (b"0", b"\0"), b"x"
 _MAX_EXTENDED = 64 << 10
 _MAX_NAME = 4096
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,12 +35,6 @@ class Member(NamedTuple):
 
     name: str
     chunks: Iterator[bytes]
-
-
-class _Header(NamedTuple):
-    name: str
-    kind: bytes
-    size: int
 
 
 def members(stream: Stream, *, max_files: int, max_bytes: int) -> Iterator[Member]:
@@ -79,28 +73,31 @@ def new_folder(target: Path) -> Iterator[Callable[[str, Iterable[bytes]], str]]:
         os.close(held)
 
 
-def _headers(stream: Stream) -> Iterator[_Header]:
+def _headers(stream: Stream) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of plain files, with the long names that extended headers give."""
     long_name = None
     while any(block := _exactly(stream, _BLOCK)):
         header = _header(block)
-        if header.kind == _EXTENDED and long_name is None:
+        if header.type == tarfile.XHDTYPE and long_name is None:
             long_name = _extended(stream, header.size)
-        elif header.kind in _PLAIN:
-            yield header._replace(name=long_name or header.name)
+        elif header.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            header.name = long_name or header.name
+            yield header
             long_name = None
         else:
             raise _odd(f"{header.name!r} is not a plain file")
 
 
-def _header(block: bytes) -> _Header:
-    said = _octal(block[148:156])
-    if said != sum(block[:148]) + sum(block[156:]) + 8 * ord(" "):
+def _header(block: bytes) -> tarfile.TarInfo:
+    try:
+        found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+    except UnicodeDecodeError as error:
+        raise _odd(f"{error.object!r} is not valid UTF-8") from error
+    except (tarfile.HeaderError, ValueError) as error:
+        raise _odd("a header is damaged") from error
+    if found.size < 0:
         raise _odd("a header is damaged")
-    name = _text(block[:100].partition(b"\0")[0])
-    if block[257:263] == b"ustar\0" and (prefix := block[345:500].partition(b"\0")[0]):
-        name = f"{_text(prefix)}/{name}"
-    return _Header(name, block[156:157], _octal(block[124:136]))
+    return found
 
 
 def _extended(stream: Stream, size: int) -> str:
@@ -111,21 +108,10 @@ def _extended(stream: Stream, size: int) -> str:
     length, _, rest = data.partition(b" ")
     if length != str(size).encode() or rest[:5] != b"path=" or rest[-1:] != b"\n":
         raise _odd("an extended header says more than a name")
-    return _text(rest[5:-1])
-
-
-def _octal(field: bytes) -> int:
-    digits = field.strip(b" \0")
-    if not digits or digits.strip(b"01234567"):
-        raise _odd("a header is damaged")
-    return int(digits, 8)
-
-
-def _text(name: bytes) -> str:
     try:
-        return name.decode()
+        return rest[5:-1].decode()
     except UnicodeDecodeError as error:
-        raise _odd(f"{name!r} is not valid UTF-8") from error
+        raise _odd(f"{rest[5:-1]!r} is not valid UTF-8") from error
 
 
 def _chunks(stream: Stream, size: int) -> Iterator[bytes]:

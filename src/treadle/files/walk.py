@@ -1,8 +1,10 @@
 """Read a folder that a stranger filled, without being led astray."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +13,6 @@ from treadle.errors import FormatError
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 30
-_CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -109,60 +110,36 @@ def names(folder: Path | str) -> list[str]:
         return []
 
 
-def read(path: Path | str, *, max_bytes: int) -> bytes:
-    """Return a plain file's bytes; FormatError if it is anything else or too big."""
+@contextlib.contextmanager
+def plain_file(path: Path | str) -> Iterator[BufferedReader]:
+    """Open a file for reading; FormatError if it is missing or anything but a plain file."""
+    name = Path(path).name
     try:
         descriptor = os.open(path, _PLAIN)
     except FileNotFoundError as error:
-        raise FormatError(f"{_base(path)} is missing") from error
+        raise FormatError(f"{name} is missing") from error
     except OSError as error:
-        raise FormatError(f"{_base(path)} cannot be read: {error.strerror}") from error
-    try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise FormatError(f"{_base(path)} is not a plain file")
-        data = _drain(descriptor, state.st_size, max_bytes)
-    finally:
-        os.close(descriptor)
+        raise FormatError(f"{name} cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FormatError(f"{name} is not a plain file")
+        yield stream
+
+
+def read(path: Path | str, *, max_bytes: int) -> bytes:
+    """Return a plain file's bytes; FormatError if it is anything else or too big."""
+    with plain_file(path) as stream:
+        data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise FormatError(f"{_base(path)} is larger than {max_bytes} bytes")
+        raise FormatError(f"{Path(path).name} is larger than {max_bytes} bytes")
     return data
-
-
-def _drain(descriptor: int, size: int, max_bytes: int) -> bytes:
-    """Read with one call where the file is as long as it says; it may grow, or not say."""
-    data = os.read(descriptor, min(size, max_bytes) + 1)
-    if len(data) == size:
-        return data
-    while len(data) <= max_bytes and (more := os.read(descriptor, _CHUNK)):
-        data += more
-    return data
-
-
-def _base(path: Path | str) -> str:
-    return Path(path).name
 
 
 def tail(path: Path | str, max_bytes: int) -> str:
     """Return the end of a log as text; nothing if there is no such file."""
     try:
-        descriptor = os.open(path, _PLAIN)
-    except OSError:
+        with plain_file(path) as stream:
+            stream.seek(max(os.fstat(stream.fileno()).st_size - max_bytes, 0))
+            return stream.read(max_bytes).decode(errors="replace")
+    except FormatError:
         return ""
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        stream.seek(max(os.fstat(descriptor).st_size - max_bytes, 0))
-        return stream.read(max_bytes).decode(errors="replace")
-
-
-def chunks(path: Path | str) -> Iterator[bytes]:
-    """Yield the bytes that a file has now, a part at a time."""
-    descriptor = os.open(path, _PLAIN)
-    try:
-        left = os.fstat(descriptor).st_size
-        while left > 0 and (data := os.read(descriptor, min(left, _CHUNK))):
-            yield data
-            left -= len(data)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from treadle.errors import FormatError
 from treadle.files import atomic, beneath, sync, walk
 from treadle.files.sync import sha256
 from treadle.git import call, confined
@@ -207,12 +208,10 @@ def _move(path: Path, target: Path) -> None:
 def _is_true(path: Path, object_format: str) -> bool:
     digest, unpacked = hashlib.new(object_format), zlib.decompressobj()
     try:
-        for chunk in walk.chunks(path):
-            data = chunk
-            while data:
+        with walk.plain_file(path) as stream:
+            while data := unpacked.unconsumed_tail or stream.read(_PIECE):
                 digest.update(unpacked.decompress(data, _PIECE))
-                data = unpacked.unconsumed_tail
-    except (OSError, zlib.error):
+    except (FormatError, OSError, zlib.error):
         return False
     return unpacked.eof and digest.hexdigest() == path.parent.name + path.name
 

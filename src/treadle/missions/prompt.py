@@ -26,7 +26,8 @@ def write(state: State, at: At) -> Path:
     label = at.name.replace(":", ".")
     name = f"{state.mission.slug}@{label}@{state.agent}-{binascii.crc32(data):08x}.md"
     path = state.layout.prompts / name
-    atomic.put(path, data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, data, durable=False)
     _forget_old(state)
     return path
 

@@ -196,7 +196,7 @@ def _put(path: Path, text: str | None, mtime_ns: int) -> None:
     if text is None:
         path.unlink(missing_ok=True)
     else:
-        atomic.replace(path, text.encode(), mtime_ns)
+        atomic.write(path, text.encode(), durable=False, mtime_ns=mtime_ns)
 
 
 def _status_text(task: TaskRow, moves: Sequence[MoveRow]) -> str:

@@ -88,7 +88,7 @@ def _take_step(run: Run, role: Role) -> Finished:
     reach("after_stage")
     observation = _observe(run, stage)
     request = ask.build_request(run, stage, observation.seen if role == "check" else ())
-    data = requests_contract.encode_request(request)
+    data = requests_contract.encode(request)
     atomic.create(f"{stage.folder}/{INPUT_JSON}", data)
     before = judge.look_outside(run, stage)
     result = _ask(run, stage, request, observation)
