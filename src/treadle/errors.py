@@ -14,6 +14,7 @@ TreadleError                 1   code names the cause; fix lists literal command
 └── InterruptedRun     130/143   a signal ended the work
 """
 
+import shlex
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -55,8 +56,7 @@ class TreadleError(Exception):
 
 def argument(word: str) -> str:
     """Write a name so that a shell takes it whole, and no command takes it for an option."""
-    is_plain = word.isascii() and all(sign.isalnum() or sign in "@%+=:,./_-" for sign in word)
-    quoted = word if is_plain and word else "'" + word.replace("'", "'\"'\"'") + "'"
+    quoted = shlex.quote(word)
     return f"-- {quoted}" if word.startswith("-") else quoted
 
 

@@ -4,6 +4,7 @@ import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 HOME_NAME = ".treadle"
 CONFIG_NAMES = ("config.toml", "config.json")
@@ -23,35 +24,26 @@ MAIL_ROOT = f"{HOME_NAME}/mail"
 
 
 class _Below:
-    """A path below a folder, joined when it is first asked for: most are not."""
+    """A path below a folder, joined when it is asked for: most are not."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __set_name__(self, _: object, attribute: str) -> None:
-        self._attribute = attribute
-
     def __get__(self, paths: "_Paths", _: object) -> Path:
-        path: Path = paths.folder / self._name
-        paths.__dict__[self._attribute] = path
-        return path
+        return paths.folder / self._name
 
 
 class _Paths:
     """Paths below one folder; they never change."""
 
-    folder: Path
-
     def __init__(self, folder: Path) -> None:
-        self.__dict__["folder"] = folder
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
+        self.folder: Final = folder
 
 
 class Layout(_Paths):
     """The paths of one project, from its root; `mail_root` is where its letters lie."""
 
+    root = _Below(".")
     home = _Below(HOME_NAME)
     database = _Below(f"{HOME_NAME}/treadle.db")
     locks = _Below(f"{HOME_NAME}/locks")
@@ -81,18 +73,7 @@ class Layout(_Paths):
 
     def __init__(self, root: Path, mail_root: str | Path = MAIL_ROOT) -> None:
         super().__init__(root)
-        self.__dict__["_mail"] = MailLayout(root / mail_root)
-
-    @property
-    def root(self) -> Path:
-        """Return the folder of the repository."""
-        return self.folder
-
-    @property
-    def mail(self) -> "MailLayout":
-        """Return the paths of the letters."""
-        mail: MailLayout = self.__dict__["_mail"]
-        return mail
+        self.mail: Final = MailLayout(root / mail_root)
 
     def config_files(self) -> list[Path]:
         """Return the project's configuration files that exist."""
@@ -160,24 +141,20 @@ class MissionLayout(_Paths):
 class MailLayout(_Paths):
     """The paths of the letters, and of the files that tell how tasks stand."""
 
+    root = _Below(".")
     new = _Below(NEW_MESSAGES)
     agents = _Below("AGENTS")
     logs = _Below(LOGS)
     quarantine = _Below(f"{LOGS}/quarantine")
     tasks = _Below("TASKS")
 
-    @property
-    def root(self) -> Path:
-        """Return the folder of them all."""
-        return self.folder
-
     def inbox(self, agent: str) -> Path:
         """Return where an agent's claimed letters and its copies of broadcasts lie."""
-        return self.root / inbox_name(agent)
+        return self.folder / inbox_name(agent)
 
     def workspace(self, agent: str) -> Path:
         """Return where the letters lie that an agent works on."""
-        return self.root / workspace_name(agent)
+        return self.folder / workspace_name(agent)
 
     def task(self, task_id: str, ending: str) -> Path:
         """Return one of a task's files: `md`, `status`, `owner` or `checks`."""
@@ -315,12 +292,7 @@ def bug_log(env: Mapping[str, str], stamp: str) -> Path:
 
 
 def _own(env: Mapping[str, str], variable: str, fallback: str) -> Path:
-    """Return treadle's part of one of the user's folders; the path is made once."""
+    """Return treadle's part of one of the user's folders."""
     value = env.get(variable, "")
     above = value if value.startswith("/") else f"{env.get('HOME') or '/'}/{fallback}"
-    if above not in _OWN:
-        _OWN[above] = Path(above) / "treadle"
-    return _OWN[above]
-
-
-_OWN: dict[str, Path] = {}
+    return Path(above) / "treadle"

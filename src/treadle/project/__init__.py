@@ -1,6 +1,7 @@
 """Find the project from where the user stands, without starting git."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -67,7 +68,7 @@ def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
         raise ProjectError(
             f"{bare} is a bare repository; treadle needs one with a work tree",
             code="bare_repository",
-            fix=[_clone(bare)],
+            fix=[shlex.join(["git", "clone", str(bare), str(bare).removesuffix(".git") + "-work"])],
         )
     raise ProjectError(
         f"{start} is not inside a git repository",
@@ -127,10 +128,3 @@ def _has_git(folder: Path) -> bool:
 
 def _is_bare(folder: Path) -> bool:
     return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
-
-
-def _clone(bare: Path) -> str:
-    """Return how to get a work tree beside a bare repository."""
-    beside = bare.with_name(f"{bare.name.removesuffix('.git')}-work")
-    words = [str(path).replace("'", "'\\''") for path in (bare, beside)]
-    return f"git clone '{words[0]}' '{words[1]}'"
