@@ -66,7 +66,7 @@ def test_any_last_message_gives_an_answer_or_a_sentence(text):
 @settings(max_examples=150, deadline=None)
 @given(st.text(), st.none() | st.integers(100, 599))
 def test_any_complaint_is_some_kind_of_trouble(text, status):
-    assert oneshot.classify(text, status, NOW).error in oneshot.ADVICE
+    assert oneshot.classify(text, status, NOW).error in oneshot.KINDS
 
 
 @settings(max_examples=100, deadline=None)

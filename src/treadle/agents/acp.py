@@ -213,10 +213,6 @@ _CHANGES = ("edit", "delete", "move")
 _ERROR = "Error: "  # how a server says in a message that its service failed
 
 
-def _own(ask: Ask) -> Launch:
-    return Launch(argv=agents.argv(ask.spec.root, ask.spec.config), cwd=ask.spec.workspace)
-
-
 class Preset(NamedTuple):
     """A known server: its command, and the tool whose state and isolation it shares."""
 
@@ -237,9 +233,7 @@ PRESETS = {
     "claude": Preset(("claude-agent-acp",), claude.TOOL),
 }
 # A server of the user's own: nothing is known about its state or logins.
-_OWN = Preset(
-    (), Tool(name="acp", home="", state_variable="", launch=_own, tell=lambda event: iter(()))
-)
+_OWN = Preset((), Tool(name="acp", home="", state_variable="", tell=lambda event: iter(())))
 
 
 def preset(config: AgentConfig) -> Preset:
@@ -258,7 +252,8 @@ def launch(ask: Ask) -> Launch:
     """Return how to start the server; presets work in the step's folder, away from settings."""
     known = preset(ask.spec.config)
     start = known.tool.launch(ask)
-    argv = (*(known.argv or start.argv), *ask.spec.config.extra_args)
+    program = known.argv or agents.argv(ask.spec.root, ask.spec.config)
+    argv = (*program, *ask.spec.config.extra_args)
     cwd = ask.step_dir if known.argv else start.cwd
     return replace(start, argv=argv, cwd=cwd, env={**start.env, **known.env(ask)})
 

@@ -17,33 +17,6 @@ from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.sandbox import jails
 from treadle.sandbox.policy import READ_ONLY, Policy
 
-_ERRORS = {
-    "missing": StepError.AGENT_MISSING,
-    "not_executable": StepError.AGENT_MISSING,
-    "timeout": StepError.TIMEOUT,
-    "idle_timeout": StepError.IDLE_TIMEOUT,
-    "output_limit": StepError.OUTPUT_LIMIT,
-    "disk_limit": StepError.DISK_LIMIT,
-    "memory_limit": StepError.MEMORY_LIMIT,
-    "process_limit": StepError.PROCESS_LIMIT,
-    "stopped": StepError.INTERRUPTED,
-    "unvouched": StepError.MAY_STILL_RUN,
-}
-_SENTENCES = {
-    "timeout": " ran longer than {limits.wall:g} s; raise agents.{name}.timeout",
-    "idle_timeout": " was silent for {limits.idle:g} s; raise agents.{name}.idle_timeout",
-    "output_limit": " printed more than {mib:g} MiB; raise it with --budget max_output_mb=N",
-    "disk_limit": " {ended.detail}",
-    "memory_limit": " {ended.detail}",
-    "process_limit": " {ended.detail}",
-    "stopped": " was stopped: {ended.detail}",
-    "exit": " exited with {ended.exit_code}; see logs/stderr.txt",
-    "signal": " was killed by signal {ended.signal}; see logs/stderr.txt",
-    "unvouched": (
-        ": {why}, so processes it started may still be running; nothing that it left was read"
-    ),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSpec:
@@ -133,8 +106,8 @@ def run_child(
 def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
-    reason = ended.reason if ended.vouched else "unvouched"
-    words = _SENTENCES.get(reason, ": {ended.detail}").format(
+    known = _ENDED.get(ended.reason if ended.vouched else "unvouched", {})
+    words = known.get("words", ": {ended.detail}").format(
         ended=ended,
         name=spec.name,
         why=ended.detail or ended.reason,
@@ -142,7 +115,7 @@ def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentRes
         mib=(spec.limits.output_bytes or 0) / 2**20,
     )
     return AgentResult(
-        error=_ERRORS.get(reason, StepError.AGENT_EXIT),
+        error=StepError(known.get("error", "agent_exit")),
         message=f"agent {spec.name} ({argv[0]}){words}",
         output_bytes=ended.output_bytes,
     )
@@ -152,6 +125,7 @@ Event = Mapping[str, object]
 _COUNTABLE = 2**53
 _DATA = resources.files("treadle.agents")
 _KNOWN = tomllib.loads((_DATA / "tools.toml").read_text())
+_ENDED = tomllib.loads((_DATA / "ended.toml").read_text())
 # The response as a JSON schema, as strict as the tools that take one want it.
 RESPONSE = json.dumps(json.loads((_DATA / "response.schema.json").read_text()))
 _MILLION = 1_000_000
@@ -186,9 +160,19 @@ class Ask:
         """Return where whoever watches reads what the tool does."""
         return self.scratch / EVENTS
 
-    def model(self, flag: str) -> tuple[str, ...]:
-        """Return the words that choose the model, if one is configured."""
-        return (flag, self.spec.config.model) if self.spec.config.model else ()
+    def values(self) -> dict[str, object]:
+        """Return what a command line names in braces."""
+        return {
+            "state": self.state,
+            "step": self.step_dir,
+            "workspace": self.spec.workspace,
+            "roots": json.dumps([*map(str, self.roots)]),
+            "session": self.session,
+            "resume": self.resume,
+            "role": self.role,
+            "model": self.spec.config.model,
+            "response": RESPONSE,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,15 +203,16 @@ class Tool:
     `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
     files in there, `tokens` the fields in them that a refresh changes; `variables` reach it,
     `keys` among them make a login needless; `cumulative` names the counters that go on counting
-    when a conversation goes on; `spent` finds the numbers of a tool that does not tell them in
-    its events.
+    when a conversation goes on; `start` is its command line, which `adjust` completes; `spent`
+    finds the numbers of a tool that does not tell them in its events.
     """
 
     name: str
     home: str
     state_variable: str
-    launch: Callable[[Ask], Launch]
     tell: Callable[[Event], Iterator[Remark]]
+    start: Mapping[str, Any] = field(default_factory=dict)
+    adjust: Callable[[Ask, Launch], Launch] = lambda ask, launch: launch
     spent: Callable[[Ask], Usage | None] | None = None
     variables: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -235,6 +220,22 @@ class Tool:
     tokens: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     log_in: str = ""
+
+    def launch(self, ask: Ask) -> Launch:
+        """Return how to start the tool, from what is written down of it."""
+        known = _filled(self.start, ask.values())
+        parts = ["program", "resume" if ask.resume else "begin", "options"]
+        parts += ["model"] if ask.spec.config.model else []
+        parts += ["held"] if ask.is_held else ["loose", "edits"][: 1 + ask.edits]
+        words = [word for part in parts for word in known.get(part, ())]
+        last = known.get("last_resumed" if ask.resume else "last", ())
+        launch = Launch(
+            argv=(*words, *ask.spec.config.extra_args, *last),
+            cwd=Path(known.get("cwd", ask.spec.workspace)),
+            env=known.get("env", {}) | (known.get("env_held", {}) if ask.is_held else {}),
+            files=known.get("files", {}),
+        )
+        return self.adjust(ask, launch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,18 +251,22 @@ class Heard:
     status: int | None = None
 
 
-def known_tool(
-    name: str,
-    launch: Callable[[Ask], Launch],
-    tell: Callable[[Event], Iterator[Remark]],
-    spent: Callable[[Ask], Usage | None] | None = None,
-) -> Tool:
-    """Return a tool with what is written down of it."""
+def _filled(known: Any, values: Mapping[str, object]) -> Any:
+    """Put values in the place of their names in braces."""
+    if isinstance(known, str):
+        return known.format_map(values)
+    if isinstance(known, list):
+        return [_filled(item, values) for item in known]
+    return {key: _filled(item, values) for key, item in known.items()}
+
+
+def known_tool(name: str, tell: Callable[[Event], Iterator[Remark]], **own: Any) -> Tool:
+    """Return a tool with what is written down of it, and the functions that know its ways."""
     facts: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in _KNOWN[name].items()
     }
-    return Tool(name=name, launch=launch, tell=tell, spent=spent, **facts)
+    return Tool(name=name, tell=tell, **facts, **own)
 
 
 def counted(value: object, given: str, cached: str, made: str) -> Usage:

@@ -4,11 +4,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from treadle.agents import backend
 from treadle.agents.backend import (
-    Ask,
     Event,
-    Launch,
     Remark,
     at,
     counted,
@@ -21,38 +18,6 @@ from treadle.agents.backend import (
     started,
     text_at,
 )
-
-_OWN_RETRIES = "2"  # treadle tries again itself, from a reset workspace
-
-
-def launch(ask: Ask) -> Launch:
-    """Return the command line: no settings, hooks or MCP servers of the repository."""
-    argv = [
-        *("claude", "-p", "--output-format", "stream-json", "--verbose"),
-        *("--setting-sources", "user", "--strict-mcp-config"),
-        *("--json-schema", backend.RESPONSE),
-        *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
-        *ask.model("--model"),
-        *("--add-dir", str(ask.step_dir)),
-        *_permissions(ask),
-        *ask.spec.config.extra_args,
-    ]
-    env = {
-        "CLAUDE_CONFIG_DIR": str(ask.state),
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",
-        "CLAUDE_CODE_MAX_RETRIES": _OWN_RETRIES,
-    }
-    if ask.is_held:
-        env["IS_SANDBOX"] = "1"
-    return Launch(argv=tuple(argv), cwd=ask.spec.workspace, env=env)
-
-
-def _permissions(ask: Ask) -> tuple[str, ...]:
-    if ask.is_held:
-        return ("--permission-mode", "bypassPermissions")
-    allowed = ["Read", "Grep", "Glob", "Bash", *(f"Edit(/{folder}/**)" for folder in ask.roots)]
-    return ("--permission-mode", "dontAsk", "--allowedTools", *allowed)
 
 
 def tell(event: Event) -> Iterator[Remark]:
@@ -98,4 +63,4 @@ def _tell_block(block: object) -> Iterator[Remark]:
             yield Remark("tool_end", content if isinstance(content, str) else json.dumps(content))
 
 
-TOOL = known_tool("claude", launch, tell)
+TOOL = known_tool("claude", tell)

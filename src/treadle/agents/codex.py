@@ -1,9 +1,8 @@
 """Drive OpenAI's Codex CLI: `codex exec --json`."""
 
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 
-from treadle.agents import backend
 from treadle.agents.backend import (
     Ask,
     Event,
@@ -18,48 +17,12 @@ from treadle.agents.backend import (
     text_at,
 )
 
-_SETTINGS = (
-    # Neither hooks, MCP servers nor instructions of the repository; the prompt carries those.
-    "project_root_markers=[]",
-    "project_doc_max_bytes=0",
-    "shell_environment_policy.ignore_default_excludes=false",
-    "sandbox_workspace_write.exclude_slash_tmp=true",
-    "sandbox_workspace_write.exclude_tmpdir_env_var=true",
-)
-_SCHEMA = "schema.json"
 _ADAPTER = "CODEX_CONFIG"
-_OFF = ("plugins", "apps", "unbounded_connection_retries")
-# The adapter's own settings come too late for these.
-_FEATURES = "\n".join(["[features]", *(f"{name} = false" for name in _OFF), ""])
 
 
-def launch(ask: Ask) -> Launch:
-    """Return the command line; a conversation that goes on takes all settings by -c."""
-    settings = [*_SETTINGS, *_sandbox(ask)]
-    argv = [
-        *("codex", "exec", *(["resume"] if ask.resume else [])),
-        *("--json", "--skip-git-repo-check", "--ignore-user-config"),
-        *(word for setting in settings for word in ("-c", setting)),
-        *(word for feature in _OFF for word in ("--disable", feature)),
-        *("--output-schema", str(ask.state / _SCHEMA)),
-        *ask.model("-m"),
-        *ask.spec.config.extra_args,
-        *((ask.resume, "-") if ask.resume else ("-",)),
-    ]
-    return Launch(
-        argv=tuple(argv),
-        cwd=ask.spec.workspace if ask.edits or ask.is_held else ask.step_dir,
-        env={"CODEX_HOME": str(ask.state)},
-        files={_SCHEMA: backend.RESPONSE, "config.toml": _FEATURES},
-    )
-
-
-def _sandbox(ask: Ask) -> Iterator[str]:
-    if ask.is_held:
-        yield 'sandbox_mode="danger-full-access"'
-        return
-    yield 'sandbox_mode="workspace-write"'
-    yield f"sandbox_workspace_write.writable_roots={json.dumps([*map(str, ask.roots)])}"
+def adjust(ask: Ask, launch: Launch) -> Launch:
+    """Without treadle's sandbox, let it work where it may write."""
+    return launch if ask.edits or ask.is_held else replace(launch, cwd=ask.step_dir)
 
 
 def tell(event: Event) -> Iterator[Remark]:
@@ -99,4 +62,4 @@ def adapter(ask: Ask) -> dict[str, str]:
     }
 
 
-TOOL = known_tool("codex", launch, tell)
+TOOL = known_tool("codex", tell, adjust=adjust)

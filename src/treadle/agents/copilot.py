@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from treadle.agents import backend
 from treadle.agents.backend import (
@@ -24,34 +23,15 @@ from treadle.errors import FormatError
 from treadle.files import walk
 
 
-def launch(ask: Ask) -> Launch:
-    """Return the command line; what a repository brings stays untrusted."""
-    argv = [
-        *("copilot", "--output-format", "json", "--no-auto-update", "--no-ask-user"),
-        *("--disable-builtin-mcps", "--no-custom-instructions"),
-        *("--usage-output-file", str(_usage_file(ask))),
-        *((f"--resume={ask.resume}",) if ask.resume else ("--session-id", ask.session)),
-        *("--add-dir", str(ask.step_dir), "--allow-all-tools"),
-        *(("--allow-all-paths",) if ask.is_held else ()),
-        *ask.spec.config.extra_args,
-    ]
-    env = {
-        "COPILOT_HOME": str(ask.state),
-        "XDG_CACHE_HOME": str(ask.state / "cache"),
-        "COPILOT_ALLOW_ALL": "false",  # "true" would trust the folder, hooks and all
-        **({"COPILOT_MODEL": ask.spec.config.model} if ask.spec.config.model else {}),
-    }
-    return Launch(argv=tuple(argv), cwd=ask.spec.workspace, env=env)
-
-
-def _usage_file(ask: Ask) -> Path:
-    """Return where it leaves its numbers: a file of this call, where it may write."""
-    return ask.state / f"usage-{ask.session}{'-again' if ask.resume else ''}.json"
+def adjust(ask: Ask, launch: Launch) -> Launch:
+    """Name the model, for which there is no option."""
+    model = ask.spec.config.model
+    return replace(launch, env={**launch.env, "COPILOT_MODEL": model}) if model else launch
 
 
 def spent(ask: Ask) -> Usage | None:
     """Read the numbers that this call has left."""
-    path = _usage_file(ask)
+    path = ask.state / "usage.json"
     try:
         found = strictjson.load_object(walk.read(path, max_bytes=1 << 20), source=path.name)
     except FormatError:
@@ -86,4 +66,4 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("done" if code == 0 else "warning", f"exit code {code}")
 
 
-TOOL = known_tool("copilot", launch, tell, spent=spent)
+TOOL = known_tool("copilot", tell, adjust=adjust, spent=spent)

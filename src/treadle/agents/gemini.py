@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from treadle.agents.backend import (
@@ -27,34 +28,9 @@ _AUTH = (
 )
 
 
-def launch(ask: Ask) -> Launch:
-    """Return the command line.
-
-    The tool runs what the settings of its current folder name, so that is the step's folder,
-    and the workspace is only included.
-    """
-    argv = [
-        *("gemini", "-o", "stream-json", "--approval-mode", "yolo"),
-        *("--include-directories", str(ask.spec.workspace)),
-        *(("--resume", ask.resume) if ask.resume else ("--session-id", ask.session)),
-        *ask.model("-m"),
-        *ask.spec.config.extra_args,
-    ]
-    env = {
-        "GEMINI_CLI_HOME": str(ask.state),
-        "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        "GEMINI_CLI_NO_RELAUNCH": "true",
-    }
-    return Launch(
-        argv=tuple(argv),
-        cwd=ask.step_dir,
-        env=env,
-        files={_SETTINGS: json.dumps(_settings(ask), indent=1)},
-    )
-
-
-def _settings(ask: Ask) -> dict[str, object]:
-    return {
+def adjust(ask: Ask, launch: Launch) -> Launch:
+    """Write its settings."""
+    settings = {
         "security": {
             "auth": {"selectedType": _auth(ask)},
             "environmentVariableRedaction": {"enabled": True},
@@ -62,6 +38,7 @@ def _settings(ask: Ask) -> dict[str, object]:
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False, "maxAttempts": 1},
     }
+    return replace(launch, files={_SETTINGS: json.dumps(settings, indent=1)})
 
 
 def _auth(ask: Ask) -> str:
@@ -97,4 +74,4 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("error", text_at(event, "error", "message"))
 
 
-TOOL = known_tool("gemini", launch, tell)
+TOOL = known_tool("gemini", tell, adjust=adjust)

@@ -40,27 +40,19 @@ from treadle.ids import utc
 from treadle.layout import PROMPT, SCORECARD, VERDICT_JSON
 from treadle.sandbox.mask import Mask
 
-_KINDS = tomllib.loads((resources.files("treadle.agents") / "trouble.toml").read_text())
+_TROUBLE = tomllib.loads((resources.files("treadle.agents") / "trouble.toml").read_text())
+KINDS = {StepError(name): kind for name, kind in _TROUBLE["kinds"].items()}
 _PATTERNS = tuple(
-    (StepError(name), re.compile("|".join(kind["words"]), re.IGNORECASE))
-    for name, kind in _KINDS.items()
+    (error, re.compile("|".join(kind["words"]), re.IGNORECASE))
+    for error, kind in KINDS.items()
     if "words" in kind
 )
-ADVICE: dict[StepError, str] = {StepError(name): kind["advice"] for name, kind in _KINDS.items()}
-# What may pass by itself: another try can help.
-PASSING = frozenset(StepError(name) for name, kind in _KINDS.items() if kind.get("passing"))
+_BY_STATUS = {status: e for e, kind in KINDS.items() for status in kind.get("statuses", ())}
 _STATUS = re.compile(r"(?:status|code|error|http)\D{0,20}\b([45]\d\d)\b", re.IGNORECASE)
-_BY_STATUS = {
-    401: StepError.AUTH_FAILED,
-    403: StepError.AUTH_FAILED,
-    408: StepError.NETWORK,
-    413: StepError.CONTEXT_TOO_LONG,
-    429: StepError.RATE_LIMIT,
-}
 # Words that also stand in answers with a telling status.
 _VAGUE = frozenset({StepError.NETWORK, StepError.SERVER_ERROR})
 _PARTS = re.compile(r"(\d+)\s*(d|h|m|s)", re.IGNORECASE)
-_SPAN = r"((?:\d{1,4}\s*(?:days?|hours?|minutes?|seconds?|mins?|secs?|[dhms])[,\s]*(?:and\s+)?)+)"
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 class Trouble(NamedTuple):
@@ -108,13 +100,8 @@ def _seconds(found: re.Match[str], now: datetime) -> datetime | None:
 
 
 def _duration(found: re.Match[str], now: datetime) -> datetime | None:
-    parts = {unit[0].lower(): int(value) for value, unit in _PARTS.findall(found[1])}
-    return now + timedelta(
-        days=parts.get("d", 0),
-        hours=parts.get("h", 0),
-        minutes=parts.get("m", 0),
-        seconds=parts.get("s", 0),
-    )
+    parts = {_UNITS[unit.lower()]: int(value) for value, unit in _PARTS.findall(found[1])}
+    return now + timedelta(**parts)
 
 
 def _date(found: re.Match[str], now: datetime) -> datetime | None:
@@ -131,26 +118,6 @@ def _clock(found: re.Match[str], now: datetime) -> datetime | None:
     there = now.astimezone(_zone(found[4]))
     then = there.replace(hour=hour, minute=int(found[2] or 0), second=0, microsecond=0)
     return (then if then > there else then + timedelta(days=1)).astimezone(UTC)
-
-
-_TIMES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], datetime | None]], ...] = (
-    (re.compile(r'(?:\||resets_at"?:\s*)(\d{10}|\d{13})\b'), _epoch),
-    (re.compile(r'(?:resets_in_seconds"?:\s*|retry.after"?:?\s*)(\d{1,8})\b', re.I), _seconds),
-    (re.compile(rf"(?:again|resets?) (?:in|after) {_SPAN}", re.I), _duration),
-    (
-        re.compile(
-            r"at ([A-Z][a-z]{2})[a-z]* (\d{1,2})[a-z]*,? (\d{4}),? (\d{1,2}:\d\d ?[AP]M)", re.I
-        ),
-        _date,
-    ),
-    (
-        re.compile(
-            r"(?:again|resets?) (?:at )?(\d{1,2})(?::([0-5]\d))? ?([ap]m)(?: ?\(([\w/+-]+)\))?",
-            re.I,
-        ),
-        _clock,
-    ),
-)
 
 
 def _zone(name: str | None) -> ZoneInfo | None:
@@ -252,13 +219,13 @@ def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> Ag
     """Say why the tool did not finish, in its own words and with what to do."""
     words = heard.error or walk.tail(spec.stderr, _TAIL).strip()
     found = classify(words, heard.status, datetime.now(UTC))
-    advice = ADVICE[found.error].format(name=spec.name, log_in=tool.log_in or "the tool")
+    advice = KINDS[found.error]["advice"].format(name=spec.name, log_in=tool.log_in or "the tool")
     said = " ".join(words.split())[:300] or result.message
     return replace(
         result,
         error=found.error,
         message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
-        may_retry=found.error in PASSING,
+        may_retry=KINDS[found.error].get("passing", False),
         resume_at=found.resume_at,
     )
 
@@ -345,3 +312,13 @@ def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
         messages.parse_verdict(data, source=VERDICT_JSON, asked=ids)
         if not walk.read(step_dir / SCORECARD, max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")
+
+
+_READERS = {
+    "epoch": _epoch,
+    "seconds": _seconds,
+    "duration": _duration,
+    "date": _date,
+    "clock": _clock,
+}
+_TIMES = [(re.compile(words, re.I), _READERS[kind]) for kind, words in _TROUBLE["times"].items()]

@@ -22,40 +22,14 @@ from treadle.agents.backend import (
     text_at,
 )
 
-# Otherwise it fetches a package for plugins, of which there are none, at every start.
-_LOCK = '{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}'
-_INSTALLED = {
-    "config/opencode/node_modules/.keep": "",
-    "config/opencode/package-lock.json": _LOCK,
-}
 _INLINE = "OPENCODE_CONFIG_CONTENT"
-_OFF = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "PROJECT_CONFIG")
 
 
-def launch(ask: Ask) -> Launch:
-    """Return the command line: nothing of the repository's own configuration is read."""
-    argv = [
-        *("opencode", "run", "--format", "json", "--pure", "--title", f"treadle {ask.role}"),
-        *(("-s", ask.resume) if ask.resume else ()),
-        *ask.model("-m"),
-        *ask.spec.config.extra_args,
-    ]
-    folders = {
-        "XDG_DATA_HOME": ask.state,
-        "XDG_CONFIG_HOME": ask.state / "config",
-        "XDG_STATE_HOME": ask.state / "state",
-        "XDG_CACHE_HOME": ask.state / "cache",
-    }
-    env = {name: str(folder) for name, folder in folders.items()}
-    env |= {f"OPENCODE_DISABLE_{name}": "1" for name in _OFF}
+def adjust(ask: Ask, launch: Launch) -> Launch:
+    """Lay what it may do over the user's own settings."""
     settings = {"permission": _permission(ask), "share": "disabled", "snapshot": False}
-    env[_INLINE] = overlay(ask.spec.environment.get(_INLINE), settings)
-    return Launch(
-        argv=tuple(argv),
-        cwd=ask.spec.workspace,
-        env=env,
-        files=_INSTALLED,
-    )
+    whole = overlay(ask.spec.environment.get(_INLINE), settings)
+    return replace(launch, env={**launch.env, _INLINE: whole})
 
 
 def _permission(ask: Ask) -> object:
@@ -94,4 +68,4 @@ def _usage(part: object) -> Usage:
     return replace(found, input_tokens=given, cost_usd=money_at(part, "cost"))
 
 
-TOOL = known_tool("opencode", launch, tell)
+TOOL = known_tool("opencode", tell, adjust=adjust)

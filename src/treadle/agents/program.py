@@ -1,6 +1,5 @@
 """Drive programs of the project's own: strict JSON in and out, or a plain command and no model."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,14 +112,11 @@ def run_replay(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Pa
 
 
 def _find(recording: Path, role: Role, iteration: int) -> Path | None:
-    for number, folder in enumerate(_turns(recording, role), 1):
+    turns = sorted((recording / "steps").glob(f"[0-9][0-9][0-9]-{role}"))
+    for number, folder in enumerate(turns, 1):
         if _iteration(folder, number) == iteration:
             return folder
     return None
-
-
-def _turns(recording: Path, role: Role) -> Iterator[Path]:
-    yield from sorted((recording / "steps").glob(f"[0-9][0-9][0-9]-{role}"))
 
 
 def _iteration(folder: Path, fallback: int) -> int:
