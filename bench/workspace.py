@@ -11,7 +11,8 @@ from bench.told import measured
 from treadle.engine.checks import clean
 from treadle.engine.run import begin
 from treadle.git import repo as repos
-from treadle.git import workspace
+from treadle.git import settings, workspace
+from treadle.git.workspace import Workspace
 
 
 def benches(lab: Lab) -> list[Bench]:
@@ -42,7 +43,9 @@ def _create(root: Path, folder: Path) -> None:
     repo = repos.find(root)
     commit = repos.head(repo).commit or ""
     with measured():
-        workspace.create(repo, folder / "files", folder / "index", commit, "main")
+        files, index, config = folder / "files", folder / "index", settings.read(repo)
+        ws = Workspace(repo=repo, path=files, index=index, branch="main", config=config)
+        workspace.create(ws, commit)
 
 
 def _clean(root: Path, folder: Path) -> None:

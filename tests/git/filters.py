@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
+from tests.git.support import workspace_at
 from treadle.errors import GitError
 from treadle.git import build, judge, repo, workspace
 from treadle.git.call import unconfined
@@ -215,9 +216,7 @@ def attack(root, tier, kind, trap):
             return {**env, "TMPDIR": str(paths["tmp"])}
 
         hands = Confined(keeper, paths["run"] / "io", bound, known) if tier != "0" else unconfined
-        ws = workspace.create(
-            place, root / "ws", paths["run"] / "checkout" / "index", base, "main", hands
-        )
+        ws = workspace_at(place, root / "ws", paths["run"] / "checkout" / "index", base, hands)
         (paths["home"] / "attributes").write_text("*.dat filter=f\n")
         plant(ws, paths, kind, trap)
         refused = exercise(ws, paths, base)

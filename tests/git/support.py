@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.builder import make_repository
-from treadle.git import build, judge, repo, workspace
+from treadle.git import build, judge, repo, settings, workspace
 from treadle.git.build import Built
+from treadle.git.call import Runner, unconfined
 from treadle.git.judge import ChangeBudgets, Judged
 from treadle.git.repo import Repo
 from treadle.git.workspace import Workspace
@@ -35,9 +36,29 @@ def open_workspace(place: Repo, folder: Path) -> Workspace:
     """Make a workspace of the repository's HEAD."""
     found = repo.head(place)
     assert found.commit
-    return workspace.create(
-        place, folder / "ws", folder / "run" / "index", found.commit, found.branch
+    index = folder / "run" / "index"
+    return workspace_at(place, folder / "ws", index, found.commit, branch=found.branch)
+
+
+def workspace_at(
+    place: Repo,
+    path: Path,
+    index: Path,
+    commit: str,
+    runner: Runner = unconfined,
+    branch: str | None = "main",
+) -> Workspace:
+    """Make a workspace of a commit."""
+    ws = Workspace(
+        repo=place,
+        path=path,
+        index=index,
+        branch=branch,
+        config=settings.read(place),
+        runner=runner,
     )
+    workspace.create(ws, commit)
+    return ws
 
 
 def harvest(ws: Workspace, folder: Path, limits: ChangeBudgets = NO_LIMITS) -> tuple[Built, Judged]:

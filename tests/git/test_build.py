@@ -240,7 +240,7 @@ def test_patch_outside_a_sparse_checkout(place, tmp_path):
     base = head(place)
     built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", ws=ws)
     new_commit = build.commit(built, base, "act", WHEN, FALLBACK_AUTHOR)
-    workspace.follow(ws, base, new_commit)
+    workspace.follow(ws, new_commit)
     assert (workspace.changes(ws), (ws.path / "src").exists()) == ((), False)
     assert show(built, "src/new.py") == b"Z = 1\n"
 

@@ -154,6 +154,6 @@ def test_ignored_files_are_listed_by_folder(ws):
     assert found.changes == (("n", "added"),)
 
 
-def test_unmerged_and_header_lines_are_understood():
-    listing = b"# stash 1\0u UU N... 1 2 3 4 h1 h2 h3 some path\0"
+def test_unmerged_files_count_and_staged_ones_do_not():
+    listing = b"UU some path\0M  staged\0"
     assert workspace.parse(listing).changes == (("some path", "modified"),)

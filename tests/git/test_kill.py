@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.builder import git
-from tests.git.support import make, open_workspace, snapshot
+from tests.git.support import make, open_workspace, snapshot, workspace_at
 from treadle.git import refs, workspace
 
 NAME = "treadle/20260101-000000-abcdef"
@@ -21,11 +21,12 @@ import itertools, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from tests.builder import write_files
+from tests.git.support import workspace_at
 from tests.git.test_kill import NAME
 from treadle.git import build, refs, repo, workspace
 place = repo.find(Path(sys.argv[1]))
 head = refs.resolve(place, NAME)
-ws = workspace.create(place, Path(sys.argv[2]), Path(sys.argv[3]), head, "main")
+ws = workspace_at(place, Path(sys.argv[2]), Path(sys.argv[3]), head)
 print("ready", flush=True)
 for turn in itertools.count():
     stamp = f"{head[:8]} {turn}"
@@ -34,7 +35,7 @@ for turn in itertools.count():
     new = build.commit(built, head, stamp, datetime.now(UTC), build.FALLBACK_AUTHOR)
     assert refs.move(place, NAME, new, head)
     if turn % 2:
-        workspace.follow(ws, head, new)
+        workspace.follow(ws, new)
     else:
         workspace.adopt(ws, built.scratch.index, new)
     head = new
@@ -64,7 +65,7 @@ def test_killed_work_goes_on(tmp_path, kills):
     for _ in range(kills):
         kill_once(place, ws, pick.uniform(0.0, 0.4))
         tip = refs.resolve(place, NAME)
-        again = workspace.create(place, ws.path, ws.index, tip, "main")
+        again = workspace_at(place, ws.path, ws.index, tip)
         assert workspace.changes(again) == ()
         names = git(place.root, "ls-tree", "-r", "-z", "--name-only", tip).split("\0")[:-1]
         assert sorted(snapshot(again.path)) == sorted(names)

@@ -66,7 +66,7 @@ def test_act_step_with_a_patch(place, log, tmp_path):
     judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
     new = build.commit(built, base, "act", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.move(place, NAME, new, base)
-    workspace.follow(ws, base, new)
+    workspace.follow(ws, new)
     judged = ["diff-tree", "cat-file"]
     assert calls(log) == ["status", "apply", "write-tree", *judged, *MOVED, "read-tree"]
 

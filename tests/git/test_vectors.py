@@ -55,10 +55,10 @@ def exercise(ws, tmp_path) -> None:
     patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", ws=ws)
     judge.judge(patched.scratch, built.tree, patched.tree, ChangeBudgets())
     after = build.commit(patched, edited, "act", datetime.now(UTC), build.FALLBACK_AUTHOR)
-    workspace.follow(ws, edited, after)
+    workspace.follow(ws, after)
     write_files(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
     workspace.restore(ws, after)
-    workspace.create(ws.repo, ws.path, ws.index, base, "main")
+    workspace.create(ws, base)
     refs.delete(ws.repo, NAME, edited)
 
 
@@ -143,7 +143,7 @@ def exercise_without_create(ws, tmp_path) -> None:
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, after, base)
     workspace.restore(ws, base)
-    workspace.follow(ws, base, after)
+    workspace.follow(ws, after)
 
 
 def test_hooks_that_appear_in_the_repository(place, ws, evil, tmp_path):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.builder import git, write_files
-from tests.git.support import head, make, open_workspace, snapshot
+from tests.git.support import head, make, open_workspace, snapshot, workspace_at
 from treadle.errors import GitError
 from treadle.git import call, repo, workspace
 from treadle.proc import sweep
@@ -254,13 +254,12 @@ def test_create_while_an_orphaned_git_still_writes(place, ws, tmp_path):
 
 
 def test_follow_brings_files_to_the_next_commit(place, ws):
-    old = head(place)
     write_files(place.root, {"a.txt": "new\n", "n/m.txt": "n\n"})
     (place.root / "x" / "y.txt").unlink()
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "next")
     write_files(ws.path, {"x.log": "kept\n"})
-    workspace.follow(ws, old, head(place))
+    workspace.follow(ws, head(place))
     assert snapshot(ws.path) == snapshot(place.root) | {"x.log": b"kept\n"}
     assert workspace.commit_of(ws) == head(place)
     assert git(ws.path, "status", "--porcelain") == ""
@@ -269,7 +268,6 @@ def test_follow_brings_files_to_the_next_commit(place, ws):
 
 @pytest.mark.parametrize("trouble", ["edited", "stranger", "link", "no marker", "touched"])
 def test_follow_arrives_whatever_is_in_the_way(place, ws, tmp_path, trouble):
-    old = head(place)
     write_files(place.root, {"a.txt": "new\n", "n/m.txt": "n\n"})
     git(place.root, "add", "-A")
     git(place.root, "commit", "-q", "-m", "next")
@@ -284,7 +282,7 @@ def test_follow_arrives_whatever_is_in_the_way(place, ws, tmp_path, trouble):
         ws.marker.unlink()
     else:
         os.utime(ws.path / "a.txt", (1, 1))
-    workspace.follow(ws, old, head(place))
+    workspace.follow(ws, head(place))
     assert snapshot(ws.path) == snapshot(place.root)
     assert list((tmp_path / "outside").iterdir()) == []
 
@@ -299,9 +297,9 @@ def test_remove_leaves_nothing(ws):
 def test_folder_that_cannot_be_made_is_named(place, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(GitError, match="file/ws cannot be made: Not a directory"):
-        workspace.create(place, tmp_path / "file" / "ws", tmp_path / "i" / "index", "HEAD", "main")
+        workspace_at(place, tmp_path / "file" / "ws", tmp_path / "i" / "index", "HEAD")
 
 
 def test_missing_commit_is_an_error_that_names_it(place, tmp_path):
     with pytest.raises(GitError, match="1" * 40):
-        workspace.create(place, tmp_path / "ws", tmp_path / "i" / "index", "1" * 40, "main")
+        workspace_at(place, tmp_path / "ws", tmp_path / "i" / "index", "1" * 40)

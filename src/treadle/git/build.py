@@ -16,7 +16,6 @@ from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 from treadle.git.settings import GitSettings
 from treadle.git.workspace import Change, Workspace
-from treadle.proc.helper import Captured
 
 _MODES = ("100644", "100755", "120000", "160000")
 _MODE = re.compile(rb"^(?:new file|deleted file|new|old) mode (\d+)\r?$", re.MULTILINE)
@@ -170,12 +169,18 @@ def file_size(path: Path) -> int:
 
 def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
     """Bring the scratch index to the contents of the workspace's files."""
-    names = _names(ws, edits)
-    if names and _update_index(ws, place, names).returncode:
-        workspace.open_up(ws)
-        for name in names:
-            _make_readable(ws.path / name)
-        done = _update_index(ws, place, names)
+    if names := _names(ws, edits):
+        done = call.run(
+            _STAGE,
+            place.place | {"GIT_WORK_TREE": str(ws.path)},
+            stdin=b"\0".join(os.fsencode(name) for name in names),
+            config=(
+                *workspace.filter_switches(ws),
+                *workspace.lfs_storage(ws, place.folder),
+                scratch.NO_SYNC,
+            ),
+            reach=place.reach(),
+        )
         if done.returncode:
             raise call.failure(_STAGE, done)
     scratch.vouch(place)
@@ -293,20 +298,6 @@ def _make_readable(path: Path) -> None:
         path.chmod(stat.S_IMODE(mode) | stat.S_IRUSR)
     elif not stat.S_ISREG(mode) and not stat.S_ISLNK(mode) and not stat.S_ISDIR(mode):
         path.unlink()
-
-
-def _update_index(ws: Workspace, place: Scratch, names: list[str]) -> Captured:
-    return call.run(
-        _STAGE,
-        place.place | {"GIT_WORK_TREE": str(ws.path)},
-        stdin=b"\0".join(os.fsencode(name) for name in names),
-        config=(
-            *workspace.filter_switches(ws),
-            *workspace.lfs_storage(ws, place.folder),
-            scratch.NO_SYNC,
-        ),
-        reach=place.reach(),
-    )
 
 
 _UNSAFE = str.maketrans("", "", "<>\n\r\0")

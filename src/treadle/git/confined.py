@@ -108,8 +108,8 @@ def require_readable(root: Path) -> None:
 def find_special(root: Path, *, opens: bool = False) -> Iterator[str]:
     """Yield the paths below a work tree, relative to it, that git must not look at.
 
-    Only names and types are read. A folder that cannot be listed is opened up first, if asked;
-    one whose path is too long to be named is none that git could enter.
+    Only names and types are read. If asked, folders are first opened up to their owner, who may
+    have lost that right; one whose path is too long to be named is none that git could enter.
     """
     pending = [""]
     while pending:
@@ -157,17 +157,11 @@ def _end(path: Path) -> bytes:
 
 
 def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:
-    for _ in range(2):
-        try:
-            with os.scandir(folder) as found:
-                return list(found)
-        except PermissionError:
-            if not opens:
-                break
-            with contextlib.suppress(OSError):
-                Path(folder).chmod(0o700)
-        except OSError:
-            break
+    with contextlib.suppress(OSError):
+        if opens and (mode := os.stat(folder).st_mode) & 0o700 != 0o700:  # noqa: PTH116
+            Path(folder).chmod(stat.S_IMODE(mode) | 0o700)
+        with os.scandir(folder) as found:
+            return list(found)
     return []
 
 

@@ -59,7 +59,7 @@ def bring(run: Run, commit: str) -> Ended | None:
         return None
     if not (state and _is_tidy(ws, commit, None)):
         workspace.remove(ws)
-        ws = workspace.create(ws.repo, ws.path, ws.index, commit, ws.branch, ws.runner)
+        workspace.create(ws, commit)
     return _prepare_for(run, ws, commit, tree)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from treadle import layout
@@ -16,7 +17,7 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
 from treadle.errors import BlockedError, GitError, ProjectError
 from treadle.files import atomic, beneath, sync
-from treadle.git import build, refs, repo, workspace
+from treadle.git import build, refs, repo, settings, workspace
 from treadle.git.workspace import Workspace
 from treadle.ids import new_run_id, utc
 from treadle.layout import STDERR, STDOUT, RunLayout
@@ -62,8 +63,8 @@ def reopen(run: Run) -> Ended | None:
     if refs.resolve(run.tools.repo, name) is None:
         refs.create(run.tools.repo, name, head)
     new = not run.workspace.path.exists() or not run.memory.set_up
-    old = run.workspace
-    run.workspace = workspace.create(old.repo, old.path, old.index, head, old.branch, old.runner)
+    run.workspace = replace(run.workspace, config=settings.read(run.tools.repo))
+    workspace.create(run.workspace, head)
     _link(run)
     return _set_up(run) if new else None
 

@@ -47,8 +47,7 @@ def mend_workspace(run: Run) -> Trespass | None:
     if walk.is_folder(path):
         return None
     beneath.remove_tree(path)
-    old = run.workspace
-    run.workspace = workspace.create(old.repo, path, old.index, run.head, old.branch, old.runner)
+    workspace.create(run.workspace, run.head)
     run.ignored = frozenset()
     return Trespass(("the workspace itself",))
 

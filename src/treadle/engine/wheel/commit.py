@@ -88,7 +88,7 @@ def _follow(run: Run, found: Manifest, place: Scratch | None) -> GitError | None
     if place:
         workspace.adopt(run.workspace, place.index, found.after.commit)
     else:
-        workspace.follow(run.workspace, found.before.commit, found.after.commit)
+        workspace.follow(run.workspace, found.after.commit)
     reach("after_workspace")
     return None
 
