@@ -14,7 +14,6 @@ from bench.told import measured
 from treadle.git import build, judge
 from treadle.git import repo as repos
 from treadle.git.build import PatchFailed
-from treadle.git.judge import ChangeBudgets
 
 _FILES = 100
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "-p", "--binary", "--full-index", "-M", "-l100")
@@ -81,7 +80,7 @@ def _candidate(root: Path, patch: bytes, folder: Path) -> None:
         built = build.from_patch(repo, head, patch, folder / "scratch")
         if isinstance(built, PatchFailed):
             raise SystemExit(built.message)
-        judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
+        judge.judge(built.scratch, tree, built.tree)
         told["over_ms"] = (time.perf_counter() - begun - bare) * 1000
 
 

@@ -18,7 +18,6 @@ from treadle.errors import GitError
 from treadle.git import build, judge, repo, workspace
 from treadle.git.call import unconfined
 from treadle.git.confined import Confined
-from treadle.git.judge import ChangeBudgets
 from treadle.proc.keeper import Keeper
 from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
@@ -185,7 +184,7 @@ def exercise(ws, paths, base):
     built = attempt(lambda: build.from_edits(ws, base, scratch, found and found.changes))
     if built:
         tree = repo.tree_of(place, base)
-        attempt(lambda: judge.judge(built.scratch, tree, built.tree, ChangeBudgets()))
+        attempt(lambda: judge.judge(built.scratch, tree, built.tree))
     # The same by way of the index: a carriage return is what it takes.
     (ws.path / "b.dat").write_bytes(b"new\r\n")
     attempt(lambda: build.from_edits(ws, base, scratch))

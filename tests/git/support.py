@@ -13,11 +13,9 @@ from tests.builder import make_repository
 from treadle.git import build, judge, repo, settings, workspace
 from treadle.git.build import Built
 from treadle.git.call import Runner, unconfined
-from treadle.git.judge import ChangeBudgets, Judged
+from treadle.git.judge import Judged
 from treadle.git.repo import Repo
 from treadle.git.workspace import Workspace
-
-NO_LIMITS = ChangeBudgets(max_risky_files=None)
 
 
 def make(root: Path, files: dict[str, str | bytes], *options: str) -> Repo:
@@ -61,11 +59,11 @@ def workspace_at(
     return ws
 
 
-def harvest(ws: Workspace, folder: Path, limits: ChangeBudgets = NO_LIMITS) -> tuple[Built, Judged]:
+def harvest(ws: Workspace, folder: Path) -> tuple[Built, Judged]:
     """Build and judge the workspace's edits."""
     base = head(ws.repo)
     built = build.from_edits(ws, base, folder)
-    return built, judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, limits)
+    return built, judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree)
 
 
 def snapshot(root: Path) -> dict[str, bytes | str]:

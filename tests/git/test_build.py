@@ -147,7 +147,7 @@ def test_file_replaced_by_an_empty_folder_is_deleted(ws, tmp_path):
     (ws.path / "Makefile").unlink()
     (ws.path / "Makefile").mkdir()
     _, judged = harvest(ws, tmp_path / "s")
-    assert [(change.path, change.is_deleted) for change in judged.files] == [("Makefile", True)]
+    assert [(change.path, change.new) for change in judged.files] == [("Makefile", None)]
 
 
 def test_folder_replaced_by_a_link_is_refused(ws, tmp_path):
@@ -170,7 +170,7 @@ def test_ignored_link_above_tracked_files_leads_nowhere(ws, tmp_path):
     (ws.path / "src" / "lib").symlink_to(tmp_path / "outside")
     write_files(ws.path, {".gitignore": "lib\n"})
     _, judged = harvest(ws, tmp_path / "s")
-    assert {change.path for change in judged.files if not change.is_deleted} == {".gitignore"}
+    assert {change.path for change in judged.files if change.new} == {".gitignore"}
     assert (tmp_path / "outside" / "util.py").stat().st_mode & 0o777 == 0o200
 
 
@@ -226,7 +226,7 @@ def test_edits_outside_a_sparse_checkout(place, tmp_path):
         ws.path, {".github/workflows/ci.yml": "on: never\n", "src/app.py": "x\n", "docs/n": "n\n"}
     )
     _, judged = harvest(ws, tmp_path / "s")
-    assert [change.path for change in judged.files if not change.is_deleted] == [
+    assert [change.path for change in judged.files if change.new] == [
         ".github/workflows/ci.yml",
         "docs/n",
         "src/app.py",

@@ -7,7 +7,7 @@ from tests.git import corpus, spellings
 from tests.git.support import head
 from treadle.git import build, judge, repo
 from treadle.git.build import Built, PatchFailed
-from treadle.git.judge import ChangeBudgets, Judged
+from treadle.git.judge import Judged
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def judged(base, patch, folder) -> Judged | PatchFailed:
     if isinstance(built, PatchFailed):
         return built
     tree = repo.tree_of(base, head(base))
-    return judge.judge(built.scratch, tree, built.tree, ChangeBudgets(), corpus.PROTECTED)
+    return judge.judge(built.scratch, tree, built.tree, corpus.PROTECTED)
 
 
 # A tree of 1,500 folders takes half a minute to make and to remove.
@@ -51,7 +51,7 @@ def test_hostile_patch_is_stopped(base, tmp_path, case):
     rules = {refusal.rule for refusal in found.refusals}
     risks = {f"risky:{risk.reason}" for risk in found.risky}
     assert case.stopped_by in rules | risks
-    assert rules or "max_risky_files" in {excess.budget for excess in found.exceeded}
+    assert rules or risks
 
 
 @pytest.mark.parametrize("case", spellings.HONEST, ids=lambda case: case.name)
@@ -59,7 +59,7 @@ def test_honest_patch_comes_in(base, tmp_path, case):
     found = judged(base, case.patch, tmp_path / "scratch")
     assert isinstance(found, Judged), found
     assert tuple(change.path for change in found.files) == case.paths
-    assert (found.refusals, found.risky, found.exceeded) == ((), (), ())
+    assert (found.refusals, found.risky) == ((), ())
 
 
 def test_judging_leaves_nothing_in_the_repository(base, tmp_path):

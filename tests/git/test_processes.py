@@ -8,7 +8,6 @@ from tests.builder import write_files
 from tests.git.corpus import BASE, TWO_FILES
 from tests.git.support import calls, count_calls, head, make, open_workspace
 from treadle.git import build, judge, refs, repo, workspace
-from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
 MOVED = ["update-ref"]
@@ -63,7 +62,7 @@ def test_act_step_with_a_patch(place, log, tmp_path):
     calls(log)
     workspace.changes(ws)
     built = build.from_patch(place, base, TWO_FILES, tmp_path / "s", ws=ws)
-    judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
+    judge.judge(built.scratch, tree, built.tree)
     new = build.commit(built, base, "act", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.move(place, NAME, new, base)
     workspace.follow(ws, new)
@@ -79,7 +78,7 @@ def test_do_step_with_edits(place, log, tmp_path):
     calls(log)
     found = workspace.survey(ws)
     built = build.from_edits(ws, base, tmp_path / "s", found.changes)
-    judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
+    judge.judge(built.scratch, tree, built.tree)
     new = build.commit(built, base, "do", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.move(place, NAME, new, base)
     workspace.adopt(ws, built.scratch.index, new)
@@ -92,5 +91,5 @@ def test_do_step_with_edits(place, log, tmp_path):
 def test_patch_to_judged_tree(place, log, tmp_path):
     calls(log)
     built = build.from_patch(place, head(place), TWO_FILES, tmp_path / "s")
-    judge.judge(built.scratch, "HEAD^{tree}", built.tree, ChangeBudgets())
+    judge.judge(built.scratch, "HEAD^{tree}", built.tree)
     assert calls(log) == ["read-tree", "apply", "write-tree", "diff-tree", "cat-file"]

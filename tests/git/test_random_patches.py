@@ -15,7 +15,7 @@ from treadle.errors import GitError
 from treadle.files import beneath
 from treadle.git import build, judge, repo
 from treadle.git.build import PatchFailed
-from treadle.git.judge import ChangeBudgets, Judged
+from treadle.git.judge import Judged
 
 FILES: dict[str, bytes] = {
     "src/app.py": b"def main():\n    return 1\n",
@@ -121,7 +121,7 @@ class Site:
             built = build.from_patch(self.repo, self.commit, patch, scratch)
             if isinstance(built, PatchFailed):
                 return None, built
-            return built.tree, judge.judge(built.scratch, self.tree, built.tree, ChangeBudgets())
+            return built.tree, judge.judge(built.scratch, self.tree, built.tree)
         finally:
             beneath.remove_tree(scratch)
             assert _state(self.folder) == self.outside
@@ -175,7 +175,7 @@ def test_one_hostile_name_keeps_all_of_a_patch_out(site, changes, form, name, is
     _, patch = site.diff(changes)
     evil = corpus.new(form.format(name))
     _, found = site.judge(evil + patch if is_first else patch + evil)
-    assert isinstance(found, PatchFailed) or found.refusals or found.exceeded, (found, patch)
+    assert isinstance(found, PatchFailed) or found.refusals or found.risky, (found, patch)
 
 
 @IN_A_HURRY
@@ -184,7 +184,7 @@ def test_one_hostile_mode_keeps_all_of_a_patch_out(site, changes, mode, name, is
     _, patch = site.diff(changes)
     evil = corpus.new(f"z-{name}", mode=mode)
     _, found = site.judge(evil + patch if is_first else patch + evil)
-    assert isinstance(found, PatchFailed) or found.refusals or found.exceeded, (found, patch)
+    assert isinstance(found, PatchFailed) or found.refusals or found.risky, (found, patch)
 
 
 @IN_A_HURRY

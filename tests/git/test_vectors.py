@@ -9,7 +9,6 @@ from tests.builder import git, write_files
 from tests.git.corpus import new
 from tests.git.support import head, make, open_workspace
 from treadle.git import build, judge, refs, repo, workspace
-from treadle.git.judge import ChangeBudgets
 
 NAME = "treadle/20260101-000000-abcdef"
 ATTRIBUTES = "* filter=evil diff=evil merge=evil\n"
@@ -47,13 +46,13 @@ def exercise(ws, tmp_path) -> None:
     workspace.survey(ws)
     build.write_patch(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
-    judge.judge(built.scratch, tree, built.tree, ChangeBudgets())
+    judge.judge(built.scratch, tree, built.tree)
     edited = build.commit(built, base, "do", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, edited, base)
     workspace.adopt(ws, built.scratch.index, edited)
     patched = build.from_patch(ws.repo, edited, new("p.txt"), tmp_path / "t", ws=ws)
-    judge.judge(patched.scratch, built.tree, patched.tree, ChangeBudgets())
+    judge.judge(patched.scratch, built.tree, patched.tree)
     after = build.commit(patched, edited, "act", datetime.now(UTC), build.FALLBACK_AUTHOR)
     workspace.follow(ws, after)
     write_files(ws.path, {"a.txt": "again\n", "x.txt": "x\n"})
@@ -138,7 +137,7 @@ def exercise_without_create(ws, tmp_path) -> None:
     workspace.survey(ws)
     build.write_patch(ws, base, tmp_path / "x.diff")
     built = build.from_edits(ws, base, tmp_path / "s")
-    judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree, ChangeBudgets())
+    judge.judge(built.scratch, repo.tree_of(ws.repo, base), built.tree)
     after = build.commit(built, base, "do", datetime.now(UTC), build.FALLBACK_AUTHOR)
     refs.create(ws.repo, NAME, base)
     refs.move(ws.repo, NAME, after, base)

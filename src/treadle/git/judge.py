@@ -3,14 +3,14 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import resources
 from typing import NamedTuple
 
 from treadle.git import trees
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
-from treadle.git.trees import GITLINK, LINK, Difference, FileChange
+from treadle.git.trees import GITLINK, LINK, FileChange
 from treadle.layout import CONFIG_NAMES, HOME_NAME
 
 _TABLES = tomllib.loads((resources.files("treadle.git") / "rules.toml").read_text())
@@ -41,7 +41,54 @@ _SHORT = re.compile(
     r"(?:gitmod|gi(?:7(?:e(?:ba?)?)?)?|gitatt|gi(?:7(?:d(?:29?)?)?)?|gitign|gi(?:2(?:5(?:0a?)?)?)?"
     r"|mailma|ma(?:b(?:a(?:30?)?)?)?)~[0-9]+"
 )
-_NONE = "000000"  # the mode of a file that is not there
+_PLAIN, _EXECUTABLE = "100644", "100755"
+
+
+class Refusal(NamedTuple):
+    """Why a change cannot be taken."""
+
+    rule: str
+    path: str
+    message: str
+
+
+class Risk(NamedTuple):
+    """A change somebody must have seen before it is taken."""
+
+    path: str
+    reason: str
+
+
+class Judged(NamedTuple):
+    """What a change is, whatever the style of the patch it came from."""
+
+    files: tuple[FileChange, ...]
+    refusals: tuple[Refusal, ...]
+    risky: tuple[Risk, ...]
+    patch_kb: int
+    diff: bytes
+
+
+def judge(
+    place: Scratch | Repo,
+    base_tree: str,
+    new_tree: str,
+    protected: Collection[str] = (),
+    *,
+    inside: str | None = None,
+) -> Judged:
+    """Judge the way from one tree to another; `inside` is the only folder it may touch."""
+    found = trees.compare(place, base_tree, new_tree)
+    refusals = [*_refusals(found.files, inside), *_collisions(place, new_tree, found.files)]
+    risky = [(change.path, risk(change, protected)) for change in found.files]
+    counted = sum(size for path, size in found.sizes if not is_generated(path))
+    return Judged(
+        files=found.files,
+        refusals=tuple(refusals),
+        risky=tuple(Risk(path, reason) for path, reason in risky if reason),
+        patch_kb=-(-counted // 1024),
+        diff=found.diff,
+    )
 
 
 def explain(rule: str, path: str, **values: str) -> str:
@@ -92,9 +139,10 @@ def bare(part: str) -> str:
     return folded(part).split(":")[0].rstrip(". ")
 
 
-def risk(path: str, old_mode: str, new_mode: str, protected: Collection[str]) -> str | None:
+def risk(change: FileChange, protected: Collection[str]) -> str | None:
     """Return why a change is risky, or None."""
-    if path in protected and old_mode != _NONE:
+    path = change.path
+    if path in protected and change.old:
         return "protected"
     if is_own_config(path):
         return "treadle_config"
@@ -105,13 +153,58 @@ def risk(path: str, old_mode: str, new_mode: str, protected: Collection[str]) ->
         return "config"
     if parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1]):
         return "hook"
-    was, is_ = (mode == "100755" for mode in (old_mode, new_mode))
-    return "exec_bit" if was != is_ and new_mode != _NONE else None
+    was, is_ = (leaf and leaf.mode == _EXECUTABLE for leaf in (change.old, change.new))
+    return "exec_bit" if change.new and bool(was) != is_ else None
 
 
 def is_generated(path: str) -> bool:
     """Tell whether a tool writes this file: such lock files do not count as patch size."""
     return path.rpartition("/")[2].lower() in _GENERATED
+
+
+def _refusals(files: Iterable[FileChange], inside: str | None) -> Iterator[Refusal]:
+    links = {change.path for change in files if change.old and change.old.mode == LINK}
+    for change in files:
+        path = change.path
+        rule = forbidden(path) or (not change.old and unwelcome(path)) or _mode_rule(change)
+        if rule:
+            yield _refuse(rule, path, mode=change.new.mode if change.new else "")
+        above = next((folder for folder in trees.above(path) if folder in links), None)
+        if above and change.new:
+            yield _refuse("parent_symlink", path, other=above)
+        if inside and not path.startswith(f"{inside.strip('/')}/"):
+            yield _refuse("outside_path", path, other=inside)
+
+
+def _mode_rule(change: FileChange) -> str | None:
+    if any(leaf and leaf.mode == GITLINK for leaf in (change.old, change.new)):
+        return "gitlink"
+    if change.new is None or change.new.mode in (_PLAIN, _EXECUTABLE):
+        return None
+    return "symlink" if change.new.mode == LINK else "mode"
+
+
+def _collisions(place: Scratch | Repo, tree: str, files: Iterable[FileChange]) -> Iterator[Refusal]:
+    """Yield new names that a system ignoring case or composition cannot tell from another."""
+    added = [change.path for change in files if not change.old and "\n" not in change.path]
+    if not added:
+        return
+    folders = {"", *(folder for path in added for folder in trees.above(path))}
+    spellings: dict[tuple[str, str], list[str]] = {}
+    for folder, names in trees.names(place, tree, folders).items():
+        for name in names:
+            spellings.setdefault((folder, folded(name)), []).append(name)
+    for path in added:
+        for part in (*trees.above(path), path):
+            folder, slash, name = part.rpartition("/")
+            same = spellings.get((folder, folded(name)), ())
+            if other := next((twin for twin in same if twin != name), None):
+                yield _refuse("collision", path, other=f"{folder}{slash}{other}")
+                break
+
+
+def _refuse(rule: str, path: str, **values: str) -> Refusal:
+    return Refusal(rule, path, explain(rule, path, **values))
 
 
 def _is_git(part: str) -> bool:
@@ -159,148 +252,3 @@ def _hidden(part: str) -> str | None:
         if category in ("Cf", "Cs", "Co", "Cn") and not (char in _JOINERS and before > "\x7f"):
             return "name_hidden"
     return None
-
-
-_PLAIN = ("100644", "100755")
-
-
-class Refusal(NamedTuple):
-    """Why a change cannot be taken."""
-
-    rule: str
-    path: str
-    message: str
-
-
-class Risk(NamedTuple):
-    """A change somebody must have seen before it is taken."""
-
-    path: str
-    reason: str
-
-
-class ChangeBudgets(NamedTuple):
-    """The budgets of one change; None means no limit."""
-
-    max_changed_files: int | None = None
-    max_patch_kb: float | None = None
-    max_risky_files: int | None = 0
-
-
-class Excess(NamedTuple):
-    """A budget that a change exceeds."""
-
-    budget: str
-    limit: int
-    used: int
-
-
-class Judged(NamedTuple):
-    """What a change is, whatever the style of the patch it came from."""
-
-    files: tuple[FileChange, ...]
-    refusals: tuple[Refusal, ...]
-    risky: tuple[Risk, ...]
-    exceeded: tuple[Excess, ...]
-    changed_files: int
-    patch_kb: int
-    diff: bytes
-
-
-def judge(
-    place: Scratch | Repo,
-    base_tree: str,
-    new_tree: str,
-    limits: ChangeBudgets,
-    protected: Collection[str] = (),
-    *,
-    inside: str | None = None,
-) -> Judged:
-    """Judge the way from one tree to another; `inside` is the only folder it may touch."""
-    found = trees.compare(place, base_tree, new_tree)
-    refusals = [*_refusals(found.files, inside), *_collisions(place, new_tree, found.files)]
-    risks = tuple(_risks(found.files, protected))
-    patch_kb = -(-_counted_bytes(found) // 1024)
-    used = {
-        "max_changed_files": len(found.files),
-        "max_patch_kb": patch_kb,
-        "max_risky_files": len(risks),
-    }
-    exceeded = tuple(_excess(limits, used))
-    return Judged(
-        found.files, tuple(refusals), risks, exceeded, len(found.files), patch_kb, found.diff
-    )
-
-
-def _refusals(files: tuple[FileChange, ...], inside: str | None) -> Iterator[Refusal]:
-    links = {change.path for change in files if change.old_mode == LINK}
-    for change in files:
-        yield from _refusal(change, links, inside)
-
-
-def _refusal(change: FileChange, links: set[str], inside: str | None) -> Iterator[Refusal]:
-    path = change.path
-    rule = forbidden(path) or (change.is_added and unwelcome(path)) or _mode_rule(change)
-    if rule:
-        yield _refuse(rule, path, mode=change.new_mode)
-    above = next((folder for folder in trees.above(path) if folder in links), None)
-    if above and not change.is_deleted:
-        yield _refuse("parent_symlink", path, other=above)
-    if inside and not path.startswith(f"{inside.strip('/')}/"):
-        yield _refuse("outside_path", path, other=inside)
-
-
-def _mode_rule(change: FileChange) -> str | None:
-    if GITLINK in (change.old_mode, change.new_mode):
-        return "gitlink"
-    if change.new_mode == LINK:
-        return "symlink"
-    return None if change.is_deleted or change.new_mode in _PLAIN else "mode"
-
-
-def _collisions(
-    place: Scratch | Repo, tree: str, files: tuple[FileChange, ...]
-) -> Iterator[Refusal]:
-    """Yield new names that a system ignoring case or composition cannot tell from another."""
-    added = [change.path for change in files if change.is_added and "\n" not in change.path]
-    if not added:
-        return
-    folders = {folder for path in added for folder in trees.above(path)}
-    listing = trees.names(place, tree, {"", *folders})
-    twins = {folder: _twins(names) for folder, names in listing.items()}
-    for path in added:
-        parts = path.split("/")
-        for depth, name in enumerate(parts):
-            same = twins["/".join(parts[:depth])].get(folded(name), [name])
-            other = next((twin for twin in same if twin != name), None)
-            if other:
-                yield _refuse("collision", path, other="/".join([*parts[:depth], other]))
-                break
-
-
-def _twins(names: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(folded(name), []).append(name)
-    return {key: twins for key, twins in found.items() if len(twins) > 1}
-
-
-def _risks(files: tuple[FileChange, ...], protected: Collection[str]) -> Iterator[Risk]:
-    for change in files:
-        reason = risk(change.path, change.old_mode, change.new_mode, protected)
-        if reason:
-            yield Risk(change.path, reason)
-
-
-def _counted_bytes(found: Difference) -> int:
-    return sum(size for path, size in found.sizes if not is_generated(path))
-
-
-def _excess(limits: ChangeBudgets, used: dict[str, int]) -> Iterator[Excess]:
-    for budget, limit in limits._asdict().items():
-        if limit is not None and used[budget] > limit:
-            yield Excess(budget, limit, used[budget])
-
-
-def _refuse(rule: str, path: str, **values: str) -> Refusal:
-    return Refusal(rule, path, explain(rule, path, **values))

@@ -25,7 +25,7 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     confined.require_readable(root)
     changes = trees.changed_files(place, old, new)
     touched = frozenset(change.path for change in changes)
-    added = {change.path for change in changes if change.is_added}
+    added = {change.path for change in changes if not change.old}
     folders = {folder for path in touched for folder in trees.above(path)}
     near = [entry for entry in _status(place) if _meets(entry.path, touched, folders)]
     staged = {entry.path for entry in near if entry.staged not in " ?"}

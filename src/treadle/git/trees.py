@@ -10,9 +10,16 @@ from treadle.git import call, scratch
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
+LINK, GITLINK = "120000", "160000"
+_NOTHING = "000000"
 MAX_BYTES = 1 << 20
 _MAX_ALL = 64 << 20
 _ROW = {width: re.compile(rb"\d+ ([^\0]+)\0.{%d}" % width, re.DOTALL) for width in (20, 32)}
+_DIFF = ("diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-color")
+_RAW = ("-z", "--raw", "--full-index", "--ignore-submodules=none")
+# Renames are looked for so that a moved file costs no more than its two names.
+_CANONICAL = ("-p", "--binary", "-M", "-l100")
+_SECTION = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
 class Leaf(NamedTuple):
@@ -20,6 +27,38 @@ class Leaf(NamedTuple):
 
     mode: str
     id: str
+
+
+class FileChange(NamedTuple):
+    """One path that differs; a side that is not there is None."""
+
+    path: str
+    old: Leaf | None
+    new: Leaf | None
+
+
+class Difference(NamedTuple):
+    """What lies between two trees; the diff can be applied and does not depend on settings."""
+
+    files: tuple[FileChange, ...]
+    sizes: tuple[tuple[str, int], ...]
+    diff: bytes
+
+
+class _Record(NamedTuple):
+    """One line of git's raw format; a rename has two paths."""
+
+    old: Leaf | None
+    new: Leaf | None
+    status: str
+    paths: list[str]
+
+    @property
+    def changes(self) -> list[FileChange]:
+        if self.status != "R":
+            return [FileChange(self.paths[-1], self.old, self.new)]
+        before, after = self.paths
+        return [FileChange(before, self.old, None), FileChange(after, None, self.new)]
 
 
 Listing = Mapping[str, Leaf]
@@ -100,6 +139,31 @@ def edited(place: Scratch, tree: str, changes: Mapping[str, Leaf | None]) -> str
     return scratch.out(place, "write-tree").decode("ascii").strip()
 
 
+def compare(place: Scratch | Repo, old: str, new: str) -> Difference:
+    """Compare two trees; the canonical diff comes with the records, in one call of git."""
+    output = call.out([*_DIFF, *_RAW, *_CANONICAL, old, new], place.place)
+    records, end = _records(output)
+    diff = output[end:]
+    return Difference(_changes(records), tuple(_sizes(records, diff)), diff)
+
+
+def changed_files(place: Mapping[str, str], old: str, new: str) -> tuple[FileChange, ...]:
+    """Return the files on which two commits or trees differ, in order."""
+    return _changes(_records(call.out([*_DIFF, *_RAW, "--no-renames", old, new], place))[0])
+
+
+def diff_text(repo: Repo, old: str, new: str, paths: Iterable[str] = ()) -> bytes:
+    """Return the changes line by line, in these files or in all, for people."""
+    place = {**repo.place, "GIT_LITERAL_PATHSPECS": "1"}
+    return call.out([*_DIFF, "-p", "-M", old, new, "--", *paths], place)
+
+
+def diff_summary(repo: Repo, old: str, new: str) -> str:
+    """Return a line for each changed file and a sum, for people."""
+    args = [*_DIFF, "--stat=100", "--stat-count=100", "-M", old, new]
+    return call.out(args, repo.place).decode(errors="replace").rstrip("\n")
+
+
 def batch(place: Mapping[str, str], asked: list[str]) -> Iterator[bytes | None]:
     """Yield the content of each object by its id or name; None for one that is not there."""
     if not asked:
@@ -127,90 +191,6 @@ def _fitting(found: Mapping[str, int]) -> Iterator[str]:
             yield id_
 
 
-NONE, LINK, GITLINK = "000000", "120000", "160000"
-_DIFF = ("diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-color")
-_RAW = ("-z", "--raw", "--full-index", "--ignore-submodules=none")
-# Renames are looked for so that a moved file costs no more than its two names.
-_CANONICAL = ("-p", "--binary", "-M", "-l100")
-_SECTION = re.compile(rb"^diff --git ", re.MULTILINE)
-
-
-class FileChange(NamedTuple):
-    """One path that differs; a missing side has mode 000000."""
-
-    path: str
-    old_mode: str
-    new_mode: str
-    old_id: str = ""
-    new_id: str = ""
-
-    @property
-    def is_added(self) -> bool:
-        """Tell whether the name is new."""
-        return self.old_mode == NONE
-
-    @property
-    def is_deleted(self) -> bool:
-        """Tell whether the name goes."""
-        return self.new_mode == NONE
-
-    @property
-    def old(self) -> Leaf | None:
-        """Return the file as it was."""
-        return None if self.is_added else Leaf(self.old_mode, self.old_id)
-
-    @property
-    def new(self) -> Leaf | None:
-        """Return the file as it is."""
-        return None if self.is_deleted else Leaf(self.new_mode, self.new_id)
-
-
-class Difference(NamedTuple):
-    """What lies between two trees; the diff can be applied and does not depend on settings."""
-
-    files: tuple[FileChange, ...]
-    sizes: tuple[tuple[str, int], ...]
-    diff: bytes
-
-
-class _Record(NamedTuple):
-    """One line of git's raw format; a rename has two paths."""
-
-    old_mode: str
-    new_mode: str
-    old_id: str
-    new_id: str
-    status: str
-    paths: tuple[str, ...]
-
-
-def compare(place: Scratch | Repo, old: str, new: str) -> Difference:
-    """Compare two trees; the canonical diff comes with the records, in one call of git."""
-    output = call.out([*_DIFF, *_RAW, *_CANONICAL, old, new], place.place)
-    records, end = _records(output)
-    diff = output[end:]
-    files = {change for record in records for change in _changes(record)}
-    return Difference(tuple(sorted(files)), tuple(_sizes(records, diff)), diff)
-
-
-def changed_files(place: Mapping[str, str], old: str, new: str) -> tuple[FileChange, ...]:
-    """Return the files on which two commits or trees differ, in order."""
-    output = call.out([*_DIFF, *_RAW, "--no-renames", old, new], place)
-    return tuple(sorted(change for item in _records(output)[0] for change in _changes(item)))
-
-
-def diff_text(repo: Repo, old: str, new: str, paths: Iterable[str] = ()) -> bytes:
-    """Return the changes line by line, in these files or in all, for people."""
-    place = {**repo.place, "GIT_LITERAL_PATHSPECS": "1"}
-    return call.out([*_DIFF, "-p", "-M", old, new, "--", *paths], place)
-
-
-def diff_summary(repo: Repo, old: str, new: str) -> str:
-    """Return a line for each changed file and a sum, for people."""
-    args = [*_DIFF, "--stat=100", "--stat-count=100", "-M", old, new]
-    return call.out(args, repo.place).decode(errors="replace").rstrip("\n")
-
-
 def _records(output: bytes) -> tuple[list[_Record], int]:
     """Return the raw records and where the diff behind them begins."""
     records, position = [], 0
@@ -218,24 +198,22 @@ def _records(output: bytes) -> tuple[list[_Record], int]:
         end = output.index(b"\0", position)
         old_mode, new_mode, old_id, new_id, status = output[position + 1 : end].decode().split(" ")
         names = []
-        for _ in range(2 if status[0] in "RC" else 1):
+        for _ in range(2 if status[0] == "R" else 1):
             start, end = end + 1, output.index(b"\0", end + 1)
             names.append(os.fsdecode(output[start:end]))
-        records.append(_Record(old_mode, new_mode, old_id, new_id, status[0], tuple(names)))
+        old, new = _leaf(old_mode, old_id), _leaf(new_mode, new_id)
+        records.append(_Record(old, new, status[0], names))
         position = end + 1
     return records, position + 1 if records else position
 
 
-def _changes(record: _Record) -> list[FileChange]:
-    old_mode, new_mode, old_id, new_id, status, paths = record
-    if status != "R":
-        return [FileChange(paths[-1], old_mode, new_mode, old_id, new_id)]
-    old, new = paths
-    nothing = "0" * len(old_id)
-    return [
-        FileChange(old, old_mode, NONE, old_id, nothing),
-        FileChange(new, NONE, new_mode, nothing, new_id),
-    ]
+def _leaf(mode: str, id_: str) -> Leaf | None:
+    return None if mode == _NOTHING else Leaf(mode, id_)
+
+
+def _changes(records: list[_Record]) -> tuple[FileChange, ...]:
+    found = [change for record in records for change in record.changes]
+    return tuple(sorted(found, key=lambda change: change.path))
 
 
 def _sizes(records: list[_Record], diff: bytes) -> Iterator[tuple[str, int]]:

@@ -17,7 +17,7 @@ from treadle.errors import FormatError, GitError
 from treadle.files import atomic, beneath, walk
 from treadle.git import build, judge, workspace
 from treadle.git.build import Built, PatchFailed
-from treadle.git.judge import ChangeBudgets, Excess, Judged
+from treadle.git.judge import Judged
 from treadle.git.scratch import Scratch
 from treadle.git.workspace import Change, Survey
 from treadle.ids import HUMAN
@@ -251,10 +251,8 @@ def _from_patch(run: Run, stage: Stage) -> Accepted | RefusedChange:
 
 
 def _judge(run: Run, stage: Stage, built: Built) -> Judged:
-    budgets = run.order.budgets
-    limits = ChangeBudgets(budgets.max_changed_files, budgets.max_patch_kb, budgets.max_risky_files)
     inside = run.order.agent(stage.role).config.path
-    return judge.judge(built.scratch, run.tree, built.tree, limits, _commands(run), inside=inside)
+    return judge.judge(built.scratch, run.tree, built.tree, _commands(run), inside=inside)
 
 
 def _commands(run: Run) -> set[str]:
@@ -279,8 +277,8 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
         files = [f"{item.path} ({item.reason})" for item in judged.risky]
         text = f"risky files: {_risky_names(judged)}"
         run.timeline.add(EventType.RISKY_CHANGE, text, files=files[:100])
-    if judged.exceeded:
-        return _over_budget(run, stage, judged, judged.exceeded[0])
+    if over := _exceeded(run, judged):
+        return _over_budget(run, stage, judged, over)
     return _commit(run, stage, built, judged)
 
 
@@ -297,9 +295,22 @@ def _reserved(run: Run, judged: Judged) -> RefusedChange | None:
     return RefusedChange(StepError.PATCH_REFUSED, f"the change is refused ({named})")
 
 
-def _over_budget(run: Run, stage: Stage, judged: Judged, excess: Excess) -> RefusedChange:
+def _exceeded(run: Run, judged: Judged) -> Exceeded | None:
+    """Return the first budget of one change that is too small for this one."""
+    used = {
+        "max_changed_files": len(judged.files),
+        "max_patch_kb": judged.patch_kb,
+        RISKY_FILES: len(judged.risky),
+    }
+    for key, amount in used.items():
+        limit = getattr(run.order.budgets, key)
+        if limit is not None and amount > limit:
+            return Exceeded(key=key, limit=limit, used=amount)
+    return None
+
+
+def _over_budget(run: Run, stage: Stage, judged: Judged, over: Exceeded) -> RefusedChange:
     """Let a change wait for a human who has looked at it."""
-    over = Exceeded(key=excess.budget, limit=excess.limit, used=excess.used)
     kept = PATCH if stage.patch.is_file() else "files/workspace.diff"
     where = run.tools.layout.relative(run.folder.step(stage.index, stage.role))
     text = f"the change is over budget: {over.key} is {over.limit:g}, it has {over.used:g}"
@@ -322,7 +333,7 @@ def _commit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted:
     after = Snapshot(new, built.tree)
     run.timeline.add(
         EventType.PATCH_APPLIED,
-        f"{plural(judged.changed_files, 'file')} changed",
+        f"{plural(len(judged.files), 'file')} changed",
         before=Snapshot(run.head, run.tree)._asdict(),
         after=after._asdict(),
         files=[item.path for item in judged.files[:100]],
