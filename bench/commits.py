@@ -54,7 +54,7 @@ def _commit(own: Store, run_id: str, each: int) -> None:
             Event(20 + 2 * index + at, _NOW, "step_committed", "step committed", {"role": "plan"})
             for at in range(2)
         ]
-        own.commit_step(History((row,), events), Cursor("running", 1, index), 1)
+        own.advance(row.run_id, History((row,), events), Cursor("running", 1, index), 1)
 
 
 def _floor(folder: Path, each: int) -> None:

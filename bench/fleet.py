@@ -112,7 +112,7 @@ def _step(folder: Path, url: str, count: int) -> None:
         for index, found in enumerate(kept, 1):
             row = _row(index)._replace(archive=found.key, archive_sha256=found.sha256)
             events = [Event(2 * index + at, _NOW, "step_committed", "x", {}) for at in range(2)]
-            store.commit_step(History((row,), events), Cursor("running", 1, index), 1)
+            store.advance(row.run_id, History((row,), events), Cursor("running", 1, index), 1)
     store.close()
 
 

@@ -20,7 +20,7 @@ from bench.told import measured
 from treadle.store import address
 from treadle.store import letters as index
 from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
-from treadle.store.runs import Cursor, Event, RunRow
+from treadle.store.runs import Cursor, Event, History, RunRow
 from treadle.store.store import Store
 from treadle.store.transaction import Database
 
@@ -237,7 +237,7 @@ def _write(store: Store, run_id: str, count: int) -> None:
     for seq in range(1, count + 1):
         now = datetime.now(UTC).timestamp()
         event = Event(seq, _NOW, "step_committed", repr(now), None)
-        store.record(run_id, (event,), Cursor("running", 1, 0), {}, 0)
+        store.advance(run_id, History(events=(event,)), Cursor("running", 1, 0), 0)
         time.sleep(0.01)
 
 

@@ -17,8 +17,8 @@ from bench.harness import Bench, Claim, Command, Sample, run
 from bench.lab import Lab
 from treadle.layout import Layout
 from treadle.project.context import open_context
+from treadle.store import transaction
 from treadle.store.store import Reader
-from treadle.store.transaction import SQL
 from treadle.web import access, app
 from treadle.web.access import Keys
 from treadle.web.site import Site
@@ -100,7 +100,7 @@ def _runs(root: Path) -> None:
 def _sql(root: Path) -> None:
     database = sqlite3.connect(Layout(root).database)
     last = database.execute("SELECT max(seq) FROM events WHERE run_id = ?", (LONG,)).fetchone()[0]
-    text = SQL["events"]
+    text = transaction.sql("events")
 
     def ask(after: str) -> None:
         values = {"run_id": LONG, "after": int(after), "limit": _PAGE}

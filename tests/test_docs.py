@@ -8,7 +8,6 @@ import io
 import json
 import re
 import shlex
-import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
@@ -260,8 +259,7 @@ def test_every_exit_code_is_documented():
 
 
 def test_every_table_and_column_is_documented():
-    store = sqlite3.connect(":memory:")
-    address.migrate(store)
+    store = address.open_empty()
     tables = [row[0] for row in store.execute("SELECT name FROM sqlite_master WHERE type='table'")]
     schema = {
         name: [row[1] for row in store.execute(f"PRAGMA table_info({name})")] for name in tables

@@ -20,13 +20,13 @@ def store(tmp_path, monkeypatch):
 
 
 def commit(store):
-    store.commit_step(History((step_row(),), [event(1)]), Cursor("running", 1, 1), 1)
+    store.advance(RUN, History((step_row(),), [event(1)]), Cursor("running", 1, 1), 1)
 
 
 def fail(store, monkeypatch, *, after_commit: bool, times: int = 2):
     """Let the next writes fail, before or after they were made."""
     left = [times]
-    run = store._group.run
+    run = store._transactions.run
 
     def failing(apply, **how):
         left[0] -= 1
@@ -37,7 +37,7 @@ def fail(store, monkeypatch, *, after_commit: bool, times: int = 2):
             raise AWAY
         return result
 
-    monkeypatch.setattr(store._group, "run", failing)
+    monkeypatch.setattr(store._transactions, "run", failing)
 
 
 @pytest.mark.parametrize("after_commit", [False, True])

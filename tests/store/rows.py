@@ -52,7 +52,7 @@ def cursor(index: int = 1, **changes) -> Cursor:
 def commit(store, index: int = 1, run_id: str = RUN, epoch: int = 1) -> None:
     """Commit one plain step."""
     history = History((step_row(index, run_id),), (event(index + 1),))
-    store.commit_step(history, cursor(index), epoch)
+    store.advance(run_id, history, cursor(index), epoch)
 
 
 def child(script: str, *args: object, wrap: tuple[str, ...] = ()) -> subprocess.Popen:

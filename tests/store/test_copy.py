@@ -80,11 +80,11 @@ def test_a_store_that_holds_something_is_left_alone(full, empty):
 def test_what_arrives_otherwise_is_taken_back(full, empty, monkeypatch):
     seen = []
 
-    def digest(rows):
+    def count(rows):
         seen.append(1)
         return len(seen)
 
-    monkeypatch.setattr(copy, "digest", digest)
+    monkeypatch.setattr(copy, "Counter", count)
     with pytest.raises(StoreError, match="did not arrive as it was"):
         copy.copy(full, empty)
     assert not any(contents(empty).values())

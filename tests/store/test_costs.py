@@ -18,7 +18,7 @@ USED = UsageRow(RUN, 1, "codex", "m1", 100, 40, 7, 0.5, 1.0)
 
 def commit(store, used=USED):
     store.insert_run(run_row(), (), {})
-    store.commit_step(History((STEP,), usage=(used,) if used else ()), cursor(), 1)
+    store.advance(RUN, History((STEP,), usage=(used,) if used else ()), cursor(), 1)
 
 
 def test_a_step_counts_for_its_day_agent_and_model(store):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.store.rows import RUN, commit, cursor, event, only_sqlite, run_row
 from treadle.errors import FencedError, NotFoundError, StoreError
+from treadle.store.runs import History
 
 THREADS, STEPS = 64, 20
 
@@ -19,7 +20,7 @@ THREADS, STEPS = 64, 20
 def commits(store, monkeypatch):
     """Return one entry for each commit that the database was asked for."""
     seen = []
-    writer = store._transactions._writer
+    writer = store._transactions.writer
     commit = writer.commit
     monkeypatch.setattr(writer, "commit", lambda: (seen.append(1), commit()))
     return seen
@@ -98,7 +99,7 @@ def test_a_change_that_fails_does_not_hurt_those_it_shares_a_commit_with(store):
     threads = [threading.Thread(target=work, args=(number,)) for number in range(9)]
     for thread in threads:
         thread.start()
-    until(lambda: len(store._group._waiting) == 9)
+    until(lambda: len(store._transactions._waiting) == 9)
     release.set()
     for thread in (holder, *threads):
         thread.join(120)
@@ -110,13 +111,13 @@ def test_a_change_that_fails_does_not_hurt_those_it_shares_a_commit_with(store):
 def test_nothing_is_acknowledged_when_the_commit_fails(store):
     for number in range(4):
         store.insert_run(run_row(run_id(number)), (), {})
-    writer = store._transactions._connection
+    writer = store._transactions.writer.connection
     errors = []
 
     def work(number):
         try:
             rows = [event(seq, text="x" * 4000) for seq in range(1, 9)]
-            store.record(run_id(number), rows, cursor(), {}, 1)
+            store.advance(run_id(number), History(events=rows), cursor(), 1)
         except StoreError as error:
             errors.append(error)
 
@@ -156,7 +157,7 @@ def test_a_commit_that_fails_later_takes_nothing_back(store):
     for number in range(3):
         threads.append(threading.Thread(target=work, args=(number,)))
         threads[-1].start()
-        until(lambda number=number: len(store._group._waiting) == number + 1)
+        until(lambda number=number: len(store._transactions._waiting) == number + 1)
     release.set()
     for thread in threads:
         thread.join(120)
@@ -166,7 +167,7 @@ def test_a_commit_that_fails_later_takes_nothing_back(store):
 
 @only_sqlite
 def test_a_foreign_program_that_holds_the_database_is_named(store, layout):
-    store._transactions._connection.execute("PRAGMA busy_timeout=50")
+    store._transactions.writer.connection.execute("PRAGMA busy_timeout=50")
     with closing(sqlite3.connect(layout.database, isolation_level=None)) as foreign:
         foreign.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked by a program other than treadle"):
@@ -204,7 +205,7 @@ def test_a_leader_interrupted_before_it_begins_blocks_nobody(store, monkeypatch)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._group, "_lead", interrupted)
+        patch.setattr(store._transactions, "_lead", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.insert_run(run_row(run_id(9)), (), {})
     in_threads(lambda: store.insert_run(run_row(), (), {}))
@@ -226,11 +227,11 @@ def test_a_waiting_thread_that_a_signal_interrupts_leaves_no_gap(store):
     later = threading.Thread(target=lambda: store.insert_run(run_row(), (), {}))
 
     def disturb():
-        until(lambda: len(store._group._waiting) == 1)
+        until(lambda: len(store._transactions._waiting) == 1)
         later.start()
-        until(lambda: len(store._group._waiting) == 2)
+        until(lambda: len(store._transactions._waiting) == 2)
         os.kill(os.getpid(), signal.SIGUSR1)
-        until(lambda: len(store._group._waiting) == 1)
+        until(lambda: len(store._transactions._waiting) == 1)
         release.set()
 
     disturber = threading.Thread(target=disturb)

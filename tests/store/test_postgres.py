@@ -191,7 +191,7 @@ def test_without_the_server_the_clock_goes_on():
 
 
 def test_nul_is_kept_as_a_mark_because_the_server_has_no_room_for_it(shared):
-    shared.record(RUN, (event(2)._replace(message="a\0b"),), cursor(), {}, 1)
+    shared.advance(RUN, History(events=(event(2)._replace(message="a\0b"),)), cursor(), 1)
     assert shared.events(RUN, after=1)[0].message == "a�b"
 
 

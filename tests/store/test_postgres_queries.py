@@ -8,7 +8,7 @@ import pytest
 from treadle.store import postgres
 from treadle.store.postgres import Postgres
 from treadle.store.store import Store
-from treadle.store.transaction import SQL
+from treadle.store.transaction import QUERIES, sql
 
 pytestmark = pytest.mark.real
 
@@ -28,7 +28,7 @@ def plans(pg_server):
         line.execute("SET search_path TO plans")
         line.execute("SET enable_seqscan = off")
         line.execute("SET plan_cache_mode = force_generic_plan")
-        yield lambda name: _plan(line, postgres._translated(SQL[name]).decode())
+        yield lambda name: _plan(line, postgres._translated(sql(name)).decode())
         line.execute("DROP SCHEMA plans CASCADE")
 
 
@@ -48,7 +48,7 @@ def _plan(line, sql):
     return [row[0] for row in found]
 
 
-@pytest.mark.parametrize("name", sorted(SQL))
+@pytest.mark.parametrize("name", sorted(QUERIES))
 def test_the_server_reads_every_query_and_scans_no_table(plans, name):
     scans = [row for row in plans(name) if "Seq Scan" in row]
     assert not scans or name in WHOLE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from treadle.store import address, sqlite
-from treadle.store.transaction import SQL
+from treadle.store import address
+from treadle.store.transaction import QUERIES, sql
 
 WHOLE_TABLE_IS_THE_ANSWER = {
     "step_names": "recovery compares every step with its folder",
@@ -34,18 +34,17 @@ class Anything(dict):
 @pytest.fixture(scope="module")
 def schema():
     """Return an empty database with every table and index."""
-    connection = sqlite.open_empty()
-    address.migrate(connection)
+    connection = address.open_empty()
     yield connection
     connection.close()
 
 
-def plan(schema, sql):
-    values = ("",) * sql.count("?") if "?" in sql else Anything()
-    return [row[3] for row in schema.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+def plan(schema, query):
+    values = ("",) * query.count("?") if "?" in query else Anything()
+    return [row[3] for row in schema.execute(f"EXPLAIN QUERY PLAN {query}", values)]
 
 
-@pytest.mark.parametrize("name", sorted(set(SQL) - set(WHOLE_TABLE_IS_THE_ANSWER)))
+@pytest.mark.parametrize("name", sorted(set(QUERIES) - set(WHOLE_TABLE_IS_THE_ANSWER)))
 def test_no_query_scans_a_table(schema, name):
     open_only = (
         "SCAN questions USING INDEX questions_open",
@@ -53,16 +52,16 @@ def test_no_query_scans_a_table(schema, name):
         "SCAN runs USING INDEX runs_owned",
         "SCAN kv_run USING INDEX kv_queued",
     )
-    scans = [line for line in plan(schema, SQL[name]) if "SCAN" in line]
+    scans = [line for line in plan(schema, sql(name)) if "SCAN" in line]
     assert [line for line in scans if line not in open_only] == []
 
 
 @pytest.mark.parametrize("name", WHOLE_TABLE_IS_THE_ANSWER)
 def test_the_exceptions_are_still_needed(schema, name):
-    assert any("SCAN" in line for line in plan(schema, SQL[name]))
+    assert any("SCAN" in line for line in plan(schema, sql(name)))
 
 
 def test_pages_are_read_in_order_without_sorting(schema):
     pages = ("runs_page", "runs_page_by_status", "runs_page_like", "runs_with_prefix")
     for name in (*pages, "events", "steps"):
-        assert not any("TEMP B-TREE" in line for line in plan(schema, SQL[name])), name
+        assert not any("TEMP B-TREE" in line for line in plan(schema, sql(name))), name

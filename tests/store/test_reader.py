@@ -24,8 +24,8 @@ from tests.store.rows import (
 )
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store import sqlite
 from treadle.store.runs import History
+from treadle.store.sqlite import Sqlite
 from treadle.store.store import Reader, Store
 
 ON_A_READ_ONLY_DISK = (
@@ -157,9 +157,9 @@ def test_a_writer_killed_without_a_wal_is_rolled_back_by_the_next_reader(written
 
 @only_sqlite
 def test_a_file_system_without_wal_still_works(layout, monkeypatch):
-    connect = sqlite._connect
+    connect = Sqlite._connect
     without_wal = "vfs=unix-dotfile"
-    monkeypatch.setattr(sqlite, "_connect", lambda path, how: connect(path, f"{how}&{without_wal}"))
+    monkeypatch.setattr(Sqlite, "_connect", lambda it, how: connect(it, f"{how}&{without_wal}"))
     with Store.open(layout) as store:
         store.insert_run(run_row(), (), {})
         commit(store)
@@ -213,7 +213,7 @@ def test_the_last_check_of_the_same_tree_and_command_is_found(store):
     store.insert_run(run_row(), (), {})
     first = check_row(1, passed=False, exit_code=1)
     rows = (first, check_row(2, tree="other"), check_row(3, phase="before"), check_row(4, note="x"))
-    store.commit_step(History((step_row(),), checks=rows), cursor(), 1)
+    store.advance(RUN, History((step_row(),), checks=rows), cursor(), 1)
     assert store.observed(RUN, "tree", "pytest -q") == check_row(4, note="x")
     assert store.observed(RUN, "tree", "make") is None
     assert store.checks(RUN)[0] == first

@@ -39,8 +39,8 @@ def test_a_run_reads_back_as_it_was_written(begun):
 def test_a_step_is_committed_with_everything_it_brings(begun):
     events = (event(2, index=1), event(3, text="Grüße"))
     end = cursor(1, status="passed", verdict="PASS", head_commit="c" * 40, ended_at=T)
-    begun.commit_step(
-        History((step_row(),), events, {"spent": 5}, (USAGE,), (check_row(),)), end, 1
+    begun.advance(
+        RUN, History((step_row(),), events, {"spent": 5}, (USAGE,), (check_row(),)), end, 1
     )
     assert begun.steps(RUN) == [step_row()]
     assert begun.events(RUN, after=1) == list(events)
@@ -56,7 +56,7 @@ def test_another_process_sees_what_was_committed(begun, layout):
 
 
 def test_a_key_set_to_none_is_removed(begun):
-    begun.record(RUN, (), cursor(0), {"spent": None, "other": 1}, 1)
+    begun.advance(RUN, History(kv={"spent": None, "other": 1}), cursor(0), 1)
     assert begun.kv(RUN) == {"other": 1}
 
 
@@ -65,7 +65,9 @@ def test_an_owner_that_was_superseded_is_fenced_off(begun, verb):
     begun.take_over(RUN, "host 2")
     calls = {
         "commit_step": lambda: commit(begun, 1),
-        "record": lambda: begun.record(RUN, (event(2),), cursor(status="failed"), {"a": 1}, 1),
+        "record": lambda: begun.advance(
+            RUN, History(events=(event(2),), kv={"a": 1}), cursor(status="failed"), 1
+        ),
         "release": lambda: begun.release(RUN, 1),
     }
     with pytest.raises(FencedError, match=RUN):
@@ -95,7 +97,7 @@ def test_a_run_nobody_knows_is_named(store, verb):
 
 def test_the_last_step_may_release_its_run(begun):
     begun.take_over(RUN, "me")
-    begun.commit_step(History((step_row(),)), cursor(1, status="passed"), 2, releases=True)
+    begun.advance(RUN, History((step_row(),)), cursor(1, status="passed"), 2, releases=True)
     assert begun.run(RUN).owner is None
     assert begun.unsettled() == []
 
@@ -103,7 +105,7 @@ def test_the_last_step_may_release_its_run(begun):
 def test_a_step_that_exists_is_refused_with_all_it_brings(begun):
     commit(begun, 1)
     with pytest.raises(StoreError, match=r"(?i)unique"):
-        begun.commit_step(History((step_row(),), (event(9),), {"x": 1}), cursor(9), 1)
+        begun.advance(RUN, History((step_row(),), (event(9),), {"x": 1}), cursor(9), 1)
     assert [item.seq for item in begun.events(RUN)] == [1, 2]
     assert begun.run(RUN).current_step_index == 1
     assert "x" not in begun.kv(RUN)
@@ -126,7 +128,7 @@ def test_a_stop_is_requested_without_touching_the_timeline(begun):
 
 def test_restoring_makes_the_run_what_its_files_say(begun):
     commit(begun, 1)
-    begun.record(RUN, (), cursor(), {"stale": True}, 1)
+    begun.advance(RUN, History(kv={"stale": True}), cursor(), 1)
     history = History((step_row(1), step_row(2)), (event(1), event(2)), {"a": 1}, (USAGE,))
     for _ in range(2):
         begun.restore(run_row(goal="as written"), history)
@@ -143,11 +145,13 @@ def test_forgetting_a_run_twice_says_so(begun):
 
 @only_sqlite
 def test_a_full_disk_saves_nothing_and_says_so(begun):
-    writer = begun._transactions._connection
+    writer = begun._transactions.writer.connection
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreError, match="the disk is full"):
-        begun.record(RUN, [event(seq, text="x" * 4000) for seq in range(2, 9)], cursor(), {}, 1)
+        begun.advance(
+            RUN, History(events=[event(seq, text="x" * 4000) for seq in range(2, 9)]), cursor(), 1
+        )
     assert begun.last_seq(RUN) == 1
     writer.execute("PRAGMA max_page_count=100000")
     commit(begun, 1)
@@ -156,5 +160,5 @@ def test_a_full_disk_saves_nothing_and_says_so(begun):
 
 def test_text_that_sqlite_cannot_hold_is_refused(begun):
     with pytest.raises(StoreError, match="cannot be stored"):
-        begun.record(RUN, (event(2)._replace(message="\ud800"),), cursor(), {}, 1)
+        begun.advance(RUN, History(events=(event(2)._replace(message="\ud800"),)), cursor(), 1)
     commit(begun, 2)

@@ -27,7 +27,7 @@ def tested(store, now):
             check_row(criterion_id=item.id, passed=value)
             for item, value in zip(ASKED, passed, strict=False)
         ]
-        store.commit_step(History((step_row(run_id=RUN),), checks=rows), cursor(), 1)
+        store.advance(RUN, History((step_row(run_id=RUN),), checks=rows), cursor(), 1)
         return task.standing(store, store.task(added.task_id))
 
     return observe

@@ -87,7 +87,7 @@ def runs(layout: Layout, store: Store, now: datetime, texts: Sequence[str]) -> N
             _step(layout, store, run_id, index, role, text, now)
         spent = {"spent": {"minutes": 3.5, "tokens": 5000, "cost_usd": 0.25}}
         end = Cursor("stopped", 1, 4, "FAIL", "b" * 40, utc(now))
-        store.record(run_id, (), end, spent, 1)
+        store.advance(run_id, History(kv=spent), end, 1)
 
 
 def _step(layout, store, run_id, index, role, text, now) -> None:
@@ -101,7 +101,7 @@ def _step(layout, store, run_id, index, role, text, now) -> None:
     used = UsageRow(run_id, index, f"{role}er", "gpt-5", 12_000, 4_000, 900, 0.12, 120.0)
     events = (Event(index + 1, utc(begun), "step_committed", text),)
     history = History((row,), events, usage=(used,) if role != "check" else ())
-    store.commit_step(history, Cursor("running", 1, index), 1)
+    store.advance(run_id, history, Cursor("running", 1, index), 1)
 
 
 def desk(store: Store, now: datetime, texts: Sequence[str]) -> None:

@@ -3,16 +3,24 @@
 import os
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from treadle.config import early
 from treadle.config.early import Early
 from treadle.errors import BlockedError, ConfigError, StoreError
-from treadle.ids import STORES, is_schema, mask
+from treadle.ids import STORES, is_schema, mask, utc
 from treadle.layout import Layout, lock_of
 from treadle.store import sqlite
 from treadle.store.sqlite import Sqlite
-from treadle.store.transaction import Connection, Database, Waker, Writer, closed_on_error
+from treadle.store.transaction import (
+    Connection,
+    Database,
+    Waker,
+    Writer,
+    closed_on_error,
+    explained,
+)
 
 _EXAMPLE = "postgresql://user@host/database"
 
@@ -109,80 +117,86 @@ FOLDER = Path(__file__).with_name("migrations")
 
 def open_both(database: Database) -> tuple[Connection, Writer]:
     """Open a database, made or brought up to date if need be, for reading and for writing."""
-    try:
-        writer = _open_writer(database)
+    with explained(database):
+        writer = open_writer(database)
         with closed_on_error(writer):
             return database.open_reader(), writer
-    except database.error as error:
-        raise database.explain(error) from error
+
+
+def open_writer(database: Database) -> Writer:
+    """Open a database for writing, made or brought up to date if need be."""
+    writer = database.open_writer()
+    with closed_on_error(writer), writer.turn:
+        if _version(writer.connection, database) < latest():
+            _migrate(writer, database)
+    return writer
 
 
 def open_reader(database: Database) -> Connection:
     """Open a database for reading; one that was never set up reads as an empty one."""
-    try:
-        return _open_reader(database)
-    except database.error as error:
-        raise database.explain(error) from error
+    with explained(database):
+        connection = database.open_reader()
+        with closed_on_error(connection):
+            found = _version(connection, database)
+        if found == latest():
+            return connection
+        connection.close()
+        if found == 0:
+            return open_empty()
+        open_writer(database).close()
+        return database.open_reader()
+
+
+def open_empty() -> Connection:
+    """Open a database in memory that has every table and no row."""
+    connection = sqlite.open_empty()
+    for _, path in _migrations():
+        connection.executescript(path.read_text("utf-8"))
+    return connection
 
 
 def latest() -> int:
     """Return the schema version this treadle knows."""
-    return max(_number(entry.name) for entry in os.scandir(FOLDER))
+    return _migrations()[-1][0]
 
 
-def check_version(found: int, database: Database) -> None:
-    """Refuse a database that a newer treadle has written."""
+def _version(connection: Connection, database: Database) -> int:
+    """Return a database's version; one that a newer treadle has written is refused."""
+    found = database.version(connection)
     if found > latest():
         raise StoreError(
             f"{database.name} has schema {found} of a newer treadle; this one knows {latest()}",
             code="store_newer",
             fix=["pip install --upgrade treadle"],
         )
+    return found
 
 
-def migrate(connection: Connection, database: Database = sqlite.MEMORY) -> None:
-    """Apply what is missing, each in a transaction; the caller has its turn."""
-    with database.migrating(connection):
-        have = database.version(connection)
-        for number, path in sorted(_files().items()):
+def _migrate(writer: Writer, database: Database) -> None:
+    """Apply what is missing in one transaction; the caller has its turn."""
+    writer.begin(alone=True)
+    try:
+        database.make_room(writer.connection)
+        have = database.version(writer.connection)
+        for number, path in _migrations():
             if number > have:
-                mark = f"INSERT INTO schema_migrations VALUES ({number}, {database.moment});"
-                database.run_script(connection, f"{path.read_text('utf-8')}\n{mark}")
+                _apply(writer.connection, database, path)
+                values = (number, utc(datetime.now(UTC)))
+                writer.connection.execute("INSERT INTO schema_migrations VALUES (?, ?)", values)
+        writer.commit()
+    finally:
+        writer.rollback()
 
 
-def _open_writer(database: Database) -> Writer:
-    writer = database.open_writer()
-    with closed_on_error(writer), writer:
-        found = database.version(writer.connection)
-        check_version(found, database)
-        if found < latest():
-            migrate(writer.connection, database)
-    return writer
+def _apply(connection: Connection, database: Database, path: Path) -> None:
+    script = path.read_text("utf-8")
+    for pattern, type_ in database.types:
+        script = pattern.sub(type_, script)
+    for statement in script.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
 
 
-def _open_reader(database: Database) -> Connection:
-    connection = database.open_reader()
-    with closed_on_error(connection):
-        found = database.version(connection)
-        check_version(found, database)
-    if found == latest():
-        return connection
-    connection.close()
-    if found == 0:
-        return _empty()
-    _open_writer(database).close()
-    return database.open_reader()
-
-
-def _empty() -> Connection:
-    connection = sqlite.open_empty()
-    migrate(connection)
-    return connection
-
-
-def _files() -> dict[int, Path]:
-    return {_number(path.name): path for path in FOLDER.iterdir()}
-
-
-def _number(name: str) -> int:
-    return int(name.partition("_")[0])
+def _migrations() -> list[tuple[int, Path]]:
+    """Return the migrations and their numbers, in order."""
+    return [(int(path.name.partition("_")[0]), path) for path in sorted(FOLDER.iterdir())]

@@ -34,7 +34,7 @@ class FleetProject(NamedTuple):
 
 def workers(store: Reading) -> list[WorkerRow]:
     """Return every worker that was seen lately, oldest first."""
-    return store.records(WorkerRow._make, "workers")
+    return store.records(WorkerRow, "workers")
 
 
 def living(store: Reading) -> list[WorkerRow]:
@@ -93,17 +93,17 @@ def add_project(store: Writing, project: str, remote: str, at: str) -> None:
 
 def projects(store: Reading) -> list[FleetProject]:
     """Return the projects the fleet works for."""
-    return store.records(FleetProject._make, "fleet_projects")
+    return store.records(FleetProject, "fleet_projects")
 
 
 def queued(store: Reading) -> list[RunRow]:
     """Return the runs that wait for a worker, oldest first."""
-    return store.records(RunRow._make, "runs_queued")
+    return store.records(RunRow, "runs_queued")
 
 
 def held(store: Reading) -> list[RunRow]:
     """Return the runs that workers drive, or drove when they died."""
-    return store.records(RunRow._make, "runs_of_workers")
+    return store.records(RunRow, "runs_of_workers")
 
 
 def claim(store: Writing, row: RunRow, owner: str | None) -> int | None:

@@ -6,15 +6,14 @@ Files are the truth; this is an index of them.
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.store import transaction
 from treadle.store.tasks import MoveRow, TaskRow, TaskStore, count_up
-from treadle.store.transaction import Reading, Row, Writing, change, kept_in
+from treadle.store.transaction import Reading, Writing, change, kept_in
 
 # Sorts after every letter.
 _LAST: tuple[str, int] = ("~", 1 << 62)
 
 
-@kept_in("mail_index")
+@kept_in("mail_index", pending=bool)
 class LetterRow(NamedTuple):
     """Where one letter lies and what its headers say; `pending` while its effect is not made."""
 
@@ -187,7 +186,7 @@ def insert(tx: Writing, rows: Sequence[LetterRow]) -> None:
     # A number of its own for each, never given again: the words of a letter hang on it.
     for row in rows:
         numbered = row._replace(letter_id=count_up(tx, "letter"))
-        tx.execute("insert_letter", transaction.values(numbered))
+        tx.execute("insert_letter", numbered)
 
 
 def forget(store: Writing, gone: Sequence[LetterRow]) -> None:
@@ -272,9 +271,4 @@ def _candidates(tx: Reading, wanted: Wanted) -> Iterator[LetterRow]:
 
 
 def _rows(store: Reading, query: str, **values: object) -> list[LetterRow]:
-    return store.records(_letter, query, **values)
-
-
-def _letter(row: Row) -> LetterRow:
-    found = LetterRow._make(row)
-    return found._replace(pending=bool(found.pending))
+    return store.records(LetterRow, query, **values)

@@ -5,15 +5,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.ids import utc
-from treadle.store import transaction
 from treadle.store.runs import RunRow
-from treadle.store.transaction import Reading, Row, Writing, change, kept_in
+from treadle.store.transaction import Reading, Writing, change, kept_in
 
 _STAMP = "%Y%m%d%H%M%S"
 _CHAINS_A_SECOND = 100
 
 
-@kept_in("messages")
+@kept_in("messages", run_ids=lambda text: tuple(json.loads(text)))
 class MessageRow(NamedTuple):
     """One message: its place in its chain, how far it got, and the runs that tried it.
 
@@ -48,19 +47,19 @@ class MessageReader(Reading):
 
     def message(self, message_id: str) -> MessageRow | None:
         """Return one message."""
-        return self.first(_message, "message", message_id=message_id)
+        return self.first(MessageRow, "message", message_id=message_id)
 
     def messages(self, status: str) -> list[MessageRow]:
         """Return the messages with this status, oldest first."""
-        return self.records(_message, "messages_with_status", status=status)
+        return self.records(MessageRow, "messages_with_status", status=status)
 
     def spec_message(self, spec: str) -> MessageRow | None:
         """Return the newest message that was made for a spec."""
-        return self.first(_message, "message_of_spec", spec=spec)
+        return self.first(MessageRow, "message_of_spec", spec=spec)
 
     def chain_messages(self, chain: str) -> list[MessageRow]:
         """Return a chain's messages in order."""
-        return self.records(_message, "messages_of_chain", chain=chain)
+        return self.records(MessageRow, "messages_of_chain", chain=chain)
 
     def chains(self, limit: int) -> list[tuple[str, str]]:
         """Return the newest chains, each with how it ended."""
@@ -80,11 +79,11 @@ class MessageReader(Reading):
 
     def chain_runs(self, chain: str) -> list[RunRow]:
         """Return the runs of a chain's messages, newest first."""
-        return self.records(RunRow._make, "runs_of_chain", chain=chain)
+        return self.records(RunRow, "runs_of_chain", chain=chain)
 
     def message_runs(self, message_id: str, after: str) -> list[RunRow]:
         """Return the runs of a message that are younger than the run `after`, oldest first."""
-        return self.records(RunRow._make, "runs_of_message", message_id=message_id, after=after)
+        return self.records(RunRow, "runs_of_message", message_id=message_id, after=after)
 
     def last_fire(self, name: str) -> str | None:
         """Return when a scheduled message was sent last."""
@@ -116,7 +115,7 @@ class MessageStore(MessageReader, Writing):
 
     def save_message(self, row: MessageRow) -> None:
         """Write down where a message stands."""
-        self.execute("upsert_message", transaction.values(row))
+        self.execute("upsert_message", row)
 
     def close_chain(self, chain: str, status: str) -> None:
         """Write down how a chain ended."""
@@ -154,9 +153,3 @@ def _after(last: int) -> int:
         return last + 1
     moment = datetime.strptime(str(last // _CHAINS_A_SECOND), _STAMP) + timedelta(seconds=1)
     return int(moment.strftime(_STAMP)) * _CHAINS_A_SECOND
-
-
-def _message(row: Row) -> MessageRow:
-    found = MessageRow._make(row)
-    run_ids = json.loads(row[MessageRow._fields.index("run_ids")])
-    return found._replace(run_ids=tuple(run_ids))

@@ -2,21 +2,20 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 from psycopg import conninfo
 from psycopg.adapt import Dumper
-from psycopg.postgres import types
 
 from treadle.errors import StoreError
 from treadle.ids import mask
-from treadle.store.transaction import SQL, Queries, Result
+from treadle.store.transaction import Database, Result, explained, filled, read_queries
 
 Line = psycopg.Connection[Any]
 
@@ -61,8 +60,7 @@ _SENTENCES = {
     "53300": "the server takes no more connections ({text})",
     "55P03": "another process has kept it busy for 30 seconds, nothing was saved; repeat it",
 }
-_OWN = Queries(Path(__file__).with_name("postgres.sql"))
-_KNOWN: dict[str, bytes] = {}
+_OWN = read_queries(Path(__file__).with_name("postgres.sql"))
 
 
 class PostgresConnection:
@@ -82,10 +80,6 @@ class PostgresConnection:
         """Carry out one statement for each row."""
         literal = psycopg.ClientCursor(self.line())
         return self._ask(b";\n".join(_filled(literal, _translated(sql), row) for row in rows), None)
-
-    def script(self, text: str) -> None:
-        """Carry out statements without parameters in one go."""
-        self._ask(text.encode(), None)
 
     def begin(self, *statements: str) -> None:
         """Begin a transaction with its first statement, so that the server is asked once."""
@@ -138,19 +132,9 @@ class PostgresWriter:
     def __init__(self, connection: PostgresConnection, schema: str) -> None:
         self.connection = connection
         self.mode = "postgresql"
+        self.turn = nullcontext()  # nothing is held between transactions
         self._lock = f"SELECT pg_advisory_xact_lock(hashtext('treadle'), hashtext('{schema}'))"
         self._commit = f"COMMIT; NOTIFY {_CHANNEL}, '{schema}'"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing is held between transactions."""
 
     def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction, as the only one of this project if it must be alone."""
@@ -217,21 +201,6 @@ class PostgresWaker:
             self._line = None
 
 
-def _adapt(line: Line) -> None:
-    """Let values look as they do in SQLite."""
-    line.adapters.register_dumper(bool, _Truth)
-    line.adapters.register_dumper(str, _Text)
-
-
-class _Truth(Dumper):
-    """Keep true and false as 1 and 0, as SQLite does."""
-
-    oid = types["int8"].oid
-
-    def dump(self, obj: bool) -> bytes:
-        return b"1" if obj else b"0"
-
-
 class _Text(Dumper):
     """Keep text; PostgreSQL has no room for NUL in it."""
 
@@ -239,12 +208,12 @@ class _Text(Dumper):
         return obj.replace("\0", "\ufffd").encode()
 
 
-def _translated(sql: str) -> bytes:
+@cache
+def _translated(query: str) -> bytes:
     """Return a query with the driver's parameters, or PostgreSQL's own version of it."""
-    if sql not in _KNOWN:
-        name = SQL.name_of(sql)
-        _KNOWN[sql] = _rewritten(_OWN.get(name or "", sql))
-    return _KNOWN[sql]
+    own = _OWN.get(query.partition("\n")[0].removeprefix("-- "))
+    text = (filled(own) if own else query).replace("%", "%%").replace("?", "%s")
+    return _PARAMETER.sub(r"%(\1)s", text).encode()
 
 
 def _filled(literal: psycopg.ClientCursor[Any], sql: bytes, values: Any) -> bytes:
@@ -252,16 +221,13 @@ def _filled(literal: psycopg.ClientCursor[Any], sql: bytes, values: Any) -> byte
     return literal.mogrify(sql, values).encode() if values is not None else sql
 
 
-def _rewritten(sql: str) -> bytes:
-    text = sql.replace("%", "%%").replace("?", "%s")
-    return _PARAMETER.sub(r"%(\1)s", text).encode()
-
-
-class Postgres:
+class Postgres(Database):
     """One project's schema in a PostgreSQL database."""
 
     error = psycopg.Error
-    moment = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"""
+    # Two processes waited for each other, and the server stopped this one.
+    passing = (psycopg.errors.DeadlockDetected,)
+    types = _TYPES
 
     def __init__(self, url: str, schema: str, owner: str | None = None) -> None:
         self.name = f"{mask(url)} (schema {schema})"
@@ -285,27 +251,18 @@ class Postgres:
         sentence = _SENTENCES.get(code) or _SENTENCES.get(code[:2]) or "{text}"
         return StoreError(f"{self.name}: {sentence.format(text=text)}")
 
-    def passes(self, error: Exception) -> bool:
-        """Tell whether two processes waited for each other and the server stopped this one."""
-        return isinstance(error, psycopg.errors.DeadlockDetected)
-
     def exists(self) -> bool:
         """Tell whether the schema has tables."""
-        connection = PostgresConnection(self._connect_to_read)
-        try:
+        with explained(self), closing(self.open_reader()) as connection:
             return self.version(connection) > 0
-        except psycopg.Error as error:
-            raise self.explain(error) from error
-        finally:
-            connection.close()
 
     def open_reader(self) -> PostgresConnection:
         """Open the schema for reading only, when it is first asked something."""
-        return PostgresConnection(self._connect_to_read)
+        return PostgresConnection(partial(self._open, read_only=True))
 
     def open_writer(self) -> PostgresWriter:
         """Open the schema, which need not be there yet."""
-        return PostgresWriter(PostgresConnection(self._connect_to_write), self.schema)
+        return PostgresWriter(PostgresConnection(partial(self._open, read_only=False)), self.schema)
 
     def version(self, connection: PostgresConnection) -> int:
         """Return the schema version; 0 means it was never set up."""
@@ -315,27 +272,17 @@ class Postgres:
         found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
         return int(found or 0)
 
-    @contextmanager
-    def migrating(self, connection: PostgresConnection) -> Iterator[None]:
-        """Let one process migrate in one transaction; the others find it done."""
-        writer = PostgresWriter(connection, self.schema)
-        writer.begin(alone=True)
-        try:
-            self._make_schema(connection)
-            yield
-            writer.commit()
-        finally:
-            writer.rollback()
-
-    def run_script(self, connection: PostgresConnection, script: str) -> None:
-        """Carry out a migration inside the transaction around all of them."""
-        for pattern, type_ in _TYPES:
-            script = pattern.sub(type_, script)
-        connection.script(script)
+    def make_room(self, connection: PostgresConnection) -> None:
+        """Make the schema, and say whose it is."""
+        found = connection.execute("SELECT to_regnamespace(:schema)", {"schema": self.schema})
+        if found.fetchone()[0] is None:
+            owner = (self._owner or "treadle: whoever names it").replace("'", "''")
+            connection.execute(f"CREATE SCHEMA {self.schema}")
+            connection.execute(f"COMMENT ON SCHEMA {self.schema} IS '{owner}'")
 
     def open_waker(self) -> PostgresWaker:
         """Return what listens to the server."""
-        return PostgresWaker(self._connect_to_read, self.schema)
+        return PostgresWaker(partial(self._open, read_only=True), self.schema)
 
     def now(self) -> datetime:
         """Return the server's time: many machines share it, and none of them is asked."""
@@ -347,18 +294,12 @@ class Postgres:
     def _set_clock(self) -> None:
         """Ask the server for its time; while it is away, go on from when it was last asked."""
         try:
-            self._connect_to_read().close()
+            self._open(read_only=True).close()
         except psycopg.Error as error:
             if self._clock is None:
                 raise self.explain(error) from error
             server, here = self._clock
             self._clock = server + time.monotonic() - here, time.monotonic()
-
-    def _connect_to_read(self) -> Line:
-        return self._open(read_only=True)
-
-    def _connect_to_write(self) -> Line:
-        return self._open(read_only=False)
 
     def _open(self, *, read_only: bool) -> Line:
         """Open a line that speaks of this schema only."""
@@ -367,21 +308,13 @@ class Postgres:
         line = psycopg.connect(
             conninfo.make_conninfo("", **{**_DEFAULTS, **settings}), autocommit=True
         )
-        _adapt(line)
+        line.adapters.register_dumper(str, _Text)
         self._check_version(line)
         values = {"schema": self.schema, "read_only": "on" if read_only else "off"}
         *_, clock, owner = line.execute(_SET_UP, values).fetchone() or (0.0, None)
         self._clock = clock, time.monotonic()
         self._check_owner(line, owner)
         return line
-
-    def _make_schema(self, connection: PostgresConnection) -> None:
-        found = connection.execute("SELECT to_regnamespace(:schema)", {"schema": self.schema})
-        if found.fetchone()[0] is None:
-            owner = (self._owner or "treadle: whoever names it").replace("'", "''")
-            connection.script(
-                f"CREATE SCHEMA {self.schema}; COMMENT ON SCHEMA {self.schema} IS '{owner}'"
-            )
 
     def _check_version(self, line: Line) -> None:
         found = line.info.server_version // 10000

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from treadle.ids import utc
-from treadle.store import transaction
 from treadle.store.tasks import count_up
-from treadle.store.transaction import Reading, Row, Writing, change, kept_in
+from treadle.store.transaction import Reading, Writing, change, kept_in
 
 SubjectKind = Literal["run", "task", "mission", "message", "chain", "letter", "project"]
 Verb = Literal["approve", "reject", "resume", "again", "retry", "land", "rebase", "answer", "leave"]
@@ -38,7 +37,11 @@ class Action(NamedTuple):
 LEAVE = Action("leave")
 
 
-@kept_in("questions")
+def _actions(text: str) -> tuple[Action, ...]:
+    return tuple(Action(*item) for item in json.loads(text))
+
+
+@kept_in("questions", actions=_actions, look=lambda text: tuple(json.loads(text)))
 class QuestionRow(NamedTuple):
     """Something that waits for a human; without actions it is answered in words.
 
@@ -78,15 +81,15 @@ class QuestionReader(Reading):
 
     def question(self, question_id: str) -> QuestionRow | None:
         """Return one question."""
-        return self.first(_question, "question", question_id=question_id)
+        return self.first(QuestionRow, "question", question_id=question_id)
 
     def questions(self, open_only: bool = True) -> list[QuestionRow]:
         """Return what waits for a human, oldest first, or everything that ever did."""
-        return self.records(_question, "open_questions" if open_only else "questions")
+        return self.records(QuestionRow, "open_questions" if open_only else "questions")
 
     def questions_about(self, subject: Subject) -> list[QuestionRow]:
         """Return everything that was ever asked about something, oldest first."""
-        return self.records(_question, "questions_about", kind=subject.kind, id=subject.id)
+        return self.records(QuestionRow, "questions_about", kind=subject.kind, id=subject.id)
 
     def question_ids(self) -> list[str]:
         """Return every question's id."""
@@ -103,7 +106,7 @@ class QuestionStore(QuestionReader, Writing):
         if same:
             return str(same[0])
         asked = question._replace(question_id=f"Q-{count_up(self, 'question')}")
-        self.execute("insert_question", transaction.values(asked))
+        self.execute("insert_question", asked)
         return asked.question_id
 
     def answer(
@@ -117,14 +120,3 @@ class QuestionStore(QuestionReader, Writing):
         """Answer all open questions of a run, because it has moved on."""
         values = {"run_id": run_id, "answer": answer, "by": by, "now": utc(now)}
         return self.execute("settle_questions", values).rowcount
-
-
-def _question(row: Row) -> QuestionRow:
-    found = QuestionRow._make(row)
-    actions, look = (json.loads(row[QuestionRow._fields.index(it)]) for it in ("actions", "look"))
-    return found._replace(actions=tuple(map(_action, actions)), look=tuple(look))
-
-
-def _action(stored: str | list[str | None]) -> Action:
-    """Read an action; an older treadle has kept the mere words of an answer."""
-    return Action("answer", stored) if isinstance(stored, str) else Action(*stored)  # type: ignore[arg-type]  # as it was written

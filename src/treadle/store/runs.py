@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from treadle.contract import Role, RunStatus, StepStatus, VerdictWord
 
 Phase = Literal["before", "check"]
-Statements = list[tuple[str, Sequence[tuple[object, ...]]]]
 
 STOP_REQUESTED = "stop_requested"
 
@@ -89,7 +88,7 @@ class StepRow(NamedTuple):
     archive_sha256: str | None = None
 
 
-@kept_in("events")
+@kept_in("events", data=lambda text: text and json.loads(text))
 class Event(NamedTuple):
     """One line of a run's timeline."""
 
@@ -115,7 +114,7 @@ class UsageRow(NamedTuple):
     seconds: float | None = None
 
 
-@kept_in("checks")
+@kept_in("checks", passed=bool)
 class CheckRow(NamedTuple):
     """What treadle saw when it ran one criterion's command on one tree."""
 
@@ -162,14 +161,14 @@ class RunReader(Reading):
 
     def run(self, run_id: str) -> RunRow | None:
         """Return one run."""
-        return self.first(RunRow._make, "run", run_id=run_id)
+        return self.first(RunRow, "run", run_id=run_id)
 
     def runs(
         self, limit: int, before: str | None = None, status: RunStatus | None = None
     ) -> list[RunRow]:
         """Return a page of runs, newest first; `before` is the last id of the page before."""
         name = "runs_page_by_status" if status else "runs_page"
-        return self.records(RunRow._make, name, limit=limit, before=before or _END, status=status)
+        return self.records(RunRow, name, limit=limit, before=before or _END, status=status)
 
     def runs_like(
         self, text: str, limit: int, before: str | None = None, status: RunStatus | None = None
@@ -178,24 +177,24 @@ class RunReader(Reading):
         words = re.sub(r"[!%_]", r"!\g<0>", text.lower()).split()
         page = {"limit": limit, "before": before or _END, "status": status or "%"}
         like = f"%{'%'.join(words)}%"
-        return self.records(RunRow._make, "runs_page_like", like=like, **page)
+        return self.records(RunRow, "runs_page_like", like=like, **page)
 
     def running(self) -> list[RunRow]:
         """Return the runs that are under way, or were when their process died."""
-        return self.records(RunRow._make, "runs_with_status", status="running")
+        return self.records(RunRow, "runs_with_status", status="running")
 
     def unsettled(self) -> list[RunRow]:
         """Return the runs that have ended while a process still says it drives them."""
-        return self.records(RunRow._make, "runs_unsettled")
+        return self.records(RunRow, "runs_unsettled")
 
     def find_runs(self, prefix: str, limit: int) -> list[RunRow]:
         """Return the runs whose id begins with `prefix`, newest first."""
         values = {"prefix": prefix, "bound": prefix + _END, "limit": limit}
-        return self.records(RunRow._make, "runs_with_prefix", **values)
+        return self.records(RunRow, "runs_with_prefix", **values)
 
     def task_runs(self, task_id: str) -> list[RunRow]:
         """Return the runs of one task, oldest first."""
-        return self.records(RunRow._make, "runs_of_task", task_id=task_id)
+        return self.records(RunRow, "runs_of_task", task_id=task_id)
 
     def run_ids(self) -> list[str]:
         """Return every run's id."""
@@ -208,7 +207,7 @@ class RunReader(Reading):
 
     def steps(self, run_id: str) -> list[StepRow]:
         """Return a run's steps in order."""
-        return self.records(StepRow._make, "steps", run_id=run_id)
+        return self.records(StepRow, "steps", run_id=run_id)
 
     def step_names(self) -> dict[str, set[str]]:
         """Return the folder names of every run's steps."""
@@ -219,12 +218,12 @@ class RunReader(Reading):
 
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a run's events with a greater number than `after`."""
-        return [_event(row) for row in self.event_rows(run_id, after, limit)]
-
-    def event_rows(self, run_id: str, after: int, limit: int | None = None) -> list[Row]:
-        """Return a page of events as they are stored, their data as JSON text."""
         size = _ALL if limit is None else limit
-        return self.all("events", run_id=run_id, after=after, limit=size)
+        return self.records(Event, "events", run_id=run_id, after=after, limit=size)
+
+    def event_rows(self, run_id: str, after: int, limit: int) -> list[Row]:
+        """Return a page of events as they are stored, their data as JSON text."""
+        return self.all("events", run_id=run_id, after=after, limit=limit)
 
     def last_seq(self, run_id: str) -> int:
         """Return the number of a run's last event."""
@@ -246,19 +245,19 @@ class RunReader(Reading):
 
     def usage(self, run_id: str) -> list[UsageRow]:
         """Return what a run's agents spent, step by step."""
-        return self.records(UsageRow._make, "usage", run_id=run_id)
+        return self.records(UsageRow, "usage", run_id=run_id)
 
     def checks(self, run_id: str) -> list[CheckRow]:
         """Return everything that was observed in a run."""
-        return self.records(to_check, "checks", run_id=run_id)
+        return self.records(CheckRow, "checks", run_id=run_id)
 
     def observed(self, run_id: str, tree: str, command: str) -> CheckRow | None:
         """Return what a command's check gave on a tree the last time, to reuse it."""
-        return self.first(to_check, "observed", run_id=run_id, tree=tree, command=command)
+        return self.first(CheckRow, "observed", run_id=run_id, tree=tree, command=command)
 
     def costs(self, day: str) -> list[CostRow]:
         """Return what was spent on this day and later, day by day."""
-        return self.records(CostRow._make, "costs", day=day)
+        return self.records(CostRow, "costs", day=day)
 
 
 class RunStore(RunReader, Writing):
@@ -268,55 +267,43 @@ class RunStore(RunReader, Writing):
         self, run: RunRow, events: Sequence[Event], kv: Mapping[str, object], lasting: bool = True
     ) -> None:
         """Begin a run; one whose folder is durable need not be `lasting` before its first step."""
-        statements = statements_of(run.run_id, History(events=events, kv=kv))
 
         def apply(tx: RunStore) -> None:
             tx.execute("insert_run", run)
-            tx.append(statements)
+            tx.append(run.run_id, History(events=events, kv=kv))
 
         self.write(apply, lasting=lasting)
-
-    def commit_step(
-        self, history: History, cursor: Cursor, epoch: int, releases: bool = False
-    ) -> None:
-        """Commit a step with all that it brings, if `epoch` still owns the run.
-
-        It `releases` a run that it ends and that nothing is left to do for.
-        """
-        self.advance(history.steps[0].run_id, history, cursor, epoch, releases)
-
-    def record(
-        self,
-        run_id: str,
-        events: Sequence[Event],
-        cursor: Cursor,
-        kv: Mapping[str, object],
-        epoch: int,
-    ) -> None:
-        """Commit what happens between steps, if `epoch` still owns the run."""
-        self.advance(run_id, History(events=events, kv=kv), cursor, epoch)
 
     def advance(
         self, run_id: str, history: History, cursor: Cursor, epoch: int, releases: bool = False
     ) -> None:
-        """Move the cursor and add what came with it, if `epoch` still owns the run."""
-        statements = statements_of(run_id, history)
+        """Move the cursor and add what came with it, if `epoch` still owns the run.
+
+        It `releases` a run that it ends and that nothing is left to do for.
+        """
 
         def apply(tx: RunStore) -> None:
             # The run's row is locked first, so whoever else wants this run waits.
             values = cursor._asdict() | {"run_id": run_id, "epoch": epoch}
             if not tx.execute("move_cursor", values).rowcount:
                 raise _fenced(tx, run_id, epoch)
-            tx.append(statements)
+            tx.append(run_id, history)
             if releases:
                 tx.release(run_id, epoch)
 
         self.write(apply, alone=False)
 
-    def append(self, statements: Statements) -> None:
+    @change
+    def append(self, run_id: str, history: History) -> None:
         """Add steps, events and what belongs to them."""
-        for name, rows in statements:
-            self.executemany(name, rows)
+        kv = history.kv.items()
+        self.executemany("insert_step", history.steps)
+        self.executemany("insert_event", [(run_id, *event) for event in history.events])
+        self.executemany("insert_usage", history.usage)
+        self.executemany("count_cost", _costs_of(history.steps, history.usage))
+        self.executemany("insert_check", history.checks)
+        self.executemany("set_kv", [(run_id, key, to_json(it)) for key, it in kv if it is not None])
+        self.executemany("unset_kv", [(run_id, key) for key, it in kv if it is None])
 
     def take_over(self, run_id: str, owner: str | None) -> int:
         """Give a run a new owner and return its epoch; every older one is fenced off."""
@@ -349,77 +336,34 @@ class RunStore(RunReader, Writing):
         """Leave a note that a run's owner will find; its timeline stays the owner's."""
         if self.run(run_id) is None:
             raise _unknown(run_id)
-        self.append(statements_of(run_id, History(kv={key: note})))
+        self.append(run_id, History(kv={key: note}))
 
+    @change
     def restore(self, run: RunRow, history: History) -> None:
         """Make a run be exactly what its files say, whatever the store held."""
-        statements = statements_of(run.run_id, history)
-
-        def apply(tx: RunStore) -> None:
-            tx.execute("upsert_run", run)
-            counted = _costs_of(tx.steps(run.run_id), tx.usage(run.run_id))
-            tx.executemany("count_cost", [_negative(row) for row in counted])
-            for name in _CLEAR:
-                tx.execute(name, {"run_id": run.run_id})
-            tx.append(statements)
-
-        self.write(apply)
+        self.execute("upsert_run", run)
+        counted = _costs_of(self.steps(run.run_id), self.usage(run.run_id))
+        self.executemany("count_cost", [_negative(row) for row in counted])
+        for name in _CLEAR:
+            self.execute(name, {"run_id": run.run_id})
+        self.append(run.run_id, history)
 
     def delete_run(self, run_id: str) -> bool:
         """Forget a run and everything that belongs to it; False when there is none."""
         return self.execute("delete_run", {"run_id": run_id}).rowcount > 0
 
 
-def statements_of(run_id: str, history: History) -> Statements:
-    """Turn a history into statements and their rows, outside of any transaction."""
-    kept = [(run_id, key, to_json(it)) for key, it in history.kv.items() if it is not None]
-    gone = [(run_id, key) for key, it in history.kv.items() if it is None]
-    parts: Statements = [
-        ("insert_step", history.steps),
-        ("insert_event", [(run_id, *_event_values(event)) for event in history.events]),
-        ("insert_usage", history.usage),
-        ("count_cost", _costs_of(history.steps, history.usage)),
-        ("insert_check", history.checks),
-        ("set_kv", kept),
-        ("unset_kv", gone),
-    ]
-    return [(name, rows) for name, rows in parts if rows]
-
-
-def to_check(row: Row) -> CheckRow:
-    """Read an observed check."""
-    found = CheckRow._make(row)
-    return found._replace(passed=bool(found.passed))
-
-
-def _event(row: Row) -> Event:
-    seq, ts, type_, message, data = row
-    return Event(seq, ts, type_, message, json.loads(data) if data is not None else None)
-
-
-def _event_values(event: Event) -> tuple[object, ...]:
-    data = None if event.data is None else to_json(event.data)
-    return (event.seq, event.ts, str(event.type), event.message, data)
-
-
 def _costs_of(steps: Sequence[StepRow], usage: Sequence[UsageRow]) -> list[CostRow]:
     """Return what steps count for, so that sums are cheap."""
     used = {item.step_index: item for item in usage}
-    return [_cost(step, used.get(step.step_index)) for step in steps]
+    nothing = UsageRow("", 0, "")
+    return [_cost(step, used.get(step.step_index, nothing)) for step in steps]
 
 
-def _cost(step: StepRow, used: UsageRow | None) -> CostRow:
-    return CostRow(
-        day=step.started_at[:10],
-        agent=step.agent or "",
-        model=(used.model if used else None) or "",
-        steps=1,
-        input_tokens=(used.input_tokens if used else None) or 0,
-        cached_tokens=(used.cached_tokens if used else None) or 0,
-        output_tokens=(used.output_tokens if used else None) or 0,
-        cost_usd=(used.cost_usd if used else None) or 0.0,
-        seconds=_seconds(step),
-    )
+def _cost(step: StepRow, used: UsageRow) -> CostRow:
+    tokens = (used.input_tokens or 0, used.cached_tokens or 0, used.output_tokens or 0)
+    spent = (*tokens, used.cost_usd or 0.0, _seconds(step))
+    return CostRow(step.started_at[:10], step.agent or "", used.model or "", 1, *spent)
 
 
 def _seconds(step: StepRow) -> float:

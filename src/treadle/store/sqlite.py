@@ -4,17 +4,15 @@ import fcntl
 import os
 import sqlite3
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from treadle.errors import StoreError
-from treadle.store.transaction import closed_on_error
+from treadle.store.transaction import Database, closed_on_error, explained
 
 BUSY_TIMEOUT = 5.0
-BEGIN = "BEGIN IMMEDIATE"
 
 # Between two looks of someone who waits.
 _PAUSE = 0.05
@@ -47,12 +45,7 @@ class WriteLock:
             raise self._explain(error) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -64,32 +57,20 @@ class WriteLock:
 
 
 class SqliteWriter:
-    """The connection that writes, and the file that lets processes take turns."""
+    """The connection that writes; the file `turn` lets processes take turns."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: WriteLock) -> None:
+    def __init__(self, connection: sqlite3.Connection, turn: WriteLock) -> None:
         self.connection = connection
+        self.turn = turn
         self.mode = ""
-        self._lock = lock
         self._lasting = True
-
-    def __enter__(self) -> Self:
-        self._lock.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._lock.__exit__(kind, error, trace)
 
     def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction; SQLite has one writer at a time in any case."""
         if lasting is not self._lasting and self.mode == "wal":
             self.connection.execute(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
             self._lasting = lasting
-        self.connection.execute(BEGIN)
+        self.connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         """Make the transaction durable."""
@@ -102,16 +83,117 @@ class SqliteWriter:
 
     def close(self) -> None:
         """Close under the lock, because the last connection to leave checkpoints."""
-        with self._lock:
+        with self.turn:
             self.connection.close()
-        self._lock.close()
+        self.turn.close()
+
+
+class Sqlite(Database):
+    """A project's database in a file."""
+
+    error = sqlite3.Error
+
+    def __init__(self, path: Path, lock: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        self._lock = lock
+
+    def explain(self, error: Exception) -> StoreError:
+        """Turn what SQLite says into a sentence that helps."""
+        code = getattr(error, "sqlite_errorcode", 0)
+        text, fix = _SENTENCES.get(code & 0xFF, (str(error), ()))
+        damaged = "store_damaged" if fix == _REPAIR else None
+        return StoreError(f"{self.path}: {text}", code=damaged, fix=fix)
+
+    def exists(self) -> bool:
+        """Tell whether there is a file."""
+        return self.path.exists()
+
+    def open_reader(self) -> sqlite3.Connection:
+        """Open the database for reading only, even where nothing can be written."""
+        if not self.path.exists():
+            return open_empty()
+        if _would_lock_out_the_owner(self.path):
+            return self._open_unchanging()
+        connection = self._connect("mode=ro")
+        try:
+            with closed_on_error(connection):
+                _look_at(connection)
+        except sqlite3.DatabaseError as error:
+            return self._reopen(error)
+        return connection
+
+    def open_writer(self) -> SqliteWriter:
+        """Open or create the database."""
+        _check_version()
+        lock = WriteLock(self._lock)
+        with closed_on_error(lock), lock:
+            writer = SqliteWriter(self._connect("mode=rwc"), lock)
+            with closed_on_error(writer.connection):
+                writer.mode = _set_up(writer.connection)
+        return writer
+
+    def version(self, connection: sqlite3.Connection) -> int:
+        """Return the schema version; 0 means it was never set up."""
+        try:
+            found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # there is no such table
+                return 0
+            raise
+        return int(found or 0)
+
+    def make_room(self, connection: sqlite3.Connection) -> None:
+        """Do nothing: the file is the place."""
+
+    def open_waker(self) -> "SqliteWaker":
+        """Return what looks at the file's version."""
+        return SqliteWaker(self)
+
+    def now(self) -> datetime:
+        """Return this machine's time: whoever shares the file shares the clock."""
+        return datetime.now(UTC)
+
+    def _connect(self, options: str) -> sqlite3.Connection:
+        # Not `as_uri`, for which pathlib loads the parser of URLs.
+        signs = os.fsencode(self.path.absolute())
+        name = "".join(chr(sign) if sign in _PLAIN else f"%{sign:02x}" for sign in signs)
+        with explained(self):
+            return sqlite3.connect(
+                f"file:{name}?{options}",
+                uri=True,
+                timeout=BUSY_TIMEOUT,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+
+    def _reopen(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
+        """Read what a plain read-only connection may not open."""
+        if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+            # A writer was killed without a WAL: only one who may write can undo what it left.
+            with explained(self), closing(self._connect("mode=rw")) as writing:
+                _look_at(writing)
+            return self._connect("mode=ro")
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
+            raise self.explain(error) from error
+        return self._open_unchanging()
+
+    def _open_unchanging(self) -> sqlite3.Connection:
+        """Open a database as it is, without the files in which SQLite keeps changes."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreError(
+                f"{log} holds changes that only someone who may write there can read; let the owner"
+                f" run a command of treadle, or copy {self.path.parent} to a place of your own"
+            )
+        return self._connect("immutable=1")
 
 
 class SqliteWaker:
     """One connection that is asked for the database's version, again and again."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, database: Sqlite) -> None:
+        self._database = database
         self._connection: sqlite3.Connection | None = None
         self._seen: tuple[int, int] | None = None
 
@@ -137,10 +219,10 @@ class SqliteWaker:
 
     def _look(self) -> tuple[int, int] | None:
         try:
-            place = self._path.stat().st_ino
+            place = self._database.path.stat().st_ino
             if self._connection is None or self._seen is None or self._seen[0] != place:
                 self.close()
-                self._connection = open_reader(self._path)
+                self._connection = self._database.open_reader()
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except (OSError, sqlite3.Error, StoreError):
             self.close()
@@ -148,121 +230,14 @@ class SqliteWaker:
         return place, int(version)
 
 
-class Sqlite:
-    """A project's database in a file."""
-
-    error = sqlite3.Error
-    moment = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-
-    def __init__(self, path: Path, lock: Path) -> None:
-        self.path = path
-        self.name = str(path)
-        self._lock = lock
-
-    def explain(self, error: Exception) -> StoreError:
-        """Turn what SQLite says into a sentence that helps."""
-        return explain(error, self.path)
-
-    def passes(self, error: Exception) -> bool:
-        """Nobody is ever in the way: SQLite has one writer at a time."""
-        return False
-
-    def exists(self) -> bool:
-        """Tell whether there is a file."""
-        return self.path.exists()
-
-    def open_reader(self) -> sqlite3.Connection:
-        """Open the database for reading only; one that does not exist has no tables."""
-        return open_reader(self.path) if self.path.exists() else open_empty()
-
-    def open_writer(self) -> SqliteWriter:
-        """Open or create the database."""
-        _check_version()
-        lock = WriteLock(self._lock)
-        with closed_on_error(lock), lock:
-            writer = SqliteWriter(_connect(self.path, "mode=rwc"), lock)
-            with closed_on_error(writer.connection):
-                writer.mode = _set_up(writer.connection)
-        return writer
-
-    def version(self, connection: Any) -> int:
-        """Return the schema version; 0 means it was never set up."""
-        try:
-            found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
-        except sqlite3.OperationalError as error:
-            if _is_missing_table(error):
-                return 0
-            raise
-        return int(found or 0)
-
-    def migrating(self, connection: Any) -> AbstractContextManager[object]:
-        """Do nothing: whoever migrates has the lock."""
-        return nullcontext()
-
-    def run_script(self, connection: Any, script: str) -> None:
-        """Carry out a migration in one transaction."""
-        try:
-            connection.executescript(f"{BEGIN};\n{script}\nCOMMIT;")
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-
-    def open_waker(self) -> SqliteWaker:
-        """Return what looks at the file's version."""
-        return SqliteWaker(self.path)
-
-    def now(self) -> datetime:
-        """Return this machine's time: whoever shares the file shares the clock."""
-        return datetime.now(UTC)
-
-
-MEMORY = Sqlite(Path(":memory:"), Path(":memory:"))
-
-
-def open_reader(database: Path) -> sqlite3.Connection:
-    """Open an existing database for reading only, even where nothing can be written."""
-    if _would_lock_out_the_owner(database):
-        return _open_unchanging(database)
-    connection = _connect(database, "mode=ro")
-    try:
-        with closed_on_error(connection):
-            connection.execute("SELECT 1 FROM sqlite_master").close()
-    except sqlite3.DatabaseError as error:
-        return _reopen(database, error)
-    return connection
-
-
 def open_empty() -> sqlite3.Connection:
     """Open a database in memory that stands for one that does not exist."""
     return sqlite3.connect(":memory:", isolation_level=None)
 
 
-def explain(error: Exception, database: Path) -> StoreError:
-    """Turn what SQLite says into a sentence that helps."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None:
-        text, fix = _SENTENCES.get(code & 0xFF, (None, ()))
-        if text:
-            damaged = "store_damaged" if fix == _REPAIR else None
-            return StoreError(f"{database}: {text}", code=damaged, fix=fix)
-    return StoreError(f"{database}: {error}")
-
-
-def _connect(database: Path, options: str) -> sqlite3.Connection:
-    # Not `as_uri`, for which pathlib loads the parser of URLs.
-    signs = os.fsencode(database.absolute())
-    name = "".join(chr(sign) if sign in _PLAIN else f"%{sign:02x}" for sign in signs)
-    try:
-        return sqlite3.connect(
-            f"file:{name}?{options}",
-            uri=True,
-            timeout=BUSY_TIMEOUT,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-    except sqlite3.Error as error:
-        raise explain(error, database) from error
+def _look_at(connection: sqlite3.Connection) -> None:
+    """Let SQLite open the file, which it does when it is first asked something."""
+    connection.execute("SELECT 1 FROM sqlite_master").close()
 
 
 def _set_up(connection: sqlite3.Connection) -> str:
@@ -284,16 +259,6 @@ def _ask_for_wal(connection: sqlite3.Connection) -> str:
     return str(mode)
 
 
-def _reopen(database: Path, error: sqlite3.DatabaseError) -> sqlite3.Connection:
-    """Read what a plain read-only connection may not open."""
-    if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
-        _roll_back(database)
-        return _connect(database, "mode=ro")
-    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
-        raise explain(error, database) from error
-    return _open_unchanging(database)
-
-
 def _would_lock_out_the_owner(database: Path) -> bool:
     """Tell whether reading would leave files beside another user's database.
 
@@ -303,33 +268,6 @@ def _would_lock_out_the_owner(database: Path) -> bool:
     if os.geteuid() in (0, database.stat().st_uid):
         return False
     return not all(database.with_name(f"{database.name}{end}").exists() for end in ("-wal", "-shm"))
-
-
-def _open_unchanging(database: Path) -> sqlite3.Connection:
-    """Open a database as it is, without the files in which SQLite keeps changes."""
-    log = database.with_name(f"{database.name}-wal")
-    if log.exists() and log.stat().st_size:
-        raise StoreError(
-            f"{log} holds changes that only someone who may write there can read; let the owner"
-            f" run a command of treadle, or copy {database.parent} to a place of your own"
-        )
-    return _connect(database, "immutable=1")
-
-
-def _roll_back(database: Path) -> None:
-    """Let SQLite undo what a killed writer left half written, when there is no WAL."""
-    connection = _connect(database, "mode=rw")
-    try:
-        connection.execute("SELECT 1 FROM sqlite_master").close()
-    except sqlite3.Error as error:
-        raise explain(error, database) from error
-    finally:
-        connection.close()
-
-
-def _is_missing_table(error: sqlite3.Error) -> bool:
-    """Tell whether a query failed because its table is not there yet."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
 
 
 def _check_version() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from treadle.layout import Layout, MailLayout
@@ -15,13 +14,14 @@ from treadle.store.questions import QuestionReader, QuestionStore
 from treadle.store.runs import RunReader, RunStore
 from treadle.store.tasks import TaskReader, TaskStore
 from treadle.store.transaction import (
-    SQL,
     Connection,
     Database,
-    Group,
     InTransaction,
     Row,
     Transactions,
+    Writer,
+    explained,
+    sql,
 )
 
 T = TypeVar("T")
@@ -57,20 +57,13 @@ class Reader(RunReader, TaskReader, QuestionReader, MessageReader):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def all(self, name: str, **values: object) -> list[Row]:
         """Return the rows that a query finds."""
-        try:
-            return self._reading.execute(SQL[name], values).fetchall()
-        except self._database.error as error:
-            raise self._database.explain(error) from error
+        with explained(self._database):
+            return self._reading.execute(sql(name), values).fetchall()
 
 
 class Transaction(InTransaction, RunStore, TaskStore, QuestionStore, MessageStore):
@@ -81,17 +74,12 @@ class Store(Reader, RunStore, TaskStore, QuestionStore, MessageStore):
     """Read and write everything; many threads may share one."""
 
     def __init__(
-        self,
-        connection: Connection,
-        database: Database,
-        transactions: Transactions,
-        mail: MailLayout,
+        self, connection: Connection, database: Database, writer: Writer, mail: MailLayout
     ) -> None:
         super().__init__(connection, database)
-        self.journal_mode = transactions.mode
+        self.journal_mode = writer.mode
         self.mail = mail
-        self._transactions = transactions
-        self._group = Group(transactions.commit)
+        self._transactions = Transactions(writer, database)
         self._turn = Lock()
 
     @classmethod
@@ -103,16 +91,16 @@ class Store(Reader, RunStore, TaskStore, QuestionStore, MessageStore):
     def at(cls, database: Database, mail: MailLayout = NO_MAIL) -> Self:
         """Open a store that may belong to no folder here, and then has no letters."""
         reading, writer = address.open_both(database)
-        return cls(reading, database, Transactions(writer, database), mail)
+        return cls(reading, database, writer, mail)
 
     def close(self) -> None:
         """Close both connections and the lock."""
         super().close()
-        self._transactions.close()
+        self._transactions.writer.close()
 
     def write(self, apply: Callable[[Any], T], *, alone: bool = True, lasting: bool = True) -> T:
         """Commit a change; one that need not last is safe from a kill, not from a power cut."""
-        return self._group.run(
+        return self._transactions.run(
             lambda connection: apply(Transaction(connection)), alone=alone, lasting=lasting
         )
 

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.contract import Criterion
-from treadle.store import transaction
-from treadle.store.runs import CheckRow, to_check
-from treadle.store.transaction import Reading, Row, Writing, change, kept_in
+from treadle.store.runs import CheckRow
+from treadle.store.transaction import Reading, Writing, change, kept_in
 
 
-@kept_in("tasks")
+def _criteria(text: str) -> tuple[Criterion, ...]:
+    return tuple(Criterion(*item) for item in json.loads(text))
+
+
+@kept_in("tasks", criteria=_criteria)
 class TaskRow(NamedTuple):
     """One task; whoever knows `claim_id` holds it until `lease_until`."""
 
@@ -29,7 +32,7 @@ class TaskRow(NamedTuple):
     position: int
 
 
-@kept_in("task_moves")
+@kept_in("task_moves", forced=bool)
 class MoveRow(NamedTuple):
     """One change of a task's lane: who, when and why."""
 
@@ -53,7 +56,7 @@ class LaneRow(NamedTuple):
     lease_until: str | None
 
 
-@kept_in("mission_steps")
+@kept_in("mission_steps", is_blocked=bool)
 class MissionStepRow(NamedTuple):
     """What was reported of a mission's step that is not done: failures, or what blocks it."""
 
@@ -66,7 +69,7 @@ class MissionStepRow(NamedTuple):
     at: str
 
 
-@kept_in("task_claims")
+@kept_in("task_claims", value=bool)
 class TaskClaimRow(NamedTuple):
     """What a letter says about a task's checks."""
 
@@ -92,15 +95,15 @@ class TaskReader(Reading):
 
     def task(self, task_id: str) -> TaskRow | None:
         """Return one task."""
-        return self.first(_task, "task", task_id=task_id)
+        return self.first(TaskRow, "task", task_id=task_id)
 
     def tasks(self, lane: str | None = None) -> list[TaskRow]:
         """Return the tasks, or those in one lane, in order."""
-        return self.records(_task, "tasks_in_lane" if lane else "tasks", lane=lane)
+        return self.records(TaskRow, "tasks_in_lane" if lane else "tasks", lane=lane)
 
     def tasks_to_renew(self, owner: str, now: str, soon: str) -> list[TaskRow]:
         """Return an owner's tasks whose lease ends soon."""
-        return self.records(_task, "tasks_to_renew", owner=owner, now=now, soon=soon)
+        return self.records(TaskRow, "tasks_to_renew", owner=owner, now=now, soon=soon)
 
     def task_ids(self) -> list[str]:
         """Return every task's id."""
@@ -108,15 +111,15 @@ class TaskReader(Reading):
 
     def ready_tasks(self, now: str) -> list[TaskRow]:
         """Return the planned tasks that nobody holds and that wait for nothing, in order."""
-        return self.records(_task, "ready_tasks", now=now)
+        return self.records(TaskRow, "ready_tasks", now=now)
 
     def dependencies(self, task_id: str) -> list[TaskRow]:
         """Return the tasks that must be done before this one."""
-        return self.records(_task, "dependencies", task_id=task_id)
+        return self.records(TaskRow, "dependencies", task_id=task_id)
 
     def dependents(self, task_id: str) -> list[TaskRow]:
         """Return the tasks that wait for this one."""
-        return self.records(_task, "dependents", task_id=task_id)
+        return self.records(TaskRow, "dependents", task_id=task_id)
 
     def task_links(self) -> list[tuple[str, str]]:
         """Return every task that waits for another, with that one."""
@@ -124,30 +127,28 @@ class TaskReader(Reading):
 
     def task_moves(self, task_id: str) -> list[MoveRow]:
         """Return how a task went from lane to lane."""
-        rows = self.records(MoveRow._make, "task_moves", task_id=task_id)
-        return [row._replace(forced=bool(row.forced)) for row in rows]
+        return self.records(MoveRow, "task_moves", task_id=task_id)
 
     def task_checks(self, task_id: str) -> list[CheckRow]:
         """Return what treadle itself saw in the last check of a task's work."""
-        return self.records(to_check, "checks_of_task", task_id=task_id)
+        return self.records(CheckRow, "checks_of_task", task_id=task_id)
 
     def task_claims(self, task_id: str) -> dict[str, TaskClaimRow]:
         """Return what letters say of a task, by the name of the check."""
-        rows = self.records(TaskClaimRow._make, "task_claims", task_id=task_id)
-        return {row.name: row._replace(value=bool(row.value)) for row in rows}
+        rows = self.records(TaskClaimRow, "task_claims", task_id=task_id)
+        return {row.name: row for row in rows}
 
     def reservations(self, now: str) -> list[ReservationRow]:
         """Return the reservations that still hold."""
-        return self.records(ReservationRow._make, "reservations", now=now)
+        return self.records(ReservationRow, "reservations", now=now)
 
     def mission_lanes(self, mission: str) -> list[LaneRow]:
         """Return where the tasks of a mission stand."""
-        return self.records(LaneRow._make, "mission_lanes", mission=mission)
+        return self.records(LaneRow, "mission_lanes", mission=mission)
 
     def mission_steps(self, mission: str) -> list[MissionStepRow]:
         """Return what was reported of a mission's steps that are not done."""
-        rows = self.records(MissionStepRow._make, "mission_steps", mission=mission)
-        return [row._replace(is_blocked=bool(row.is_blocked)) for row in rows]
+        return self.records(MissionStepRow, "mission_steps", mission=mission)
 
 
 class TaskStore(TaskReader, Writing):
@@ -166,7 +167,7 @@ class TaskStore(TaskReader, Writing):
         """Add a task at the end; an empty id gets the next free one, a taken one gives None."""
         task_id = task.task_id or self.reserve_task_id()
         added = task._replace(task_id=task_id, position=count_up(self, "position"))
-        return added if self.execute("insert_task", transaction.values(added)).rowcount else None
+        return added if self.execute("insert_task", added).rowcount else None
 
     @change
     def swap_task(self, before: TaskRow, after: TaskRow, move: MoveRow | None = None) -> bool:
@@ -201,8 +202,7 @@ class TaskStore(TaskReader, Writing):
         """Make a mission's tasks be as their files describe them; lanes and claims stay."""
         for task in tasks:
             if self.add_task(task) is None:
-                described = {**task._asdict(), "criteria": transaction.to_json(task.criteria)}
-                self.execute("define_task", described)
+                self.execute("define_task", task._asdict())
             self.execute("unlink_siblings", {"task_id": task.task_id, "mission": task.mission})
         for task_id, depends_on in links:
             self.execute("link_task", {"task_id": task_id, "depends_on": depends_on})
@@ -245,9 +245,3 @@ class TaskStore(TaskReader, Writing):
 def count_up(tx: Writing, name: str) -> int:
     """Return the next number of a counter, inside a transaction."""
     return int(tx.execute("count_up", {"name": name}).fetchone()[0])
-
-
-def _task(row: Row) -> TaskRow:
-    found = TaskRow._make(row)
-    criteria = json.loads(row[TaskRow._fields.index("criteria")])
-    return found._replace(criteria=tuple(Criterion(*item) for item in criteria))

@@ -6,13 +6,27 @@ wait, and within the batch each change may fail alone.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
+from re import Pattern
 from threading import Lock
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from treadle.errors import StoreError, TreadleError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+W = TypeVar("W", bound="Writing")
+R = TypeVar("R", bound=NamedTuple)
+Row = Sequence[Any]
+
+# What a change can raise about its own values, beside what the database says: refusals, text or
+# numbers too odd for a column. Anything else is a bug and ends the batch.
+_OWN = (TreadleError, ValueError, OverflowError)
+# How often a change is tried again that another process was in the way of.
+_TRIES = 3
 
 
 class Result(Protocol):
@@ -32,16 +46,9 @@ class Result(Protocol):
     def fetchall(self) -> list[Any]:
         """Return all rows."""
 
-    def __iter__(self) -> Iterator[Any]:
-        """Go through the rows."""
-
 
 class Connection(Protocol):
     """One line to a database; parameters are `:name` with a mapping or `?` with a sequence."""
-
-    @property
-    def in_transaction(self) -> bool:
-        """Tell whether a transaction is open."""
 
     def execute(self, sql: str, values: Any = ..., /) -> Result:
         """Carry out one statement."""
@@ -53,16 +60,21 @@ class Connection(Protocol):
         """Leave."""
 
 
-class Writer(AbstractContextManager[object], Protocol):
-    """A connection that changes things; it is entered for a turn in which nobody disturbs."""
+class Writer(Protocol):
+    """A connection that changes things, in turns in which nobody disturbs.
+
+    `mode` says how the database keeps what is committed.
+    """
+
+    mode: str
 
     @property
     def connection(self) -> Connection:
         """Return the line to the database."""
 
     @property
-    def mode(self) -> str:
-        """Say how the database keeps what is committed."""
+    def turn(self) -> AbstractContextManager[object]:
+        """Return what is entered around transactions."""
 
     def begin(self, *, alone: bool, lasting: bool = True) -> None:
         """Begin a transaction; `alone` keeps all others of this project out until it ends.
@@ -95,25 +107,20 @@ class Waker(Protocol):
 
 
 class Database(Protocol):
-    """One project's database, reached or not."""
+    """One project's database, reached or not; `sqlite` and `postgres` differ in what is here.
 
-    @property
-    def name(self) -> str:
-        """Return what messages call it; never a password."""
+    Messages use its `name`, without a password. Its driver raises `error`, and `passing` if
+    another process was in the way and need not be the next time. `types` says what the tables'
+    definitions call otherwise.
+    """
 
-    @property
-    def error(self) -> type[Exception]:
-        """Return what its driver raises."""
-
-    @property
-    def moment(self) -> str:
-        """Return an expression for the current time as text."""
+    name: str
+    error: type[Exception]
+    passing: tuple[type[Exception], ...] = ()
+    types: Sequence[tuple[Pattern[str], str]] = ()
 
     def explain(self, error: Exception) -> StoreError:
         """Turn what the driver says into a sentence that helps."""
-
-    def passes(self, error: Exception) -> bool:
-        """Tell whether another process was in the way, and need not be the next time."""
 
     def exists(self) -> bool:
         """Tell whether anything was ever recorded."""
@@ -124,14 +131,11 @@ class Database(Protocol):
     def open_writer(self) -> Writer:
         """Open or create, as it is; the caller brings it up to date."""
 
-    def version(self, connection: Connection) -> int:
+    def version(self, connection: Any) -> int:
         """Return the schema version; 0 means it was never set up."""
 
-    def migrating(self, connection: Connection) -> AbstractContextManager[object]:
-        """Keep others from migrating too."""
-
-    def run_script(self, connection: Connection, script: str) -> None:
-        """Carry out a migration completely or not at all."""
+    def make_room(self, connection: Any) -> None:
+        """Make the place for the first table."""
 
     def open_waker(self) -> Waker:
         """Return what tells of changes."""
@@ -157,92 +161,62 @@ def closed_on_error(resource: Closable) -> Iterator[None]:
         raise
 
 
-Row = Sequence[Any]
-R = TypeVar("R", bound=NamedTuple)
+@contextmanager
+def explained(database: Database) -> Iterator[None]:
+    """Raise what the driver says as a sentence that helps."""
+    try:
+        yield
+    except database.error as error:
+        raise database.explain(error) from error
 
-# The fields of the record that each table holds, for the records that were loaded.
-FIELDS: dict[str, tuple[str, ...]] = {}
-
-_AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids"})
-_MARK = "-- name: "
 
 # Compact, with readable text; made once because making one costs more than using it.
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
+# In a query `{runs}` stands for the columns of that table's record, `{runs_values}` for one
+# parameter each, `{runs_updates}` for an upsert's assignments.
+COLUMNS: dict[str, str] = {}
+_READ: dict[type, dict[str, Callable[[Any], object]]] = {}
+_AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids"})
 
-def kept_in(table: str) -> Callable[[type[R]], type[R]]:
-    """Say which table holds a record: its fields are the columns, in order."""
+
+def kept_in(table: str, **read: Callable[[Any], object]) -> Callable[[type[R]], type[R]]:
+    """Say which table holds a record: its fields are the columns, in order.
+
+    `read` makes the values of fields that the database keeps otherwise: lists and objects are
+    JSON text, truth is 0 or 1.
+    """
 
     def mark(record: type[R]) -> type[R]:
-        FIELDS[table] = record._fields
+        names = [f"{name}_json" if name in _AS_JSON else name for name in record._fields]
+        COLUMNS[table] = ", ".join(names)
+        COLUMNS[f"{table}_values"] = ", ".join("?" * len(names))
+        COLUMNS[f"{table}_updates"] = ", ".join(f"{name} = excluded.{name}" for name in names)
+        _READ[record] = read
         return record
 
     return mark
 
 
-def columns(fields: Sequence[str]) -> list[str]:
-    """Return the columns that hold a record's fields."""
-    return [f"{name}_json" if name in _AS_JSON else name for name in fields]
+def read_queries(*paths: Path) -> dict[str, str]:
+    """Return the named blocks of some files."""
+    text = "\n".join(path.read_text("utf-8") for path in paths)
+    blocks = (block.partition("\n") for block in text.split("-- name: ")[1:])
+    return {name: text for name, _, text in blocks}
 
 
-def values(record: NamedTuple) -> tuple[object, ...]:
-    """Return a record as the values of its columns."""
-    pairs = zip(record._fields, record, strict=True)
-    return tuple(to_json(value) if name in _AS_JSON else value for name, value in pairs)
+QUERIES = read_queries(*sorted(Path(__file__).with_name("queries").iterdir()))
 
 
-class Queries(Mapping[str, str]):
-    """The named blocks of some files: a command asks for a few, so only these are filled."""
-
-    def __init__(self, *paths: Path) -> None:
-        text = "\n".join(path.read_text("utf-8") for path in paths)
-        blocks = (block.partition("\n") for block in text.split(_MARK)[1:])
-        self._blocks = {name: text for name, _, text in blocks}
-        self._filled: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        if name not in self._filled:
-            self._filled[name] = self._blocks[name].format_map(_COLUMNS).strip()
-        return self._filled[name]
-
-    def name_of(self, sql: str) -> str | None:
-        """Return the name of a query that was asked for; None for any other text."""
-        return next((name for name, text in self._filled.items() if text == sql), None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._blocks)
-
-    def __len__(self) -> int:
-        return len(self._blocks)
+@cache
+def sql(name: str) -> str:
+    """Return a query by its name, which it begins with: a database may have one of its own."""
+    return filled(f"-- {name}\n{QUERIES[name]}")
 
 
-class _Columns(dict[str, str]):
-    """What stands for the columns of a table, one parameter each, or an upsert's assignments."""
-
-    def __missing__(self, key: str) -> str:
-        table, is_values = key.removesuffix("_values"), key.endswith("_values")
-        if is_values or table in FIELDS:
-            names = columns(FIELDS[table])
-            self[key] = ", ".join(["?"] * len(names) if is_values else names)
-        else:
-            names = columns(FIELDS[key.removesuffix("_updates")])
-            self[key] = ", ".join(f"{name} = excluded.{name}" for name in names)
-        return self[key]
-
-
-_COLUMNS = _Columns()
-SQL = Queries(*sorted(Path(__file__).with_name("queries").iterdir()))
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-W = TypeVar("W", bound="Writing")
-
-# What a change can raise about its own values, beside what the database says: refusals, text or
-# numbers too odd for a column. Anything else is a bug and ends the batch.
-_OWN = (TreadleError, ValueError, OverflowError)
-# How often a change is tried again that another process was in the way of.
-_TRIES = 3
+def filled(query: str) -> str:
+    """Return a query with the columns of its tables."""
+    return query.format_map(COLUMNS).strip()
 
 
 class Reading:
@@ -254,17 +228,15 @@ class Reading:
 
     def one(self, name: str, **values: object) -> Row | None:
         """Return the first row that a query finds."""
-        rows = self.all(name, **values)
-        return rows[0] if rows else None
+        return next(iter(self.all(name, **values)), None)
 
-    def records(self, make: Callable[[Row], T], name: str, **values: object) -> list[T]:
+    def records(self, record: type[R], name: str, **values: object) -> list[R]:
         """Return what a query finds, each row as a record."""
-        return [make(row) for row in self.all(name, **values)]
+        return [_made(record, row) for row in self.all(name, **values)]
 
-    def first(self, make: Callable[[Row], T], name: str, **values: object) -> T | None:
+    def first(self, record: type[R], name: str, **values: object) -> R | None:
         """Return the first record that a query finds."""
-        row = self.one(name, **values)
-        return make(row) if row else None
+        return next(iter(self.records(record, name, **values)), None)
 
 
 class Writing(Reading):
@@ -295,7 +267,7 @@ class InTransaction(Writing):
 
     def all(self, name: str, **values: object) -> list[Row]:
         """Return rows as they are within the transaction."""
-        return self.connection.execute(SQL[name], values).fetchall()
+        return self.connection.execute(sql(name), values).fetchall()
 
     def write(self, apply: Callable[[Any], T], *, alone: bool = True, lasting: bool = True) -> T:
         """Carry out a change as a part of this one."""
@@ -303,12 +275,32 @@ class InTransaction(Writing):
 
     def execute(self, name: str, values: Any) -> Result:
         """Carry out one named statement."""
-        return self.connection.execute(SQL[name], values)
+        return self.connection.execute(sql(name), _stored(values))
 
     def executemany(self, name: str, rows: Sequence[Any]) -> None:
         """Carry out one named statement for each row."""
         if rows:
-            self.connection.executemany(SQL[name], rows)
+            self.connection.executemany(sql(name), [_stored(row) for row in rows])
+
+
+def _made(record: type[R], row: Row) -> R:
+    found, read = record._make(row), _READ.get(record)
+    if not read:
+        return found
+    return found._replace(**{name: made(getattr(found, name)) for name, made in read.items()})
+
+
+def _stored(values: Mapping[str, object] | Sequence[object]) -> Any:
+    """Return the values of a statement as columns hold them."""
+    if isinstance(values, Mapping):
+        return {name: _column(value) for name, value in values.items()}
+    return [_column(value) for value in values]
+
+
+def _column(value: object) -> object:
+    if isinstance(value, tuple | list | dict):
+        return to_json(value)
+    return int(value) if isinstance(value, bool) else value
 
 
 def change(
@@ -329,7 +321,6 @@ class PendingChange(Generic[T]):
         self.apply = apply
         self.alone = alone
         self.lasting = lasting
-        self.settled = False
         self.saved = False
         self.result: T | None = None
         self.error: Exception | None = None
@@ -343,68 +334,46 @@ class PendingChange(Generic[T]):
         return self.result  # type: ignore[return-value]  # a saved change has its result
 
 
-class Group:
-    """Let one thread at a time lead: it commits all that waits, and the others find it done."""
+class Transactions:
+    """The one connection of this process that writes.
 
-    def __init__(self, commit: Callable[[Sequence[PendingChange[Any]]], None]) -> None:
-        self._commit = commit
-        self._guard = Lock()
+    One thread at a time leads: it commits all that waits, and the others find it done.
+    """
+
+    def __init__(self, writer: Writer, database: Database) -> None:
+        self.writer = writer
+        self._database = database
         self._leading = Lock()
         self._waiting: list[PendingChange[Any]] = []
 
-    def run(
-        self, apply: Callable[[Connection], T], *, alone: bool = True, lasting: bool = True
-    ) -> T:
+    def run(self, apply: Callable[[Connection], T], *, alone: bool, lasting: bool) -> T:
         """Apply a change and return its result when it is durable."""
         change = PendingChange(apply, alone, lasting)
-        with self._guard:
-            self._waiting.append(change)
+        self._waiting.append(change)
         try:
             with self._leading:
-                if not change.settled:
+                if change in self._waiting:
                     self._lead()
         finally:
-            with self._guard:
-                if change in self._waiting:  # a signal came first
-                    self._waiting.remove(change)
+            with suppress(ValueError):  # it still waits if a signal came first
+                self._waiting.remove(change)
         return change.outcome()
 
     def _lead(self) -> None:
-        with self._guard:
-            batch, self._waiting = self._waiting, []
-        try:
-            self._commit(batch)
-        finally:
-            for change in batch:
-                change.settled = True
-
-
-class Transactions:
-    """The one connection of this process that writes."""
-
-    def __init__(self, writer: Writer, database: Database) -> None:
-        self._writer = writer
-        self._connection = writer.connection
-        self._database = database
-        self.mode = writer.mode
-
-    def commit(self, batch: Sequence[PendingChange[Any]]) -> None:
         """Apply and commit; afterwards each change is saved or has its error."""
+        batch = self._waiting[:]
+        del self._waiting[: len(batch)]
         try:
-            with self._writer:
+            with self.writer.turn:
                 self._commit_in_turn(batch)
-        except self._database.error as error:
-            _fail(batch, self._database.explain(error))
-        except StoreError as error:
-            _fail(batch, error)
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._writer.close()
+        except (self._database.error, StoreError) as error:
+            for change in batch:
+                if not change.saved:
+                    change.error = change.error or self._explained(error)
 
     def _commit_in_turn(self, batch: Sequence[PendingChange[Any]], tries: int = _TRIES) -> None:
         """Commit all at once; if one fails, each by itself, so that it fails by itself."""
-        self._writer.begin(
+        self.writer.begin(
             # Several changes lock their rows in any order, and so might others.
             alone=len(batch) > 1 or batch[0].alone,
             lasting=any(change.lasting for change in batch),
@@ -412,47 +381,37 @@ class Transactions:
         try:
             error = self._apply(batch)
             if error is None:
-                self._writer.commit()
+                self.writer.commit()
         finally:
-            self._writer.rollback()
+            self.writer.rollback()
         if error is None:
-            _mark_saved(batch)
+            for change in batch:
+                change.saved = True
         elif len(batch) > 1:
             for change in batch:
                 self._commit_in_turn([change])
-        elif tries and self._database.passes(error):
+        elif tries and isinstance(error, self._database.passing):
             self._commit_in_turn(batch, tries - 1)
         else:
-            batch[0].error = self._own(error)
+            batch[0].error = self._explained(error)
 
     def _apply(self, batch: Sequence[PendingChange[Any]]) -> Exception | None:
         try:
             for change in batch:
-                change.result = change.apply(self._connection)
+                change.result = change.apply(self.writer.connection)
         except (self._database.error, *_OWN) as error:
             return error
         return None
 
-    def _own(self, error: Exception) -> Exception:
+    def _explained(self, error: Exception) -> Exception:
+        """Return what one thread is told; raising one object in many threads would garble it."""
         if isinstance(error, self._database.error):
-            error = _because(self._database.explain(error), error)
-        elif not isinstance(error, TreadleError):
-            error = _because(StoreError(f"a value cannot be stored: {error}"), error)
-        return error
-
-
-def _mark_saved(batch: Sequence[PendingChange[Any]]) -> None:
-    for change in batch:
-        change.saved = True
-
-
-def _because(error: StoreError, cause: Exception) -> StoreError:
-    error.__cause__ = cause
-    return error
-
-
-def _fail(batch: Sequence[PendingChange[Any]], error: StoreError) -> None:
-    """Give everyone an error of their own: raising one object in many threads garbles it."""
-    for change in batch:
-        if not change.saved:
-            change.error = change.error or StoreError(error.message, code=error.code, fix=error.fix)
+            told = self._database.explain(error)
+        elif isinstance(error, StoreError):
+            told = StoreError(error.message, code=error.code, fix=error.fix)
+        elif isinstance(error, TreadleError):
+            return error
+        else:
+            told = StoreError(f"a value cannot be stored: {error}")
+        told.__cause__ = error
+        return told

@@ -28,7 +28,7 @@ from treadle.layout import Layout
 from treadle.project import key as keys
 from treadle.project.key import FleetKey
 from treadle.store import fleet
-from treadle.store.runs import Event, RunRow, StepRow
+from treadle.store.runs import Event, History, RunRow, StepRow
 from treadle.store.store import Reader, Store
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ def record(
     goes_on = status == "running" or kv.get("reason_code") == QUEUED
     cursor = cursor_of(row, status=status, ended_at=None if goes_on else utc(now))
     event = Event(store.last_seq(row.run_id) + 1, utc(now), kind, message)
-    store.record(row.run_id, (event,), cursor, kv, row.claim_epoch)
+    store.advance(row.run_id, History(events=(event,), kv=kv), cursor, row.claim_epoch)
 
 
 def look(layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str] = os.environ) -> None:

@@ -27,7 +27,7 @@ from treadle.layout import INPUT_JSON, Layout, RunLayout, step_name
 from treadle.proc import identity, sweep
 from treadle.project import key
 from treadle.store import fleet
-from treadle.store.runs import Event, RunRow, StepRow
+from treadle.store.runs import Event, History, RunRow, StepRow
 from treadle.tasks import claim
 
 _MAX_INPUT = 64 << 20
@@ -269,7 +269,7 @@ def _give_up(tools: Tools, row: RunRow, why: str) -> None:
     event = Event(tools.store.last_seq(row.run_id) + 1, now, EventType.RUN_FAILED, message)
     cursor = cursor_of(row, status="failed", ended_at=now)
     kv = {"reason_code": "run_file_damaged", "reason": message}
-    tools.store.record(row.run_id, (event,), cursor, kv, epoch)
+    tools.store.advance(row.run_id, History(events=(event,), kv=kv), cursor, epoch)
 
 
 def adopt_uploaded(run: Run, shelf: Shelf) -> bool:

@@ -29,7 +29,7 @@ from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
 from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
-from treadle.store.runs import Cursor, Event, RunRow
+from treadle.store.runs import Cursor, Event, History, RunRow
 from treadle.store.store import Store
 from treadle.text import line
 
@@ -215,8 +215,8 @@ class Run:
         kept = memory.encode(after)
         run_files.write_run(self.folder.run_json, self.order, row, self.recorded, kept)
         reach("after_run_file")
-        changes = memory.changes(self.memory, after)
-        self.tools.store.record(self.id, events, cursor, changes, self.row.claim_epoch)
+        history = History(events=events, kv=memory.changes(self.memory, after))
+        self.tools.store.advance(self.id, history, cursor, self.row.claim_epoch)
         self.row, self.memory = row, after
 
     def end(self, status: RunStatus, reason: str, message: str, **remembered: Any) -> None:

@@ -71,7 +71,7 @@ def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | Non
     usage = (found.usage,) if found.usage else ()
     history = History((row,), found.events, found.kv, usage, found.checks)
     run.is_settled = end.is_nothing(run, found)
-    run.tools.store.commit_step(history, found.cursor, run.row.claim_epoch, run.is_settled)
+    run.tools.store.advance(run.id, history, found.cursor, run.row.claim_epoch, run.is_settled)
     run.advance(found.cursor, found.kv)
     run.tree = found.after.tree
     run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
