@@ -22,7 +22,7 @@ from treadle.web.site import Site, WebRequest
 
 MODULES = (
     *("treadle", "argparse", "msgspec", "json", "sitecustomize", "usercustomize", "uvicorn"),
-    *("yaml", "jinja2", "watchfiles", "typing", "runpy", "socket", "gc", "cronsim", "nh3"),
+    *("yaml", "jinja2", "typing", "runpy", "socket", "gc", "cronsim", "nh3"),
     *("nbformat", "nbclient", "asyncio", "tempfile", "dataclasses", "encodings"),
 )
 PACKAGES = ("starlette", "treadle_hooks", "markdown_it", "email", "logging")

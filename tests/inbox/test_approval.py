@@ -8,6 +8,7 @@ import pytest
 
 from treadle import desk
 from treadle.config.load import load
+from treadle.engine.run import memory
 from treadle.inbox import decide as inbox_decide
 from treadle.inbox.schedule import Waiting
 from treadle.store.store import Store
@@ -171,12 +172,8 @@ def test_a_chain_asks_before_it_costs_more(agents, monkeypatch):
     agents.play("true", "[chain]\nmax_cost_usd = 0.5\n", default="log")
     agents.routine("log", 'echo x > "$TREADLE_OUTBOX/a.md"')
     agents.drop(f"{CHAIN}-0.md", "x\n")
-    spent = Store.kv_value
-    monkeypatch.setattr(
-        Store,
-        "kv_value",
-        lambda self, run, key: {"cost_usd": 0.3} if key == "spent" else spent(self, run, key),
-    )
+    recall, spent = memory.recall, memory.Spent(cost_usd=0.3)
+    monkeypatch.setattr(memory, "recall", lambda *about: recall(*about)._replace(spent=spent))
     found = agents.process()
     assert [item.status for item in found.outcomes] == ["done", "done", "held"]
     assert (

@@ -50,15 +50,18 @@ def test_any_other_new_file_begins_a_chain_of_its_own(inbox):
     inbox.routine("log", f'[ "$seq$chain" != "0{CHAIN}" ] || {drop}')
     inbox.drop(f"{CHAIN}-0.md", "x\n")
     first, second = inbox.process().outcomes
-    assert (first.message_id, second.status) == (f"{CHAIN}-0", "done")
-    assert not second.message_id.startswith(CHAIN)
+    assert (first.row.message_id, second.status) == (f"{CHAIN}-0", "done")
+    assert not second.row.message_id.startswith(CHAIN)
 
 
 def test_an_explicit_free_number_is_kept(inbox):
     send = 'printf -- "---\\nseq: 7\\n---\\nmore\\n" > "$TREADLE_OUTBOX/more.md"'
     inbox.routine("log", f'[ "$seq" != 0 ] || {send}')
     inbox.drop(f"{CHAIN}-0.md", "x\n")
-    assert [item.message_id for item in inbox.process().outcomes] == [f"{CHAIN}-0", f"{CHAIN}-7"]
+    assert [item.row.message_id for item in inbox.process().outcomes] == [
+        f"{CHAIN}-0",
+        f"{CHAIN}-7",
+    ]
 
 
 def test_follow_ups_without_end_are_ended(inbox):
@@ -79,7 +82,7 @@ def test_a_dead_follow_up_makes_its_chain_partial(inbox):
     assert [item.status for item in found.outcomes] == ["done", "dead"]
     assert (found.exit_code, inbox.tracker()) == (1, ["01-a.spec.md"])
     with inbox.reader() as store:
-        chain = found.outcomes[0].message_id.rpartition("-")[0]
+        chain = found.outcomes[0].row.message_id.rpartition("-")[0]
         assert store.chain_status(chain) == "partial"
 
 

@@ -61,14 +61,6 @@ def test_a_name_is_made_safe_and_free_when_it_moves(inbox):
     assert sorted(os.listdir(inbox / "dead")) == ["evil_name.md", "evil_name~002.md"]
 
 
-def test_an_unchanged_message_is_not_written(inbox):
-    path = inbox / "m.md"
-    path.write_bytes(b"x")
-    before = path.stat()
-    box.replace(path, b"x", b"x")
-    assert path.stat() == before
-
-
 @pytest.mark.parametrize("left", [True, False])
 def test_a_message_is_put_down_whatever_a_kill_left(tmp_path, left):
     folder = Layout(tmp_path).inbox

@@ -11,11 +11,10 @@ import pytest
 
 from treadle.config.load import load
 from treadle.engine.elsewhere import fleet_run
-from treadle.errors import BlockedError, FormatError, LockedError
+from treadle.errors import BlockedError, LockedError
 from treadle.files import atomic, sync
 from treadle.inbox import box, decide
-from treadle.inbox.decide import Begin, Bury, Finish, Known, Resume, Situation, Try, Wait
-from treadle.inbox.message import understand
+from treadle.inbox.decide import Bury, Proceed, Try, Wait
 from treadle.proc import identity
 from treadle.project.context import open_context
 from treadle.store.messages import waiting
@@ -26,6 +25,7 @@ from treadle.web.pages import desk as page
 from treadle.web.site import WebRequest
 
 AT = "2026-01-01T00:00:00Z"
+REFUSED = {"what": "land", "code": None, "message": "no"}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CHAIN = "20260101000000"
 SPEC = "---\nroutine: noop\n---\n# Do nothing\n"
@@ -39,49 +39,55 @@ EXPECTED = {
 }
 
 
-def situation(status, *states, job=None):
+RUN, LAND, RESUME = Proceed("run"), Proceed("land", "r0"), Proceed("resume", "r0")
+
+
+def follow(status, *states):
     row = waiting(CHAIN, 0, AT)._replace(status=status, reason="as it was")
-    said = understand(b"text", None, lambda: CHAIN)
     tries = tuple(Try(f"r{number}", state, "why") for number, state in enumerate(states))
-    return Situation(Known(None, b"text", said, row), tries, job, None, 3)
+    return decide.follow(row, tries, 3, "noop")
 
 
 @pytest.mark.parametrize(
     ("status", "states", "expected"),
     [
-        ("waiting", (), Begin(is_last=False)),
-        ("waiting", ("failed",), Begin(is_last=False)),
-        ("waiting", ("failed", "failed"), Begin(is_last=True)),
-        ("waiting", ("passed",), Finish("r0")),
-        ("waiting", ("refused",), Finish("r0")),
-        ("waiting", ("cut off",), Resume("r0")),
+        ("waiting", (), RUN),
+        ("waiting", ("failed",), RUN),
+        ("waiting", ("failed", "failed"), RUN),
+        ("waiting", ("passed",), LAND),
+        ("waiting", ("refused",), LAND),
+        ("waiting", ("cut off",), RESUME),
         ("waiting", ("stopped",), Wait("stopped", "why")),
         ("waiting", ("running",), Wait("held", "another process drives its run r0")),
-        ("held", (), Begin(is_last=False)),
-        ("held", ("passed",), Finish("r0")),
+        ("held", (), RUN),
+        ("held", ("passed",), LAND),
         ("stopped", ("stopped",), Wait("stopped", "as it was")),
         ("stopped", ("cut off",), Wait("stopped", "as it was")),
-        ("stopped", ("passed",), Finish("r0")),
-        ("stopped", ("failed", "failed"), Begin(is_last=True)),
+        ("stopped", ("passed",), LAND),
+        ("stopped", ("failed", "failed"), RUN),
         ("refused", ("refused",), Wait("refused", "as it was")),
-        ("refused", ("passed",), Finish("r0")),
+        ("refused", ("passed",), LAND),
     ],
     ids=str,
 )
 def test_what_is_next_depends_on_the_row_and_its_runs(status, states, expected):
-    assert decide.decide(situation(status, *states)) == expected
+    assert follow(status, *states) == expected
 
 
 def test_what_has_failed_as_often_as_it_may_is_dead():
-    found = decide.decide(situation("waiting", *["failed"] * 3))
+    found = follow("waiting", *["failed"] * 3)
     assert isinstance(found, Bury)
     assert found.error.code == "routine_failed"
 
 
-def test_what_waits_is_not_asked_what_it_would_run():
-    error = FormatError("no such routine")
-    assert isinstance(decide.decide(situation("refused", "refused", job=error)), Wait)
-    assert decide.decide(situation("refused", "passed", job=error)) == Bury(error)
+@pytest.mark.parametrize(("state", "expected"), [("refused", Wait), ("passed", Bury)])
+def test_what_waits_is_not_asked_what_it_would_run(inbox, state, expected):
+    with Store.open(inbox.layout) as store:
+        message = add(inbox, store, CHAIN, status="refused", reason="as it was")
+        ran(store, message, state)
+        view = decide.InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
+        known = decide.read(view, inbox.layout.inbox / f"{message}.md")
+        assert isinstance(decide.decide(view, known, None).action, expected)
 
 
 @pytest.fixture
@@ -127,7 +133,7 @@ def tried(inbox, store):
 def ran(store, message, state, number=0):
     run_id = f"20260101-00000{number}-{zlib.crc32(message.encode()) & 0xFFFFFF:06x}"
     kv = {"reason": "why"}
-    kv |= {"queued": {fleet_run.FLEET: {}}, "refused": {"land_refused": {}}}.get(state, {})
+    kv |= {"queued": {fleet_run.FLEET: {}}, "refused": {"land_refused": REFUSED}}.get(state, {})
     status = {"refused": "passed", "queued": "running"}.get(state, state)
     owner = identity._of_pid(os.getppid()).encode() if state == "running" else None
     if state == "queued":
@@ -159,7 +165,7 @@ def wished(inbox, store):
             continue
         view = decide.InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
         known = decide.read(view, inbox.layout.inbox / f"{message}.md")
-        asked = decide.examine(view, known, None).approval.question
+        asked = decide.decide(view, known, None).action.question
         id_ = questions.ask(store, asked, NOW)
         if answer != "open":
             verb = "approve" if answer == "approve" else "reject"
@@ -234,11 +240,11 @@ def test_the_dry_run_the_page_and_the_pass_agree(crowd):
     assert len(planned) >= 100
     for item, outcome in zip(planned, outcomes, strict=True):
         assert outcome.status in EXPECTED[item.would], (item, outcome)
-        assert item.message_id in (None, outcome.message_id)
+        assert item.message_id in (None, outcome.row and outcome.row.message_id)
         if item.would != "run":
             assert outcome.reason in (item.reason, "")
         elif item.routine:
-            assert item.routine == outcome.routine
+            assert item.routine == outcome.row.routine
 
 
 class Killed(BaseException):

@@ -20,7 +20,7 @@ def bad(inbox, *lines, tries=3):
 def test_the_last_of_three_attempts_is_told_what_failed(inbox):
     bad(inbox, "echo broken-pump >&2", 'cp "$message_dir/failure-context.md" kept.md || exit 7')
     (found,) = inbox.process().outcomes
-    assert (found.status, len(found.run_ids)) == ("done", 3)
+    assert (found.status, len(found.row.run_ids)) == ("done", 3)
     assert "broken-pump" in inbox.read("kept.md")
     assert inbox.tracker() == ["01-a.spec.md"]
 
@@ -57,7 +57,7 @@ def test_a_retried_letter_has_all_its_attempts_again(inbox, now):
     store.close()
     inbox.routine("bad", "exit 0")
     (again,) = inbox.process().outcomes
-    assert (again.status, again.message_id) == ("done", found.message_id)
+    assert (again.status, again.row.message_id) == ("done", found.row.message_id)
     assert box.dead_letters(inbox.layout) == []
 
 

@@ -54,7 +54,7 @@ def test_the_same_bytes_again_are_a_second_delivery(inbox):
     (first,) = inbox.process().outcomes
     inbox.drop("again.md", text)
     assert inbox.statuses() == [(f"{CHAIN}-0", "duplicate")]
-    assert "duplicate_message" in inbox.events(first.run_id)
+    assert "duplicate_message" in inbox.events(first.row.run_ids[-1])
     assert sorted(os.listdir(inbox.layout.inbox_done)) == ["2025022514320000-0.md", "again.md"]
 
 
@@ -62,12 +62,12 @@ def test_a_done_message_whose_file_a_kill_left_in_the_inbox_only_moves(inbox):
     inbox.settings('default_routine = "log"\n[land]\nprocess = "manual"\n')
     inbox.spec("01-a.spec.md")
     (first,) = inbox.process().outcomes
-    kept = inbox.layout.inbox_done / f"{first.message_id}.md"
+    kept = inbox.layout.inbox_done / f"{first.row.message_id}.md"
     kept.rename(inbox.layout.inbox / kept.name)
     assert inbox.statuses() == [("01-a.spec.md", "duplicate")]
     assert kept.is_file()
     assert len(inbox.runs()) == 1
-    assert "duplicate_message" not in inbox.events(first.run_id)
+    assert "duplicate_message" not in inbox.events(first.row.run_ids[-1])
 
 
 def test_other_bytes_under_a_taken_id_get_the_next_number(inbox):
@@ -75,8 +75,8 @@ def test_other_bytes_under_a_taken_id_get_the_next_number(inbox):
     inbox.process()
     inbox.drop(f"{CHAIN}-0.md", "two\n")
     (found,) = inbox.process().outcomes
-    assert found.message_id == f"{CHAIN}-1"
-    assert "seq_reassigned" in inbox.events(found.run_id)
+    assert found.row.message_id == f"{CHAIN}-1"
+    assert "seq_reassigned" in inbox.events(found.row.run_ids[-1])
 
 
 def test_a_message_for_a_spec_that_is_not_there_is_dead(inbox):
@@ -97,8 +97,8 @@ def test_a_routine_that_is_not_there_is_named_with_the_nearest(inbox):
 def test_odd_fields_are_told_in_the_timeline(inbox):
     inbox.drop(f"{CHAIN}-1.md", "---\nseq: 2\ntype: job\n---\nx\n")
     (found,) = inbox.process().outcomes
-    assert found.message_id == f"{CHAIN}-2"
-    assert {"id_mismatch", "field_invalid"} <= set(inbox.events(found.run_id))
+    assert found.row.message_id == f"{CHAIN}-2"
+    assert {"id_mismatch", "field_invalid"} <= set(inbox.events(found.row.run_ids[-1]))
 
 
 def test_each_spec_builds_on_the_last_and_the_list_is_part_of_its_commit(inbox):

@@ -1,16 +1,22 @@
 """Which routine a text gets, and what decides when a router is of no use."""
 
+import os
 import sys
 
 import pytest
 
-from treadle.config.schema import Config
+from treadle.config.schema import Config, SandboxConfig
 from treadle.inbox import routine
 from treadle.inbox.routine import External, Host, choose
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
 from treadle.project.context import open_repository
 from treadle.sandbox import jails
+
+
+def host(root, env, keeper, config=None):
+    config = config or Config(sandbox=SandboxConfig(mode="off"))
+    return Host(open_repository(root, os.environ)._replace(env=env), config, keeper)
 
 
 @pytest.fixture
@@ -62,8 +68,9 @@ def test_the_embedded_router_takes_the_unique_best_match(known, text, expected):
         ("a*bc*c", "abc", False),
     ],
 )
-def test_a_star_stands_for_any_part_of_a_word(pattern, word, expected):
-    assert routine._matches(pattern, word) is expected
+def test_a_star_stands_for_any_part_of_a_word(known, pattern, word, expected):
+    only = {**known, "fix": known["fix"]._replace(when=pattern)}
+    assert (picked(only, word) == ("fix", "router")) is expected
 
 
 @pytest.mark.timeout(20)
@@ -101,11 +108,11 @@ def test_a_single_routine_needs_no_router(known):
         ("print('fix' if 'Mend it' in sys.stdin.read() else '?')", "fix", "answered"),
     ],
 )
-def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code, expected, reason):
+def test_a_router_of_ones_own_decides_only_by_a_known_name(known, repo, code, expected, reason):
     with Keeper() as keeper:
         argv = [sys.executable, "-S", "-E", "-c", f"import sys\n{code}"]
         patience = 2.0 if reason == "did not answer" else 120.0
-        external = External(argv, Host(tmp_path, {}, keeper), timeout=patience)
+        external = External(argv, host(repo, {}, keeper), timeout=patience)
         found = choose("Mend it", known, external)
     assert found.routine.name == expected
     assert reason in found.reason
@@ -113,27 +120,27 @@ def test_a_router_of_ones_own_decides_only_by_a_known_name(known, tmp_path, code
 
 
 @pytest.mark.parametrize("command", [["echo", "{prompt}"], "echo {prompt}"])
-def test_a_router_may_take_the_prompt_as_an_argument(known, tmp_path, command):
+def test_a_router_may_take_the_prompt_as_an_argument(known, repo, command):
     with Keeper() as keeper:
-        external = External(command, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper))
+        external = External(command, host(repo, {"PATH": "/usr/bin:/bin"}, keeper))
         found = choose("Mend it", known, external)
     assert "Select the most appropriate routine" in found.reason
 
 
-def test_a_router_that_is_not_there_is_no_harm(known, tmp_path):
+def test_a_router_that_is_not_there_is_no_harm(known, repo):
     with Keeper() as keeper:
-        external = External(["./no-such-router"], Host(tmp_path, {}, keeper))
+        external = External(["./no-such-router"], host(repo, {}, keeper))
         assert picked(known, "x", external=external) == ("develop", "config")
 
 
 @pytest.mark.skipif(jails.probe("A").tier == "0", reason="no sandbox here")
 def test_a_router_may_write_nothing_but_temporary_files(known, tmp_path, repo):
-    held = routine.bounds_for(Config(), open_repository(repo, {"HOME": str(tmp_path)}))
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     code = "import sys\nopen(sys.argv[1] + '/x', 'w').close(); print('fix')"
     with Keeper() as keeper:
         for place, expected in (("$TMPDIR", "fix"), (str(tmp_path), "develop")):
             argv = ["sh", "-c", f'{sys.executable} -S -E -c "{code}" {place}']
-            external = External(argv, Host(tmp_path, {"PATH": "/usr/bin:/bin"}, keeper, held))
+            external = External(argv, host(repo, env, keeper, Config()))
             found = choose("Mend it", known, external)
             assert found.routine.name == expected
     assert "the sandbox blocked a write to" in found.reason

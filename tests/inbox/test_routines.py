@@ -1,14 +1,17 @@
 """What routines are there, and what they say about themselves."""
 
 import json
+import os
 
 import pytest
 
+from treadle.config.schema import Config, SandboxConfig
 from treadle.errors import NotFoundError
 from treadle.inbox import routine as inbox_routine
 from treadle.inbox.routine import Host
 from treadle.layout import Layout
 from treadle.proc.keeper import Keeper
+from treadle.project.context import open_repository
 
 
 @pytest.fixture
@@ -91,11 +94,12 @@ def test_a_message_sets_only_what_is_declared_and_free(layout):
         ("# X\nPATH=1\n", "PATH cannot be set"),
     ],
 )
-def test_a_check_says_what_is_wrong(layout, text, words):
+def test_a_check_says_what_is_wrong(layout, repo, text, words):
     (layout.routines / "a.sh").write_text(text)
     routine = inbox_routine.find(layout, "a", notebooks=False)
     with Keeper() as keeper:
-        host = Host(layout.root, {"PATH": "/usr/bin:/bin"}, keeper)
+        project = open_repository(repo, os.environ)._replace(env={"PATH": "/usr/bin:/bin"})
+        host = Host(project, Config(sandbox=SandboxConfig(mode="off")), keeper)
         found = list(inbox_routine.problems(host, routine))
     assert found == [] if words is None else any(words in item for item in found)
 

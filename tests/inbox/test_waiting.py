@@ -1,6 +1,5 @@
-"""Waiting for work: when a round is due, whole files, and where nothing can be watched."""
+"""Waiting for work: when a round is due, and whole files."""
 
-import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -32,12 +31,12 @@ def layout(tmp_path):
     return Layout(tmp_path)
 
 
-def rounds(layout, between=lambda number, clock: None, looks=30):
+def rounds(layout, between=lambda number, clock: None, looks=80):
     """Return how many rounds were due; after each of them `between` may change something."""
     clock = Clock(looks)
     waiting = Waiting(layout, clock.stop, lambda: clock.now)
     number = 0
-    for _ in waiting.reasons(lambda text: None):
+    for _ in waiting.reasons():
         number += 1
         waiting.done()
         between(number, clock)
@@ -96,16 +95,3 @@ def test_a_file_that_is_still_being_written_is_left_alone(tmp_path):
     assert not found._is_changed()
     assert "three" in (layout.inbox / "long.md").read_text()
     assert found._is_changed()
-
-
-def test_where_files_cannot_be_watched_they_are_looked_at(tmp_path):
-    layout, told = Layout(tmp_path), []
-    due = waiting(layout, lambda: False).reasons(told.append)
-    next(due)
-    layout.inbox.rmdir()
-    layout.specs.rmdir()
-    layout.specs.mkdir()
-    (layout.specs / "1.spec.md").write_text("# Do it\n")
-    assert list(itertools.islice(due, 1)) == [None]
-    assert len(told) == 2
-    assert all("looking every second instead" in words for words in told)

@@ -13,7 +13,7 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.errors import ExitCode, UsageError
 from treadle.inbox import decide, process, routine
-from treadle.inbox.process import Outcome, Server, Summary
+from treadle.inbox.process import Outcome, Summary
 from treadle.inbox.routine import Choice, External, Host, Routine
 from treadle.proc.keeper import Keeper
 from treadle.project import trust
@@ -47,7 +47,7 @@ def once(args: Namespace) -> int:
     project, loaded = open_configured()
     trust.require(project, tuple(decide.commands(project.layout)))
     goals.require_sandbox(loaded.config)
-    summary = process.serve_once(Server(project, watcher(args.json)))
+    summary = process.serve_once(project, watcher(args.json))
     if args.json and (summary.outcomes or summary.failed_hook):
         output.print_json(_document(summary))
     elif summary.outcomes:
@@ -77,21 +77,26 @@ def _document(found: Summary) -> dict[str, object]:
 
 
 def _message(item: Outcome) -> dict[str, object]:
+    row, run_ids = item.row, _runs(item)
     return {
-        "id": item.message_id,
+        "id": row.message_id if row else None,
         "name": item.name,
-        "routine": item.routine,
+        "routine": row.routine if row else None,
         "status": item.status,
-        "run_id": item.run_id,
-        "run_ids": list(item.run_ids),
+        "run_id": run_ids[-1] if run_ids else None,
+        "run_ids": run_ids,
         "reason": item.reason or None,
     }
+
+
+def _runs(item: Outcome) -> list[str]:
+    return list(item.row.run_ids) if item.row else []
 
 
 def _print(found: Summary) -> None:
     for item in found.outcomes:
         word = output.paint(item.status.upper(), _COLOURS.get(item.status, "yellow"))
-        run = f" {item.run_id}" if item.run_id else ""
+        run = "".join(f" {run_id}" for run_id in _runs(item)[-1:])
         tail = f": {item.reason}" if item.reason else ""
         output.line(word, f"{item.name}{run}{tail}")
     if found.failed_hook:
@@ -123,8 +128,7 @@ def route_text(args: Namespace) -> int:
 def _external(project: Context, config: Config, keeper: Keeper) -> External | None:
     if config.commands.router is None:
         return None
-    held = routine.bounds_for(config, project)
-    return External(config.commands.router, Host(project.layout.root, project.env, keeper, held))
+    return External(config.commands.router, Host(project, config, keeper))
 
 
 def _render(args: Namespace, choice: Choice, known: dict[str, Routine]) -> int:
@@ -197,9 +201,8 @@ def check_routines(args: Namespace) -> int:
         found = [routine.find(project.layout, args.name, notebooks)]
     else:
         found = list(routine.discover(project.layout, notebooks).values())
-    held = routine.bounds_for(loaded.config, project)
     with Keeper() as keeper:
-        host = Host(project.layout.root, project.env, keeper, held)
+        host = Host(project, loaded.config, keeper)
         results = {item.name: list(routine.problems(host, item)) for item in found}
     rows = [{"name": name, "ok": not bad, "problems": bad} for name, bad in results.items()]
     lines = [f"{name}: {'; '.join(bad) or 'ok'}" for name, bad in results.items()]

@@ -62,7 +62,7 @@ def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None
     round_ = environment.treadle_command(words, layout.root, os.environ)
     waiting = Waiting(layout, interrupts.reason, lambda: datetime.now(UTC))
     is_first, pause = True, _AGAIN
-    for _ in waiting.reasons(output.warn):
+    for _ in waiting.reasons():
         code = launch.attend(*round_, lambda: _signal(interrupts))
         if interrupts.name:
             return None

@@ -1,9 +1,8 @@
 """Try a message once: one run of its routine, and what that run sent."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -25,7 +24,7 @@ from treadle.ids import utc
 from treadle.inbox import box, message
 from treadle.inbox.decide import ReadyMessage, Try, new_row
 from treadle.inbox.message import FIELDS, place_in_name
-from treadle.inbox.routine import Routine, custom_variables
+from treadle.inbox.routine import custom_variables
 from treadle.layout import SCORECARD, STDERR, STDOUT
 from treadle.proc import environment
 from treadle.store.messages import MessageRow
@@ -90,19 +89,13 @@ def _message(job: ReadyMessage) -> MessageOrder:
 
 
 def _script(job: ReadyMessage) -> Script:
-    found = job.choice.routine
-    return Script(
-        argv=_argv(found),
-        in_project=found.in_project,
-        env=custom_variables(found, job.known.message.fields),
-    )
-
-
-def _argv(found: Routine) -> tuple[str, ...]:
     """Return how to execute a routine's file."""
+    found = job.choice.routine
+    argv = (*found.interpreter, str(found.path))
     if found.kind == "ipynb":
-        return environment.python(_NOTEBOOK, str(found.path))
-    return (*found.interpreter, str(found.path))
+        argv = environment.python(_NOTEBOOK, str(found.path))
+    own = custom_variables(found, job.known.message.fields)
+    return Script(argv=argv, in_project=found.in_project, env=own)
 
 
 def failure_context(tools: Tools, tries: Sequence[Try]) -> str:
@@ -126,19 +119,11 @@ def _tails(tools: Tools, run_id: str) -> list[str]:
     return found
 
 
-class FollowUp(NamedTuple):
-    """A file of the inbox that a message's run brought about."""
-
-    path: Path
-    parent: MessageRow | None
-
-
-def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]:
+def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[Path]:
     """Put what the run's steps left in their outboxes into the inbox; twice is as good as once."""
     sent = list(_sent(tools, run))
-    if not sent:
-        return
-    known = [row for row in tools.store.chain_messages(parent.chain) if _is_child(row, parent)]
+    chain = tools.store.chain_messages(parent.chain) if sent else []
+    known = [row for row in chain if row.parent == parent.message_id]
     for path in sent:
         try:
             data = box.read(path)
@@ -147,8 +132,8 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
             # What cannot be read goes its own way through the inbox and becomes a dead letter.
             target = tools.layout.inbox / box.safe_name(path.name)
             if not target.exists():
-                box.put(target, _raw(path))
-                yield FollowUp(target, parent)
+                box.put(target, walk.read(path, max_bytes=walk.MAX_BYTES))
+                yield target
             continue
         digest = hashlib.sha256(data).hexdigest()
         row = next((row for row in known if row.digest == digest), None)
@@ -157,38 +142,30 @@ def deliver(tools: Tools, parent: MessageRow, run: RunRow) -> Iterator[FollowUp]
         else:
             # Whatever chain it names: what follows from a message is limited with it.
             place = found.message.place._replace(chain=parent.chain)
-            new = new_row(place, digest, parent, utc(tools.now()))
-            row = tools.store.add_message(new)
+            row = tools.store.add_message(new_row(place, digest, parent, utc(tools.now())))
         target = tools.layout.inbox / f"{row.message_id}.md"
         if row.status == "waiting":
             if not target.exists():
                 fields = {"chain": row.chain, "seq": str(row.seq)}
                 box.put(target, frontmatter.set_fields(data, fields, FIELDS))
-            yield FollowUp(target, parent)
+            yield target
 
 
-def dropped(tools: Tools, parent: MessageRow, before: set[str]) -> Iterator[FollowUp]:
+def dropped(tools: Tools, parent: MessageRow, before: set[str]) -> list[Path]:
     """Return the files of the running chain that appeared in the inbox meanwhile, oldest first."""
     new = [tools.layout.inbox / name for name in box.names(tools.layout) if name not in before]
-    for path in sorted(new, key=lambda path: (path.lstat().st_mtime_ns, path.name)):
-        if _carries(tools, path, parent.chain):
-            yield FollowUp(path, parent)
+    return [path for path in _by_age(new) if _carries(tools, path, parent.chain)]
 
 
-def _is_child(row: MessageRow, parent: MessageRow) -> bool:
-    return row.parent == parent.message_id
+def _by_age(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (path.lstat().st_mtime_ns, path.name))
 
 
 def _sent(tools: Tools, run: RunRow) -> Iterator[Path]:
     for step in tools.store.steps(run.run_id):
         folder = f"{tools.layout.root}/{step.step_dir}/{OUTBOX}"
         paths = [Path(folder, name) for name in walk.names(folder) if box.is_candidate(name)]
-        paths = [path for path in paths if not letters.is_letter(path)]
-        yield from sorted(paths, key=lambda path: (path.lstat().st_mtime_ns, path.name))
-
-
-def _raw(path: Path) -> bytes:
-    return walk.read(path, max_bytes=walk.MAX_BYTES)
+        yield from _by_age(path for path in paths if not letters.is_letter(path))
 
 
 def _carries(tools: Tools, path: Path, chain: str) -> bool:

@@ -62,13 +62,7 @@ def read(path: Path | str) -> bytes:
 
 
 def _odd(path: Path | str, what: str) -> FormatError:
-    return FormatError(f"{show(Path(path).name)} {what}", code="message_unreadable")
-
-
-def replace(path: Path | str, old: bytes, new: bytes) -> None:
-    """Write a message back; one that is as it should be is not touched."""
-    if new != old:
-        atomic.write(Path(path), new)
+    return FormatError(f"{line(Path(path).name)} {what}", code="message_unreadable")
 
 
 def put(path: Path, data: bytes, *, lasting: bool = True) -> None:
@@ -126,11 +120,6 @@ def safe_name(name: str) -> str:
     return f"{stem or 'message'}.md"
 
 
-def show(name: str) -> str:
-    """Return a name as it may be shown: what is no plain text is escaped."""
-    return line(name)
-
-
 def _free_name(folder: Path, name: str) -> str:
     stem, number, free = name.removesuffix(".md"), 1, name
     while os.path.lexists(folder / free):
@@ -155,7 +144,7 @@ class SentMessage(NamedTuple):
     """Where a message is now; one in an outbox gets its id when its run has ended."""
 
     file: str
-    message_id: str | None
+    message_id: str | None = None
 
 
 def parse_fields(words: list[str]) -> dict[str, str]:
@@ -247,7 +236,7 @@ def bury(
         **error.details,
         "fix": list(dict.fromkeys((*error.fix, *fix))),
         "at": utc(now),
-        "file": show(path.name),
+        "file": line(path.name),
         "message_id": row.message_id if row else None,
         "spec": row.spec if row else None,
         "run_ids": list(row.run_ids) if row else [],
@@ -374,22 +363,18 @@ def require_specs_folder(layout: Layout) -> None:
 
 def spec_names(layout: Layout) -> list[str]:
     """Return every spec's file name, in the order they are worked on."""
-    return sorted(filter(is_listable, _found_specs(layout)))
+    return [name for name in all_specs(layout) if is_listable(name)]
 
 
-def unlistable_specs(layout: Layout) -> list[str]:
-    """Return specs whose names cannot stand in a list of one name a line."""
-    return sorted(name for name in _found_specs(layout) if not is_listable(name))
+def all_specs(layout: Layout) -> list[str]:
+    """Return the names of all specs, also those that cannot stand in a list of one name a line."""
+    found = walk.names(layout.specs)
+    return sorted(name for name in found if name.endswith(SUFFIX) and not name.startswith("."))
 
 
 def is_listable(name: str) -> bool:
     """Tell whether a name is one line of text."""
     return name.isprintable() and name == name.strip()
-
-
-def _found_specs(layout: Layout) -> list[str]:
-    found = walk.names(layout.specs)
-    return [name for name in found if name.endswith(SUFFIX) and not name.startswith(".")]
 
 
 def unprocessed_specs(layout: Layout) -> list[str]:

@@ -1,4 +1,4 @@
-"""Decide what becomes of a message: find out what its fate depends on, then decide purely.
+"""Decide what becomes of a message; nothing is written here.
 
 A pass performs what `decide` says; the dry run, the page and `route` only show it.
 """
@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from treadle import frontmatter, markdown
 from treadle.config.schema import Config
-from treadle.engine.elsewhere import fleet_run
 from treadle.engine.lock import is_abandoned
 from treadle.engine.run import memory
 from treadle.engine.run.step_folder import MESSAGE_FILE
@@ -29,7 +28,7 @@ from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import questions
 from treadle.tasks.questions import Question
-from treadle.text import plural
+from treadle.text import line, plural
 
 # A message with one of these is not over: its file in the inbox is the message itself.
 OPEN = ("waiting", "stopped", "refused", "held")
@@ -46,21 +45,6 @@ class InboxView(NamedTuple):
     config: Config
     store: Reader
     now: str
-
-
-class Hopeless(NamedTuple):
-    """A file that is no message, or one whose burial a kill interrupted."""
-
-    path: Path
-    error: TreadleError
-    row: MessageRow | None = None
-
-
-class Copy(NamedTuple):
-    """A file that was delivered before."""
-
-    path: Path
-    row: MessageRow
 
 
 class Known(NamedTuple):
@@ -105,24 +89,6 @@ class Try(NamedTuple):
     reason: str = ""
 
 
-class Approval(NamedTuple):
-    """What a human must approve first, and the newest question about it."""
-
-    question: Question
-    asked: QuestionRow | None
-    is_stale: bool = False
-
-
-class Situation(NamedTuple):
-    """Everything that a decision depends on; without a job none was needed to see what is next."""
-
-    file: Hopeless | Copy | Known
-    tries: tuple[Try, ...] = ()
-    job: ReadyMessage | TreadleError | None = None
-    approval: Approval | None = None
-    max_tries: int = 1
-
-
 class Bury(NamedTuple):
     """Make a dead letter of it."""
 
@@ -131,8 +97,6 @@ class Bury(NamedTuple):
 
 class PutAside(NamedTuple):
     """Put a second delivery beside the first."""
-
-    row: MessageRow
 
 
 class Wait(NamedTuple):
@@ -148,112 +112,36 @@ class AskFirst(NamedTuple):
     question: Question
 
 
-class Begin(NamedTuple):
-    """Run its routine, for the first time or once more."""
+class Proceed(NamedTuple):
+    """Run its routine, go on with a run that was cut off, or land the run that passed."""
 
-    is_last: bool
-
-
-class Resume(NamedTuple):
-    """Go on with a run that a signal or a kill cut off."""
-
-    run_id: str
+    how: Literal["run", "resume", "land"]
+    run_id: str = ""
 
 
-class Finish(NamedTuple):
-    """Land what passed and put the message away."""
-
-    run_id: str
+Action = Bury | PutAside | Wait | AskFirst | Proceed
 
 
-Action = Bury | PutAside | Wait | AskFirst | Begin | Resume | Finish
+class Decided(NamedTuple):
+    """What is to be done about a message, and what that follows from."""
 
-_WOULD: dict[type[Action], str] = {
-    Bury: "dead letter",
-    PutAside: "duplicate",
-    Wait: "nothing",
-    AskFirst: "ask",
-    Begin: "run",
-    Resume: "resume",
-    Finish: "land",
-}
-
-
-def decide(found: Situation) -> Action:
-    """Say what is to be done about a message now."""
-    file = found.file
-    if isinstance(file, Hopeless):
-        return Bury(file.error)
-    if isinstance(file, Copy):
-        return PutAside(file.row)
-    if waits := _waits(file.row, found.tries):
-        return waits
-    if isinstance(found.job, TreadleError):
-        return Bury(found.job)
-    if found.approval:
-        return _approve(found.approval)
-    name = found.job.choice.routine.name if found.job else ""
-    return go_on(found.tries, found.max_tries, name)
-
-
-def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
-    """Say why a message can only wait, whatever it asks for."""
-    if not tries:
-        return None
-    last = tries[-1]
-    if last.state == "queued":
-        return Wait("queued", _QUEUED)
-    if last.state == "running":
-        return Wait("held", f"another process drives its run {last.run_id}")
-    if row.status == "refused" and last.state == "refused":
-        return Wait("refused", row.reason or last.reason)
-    if row.status == "stopped" and last.state in ("stopped", "cut off"):
-        return Wait("stopped", row.reason or last.reason)
-    return None
-
-
-def _approve(found: Approval) -> Action:
-    asked = found.asked
-    if asked is None or found.is_stale:
-        return AskFirst(found.question)
-    if asked.is_open:
-        return Wait("held", found.question.summary)
-    text = f"{asked.answered_by} answered: {asked.answer}"
-    return Bury(FormatError(text, code="not_approved"))
-
-
-def go_on(tries: Sequence[Try], most: int, routine: str) -> Action:
-    """Say what follows from the runs of a message that nothing else holds up."""
-    if not tries:
-        return Begin(is_last=most == 1)
-    last = tries[-1]
-    if last.state in ("passed", "refused"):
-        return Finish(last.run_id)
-    if last.state == "cut off":
-        return Resume(last.run_id)
-    if last.state == "stopped":
-        return Wait("stopped", last.reason)
-    if last.state == "queued":
-        return Wait("queued", _QUEUED)
-    if len(tries) < most:
-        return Begin(is_last=len(tries) == most - 1)
-    count = f" after {len(tries)} attempts" if len(tries) > 1 else ""
-    text = f"routine {routine} failed{count}: {last.reason}"
-    why = [f"treadle why {last.run_id}"]
-    return Bury(TreadleError(text, code="routine_failed", fix=why))
+    action: Action
+    row: MessageRow | None = None
+    tries: tuple[Try, ...] = ()
+    job: ReadyMessage | None = None
 
 
 def read(
     view: InboxView, path: Path, parent: MessageRow | None = None, data: bytes | None = None
-) -> Hopeless | Copy | Known:
-    """Read a file of the inbox, or the one that `data` would make; nothing is written."""
+) -> Known | Decided:
+    """Read a file of the inbox, or the one that `data` would make; some are decided with that."""
     store = view.store
     try:
         data = box.read(path) if data is None else data
         named = place_in_name(path.name, store.has_chain)
         said = understand(data, named, lambda: parent.chain if parent else "")
     except FormatError as error:
-        return Hopeless(path, error)
+        return Decided(Bury(error))
     place, digest = said.message.place, hashlib.sha256(data).hexdigest()
     row = store.message(place.id)
     if row and path.name == place.name:
@@ -261,9 +149,9 @@ def read(
             return Known(path, data, said, row)
         unburied = box.unfinished_burial(view.layout, path.name) if row.status == "dead" else None
         if unburied:
-            return Hopeless(path, unburied, row)
+            return Decided(Bury(unburied), row)
     if row and said.has_seq and _is_copy(view.layout, row, data, digest):
-        return Copy(path, row)
+        return Decided(PutAside(), row)
     return Known(path, data, said, new_row(place, digest, parent, view.now), is_new=True)
 
 
@@ -289,16 +177,53 @@ def new_row(place: ChainPlace, digest: str, parent: MessageRow | None, now: str)
     return row._replace(parent=parent.message_id, depth=parent.depth + 1) if parent else row
 
 
-def examine(view: InboxView, known: Known, external: External | None) -> Situation:
-    """Find out what a message's fate depends on; a router is asked only if it may be run."""
+def decide(view: InboxView, known: Known, external: External | None) -> Decided:
+    """Say what is to be done about a message now; a router is asked only if it may be run."""
     tries = tries_of(view.store, known.row)
-    if _waits(known.row, tries):
-        return Situation(known, tries)
+    row = with_runs(known.row, tries)
+    if waits := _waits(row, tries):
+        return Decided(waits, row, tries)
     try:
         job = _find_job(view, known, external)
     except (FormatError, NotFoundError) as error:
-        return Situation(known, tries, error)
-    return Situation(known, tries, job, _approval(view, job, tries), view.config.max_retries)
+        return Decided(Bury(error), row, tries)
+    action = _approval(view, job) if row.parent and not tries else None
+    if action is None:
+        action = follow(row, tries, view.config.max_retries, job.choice.routine.name)
+    return Decided(action, row, tries, job)
+
+
+def follow(row: MessageRow, tries: Sequence[Try], most: int, routine: str) -> Action:
+    """Say what follows from a message's row and its runs."""
+    if waits := _waits(row, tries):
+        return waits
+    last = tries[-1] if tries else None
+    if last and last.state in ("passed", "refused"):
+        return Proceed("land", last.run_id)
+    if last and last.state == "cut off":
+        return Proceed("resume", last.run_id)
+    if last is None or len(tries) < most:
+        return Proceed("run")
+    count = f" after {len(tries)} attempts" if len(tries) > 1 else ""
+    text = f"routine {routine} failed{count}: {last.reason}"
+    why = [f"treadle why {last.run_id}"]
+    return Bury(TreadleError(text, code="routine_failed", fix=why))
+
+
+def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
+    """Say why a message can only wait, whatever it asks for."""
+    if not tries:
+        return None
+    last = tries[-1]
+    if last.state == "queued":
+        return Wait("queued", _QUEUED)
+    if last.state == "running":
+        return Wait("held", f"another process drives its run {last.run_id}")
+    if row.status == "refused" and last.state == "refused":
+        return Wait("refused", row.reason or last.reason)
+    if row.status == "stopped" and last.state in ("stopped", "cut off"):
+        return Wait("stopped", row.reason or last.reason)
+    return Wait("stopped", last.reason) if last.state == "stopped" else None
 
 
 def runs_of(store: Reader, row: MessageRow) -> list[RunRow]:
@@ -311,18 +236,24 @@ def tries_of(store: Reader, row: MessageRow) -> tuple[Try, ...]:
     return tuple(_try(store, run) for run in runs_of(store, row))
 
 
+def with_runs(row: MessageRow, tries: Sequence[Try]) -> MessageRow:
+    """Return a message's row with the runs that tried it."""
+    return row._replace(run_ids=tuple(item.run_id for item in tries)) if tries else row
+
+
 def _try(store: Reader, row: RunRow) -> Try:
-    kv = store.kv(row.run_id)
-    reason = str(kv.get("reason") or row.status)
-    if fleet_run.FLEET in kv and (row.status == "running" or fleet_run.is_queued(row, kv)):
+    kept = memory.recall(store, row.run_id)
+    reason = kept.reason or row.status
+    is_fleets = memory.FLEET in kept.others
+    if is_fleets and (row.status == "running" or memory.is_queued(row, kept)):
         return Try(row.run_id, "queued", reason)
     if row.status == "running":
         return Try(row.run_id, "cut off" if is_abandoned(row) else "running", reason)
     if row.status == "stopped":
-        is_cut = kv.get("reason_code") == "interrupted"
+        is_cut = kept.reason_code == "interrupted"
         return Try(row.run_id, "cut off" if is_cut else "stopped", reason)
     if row.status == "passed":
-        is_refused = "land_refused" in kv and not memory.decode(kv).landed_commit
+        is_refused = kept.land_refused and not kept.landed_commit
         return Try(row.run_id, "refused" if is_refused else "passed", reason)
     return Try(row.run_id, "failed", reason)
 
@@ -340,21 +271,24 @@ def _find_job(view: InboxView, known: Known, external: External | None) -> Ready
     )
 
 
-def _approval(view: InboxView, job: ReadyMessage, tries: Sequence[Try]) -> Approval | None:
-    """Return what a human has not approved yet: an agent's wish, or a chain without end.
+def _approval(view: InboxView, job: ReadyMessage) -> Action | None:
+    """Return what comes before a human has approved an agent's wish, or a chain without end.
 
     What an agent leaves in its outbox is a wish. What a routine of the user's own leaves there
     is the user's word, as the routine is; only the limits of a chain hold for both.
     """
     row = job.known.row
-    if row.parent is None or tries:
-        return None
     for question in (*_wishes(view, job), *_limits(view, row)):
         found = questions.newest(view.store, question.subject, question.matter)
-        if found is None or found.action != "approve":
-            # One that was answered before the message was tried again counts no more.
-            is_stale = bool(found and found.answered_at and found.answered_at < row.updated_at)
-            return Approval(question, found, is_stale)
+        # One that was answered before the message was tried again counts no more.
+        is_stale = found and found.answered_at and found.answered_at < row.updated_at
+        if found is None or (is_stale and found.action != "approve"):
+            return AskFirst(question)
+        if found.is_open:
+            return Wait("held", question.summary)
+        if found.action != "approve":
+            text = f"{found.answered_by} answered: {found.answer}"
+            return Bury(FormatError(text, code="not_approved"))
     return None
 
 
@@ -402,8 +336,8 @@ def _limits(view: InboxView, row: MessageRow) -> Iterator[Question]:
             )
             yield Question("approval", summary, chain, matter=f"max_messages={count}")
     if limits.max_cost_usd is not None:
-        spent = (store.kv_value(run.run_id, "spent") for run in store.chain_runs(row.chain))
-        cost = sum(float(item.get("cost_usd", 0)) for item in spent if isinstance(item, dict))
+        kept = [memory.recall(store, run.run_id) for run in store.chain_runs(row.chain)]
+        cost = sum(item.spent.cost_usd for item in kept if item.spent)
         if times := int(cost // limits.max_cost_usd):
             limit = f"{times * limits.max_cost_usd:g}"
             summary = f"chain {row.chain} has cost {limit} USD or more (chain.max_cost_usd)"
@@ -458,11 +392,10 @@ def plan(layout: Layout, config: Config, store: Reader) -> list[Planned]:
     """Return what a pass would begin with; a router of the user's own is not asked."""
     box.require_specs_folder(layout)
     view = InboxView(layout, config, store, utc(store.now()))
-    paths = [view.layout.inbox / name for name in box.names(view.layout)]
-    found = {path: _look(view, path) for path in paths if not walk.is_folder(path)}
-    messages = [_planned(view, box.show(path.name), item) for path, item in found.items()]
-    asked = {item.job.spec_name for item in found.values() if isinstance(item.job, ReadyMessage)}
-    return [*messages, *_planned_specs(view, asked)]
+    paths = [layout.inbox / name for name in box.names(layout)]
+    found = [_look(view, line(path.name), path) for path in paths if not walk.is_folder(path)]
+    messages = [planned for planned, _ in found]
+    return [*messages, *_planned_specs(view, {spec for _, spec in found})]
 
 
 def plan_document(found: Sequence[Planned]) -> dict[str, object]:
@@ -476,44 +409,44 @@ def commands(layout: Layout) -> Iterator[BroughtCommand]:
         name = layout.relative(path)
         yield BroughtCommand("routine", name, name)
     for name in box.spec_names(layout):
-        yield BroughtCommand("spec", f"the checks of {box.show(name)}", box.spec_path(name))
+        yield BroughtCommand("spec", f"the checks of {line(name)}", box.spec_path(name))
 
 
-def _look(view: InboxView, path: Path, data: bytes | None = None) -> Situation:
+def _look(
+    view: InboxView, name: str, path: Path, data: bytes | None = None
+) -> tuple[Planned, str | None]:
+    """Return what a pass would do about a file, and the spec that it asks for."""
     file = read(view, path, data=data)
-    return examine(view, file, None) if isinstance(file, Known) else Situation(file)
-
-
-def _planned(view: InboxView, name: str, found: Situation) -> Planned:
-    file, action = found.file, decide(found)
-    row = file.row
-    is_taken = isinstance(file, Known) and file.is_new and view.store.message(file.row.message_id)
-    job = found.job if isinstance(found.job, ReadyMessage) else None
-    return Planned(
+    found = decide(view, file, None) if isinstance(file, Known) else file
+    row, job = found.row, found.job
+    is_new = isinstance(file, Known) and file.is_new
+    is_numbered = row and not (is_new and (not row.chain or view.store.message(row.message_id)))
+    would, reason = _in_words(found.action, job)
+    planned = Planned(
         name=name,
-        message_id=None if is_taken or not row or not row.chain else row.message_id,
+        message_id=row.message_id if row and is_numbered else None,
         routine=job.choice.routine.name if job else (row.routine if row else None),
-        reason=_because(action, job),
-        would=_WOULD[type(action)],
+        reason=reason,
+        would=would,
     )
+    return planned, job.spec_name if job else None
 
 
-def _because(action: Action, job: ReadyMessage | None) -> str:
+def _in_words(action: Action, job: ReadyMessage | None) -> tuple[str, str]:
+    """Return how an action is called, and why it is taken."""
     match action:
         case Bury(error):
-            return error.message
+            return "dead letter", error.message
         case PutAside():
-            return "it was delivered before"
+            return "duplicate", "it was delivered before"
         case Wait(_, reason):
-            return reason
+            return "nothing", reason
         case AskFirst(question):
-            return question.summary
-        case Resume(run_id):
-            return f"run {run_id} was cut off"
-        case Finish(run_id):
-            return f"run {run_id} passed"
-        case Begin():
-            return job.choice.reason if job else ""
+            return "ask", question.summary
+        case Proceed("run"):
+            return "run", job.choice.reason if job else ""
+        case Proceed(how, run_id):
+            return how, f"run {run_id} {'passed' if how == 'land' else 'was cut off'}"
 
 
 def _planned_specs(view: InboxView, asked: Collection[str | None]) -> Iterator[Planned]:
@@ -528,4 +461,4 @@ def _planned_specs(view: InboxView, asked: Collection[str | None]) -> Iterator[P
             yield Planned(name, row.message_id, row.routine, dead_spec(row), "nothing")
         elif found.next == "begin" or (found.next == "go on" and not path.exists()):
             data = spec_message(row, name, found.routine)
-            yield _planned(view, name, _look(view, path, data))
+            yield _look(view, name, path, data)[0]

@@ -6,12 +6,11 @@ is written first, files are moved second, so that a kill in between is seen and 
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from itertools import filterfalse
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from treadle.config.load import load
 from treadle.config.schema import Config
 from treadle.contract import EventType
 from treadle.engine import goals, session
@@ -31,34 +30,30 @@ from treadle.errors import (
     ProjectError,
     TreadleError,
 )
-from treadle.files import walk
+from treadle.files import atomic, walk
 from treadle.ids import utc
 from treadle.inbox import attempt, box, decide, routine, schedule
-from treadle.inbox.attempt import FollowUp
 from treadle.inbox.decide import (
     OPEN,
     Action,
     AskFirst,
-    Begin,
     Bury,
-    Copy,
-    Finish,
     InboxView,
     Known,
+    Proceed,
+    PutAside,
     ReadyMessage,
-    Resume,
-    Situation,
     Try,
     Wait,
 )
 from treadle.inbox.message import ChainPlace, MessageNote, complete
 from treadle.inbox.routine import External, Host, require_ready
-from treadle.layout import Layout
 from treadle.project.context import Context
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import questions
+from treadle.text import line
 
 Status = Literal["done", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued"]
 # Lets a worker drive a run, and returns the row it waits under.
@@ -74,24 +69,18 @@ _CODES = {
     "stopped": ExitCode.BUDGET,
     "interrupted": ExitCode.TERMINATED,
 }
-_STOPS = ("dead", "stopped", "refused", "held")
+_STOPS: Sequence[Status] = ("dead", "stopped", "refused", "held")
 _REFUSALS = (BlockedError, GitError, ProjectError)
 
 
 class Outcome(NamedTuple):
-    """How one message, or a spec that was not taken, ended."""
+    """How one message, or a spec that was not taken, ended, and the files that follow from it."""
 
     name: str
     status: Status
     reason: str = ""
-    message_id: str | None = None
-    routine: str | None = None
-    run_ids: tuple[str, ...] = ()
-
-    @property
-    def run_id(self) -> str | None:
-        """Return the last run."""
-        return self.run_ids[-1] if self.run_ids else None
+    row: MessageRow | None = None
+    followups: Sequence[Path] = ()
 
 
 class Summary(NamedTuple):
@@ -111,15 +100,65 @@ class Summary(NamedTuple):
         return max([*codes, ExitCode.FAILED if self.failed_hook else ExitCode.DONE])
 
 
-@dataclass
-class Pass:
-    """One pass over the inbox; `below` is the work that the next run builds on."""
+def process(
+    tools: Tools, config: Config, *, fail_fast: bool = False, submit: Submit | None = None
+) -> Summary:
+    """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
+    box.require_specs_folder(tools.layout)
+    work = Pass(tools, config, submit, _STOPS if fail_fast else ())
+    routine.run_hook(tools, config, "beforeAll", {})
+    work.go_round()
+    if work.outcomes:
+        box.settle(tools.layout)
+    work.run_hook("afterAll", {})
+    return Summary(tuple(work.outcomes), tools.interrupted(), work.failed_hook)
 
-    tools: Tools
-    config: Config
-    below: RunRow | None = None
-    failed_hook: str | None = None
-    submit: Submit | None = None
+
+def serve_once(project: Context, watch: Watch) -> Summary:
+    """Send what the schedule says, go on with what waited, make a pass."""
+    _fire(project, watch)
+    config = project.settings.config
+    with session.opened(project, watch=watch, now=project.now) as tools:
+        for row in memory.due_runs(tools.store, project.now()):
+            try:
+                goals.resume_run(tools, config, row.run_id, {}, {})
+            except BlockedError as error:
+                watch(Progress(kind="note", run_id=row.run_id, message=error.message))
+        return process(tools, config)
+
+
+def _fire(project: Context, watch: Watch) -> None:
+    """Send what the schedule says for this minute; a file that is wrong is named."""
+    layout, now = project.layout, project.now()
+    if not layout.cron.is_dir():
+        return
+    with Store.open(layout) as store:
+        for job in schedule.jobs(layout):
+            if isinstance(job, FormatError):
+                watch(Progress(kind="note", run_id="", message=job.message))
+                continue
+            last = store.last_fire(job.name)
+            if schedule.is_due(job, now, datetime.fromisoformat(last) if last else None):
+                store.fired(job.name, now)
+                sent = box.send(layout, store, job.draft, now)
+                text = f"{job.name}: sent {sent.message_id}"
+                watch(Progress(kind="note", run_id="", message=text))
+
+
+class Pass:
+    """One pass over the inbox: what it has seen, what came of it, what the next run builds on."""
+
+    def __init__(
+        self, tools: Tools, config: Config, submit: Submit | None, stops: Sequence[Status]
+    ) -> None:
+        self.tools = tools
+        self.config = config
+        self.submit = submit
+        self._stops = stops
+        self.outcomes: list[Outcome] = []
+        self.below: RunRow | None = None
+        self.failed_hook: str | None = None
+        self._seen: set[str] = set()
 
     @property
     def view(self) -> InboxView:
@@ -130,8 +169,8 @@ class Pass:
     @property
     def host(self) -> Host:
         """Return where the user's own commands run."""
-        tools, held = self.tools, routine.bounds_for(self.config, self.tools.project)
-        return Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
+        tools = self.tools
+        return Host(tools.project, self.config, tools.keeper, tools.interrupted)
 
     def run_hook(self, hook: routine.Hook, env: dict[str, str]) -> None:
         """Run a hook that can spoil nothing any more; that it failed is told at the end."""
@@ -144,97 +183,23 @@ class Pass:
         """Say something to whoever watches."""
         self.tools.watch(Progress(kind="note", run_id="", message=message))
 
-
-class Carried(NamedTuple):
-    """How a message ended, and what came of it."""
-
-    outcome: Outcome
-    followups: Sequence[FollowUp] = ()
-    row: MessageRow | None = None
-
-
-class Server(NamedTuple):
-    """What a serving process works with."""
-
-    project: Context
-    watch: Watch
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-
-def process(
-    tools: Tools, config: Config, *, fail_fast: bool = False, submit: Submit | None = None
-) -> Summary:
-    """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
-    box.require_specs_folder(tools.layout)
-    work = Pass(tools=tools, config=config, submit=submit)
-    routine.run_hook(tools, config, "beforeAll", {})
-    outcomes = _Round(work, fail_fast).go()
-    if outcomes:
-        box.settle(tools.layout)
-    work.run_hook("afterAll", {})
-    return Summary(tuple(outcomes), tools.interrupted(), work.failed_hook)
-
-
-def serve_once(server: Server) -> Summary:
-    """Send what the schedule says, go on with what waited, make a pass."""
-    layout = server.project.layout
-    _fire(server, layout)
-    config = load(layout, server.project.env).config
-    with session.opened(server.project, watch=server.watch, now=server.now) as tools:
-        for row in memory.due_runs(tools.store, server.now()):
-            try:
-                goals.resume_run(tools, config, row.run_id, {}, {})
-            except BlockedError as error:
-                server.watch(Progress(kind="note", run_id=row.run_id, message=error.message))
-        return process(tools, config)
-
-
-def _fire(server: Server, layout: Layout) -> None:
-    """Send what the schedule says for this minute; a file that is wrong is named."""
-    if not layout.cron.is_dir():
-        return
-    now = server.now()
-    with Store.open(layout) as store:
-        for job in schedule.jobs(layout):
-            if isinstance(job, FormatError):
-                server.watch(Progress(kind="note", run_id="", message=job.message))
-                continue
-            last = store.last_fire(job.name)
-            if schedule.is_due(job, now, datetime.fromisoformat(last) if last else None):
-                store.fired(job.name, now)
-                sent = box.send(layout, store, job.draft, now)
-                text = f"{job.name}: sent {sent.message_id}"
-                server.watch(Progress(kind="note", run_id="", message=text))
-
-
-class _Round:
-    """What one pass has seen and what came of it."""
-
-    def __init__(self, work: Pass, fail_fast: bool) -> None:
-        self._work = work
-        self._tools = work.tools
-        self._fail_fast = fail_fast
-        self._seen: set[str] = set()
-        self._outcomes: list[Outcome] = []
-
-    def go(self) -> list[Outcome]:
+    def go_round(self) -> None:
         """Do all there is to do now, and what that brings about."""
         self._stack_on_refused()
         self._warn()
         while not self._is_over() and (self._messages() or self._next_spec()):
             pass
-        return self._outcomes
 
     def _is_over(self) -> bool:
-        if self._tools.interrupted():
+        if self.tools.interrupted():
             return True
-        return self._fail_fast and any(item.status in _STOPS for item in self._outcomes)
+        return any(item.status in self._stops for item in self.outcomes)
 
     def _messages(self) -> bool:
         """Carry out what lies in the inbox now, by name; tell whether there was anything new."""
-        new = [name for name in box.names(self._tools.layout) if name not in self._seen]
+        new = [name for name in box.names(self.tools.layout) if name not in self._seen]
         for name in new:
-            path = self._tools.layout.inbox / name
+            path = self.tools.layout.inbox / name
             self._seen.add(name)
             if self._is_over():
                 return False
@@ -244,7 +209,7 @@ class _Round:
 
     def _next_spec(self) -> bool:
         """Make a message of the next spec and carry it out; tell whether there was one."""
-        for name in box.unprocessed_specs(self._tools.layout):
+        for name in box.unprocessed_specs(self.tools.layout):
             if name in self._seen:
                 continue
             self._seen.add(name)
@@ -255,42 +220,41 @@ class _Round:
 
     def _drain(self, path: Path) -> None:
         """Carry out one message and all that follows from it, depth first."""
-        stack = [FollowUp(path, None)]
+        stack: list[tuple[Path, MessageRow | None]] = [(path, None)]
         rows: list[MessageRow] = []
         while stack and not self._is_over():
-            item = stack.pop()
-            self._seen.add(item.path.name)
-            if not os.path.lexists(item.path):
+            path, parent = stack.pop()
+            self._seen.add(path.name)
+            if not os.path.lexists(path):
                 continue
-            carried = carry_out(self._work, item.path, item.parent)
-            self._outcomes.append(carried.outcome)
-            if carried.row:
-                rows.append(carried.row)
-                self._seen |= {f"{carried.row.message_id}.md", carried.row.spec or ""}
-            stack.extend(reversed(carried.followups))
+            outcome = _carry_out(self, path, parent)
+            self.outcomes.append(outcome)
+            if row := outcome.row:
+                rows.append(row)
+                self._seen |= {f"{row.message_id}.md", row.spec or ""}
+            stack.extend((child, row) for child in reversed(outcome.followups))
         self._close(rows)
 
     def _close(self, rows: list[MessageRow]) -> None:
         """Write down how the chain ended: a dead follow-up makes it partial."""
-        if not rows or any(row.status in OPEN for row in rows):
-            return
-        if any(row.status == "dead" for row in rows):
+        statuses = {row.status for row in rows}
+        if "dead" in statuses and statuses.isdisjoint(OPEN):
             status = "failed" if rows[0].status == "dead" else "partial"
-            self._tools.store.close_chain(rows[0].chain, status)
+            self.tools.store.close_chain(rows[0].chain, status)
 
     def _message_for(self, name: str) -> Path | None:
         """Return the file of a spec's message, made or found; None if there is nothing to do."""
-        layout, found = self._tools.layout, decide.decide_spec(self._work.view, name)
+        layout, found = self.tools.layout, decide.decide_spec(self.view, name)
         row = found.row
         if found.next == "list":
             box.mark_spec_processed(layout, name)
             return None
         if row and found.next == "leave":
-            self._outcomes.append(_outcome(row, "dead", decide.dead_spec(row)))
+            self.outcomes.append(Outcome(_name(row), "dead", decide.dead_spec(row), row))
             return None
         if row is None:
-            new = waiting("", 0, self._work.view.now)
-            row = self._tools.store.add_message(new._replace(spec=name, spec_digest=found.digest))
+            new = waiting("", 0, self.view.now)
+            row = self.tools.store.add_message(new._replace(spec=name, spec_digest=found.digest))
         path = layout.inbox / f"{row.message_id}.md"
         if path.name in self._seen:
             return None
@@ -300,47 +264,38 @@ class _Round:
 
     def _stack_on_refused(self) -> None:
         """Build on what passed in an earlier pass and could not land."""
-        store = self._tools.store
+        store = self.tools.store
         for row in store.messages("refused"):
             tries = decide.tries_of(store, row)
             if tries and tries[-1].state == "refused":
-                self._work.below = store.run(tries[-1].run_id)
+                self.below = store.run(tries[-1].run_id)
 
     def _warn(self) -> None:
-        layout = self._tools.layout
+        layout = self.tools.layout
         names = box.spec_names(layout)
         if pair := box.specs_out_of_order(names):
-            self._work.tell(f"{pair[0]} comes before {pair[1]}: names count, not numbers")
-        for name in box.unlistable_specs(layout):
-            self._work.tell(f"{box.show(name)} is not taken: its name is not a single line of text")
-        done = tracker.names(tracker.read(layout))
-        for name in names:
-            row = self._tools.store.spec_message(name) if name in done else None
-            if (
-                row
-                and row.status == "done"
-                and row.spec_digest != box.glance_at_spec(layout, name)[0]
-            ):
-                self._work.tell(f"{name} was edited after it was processed; it is not run again")
+            self.tell(f"{pair[0]} comes before {pair[1]}: names count, not numbers")
+        for name in filterfalse(box.is_listable, box.all_specs(layout)):
+            self.tell(f"{line(name)} is not taken: its name is not a single line of text")
+        for name in sorted(tracker.names(tracker.read(layout)).intersection(names)):
+            row, digest = self.tools.store.spec_message(name), box.glance_at_spec(layout, name)[0]
+            if row and row.status == "done" and row.spec_digest != digest:
+                self.tell(f"{name} was edited after it was processed; it is not run again")
 
 
-def carry_out(work: Pass, path: Path, parent: MessageRow | None = None) -> Carried:
+def _carry_out(work: Pass, path: Path, parent: MessageRow | None) -> Outcome:
     """Carry the message of one file out; every way it can end is a value."""
-    view = work.view
-    file = decide.read(view, path, parent)
-    found = Situation(file)
+    file = decide.read(work.view, path, parent)
     if isinstance(file, Known):
         router = work.config.commands.router
         external = External(router, work.host) if router is not None else None
         file = _take_in(work.tools, file) if file.is_new else file
-        found = decide.examine(view, file, external)
-    action = decide.decide(found)
-    if isinstance(file, Copy):
-        return _put_aside(work, file)
-    if isinstance(found.job, ReadyMessage) and not isinstance(action, Bury | Wait):
-        return _work(work, _complete(work, found.job), found.tries, action)
-    row = _with(file.row, found.tries) if file.row else None
-    return _leave(work, path, row, action)
+        found = decide.decide(work.view, file, external)
+    else:
+        found = file
+    if found.job and not isinstance(found.action, Bury | Wait):
+        return _work(work, _complete(work, found.job), found.tries, found.action)
+    return _leave(work, path, found.row, found.action)
 
 
 def _take_in(tools: Tools, known: Known) -> Known:
@@ -365,7 +320,8 @@ def _complete(work: Pass, job: ReadyMessage) -> ReadyMessage:
     # Who was stopped while choosing has not chosen.
     chosen = None if work.tools.interrupted() else message.routine or name
     data = complete(known.data, message, chosen)
-    box.replace(known.path, known.data, data)
+    if data != known.data:
+        atomic.write(known.path, data)
     path = box.rename(known.path, message.place.name)
     row = known.row._replace(
         routine=name,
@@ -375,16 +331,18 @@ def _complete(work: Pass, job: ReadyMessage) -> ReadyMessage:
     return job._replace(known=known._replace(path=path, data=data, row=row))
 
 
-def _leave(work: Pass, path: Path, row: MessageRow | None, action: Action) -> Carried:
-    """Do what ends a message's turn: bury it, or let it wait."""
+def _leave(work: Pass, path: Path, row: MessageRow | None, action: Action) -> Outcome:
+    """Do what ends a message's turn: bury it, put it aside, or let it wait."""
     if isinstance(action, Bury):
         return _bury(work, path, action.error, row)
-    assert isinstance(action, Wait)
     assert row
+    if isinstance(action, PutAside):
+        return _put_aside(work, path, row)
+    assert isinstance(action, Wait)
     return _wait(work, row, action)
 
 
-def _wait(work: Pass, row: MessageRow, action: Wait) -> Carried:
+def _wait(work: Pass, row: MessageRow, action: Wait) -> Outcome:
     """Leave a message where it is; one that a signal stopped is as it was."""
     status = "stopped" if action.status == "queued" else action.status
     is_news = (row.status, row.reason) != (status, action.reason)  # else it has its time
@@ -394,10 +352,10 @@ def _wait(work: Pass, row: MessageRow, action: Wait) -> Carried:
         work.tell(f"{_name(row)}: {action.reason}")
     if status == "refused":
         work.below = work.tools.store.run(row.run_ids[-1])
-    return Carried(_outcome(row, action.status, action.reason), row=row)
+    return Outcome(_name(row), action.status, action.reason, row)
 
 
-def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Carried:
+def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Outcome:
     """Ask, or run the routine with the hooks around it and land what it made."""
     tools, row, path = work.tools, job.known.row, job.known.path
     if isinstance(action, AskFirst):
@@ -420,38 +378,39 @@ def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -
         if error.code != "hook_failed":
             raise
         action = Bury(error)
-    row = _with(row, decide.tries_of(tools.store, row))
-    if isinstance(action, Finish):
-        carried = _finish(work, path, row, before)
+    row = decide.with_runs(row, decide.tries_of(tools.store, row))
+    if isinstance(action, Proceed):
+        outcome = _finish(work, path, row, before)
     else:
-        carried = _leave(work, path, row, action)
+        outcome = _leave(work, path, row, action)
     if is_tried:
         work.run_hook("afterEach", env)
-    return carried
+    return outcome
 
 
 def _attempts(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Action:
     """Run the routine until it passes, stops, or has failed as often as it may."""
-    tools = work.tools
-    if isinstance(action, Finish):  # a worker may have carried it out elsewhere
+    tools, row, most = work.tools, job.known.row, work.config.max_retries
+    if isinstance(action, Proceed) and action.how == "land":  # maybe a worker did it elsewhere
         fleet_run.fetch(tools.layout, tools.store, _run(tools, action.run_id), tools.env)
-    while isinstance(action, Begin | Resume):
-        if isinstance(action, Resume):
+    while isinstance(action, Proceed) and action.how != "land":
+        if action.how == "resume":
             attempt.go_on(tools, work.config, _run(tools, action.run_id))
         else:
-            _begin(work, job, tries, action)
-        tries = decide.tries_of(tools.store, job.known.row)
+            _begin(work, job, tries)
+        tries = decide.tries_of(tools.store, row)
         last = tries[-1]
         if last.state == "cut off" or (last.state == "stopped" and tools.interrupted()):
             return Wait("interrupted", last.reason)
-        action = decide.go_on(tries, work.config.max_retries, job.choice.routine.name)
+        action = decide.follow(row, tries, most, job.choice.routine.name)
     return action
 
 
-def _begin(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Begin) -> None:
+def _begin(work: Pass, job: ReadyMessage, tries: Sequence[Try]) -> None:
     """Run the routine once; the last attempt is told how the ones before it failed."""
     tools = work.tools
-    context = attempt.failure_context(tools, tries) if action.is_last and tries else None
+    is_last = len(tries) == work.config.max_retries - 1
+    context = attempt.failure_context(tools, tries) if tries and is_last else None
     if work.submit and job.choice.routine.kind == "builtin":
         work.submit(attempt.freeze(tools, work.config, job, context))
         return
@@ -461,14 +420,13 @@ def _begin(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Begin) -
     loop.drive_run(run)
 
 
-def _finish(work: Pass, path: Path, row: MessageRow, before: set[str]) -> Carried:
+def _finish(work: Pass, path: Path, row: MessageRow, before: set[str]) -> Outcome:
     """Land what passed and put the message away; one that cannot land waits."""
     tools = work.tools
     last = _run(tools, row.run_ids[-1])
     refusal = _land(work, last)
     sent = attempt.deliver(tools, row, last)
-    children = {it.path: it for it in (*sent, *attempt.dropped(tools, row, before))}
-    followups = list(children.values())
+    followups = list(dict.fromkeys((*sent, *attempt.dropped(tools, row, before))))
     if refusal:
         return _wait(work, row, Wait("refused", refusal))._replace(followups=followups)
     row = _save(work, row, "done", None)
@@ -476,7 +434,7 @@ def _finish(work: Pass, path: Path, row: MessageRow, before: set[str]) -> Carrie
     if row.spec:
         box.mark_spec_processed(tools.layout, row.spec)
     work.tell(f"{_name(row)}: done")
-    return Carried(_outcome(row, "done", ""), followups, row)
+    return Outcome(_name(row), "done", "", row, followups)
 
 
 def _land(work: Pass, last: RunRow) -> str | None:
@@ -492,23 +450,23 @@ def _land(work: Pass, last: RunRow) -> str | None:
     return refusal
 
 
-def _bury(work: Pass, path: Path, error: TreadleError, row: MessageRow | None) -> Carried:
+def _bury(work: Pass, path: Path, error: TreadleError, row: MessageRow | None) -> Outcome:
     tools = work.tools
     if row and row.run_ids:
         questions.settle(tools.store, row.run_ids[-1], "dead letter", tools.now())
     name = box.bury(tools.layout, tools.store, path, error, row)
     work.tell(f"{name}: dead letter: {error.message}")
     if row is None:
-        return Carried(Outcome(name, "dead", error.message))
+        return Outcome(name, "dead", error.message)
     row = row._replace(status="dead", reason=error.code)
-    return Carried(_outcome(row, "dead", error.message), row=row)
+    return Outcome(_name(row), "dead", error.message, row)
 
 
-def _put_aside(work: Pass, found: Copy) -> Carried:
+def _put_aside(work: Pass, path: Path, row: MessageRow) -> Outcome:
     """Put a second delivery beside the first, and say so in the timeline of what it asked for."""
-    tools, row = work.tools, found.row
+    tools = work.tools
     folder = tools.layout.inbox_dead if row.status == "dead" else tools.layout.inbox_done
-    target = box.move(found.path, folder)
+    target = box.move(path, folder)
     runs = decide.runs_of(tools.store, row)
     if runs and target.name != f"{row.message_id}.md":  # else a kill kept the first one here
         fleet_run.bring_here(tools, runs[-1])
@@ -517,7 +475,7 @@ def _put_aside(work: Pass, found: Copy) -> Carried:
         run.timeline.add(EventType.DUPLICATE_MESSAGE, text)
         run.record()
         tools.store.release(run.id, run.row.claim_epoch)
-    return Carried(_outcome(row, "duplicate", "it was delivered before"), row=row)
+    return Outcome(_name(row), "duplicate", "it was delivered before", row)
 
 
 def _run(tools: Tools, run_id: str) -> RunRow:
@@ -526,18 +484,10 @@ def _run(tools: Tools, run_id: str) -> RunRow:
     return row
 
 
-def _with(row: MessageRow, tries: Sequence[Try]) -> MessageRow:
-    return row._replace(run_ids=tuple(item.run_id for item in tries)) if tries else row
-
-
 def _save(work: Pass, row: MessageRow, status: str, reason: str | None) -> MessageRow:
     row = row._replace(status=status, reason=reason, updated_at=utc(work.tools.now()))
     work.tools.store.save_message(row)
     return row
-
-
-def _outcome(row: MessageRow, status: Status, reason: str) -> Outcome:
-    return Outcome(_name(row), status, reason, row.message_id, row.routine, row.run_ids)
 
 
 def _name(row: MessageRow) -> str:

@@ -1,17 +1,19 @@
 """Find routines, choose one for a message, check it; run what a project wants around messages."""
 
-import json
 import re
 import shlex
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from treadle.config.agents import is_in_project
-from treadle.config.schema import Config, SandboxConfig
+from treadle.config.schema import Config
 from treadle.engine.run import confinement
 from treadle.engine.run.run import Tools
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError
@@ -22,45 +24,22 @@ from treadle.inbox.box import Spec
 from treadle.inbox.message import Message
 from treadle.layout import Layout
 from treadle.proc import environment, helper
-from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.proc.watch import ShouldStop
 from treadle.project.context import Context
 from treadle.sandbox import jails, outside
 from treadle.sandbox import policy as policies
-from treadle.sandbox.policy import READ_ONLY, Policy
-
-
-class Bounds(NamedTuple):
-    """What such a command may reach, and what enforces it."""
-
-    tier: str = "0"
-    policy: Policy = READ_ONLY
-    asked: SandboxConfig = SandboxConfig()
-
-    def widened(self, *folders: Path) -> "Bounds":
-        """Return these bounds with more folders to write in."""
-        return self._replace(policy=self.policy.widened(folders))
-
-    @property
-    def jail(self) -> Jail | None:
-        """Return what the starting process needs; None where nothing holds."""
-        return jails.jail_for(self.tier, self.policy)
-
-    def denied(self, log: Path, env: Mapping[str, str]) -> str:
-        """Say which denial a log speaks of, to be added to a sentence; empty if none."""
-        told = outside.explain_denial(log, self.policy, Path(env.get("HOME", "/")))
-        return f" ({told})" if told and self.tier != "0" else ""
+from treadle.sandbox.policy import Policy
 
 
 class Host(NamedTuple):
-    """Where such commands run: at the project's root, in their bounds, until they must stop."""
+    """Where a project's own commands run: at its root, in the bounds of its checks."""
 
-    root: Path
-    env: Mapping[str, str]
+    project: Context
+    config: Config
     keeper: Keeper
-    bounds: Bounds = Bounds()
     should_stop: ShouldStop | None = None
+    writable: tuple[Path, ...] = ()
 
     def run(
         self,
@@ -71,32 +50,38 @@ class Host(NamedTuple):
         env: Mapping[str, str] | None = None,
     ) -> Ended:
         """Run a command to its end, with a folder for temporary files that goes with it."""
-        program = str(self.root / argv[0]) if is_in_project(argv[0]) else argv[0]
+        root, settings = self.project.layout.root, self.config.sandbox
+        program = str(root / argv[0]) if is_in_project(argv[0]) else argv[0]
         with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
             command = Command(
                 argv=(program, *argv[1:]),
-                cwd=self.root,
-                env=environment.allowed(self.env) | {"TMPDIR": folder} | dict(env or {}),
+                cwd=root,
+                env=environment.allowed(self.project.env) | {"TMPDIR": folder} | dict(env or {}),
                 stdin=stdin,
                 stdout=output[0],
                 stderr=output[1],
-                limits=confinement.capped(limits, self.bounds.asked, (self.root,)),
-                jail=self.bounds.widened(Path(folder)).jail,
+                limits=confinement.capped(limits, settings, (root,)),
+                jail=jails.jail_for(self._tier(), self._policy().widened([Path(folder)])),
             )
             return self.keeper.run(command, should_stop=self.should_stop)
 
+    def denied(self, log: Path) -> str:
+        """Say which denial a log speaks of, to be added to a sentence; empty if none."""
+        home = Path(self.project.env.get("HOME", "/"))
+        told = outside.explain_denial(log, self._policy(), home)
+        return f" ({told})" if told and self._tier() != "0" else ""
 
-def bounds_for(config: Config, project: Context) -> Bounds:
-    """Return the bounds of a check command without its workspace."""
-    asked = config.checks
-    found = confinement.reading(project, config.sandbox)._replace(
-        writable=policies.expand(asked.writable, project.env),
-        network=(asked.network or config.network) == "full",
-        unix_sockets=asked.unix_sockets,
-    )
-    is_off = config.sandbox.mode == "off"
-    tier = "0" if is_off else jails.probe(config.sandbox.tier).tier
-    return Bounds(tier, found, config.sandbox)
+    def _tier(self) -> str:
+        asked = self.config.sandbox
+        return "0" if asked.mode == "off" else jails.probe(asked.tier).tier
+
+    def _policy(self) -> Policy:
+        asked = self.config.checks
+        return confinement.reading(self.project, self.config.sandbox)._replace(
+            writable=(*policies.expand(asked.writable, self.project.env), *self.writable),
+            network=(asked.network or self.config.network) == "full",
+            unix_sockets=asked.unix_sockets,
+        )
 
 
 Hook = Literal["beforeAll", "afterAll", "beforeEach", "afterEach"]
@@ -111,23 +96,19 @@ def run_hook(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -
     log = tools.layout.hooks / f"{hook}.txt"
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
-    held = bounds_for(config, tools.project).widened(tools.layout.root, tools.repo.common_dir)
-    host = Host(tools.layout.root, tools.env, tools.keeper, held, tools.interrupted)
+    writable = (tools.layout.root, tools.repo.common_dir)
+    host = Host(tools.project, config, tools.keeper, tools.interrupted, writable)
     limits = Limits(wall=config.checks.timeout, idle=None, output_bytes=_HOOK_OUTPUT)
     ended = host.run(words, limits, (log, log), env={"TREADLE_HOOK": hook, **env})
     tools.mask.file(log)
     if ended.reason != "exit" or ended.exit_code:
         where = tools.layout.relative(log)
-        told = held.denied(log, tools.env)
+        how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
         raise TreadleError(
-            f"hooks.{hook} {_how_ended(ended)}{told}; its output is in {where}",
+            f"hooks.{hook} {how}{host.denied(log)}; its output is in {where}",
             code="hook_failed",
             fix=[f"cat {where}"],
         )
-
-
-def _how_ended(ended: Ended) -> str:
-    return f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
 
 
 BUILT_IN = "develop"
@@ -139,7 +120,7 @@ _SHEBANG = 256
 _DIRECTIVE = re.compile(r"^\s*(when|workspace|pre-check)\s*:\s*(.+?)\s*$", re.MULTILINE)
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _PARAMETER = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
-_ABOUT_DEVELOP = "Plan, do, check and act until every acceptance criterion holds"
+_ENDINGS = (".sh", ".ipynb")
 
 
 class Routine(NamedTuple):
@@ -161,64 +142,52 @@ class Routine(NamedTuple):
         return self.description.partition("\n")[0].strip()
 
 
+_DEVELOP = Routine(
+    BUILT_IN, "builtin", None, "Plan, do, check and act until every acceptance criterion holds"
+)
+
+
 def discover(layout: Layout, notebooks: bool) -> dict[str, Routine]:
     """Return every routine by name, each once: a script before a notebook before the built-in."""
-    found = {BUILT_IN: Routine(BUILT_IN, "builtin", None, _ABOUT_DEVELOP)}
-    kinds: tuple[Kind, ...] = ("ipynb", "sh") if notebooks else ("sh",)
-    for kind in kinds:
-        found |= {path.stem: _read(path, kind) for path in _files(layout, kind)}
+    files = reversed(scripts(layout, notebooks))
+    found = {BUILT_IN: _DEVELOP} | {path.stem: _read(path) for path in files}
     return dict(sorted(found.items()))
 
 
 def find(layout: Layout, name: str, notebooks: bool) -> Routine:
     """Return a routine by its name, or with its extension; NotFoundError names the nearest."""
-    stem, dot, extension = name.rpartition(".")
-    if dot and extension in ("sh", "ipynb"):
-        kind: Kind = "sh" if extension == "sh" else "ipynb"
-        if kind == "sh" or notebooks:
-            path = next((path for path in _files(layout, kind) if path.stem == stem), None)
-            if path:
-                return _read(path, kind)
-        raise _missing(layout, name, notebooks)
-    found = discover(layout, notebooks).get(name)
-    if found is None:
-        raise _missing(layout, name, notebooks)
-    return found
-
-
-def scripts(layout: Layout) -> Iterator[Path]:
-    """Yield every file that could run as a routine."""
-    yield from _files(layout, "sh")
-    yield from _files(layout, "ipynb")
-
-
-def _missing(layout: Layout, name: str, notebooks: bool) -> NotFoundError:
-    stem = name.removesuffix(".ipynb")
-    if not notebooks and any(path.stem == stem for path in _files(layout, "ipynb")):
+    files = {path.name: path for path in scripts(layout, notebooks)}
+    names = (name,) if name.endswith(_ENDINGS) else (f"{name}{end}" for end in _ENDINGS)
+    path = next((files[item] for item in names if item in files), None)
+    if path:
+        return _read(path)
+    if name == BUILT_IN:
+        return _DEVELOP
+    if not notebooks and f"{name.removesuffix('.ipynb')}.ipynb" in {
+        path.name for path in scripts(layout)
+    }:
         hint = "; it is a notebook, and notebook_support is false"
     else:
         close = nearest(name, discover(layout, notebooks))
         hint = f"; did you mean {close}?" if close else ""
-    return NotFoundError(
+    raise NotFoundError(
         f"there is no routine {name[:80]!r}{hint}",
         code="routine_not_found",
         fix=["treadle routine list"],
     )
 
 
-def _files(layout: Layout, kind: Kind) -> list[Path]:
-    suffix = f".{kind}"
+def scripts(layout: Layout, notebooks: bool = True) -> list[Path]:
+    """Return every file that could run as a routine, scripts before notebooks."""
+    endings = _ENDINGS if notebooks else _ENDINGS[:1]
     paths = [layout.routines / name for name in walk.names(layout.routines)]
-    return sorted(
-        path
-        for path in paths
-        if path.suffix == suffix
-        and _NAME.fullmatch(path.stem)
-        and stat.S_ISREG(path.lstat().st_mode)
-    )
+    found = [path for path in paths if path.suffix in endings and _NAME.fullmatch(path.stem)]
+    found = [path for path in found if stat.S_ISREG(path.lstat().st_mode)]
+    return sorted(found, key=lambda path: (endings.index(path.suffix), path))
 
 
-def _read(path: Path, kind: Kind) -> Routine:
+def _read(path: Path) -> Routine:
+    kind: Kind = "sh" if path.suffix == ".sh" else "ipynb"
     try:
         text = walk.read(path, max_bytes=_MAX).decode(errors="replace")
         description, parameters = _script(text) if kind == "sh" else _notebook(path, text)
@@ -266,26 +235,32 @@ def _assigned(lines: list[str]) -> Iterator[str]:
         yield found[1]
 
 
+class _Metadata(msgspec.Struct):
+    tags: list[str] = []
+
+
+class _Cell(msgspec.Struct):
+    cell_type: str
+    source: str | list[str] = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Notebook(msgspec.Struct):
+    cells: list[_Cell] = []
+
+
 def _notebook(path: Path, text: str) -> tuple[str, tuple[str, ...]]:
     """Return the first markdown cell, and what the cell tagged `parameters` sets."""
-    cells = list(_cells(path, text))
-    about = next((source for kind, _, source in cells if kind == "markdown"), "")
-    declared = (source for kind, tags, source in cells if kind == "code" and "parameters" in tags)
-    return about.strip(), tuple(_PARAMETER.findall(next(declared, "")))
-
-
-def _cells(path: Path, text: str) -> Iterator[tuple[str, list[str], str]]:
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        cells = msgspec.json.decode(text, type=_Notebook).cells
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FormatError(f"{path.name} is not a notebook: {error}") from error
-    cells = body.get("cells") if isinstance(body, Mapping) else None
-    for cell in cells if isinstance(cells, list) else []:
-        if isinstance(cell, Mapping):
-            source, data = cell.get("source", ""), cell.get("metadata", {})
-            tags = data.get("tags", []) if isinstance(data, Mapping) else []
-            joined = "".join(map(str, source)) if isinstance(source, list) else str(source)
-            yield str(cell.get("cell_type")), list(tags) if isinstance(tags, list) else [], joined
+    about = next((cell for cell in cells if cell.cell_type == "markdown"), None)
+    coded = (cell for cell in cells if cell.cell_type == "code")
+    declared = next((cell for cell in coded if "parameters" in cell.metadata.tags), None)
+    # Of several lines or one text: joined, both are the same.
+    words, code = ("".join(cell.source) if cell else "" for cell in (about, declared))
+    return words.strip(), tuple(_PARAMETER.findall(code))
 
 
 _SYSTEM = re.compile(
@@ -320,16 +295,7 @@ _ROUTED_TEXT = 64 << 10
 _PATTERN_WORD = re.compile(r"[\w*]+")
 _WHEN = re.compile(r"[\w\s*|,'-]+")
 
-ROUTER_PROMPT = """Select the most appropriate routine for this task.
-
-## Available Routines
-{routines}
-
-## Task
-{task}
-
-Respond with ONLY the routine name, nothing else.
-"""
+_ROUTER_PROMPT = Path(__file__).with_name("router.md")
 
 
 class Choice(NamedTuple):
@@ -380,7 +346,8 @@ def choose(
 def router_prompt(task: str, known: Mapping[str, Routine]) -> str:
     """Return the question for a router."""
     lines = [f"- {routine.name}: {routine.summary}" for routine in known.values()]
-    return ROUTER_PROMPT.format(routines="\n".join(lines), task=task.strip("\n"))
+    template = _ROUTER_PROMPT.read_text("utf-8")
+    return template.format(routines="\n".join(lines), task=task.strip("\n"))
 
 
 def embedded(task: str, known: Mapping[str, Routine]) -> tuple[str | None, str]:
@@ -405,24 +372,8 @@ def _hits(when: str, words: Sequence[str]) -> list[str]:
         " ".join(found)
         for phrase in filter(None, phrases)
         for at in range(len(words) - len(phrase) + 1)
-        if all(map(_matches, phrase, found := words[at : at + len(phrase)]))
+        if all(map(fnmatchcase, found := words[at : at + len(phrase)], phrase))
     ]
-
-
-def _matches(pattern: str, word: str) -> bool:
-    """Tell whether a pattern is the whole word; a star in it stands for any part of one."""
-    first, *parts = pattern.split("*")
-    if not parts:
-        return pattern == word
-    *middle, last = parts
-    if not word.startswith(first) or len(word) < len(first) + len(last):
-        return False
-    at, end = len(first), len(word) - len(last)
-    for part in middle:
-        at = word.find(part, at, end) + len(part)
-        if at < len(part):
-            return False
-    return word.endswith(last)
 
 
 def ask_router(
@@ -436,7 +387,7 @@ def ask_router(
         ended = _run_router(external, question, folder)
         said = _read_log(folder / "stdout")
         errors = _read_log(folder / "stderr")
-        denied = external.host.bounds.denied(folder / "stderr", external.host.env)
+        denied = external.host.denied(folder / "stderr")
     name_, reason = _judge_answer(ended, said, known)
     reason += "" if name_ else denied
     transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
@@ -505,7 +456,7 @@ def problems(host: Host, routine: Routine) -> Iterator[str]:
     """Yield everything that is wrong with a routine."""
     yield from blocking(host, routine)
     if routine.kind == "sh":
-        yield from _syntax(host.env, routine)
+        yield from _syntax(host.project.env, routine)
     if routine.kind != "builtin" and not routine.summary:
         yield "it has no description; a router knows nothing of it"
     if routine.when and not _WHEN.fullmatch(routine.when):
@@ -529,7 +480,7 @@ def _pre_check(host: Host, command: str) -> Iterator[str]:
         limits = Limits(wall=_CHECK_TIMEOUT, idle=None, output_bytes=_OUTPUT)
         ended = host.run(("sh", "-c", command), limits, (log, log))
         said = log.read_bytes()[:_SAID].decode(errors="replace").strip()
-        denied = host.bounds.denied(log, host.env)
+        denied = host.denied(log)
     if ended.reason != "exit":
         yield f"pre-check {command!r} did not end ({ended.detail or ended.reason})"
     elif ended.exit_code:

@@ -2,13 +2,12 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-import watchfiles
 from cronsim import CronSim, CronSimError
 
 from treadle import frontmatter
@@ -18,10 +17,11 @@ from treadle.files import walk
 from treadle.frontmatter import Value
 from treadle.inbox import box, decide
 from treadle.inbox.box import NewMessage
-from treadle.inbox.message import FIELDS, is_chain, read_text
+from treadle.inbox.message import FIELDS, read_chain, read_text
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow
 from treadle.store.store import Reader
+from treadle.text import line
 
 _CRON_FIELDS = 5
 # Counted on from before any change of clocks, an hour that comes twice or not at all counts once.
@@ -43,9 +43,7 @@ def jobs(layout: Layout) -> Iterator[Scheduled | FormatError]:
         try:
             yield _read_scheduled(layout.cron / name)
         except FormatError as error:
-            yield FormatError(
-                f".treadle/cron/{box.show(name)}: {error.message}", code="cron_invalid"
-            )
+            yield FormatError(f".treadle/cron/{line(name)}: {error.message}", code="cron_invalid")
 
 
 def is_due(job: Scheduled, now: datetime, last: datetime | None) -> bool:
@@ -64,20 +62,15 @@ def _read_scheduled(path: Path) -> Scheduled:
     expression = read_text(fields.get("cron"))
     if expression is None:
         raise FormatError("it has no `cron` field")
-    chain = read_text(fields.get("chain"))
-    if chain is not None and not is_chain(chain):
-        raise FormatError(f"chain: {chain!r} is not a safe id")
+    chain, routine = read_chain(fields.get("chain")), read_text(fields.get("routine"))
+    known = (*FIELDS, "cron", "tz")
+    own = {key: it for key, it in fields.items() if key not in known and isinstance(it, str)}
     return Scheduled(
         name=path.name,
         expression=_checked(expression),
         zone=_zone(fields.get("tz")),
-        draft=NewMessage(document.body, read_text(fields.get("routine")), chain, _own(fields)),
+        draft=NewMessage(document.body, routine, chain, own),
     )
-
-
-def _own(fields: Mapping[str, Value]) -> dict[str, str]:
-    known = (*FIELDS, "cron", "tz")
-    return {key: it for key, it in fields.items() if key not in known and isinstance(it, str)}
 
 
 def _checked(expression: str) -> str:
@@ -101,7 +94,8 @@ def _zone(value: Value | None) -> ZoneInfo | None:
 
 
 _STILL = 0.2  # seconds that nothing may change before a file counts as written
-_WAKE = 1000  # milliseconds between looks at the clock
+_WAKE = 1.0  # seconds between looks
+_STEP = 0.05
 _MINUTE = 16  # characters of a time that name its minute
 
 Stop = Callable[[], object]
@@ -120,13 +114,14 @@ class Waiting:
         self._tried: set[str] = set()
         self._minute = ""
 
-    def reasons(self, say: Callable[[str], None]) -> Iterator[None]:
+    def reasons(self) -> Iterator[None]:
         """Yield at once and whenever a pass is due, until told to stop."""
         for folder in (self._layout.inbox, self._layout.specs):
             folder.mkdir(parents=True, exist_ok=True)
-        for _ in _wakes(self._layout, self._stop, say):
+        while not self._stop():
             if self._is_changed() | self._is_scheduled() | self._is_answered():
                 yield None
+            self._pause(_WAKE)
 
     def done(self) -> None:
         """Take note that a pass was made: what came meanwhile is a change after it, never lost."""
@@ -140,10 +135,13 @@ class Waiting:
         return True
 
     def _is_still(self, seen: Signature) -> bool:
-        deadline = time.monotonic() + _STILL
-        while time.monotonic() < deadline and not self._stop():
-            time.sleep(_STILL / 4)
+        self._pause(_STILL)
         return signature(self._layout) == seen and not self._stop()
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self._stop():
+            time.sleep(_STEP)
 
     def _is_scheduled(self) -> bool:
         """Tell whether a minute has begun in a project that has a schedule."""
@@ -180,40 +178,3 @@ def signature(layout: Layout) -> Signature:
             state = path.lstat()
             found.append((str(path), state.st_size, state.st_mtime_ns))
     return tuple(found)
-
-
-class _Stopped:
-    """The stop function as the watcher wants it."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def is_set(self) -> bool:
-        return bool(self._stop())
-
-
-def _wakes(layout: Layout, stop: Stop, say: Callable[[str], None]) -> Iterator[None]:
-    """Come back at once, on every change, and at least every second; poll where watching fails."""
-    yield None
-    paths: list[Path] = [layout.inbox, layout.specs]
-    for polling in (False, True):
-        try:
-            for _ in watchfiles.watch(
-                *paths,
-                watch_filter=None,
-                debounce=200,
-                step=50,
-                stop_event=_Stopped(stop),
-                rust_timeout=_WAKE,
-                yield_on_timeout=True,
-                raise_interrupt=False,
-                force_polling=polling,
-                recursive=False,
-            ):
-                yield None
-            return
-        except (OSError, RuntimeError) as error:
-            say(f"files cannot be watched ({error}); looking every second instead")
-    while not stop():
-        time.sleep(_WAKE / 1000)
-        yield None
