@@ -152,7 +152,7 @@ def test_ids_may_begin_with_a_missions_number():
 def test_meta_that_is_no_file_is_told(mission, make):
     mission.files.meta.unlink()
     make(mission.files.meta)
-    with pytest.raises(FormatError, match=r"meta.json must be a file"):
+    with pytest.raises(FormatError, match=r"meta.json cannot be read: it must be a file"):
         missions.title(mission)
 
 

@@ -9,10 +9,10 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git
 from tests.missions.conftest import write_task
 from treadle.layout import Layout
-from treadle.missions import gates, prompt
+from treadle.missions import gates, prompt, state
 from treadle.missions import mission as missions
 from treadle.missions.next import Report, lend, report, retry
-from treadle.missions.state import Asking, NextStep
+from treadle.missions.state import NextStep
 from treadle.project import setup
 from treadle.store.store import Store, Transaction
 from treadle.store.tasks import MissionStepRow
@@ -38,23 +38,22 @@ def store(repo, mission):
         yield found
 
 
-def asking(repo, agent="ann", now=NOW):
+def stands(repo, store, agent="ann"):
     layout = Layout(repo)
-    return Asking(layout, missions.find(layout, "auth"), agent, now)
+    return state.read(layout, store, missions.find(layout, "auth"), NOW, agent)
 
 
 def test_a_report_changes_lane_desk_and_story_together(repo, store, monkeypatch):
-    who = asking(repo)
-    report(who, store, Report("success", None, "implement:WP01"), LEASE)
+    report(stands(repo, store), store, Report("success", None, "implement:WP01"), LEASE)
     store.report_step(MissionStepRow("auth", "WP01", 2, False, None, "ann", "now"))
     failed = Report("failed", "no", "review:WP01")
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "ask", die)
         with pytest.raises(Killed):
-            report(who, store, failed, LEASE)
+            report(stands(repo, store), store, failed, LEASE)
     assert store.task("auth.WP01").lane == "for_review"
     assert [row.failures for row in store.mission_steps("auth")] == [2]
-    report(who, store, failed, LEASE)
+    report(stands(repo, store), store, failed, LEASE)
     assert (store.task("auth.WP01").lane, len(store.questions())) == ("planned", 1)
 
 
@@ -63,12 +62,11 @@ def die(*_):
 
 
 def test_what_failed_too_often_is_asked_and_a_retry_closes_that(repo, store):
-    who = asking(repo)
     for _ in range(3):
-        halt = report(who, store, Report("failed", "no", "implement:WP01"), LEASE)
+        halt = report(stands(repo, store), store, Report("failed", "no", "implement:WP01"), LEASE)
     assert (halt.kind, halt.reason_code) == ("decision_required", "failed_too_often")
     assert [item.task_id for item in store.questions()] == ["auth.WP01"]
-    assert isinstance(retry(who, store, LEASE), NextStep)
+    assert isinstance(retry(stands(repo, store), store, LEASE), NextStep)
     assert (store.questions(), store.mission_steps("auth")) == ([], [])
 
 
@@ -77,16 +75,16 @@ def test_a_named_agent_is_lent_its_task_with_one_look_and_one_prompt(repo, store
     real_look, real_write = gates.read_head, prompt.write
     monkeypatch.setattr(gates, "read_head", lambda them: looks.append(1) or real_look(them))
     monkeypatch.setattr(prompt, "write", lambda *args: prompts.append(1) or real_write(*args))
-    found = lend(asking(repo), store, LEASE)
+    found = lend(stands(repo, store), store, LEASE)
     assert (found.where.task_id, store.task("auth.WP01").owner) == ("auth.WP01", "ann")
     assert (len(looks), len(prompts)) == (1, 1)
     assert "treadle task claim" not in found.prompt_file.read_text()
-    assert lend(asking(repo, "ben"), store, LEASE).where.task_id == "auth.WP02"
+    assert lend(stands(repo, store, "ben"), store, LEASE).where.task_id == "auth.WP02"
 
 
 def test_old_prompts_are_deleted_when_a_new_one_is_written(repo, store):
-    first = lend(asking(repo), store, LEASE).prompt_file
+    first = lend(stands(repo, store), store, LEASE).prompt_file
     week = NOW.timestamp() - 8 * 24 * 3600
     os.utime(first, (week, week))
-    second = lend(asking(repo, "ben"), store, LEASE).prompt_file
+    second = lend(stands(repo, store, "ben"), store, LEASE).prompt_file
     assert (first.exists(), second.exists()) == (False, True)

@@ -12,7 +12,7 @@ from tests.missions.conftest import write_task
 from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.missions import prompt, state
-from treadle.missions.state import Asking, At
+from treadle.missions.state import At
 from treadle.project import setup
 from treadle.store.store import Store
 from treadle.store.tasks import MissionStepRow
@@ -30,12 +30,12 @@ Tokens live for an hour.
 - Old tokens are refused
 """
 STEPS = [
-    At("specify"),
-    At("plan"),
-    At("tasks"),
-    At("implement", "WP01"),
-    At("review", "WP01"),
-    At("accept"),
+    At("auth", "specify"),
+    At("auth", "plan"),
+    At("auth", "tasks"),
+    At("auth", "implement", "auth.WP01"),
+    At("auth", "review", "auth.WP01"),
+    At("auth", "accept"),
 ]
 
 
@@ -53,7 +53,7 @@ def found(repo, mission):
     with Store.open(layout) as store:
         row = MissionStepRow("auth", "WP01", 2, False, "the linker fails", "ann", "now")
         store.report_step(row)
-        yield state.read(Asking(layout, missions.find(layout, "auth"), "human", NOW), store)
+        yield state.read(layout, store, missions.find(layout, "auth"), NOW)
 
 
 @pytest.mark.parametrize("at", STEPS, ids=lambda at: at.phase)
@@ -76,19 +76,19 @@ def test_every_prompt_names_the_agent_in_its_commands(found):
 
 
 def test_the_same_content_is_the_same_file(found):
-    first = prompt.write(found, At("plan"))
-    assert prompt.write(found, At("plan")) == first
-    assert prompt.write(found._replace(agent="ann"), At("plan")) != first
+    first = prompt.write(found, At("auth", "plan"))
+    assert prompt.write(found, At("auth", "plan")) == first
+    assert prompt.write(found._replace(agent="ann"), At("auth", "plan")) != first
     assert sorted(found.layout.prompts.iterdir()) == sorted(
         found.layout.prompts.glob("auth@plan@*")
     )
 
 
 @pytest.mark.parametrize("at", STEPS, ids=lambda at: at.phase)
-def test_a_steps_name_is_read_back(at):
-    assert prompt.parse(at.name) == at
+def test_a_steps_name_is_read_back(found, at):
+    assert prompt.parse(found, at.name) == at
 
 
-@pytest.mark.parametrize("text", ["", "plan:WP01", "implement", "implement:", "dance", "review"])
-def test_what_is_no_step_is_none(text):
-    assert prompt.parse(text) is None
+@pytest.mark.parametrize("text", ["", "plan:WP01", "implement", "review:WP09", "dance"])
+def test_what_is_no_step_is_none(found, text):
+    assert prompt.parse(found, text) is None

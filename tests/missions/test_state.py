@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError
-from treadle.missions.state import Halt, NextStep, Where, document
+from treadle.missions.state import At, Halt, NextStep, document
 
-WHERE = Where("auth", "implement", "auth.WP01")
+WHERE = At("auth", "implement", "auth.WP01")
 
 
 @pytest.mark.parametrize("path", ["", ".", "relative.md", "/nowhere/prompt.md", "/"])

@@ -10,7 +10,7 @@ from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
 from treadle.missions import state
 from treadle.missions.next import Report, decide, lend, query, report, retry
-from treadle.missions.state import Asking, Decision, Listed, NextStep, Status
+from treadle.missions.state import Decision, Listed, NextStep, Status
 from treadle.project import Place, here, refuse_inside_run
 from treadle.store.questions import QuestionRow
 from treadle.store.store import Reader, Store
@@ -66,17 +66,17 @@ def _decide(args: Namespace, found: Place) -> Decision:
     is_told = args.retry or args.result is not None
     if args.query or (not is_told and (agent == HUMAN or os.environ.get("TREADLE_RUN"))):
         with Reader.open(found.layout) as store:
-            asking = Asking(found.layout, mission, agent, store.now())
-            return query(asking, store) if args.query else decide(asking, store)
+            stands = state.read(found.layout, store, mission, store.now(), agent)
+            return query(stands) if args.query else decide(stands, store)
     refuse_inside_run(os.environ)
     with Store.open(found.layout) as store:
-        asking = Asking(found.layout, mission, agent, store.now())
+        stands = state.read(found.layout, store, mission, store.now(), agent)
         if args.retry:
-            return retry(asking, store, lease)
+            return retry(stands, store, lease)
         if args.result:
             word = Report(args.result, args.note, args.step)
-            return report(asking, store, word, lease)
-        return lend(asking, store, lease)
+            return report(stands, store, word, lease)
+        return lend(stands, store, lease)
 
 
 def _print_decision(found: Decision) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -118,32 +119,23 @@ def choose(layout: Layout, slug: str | None, cwd: Path) -> Mission:
 
 def title(mission: Mission) -> str:
     """Return what a mission is called in its meta.json, else its name."""
-    meta = read_meta(mission)
-    for key in ("title", "friendly_name", "mission_name"):
-        if isinstance(found := meta.get(key), str) and found.strip():
-            return found.strip()
-    return mission.slug
-
-
-def read_meta(mission: Mission) -> dict[str, object]:
-    """Return a mission's meta.json; without one, nothing is known."""
     path = mission.files.meta
-    if path.exists() and not path.is_file():  # opening a pipe would wait for ever
-        raise _broken(mission, "must be a file")
+    if not path.exists():
+        return mission.slug
     try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            raise ValueError("it must be a file")
         meta = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
+        if not isinstance(meta, dict):
+            raise ValueError("it must be a JSON object")
     except (ValueError, OSError, RecursionError) as error:
-        raise _broken(mission, f"cannot be read: {error}") from error
-    if not isinstance(meta, dict):
-        raise _broken(mission, "must be a JSON object")
-    return meta
-
-
-def _broken(mission: Mission, what: str) -> FormatError:
-    name = mission.name(mission.files.meta)
-    return FormatError(f"{name} {what}", code="meta_invalid", fix=[f"git log --oneline -- {name}"])
+        name = mission.name(path)
+        fix = [f"git log --oneline -- {name}"]
+        raise FormatError(
+            f"{name} cannot be read: {error}", code="meta_invalid", fix=fix
+        ) from error
+    known = [meta.get(key) for key in ("title", "friendly_name", "mission_name")]
+    return next((it.strip() for it in known if isinstance(it, str) and it.strip()), mission.slug)
 
 
 def _in(layout: Layout, home: Path) -> list[Mission]:
@@ -158,6 +150,7 @@ def _in(layout: Layout, home: Path) -> list[Mission]:
 
 _KNOWN = frozenset({"work_package_id", "title", "dependencies", "owned_files", "lane"})
 _MAX_BYTES = 1 << 20
+_TASK_FILE = r"(WP[0-9]{2,})(?:[-_. ].*)?\.md"
 
 
 class TaskFile(NamedTuple):
@@ -223,20 +216,12 @@ def require_known_task(
 
 def find_circle(needs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """Return a circle of dependencies, its first task again at its end, or nothing."""
-    safe: set[str] = set()
-    for start in needs:
-        way: list[str] = []
-        pending = [(start, 0)]
-        while pending:
-            id_, depth = pending.pop()
-            safe.update(way[depth:])
-            del way[depth:]
-            if id_ in way:
-                return (*way[way.index(id_) :], id_)
-            if id_ not in safe:
-                way.append(id_)
-                pending += [(needed, len(way)) for needed in needs.get(id_, ())]
-        safe.update(way)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        way = error.args[1][:0:-1]
+        start = way.index(min(way, key=task_order))
+        return (*way[start:], *way[: start + 1])
     return ()
 
 
@@ -252,11 +237,8 @@ def circle_error(mission: Mission, circle: tuple[str, ...]) -> FormatError:
 
 def _task_id(name: str) -> str | None:
     """Return the `WP01` that begins a file's name; None if it is no task's file."""
-    stem = name.removeprefix("WP").removesuffix(".md")
-    after = stem.lstrip("0123456789")
-    digits = stem[: len(stem) - len(after)]
-    is_task = name.startswith("WP") and name.endswith(".md") and len(digits) >= 2
-    return f"WP{digits}" if is_task and after[:1] in ("", *"-_. ") else None
+    found = re.fullmatch(_TASK_FILE, name)
+    return found[1] if found else None
 
 
 def _task_listing(folder: Path) -> list[str]:

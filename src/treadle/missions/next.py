@@ -7,20 +7,17 @@ from typing import NamedTuple
 from treadle.errors import BlockedError, FormatError, UsageError, argument
 from treadle.ids import HUMAN, utc
 from treadle.missions import mission as missions
-from treadle.missions import mission as missions_mission
 from treadle.missions import prompt, state
 from treadle.missions.mission import Mission
 from treadle.missions.state import (
     GATED,
     NOT_RESOLVABLE,
-    Asking,
     At,
     Decision,
     Halt,
     NextStep,
     Result,
     State,
-    Where,
 )
 from treadle.store.questions import Subject
 from treadle.store.store import Reader, Store
@@ -44,66 +41,61 @@ class Report(NamedTuple):
     step: str | None = None
 
 
-def decide(asking: Asking, store: Reader) -> Decision:
+def decide(found: State, store: Reader) -> Decision:
     """Say what to do now; a prompt file is all that is written."""
-    return _guarded(asking, lambda: _decide(state.read(asking, store), store))
+    return _guarded(found, lambda: _decide(found, store))
 
 
-def query(asking: Asking, store: Reader) -> Decision:
+def query(found: State) -> Decision:
     """Say where a mission stands, without a prompt."""
-    return _guarded(asking, lambda: _standing(state.read(asking, store)))
+    return _guarded(found, lambda: _standing(found))
 
 
-def lend(asking: Asking, store: Store, lease: timedelta) -> Decision:
+def lend(found: State, store: Store, lease: timedelta) -> Decision:
     """Say what to do now; a task that this is about is the agent's until its lease is over."""
-    return _guarded(asking, lambda: _lend(state.read(asking, store), store, lease))
+    return _guarded(found, lambda: _lend(found, store, lease))
 
 
-def report(asking: Asking, store: Store, word: Report, lease: timedelta) -> Decision:
+def report(found: State, store: Store, word: Report, lease: timedelta) -> Decision:
     """Take a report on a step, then say what to do now; nothing in the work tree changes."""
-    found = state.read(asking, store)
     at = _reported(found, word)
     shut = _shut_gate(found, at) if word.result == "success" else None
     if shut:
         return shut
-    missions_mission.require_committed(asking.layout.root, _own_files(found, at))
+    missions.require_committed(found.layout.root, _own_files(found, at))
     change = _succeed if word.result == "success" else _fall_short
     moved = store.write(lambda tx: change(found, tx, at, word))
     _show_moves(store, found.mission, moved)
     # A step that has become stuck comes first, then whatever else can be done.
-    after = state.again(found, store)
-    if after.is_stuck(at.key):
-        return _stuck(after, at)
-    return _guarded(asking, lambda: _lend(after, store, lease))
+    after = found.again(store)
+    return _stuck(after, at) if after.is_stuck(at.key) else lend(after, store, lease)
 
 
-def retry(asking: Asking, store: Store, lease: timedelta) -> Decision:
+def retry(found: State, store: Store, lease: timedelta) -> Decision:
     """Let everything that failed or was blocked be tried again."""
-    found = state.read(asking, store)
     moved = store.write(lambda tx: _forget(found, tx))
     _show_moves(store, found.mission, moved)
-    return _guarded(asking, lambda: _lend(state.again(found, store), store, lease))
+    return lend(found.again(store), store, lease)
 
 
-def _guarded(asking: Asking, answer: Callable[[], Decision]) -> Decision:
+def _guarded(found: State, answer: Callable[[], Decision]) -> Decision:
     try:
         return answer()
     except FormatError as error:  # of a task: whatever comes before has been read
-        return _unreadable(Where(asking.mission.slug, "tasks"), error)
+        return _unreadable(found.at("tasks"), error)
 
 
 def _decide(found: State, store: Reader) -> Decision:
     at = state.current(found)
     if at is None or found.is_stuck(at.key):
         return _nothing_to_do(found, store, at)
-    where = where_of(found.mission, at)
     try:
-        return NextStep(where, prompt.write(found, at))
+        return NextStep(at, prompt.write(found, at))
     except OSError:
-        return _no_prompt(found, where)
+        return _no_prompt(found, at)
     except FormatError as error:
         is_missing = error.code == NOT_RESOLVABLE
-        return _no_prompt(found, where) if is_missing else _unreadable(where, error)
+        return _no_prompt(found, at) if is_missing else _unreadable(at, error)
 
 
 def _lend(found: State, store: Store, lease: timedelta) -> Decision:
@@ -114,7 +106,7 @@ def _lend(found: State, store: Store, lease: timedelta) -> Decision:
         if is_taken or at is None or at.phase != "implement" or found.is_stuck(at.key):
             break
         is_taken = _take(found, store, at.id or "", lease)
-        found = state.again(found, store)
+        found = found.again(store)
     return _decide(found, store)
 
 
@@ -135,24 +127,21 @@ def _take(found: State, store: Store, id_: str, lease: timedelta) -> bool:
 def _reported(found: State, word: Report) -> At:
     """Return the step a report is about, and refuse one that cannot be."""
     if word.step is not None:
-        at = prompt.parse(word.step)
-        if at is None or (at.id and at.id not in found.board.names):
+        at = prompt.parse(found, word.step)
+        if at is None:
             raise UsageError(
                 f"--step {word.step!r}: mission {found.mission.slug} has no such step; steps are"
                 " specify, plan, tasks, implement:WP01, review:WP01 and accept"
             )
         return at
-    issued = prompt.last_issued(found)
-    if issued and (issued.id is None or issued.id in found.board.names):
-        return issued
-    current = state.current(found)
-    if current is None:
+    at = prompt.last_issued(found) or state.current(found)
+    if at is None:
         raise BlockedError(
             f"mission {found.mission.slug} has no step to report on now",
             code="no_step",
             fix=[f"treadle next --json --mission {found.mission.slug}"],
         )
-    return current
+    return at
 
 
 def _succeed(found: State, tx: Store, at: At, word: Report) -> list[str]:
@@ -250,52 +239,46 @@ def _own_files(found: State, at: At) -> Sequence[str]:
     return [mission.name(own[at.phase])] if at.phase in own else []
 
 
-def where_of(mission: Mission, at: At) -> Where:
-    """Name a step."""
-    return Where(mission.slug, at.phase, mission.task_id(at.id) if at.id else None)
-
-
 def _nothing_to_do(found: State, store: Reader, at: At | None) -> Halt:
     """Say why no step can be given."""
     if at:
         return _stuck(found, at)
     if state.is_complete(found):
         reason = f"all tasks of {found.mission.slug} are done"
-        return Halt("complete", Where(found.mission.slug, "accept"), reason, "mission_complete")
+        return Halt("complete", found.at("accept"), reason, "mission_complete")
     reported = [id_ for id_ in found.board.names if found.is_stuck(id_)]
     if reported:
         in_review = found.board.lane(reported[0]) in lanes.REVIEW
-        return _stuck(found, At("review" if in_review else "implement", reported[0]))
+        return _stuck(found, found.at("review" if in_review else "implement", reported[0]))
     blocked = found.board.in_lane("blocked")
     return _blocked_task(found, store, blocked[0]) if blocked else _waiting(found)
 
 
 def _stuck(found: State, at: At) -> Halt:
     """Tell what was reported of a step that now waits for somebody's word."""
-    row, place = found.reports[at.key], where_of(found.mission, at)
+    row, name = found.reports[at.key], at.task_id or at.phase
     note = row.note or "no reason was given"
-    name = place.task_id or at.phase
     again = _retry_command(found.mission)
     if row.is_blocked:
         reason = f"{name} is blocked, {row.who} says: {note}"
-        return Halt("blocked", place, reason, "reported_blocked", (again,))
+        return Halt("blocked", at, reason, "reported_blocked", (again,))
     cancel = (f'treadle task move {name} --to canceled --reason "why"',) if at.id else ()
     reason = f"{name} failed {row.failures} times; {row.who} said at last: {note}"
-    return Halt("decision_required", place, reason, "failed_too_often", (again, *cancel))
+    return Halt("decision_required", at, reason, "failed_too_often", (again, *cancel))
 
 
 def _shut_gate(found: State, at: At) -> Halt | None:
     """Hold a finished phase against its gate; None lets it pass."""
-    mission, place = found.mission, where_of(found.mission, at)
+    mission = found.mission
     if at.phase in GATED:
         shut = found.gate(at.phase)
         if shut.reason is None:
             return None
-        return Halt("blocked", place, shut.reason, f"{shut.kind}_not_ready", _opens(mission, at))
+        return Halt("blocked", at, shut.reason, f"{shut.kind}_not_ready", _opens(mission, at))
     if at.phase == "tasks" and not found.board.names:
         folder = mission.name(mission.files.tasks)
         commands = (f"treadle mission tasks --mission {mission.slug}", f"ls {folder}")
-        return Halt("blocked", place, state.no_tasks(mission), "no_tasks", commands)
+        return Halt("blocked", at, state.no_tasks(mission), "no_tasks", commands)
     return None
 
 
@@ -307,13 +290,13 @@ def _opens(mission: Mission, at: At) -> tuple[str, ...]:
     return (f"git add {name}", f'git commit -m "Specify {mission.slug}" -- {name}', plan)
 
 
-def _unreadable(place: Where, error: FormatError) -> Halt:
+def _unreadable(place: At, error: FormatError) -> Halt:
     """Tell which file of a mission cannot be read."""
     unblock = error.fix or (f"treadle mission status --mission {place.mission_slug}",)
     return Halt("blocked", place, error.message, error.code, unblock)
 
 
-def _no_prompt(found: State, place: Where) -> Halt:
+def _no_prompt(found: State, place: At) -> Halt:
     """Tell that a step has no prompt, which makes it no step."""
     folder = argument(str(found.layout.prompts))
     unblock = (f"ls -ld {folder}/.. {folder}", "treadle doctor")
@@ -326,7 +309,7 @@ def _standing(found: State) -> Halt:
     counts = ", ".join(f"{number} {lane}" for lane, number in found.board.counts().items())
     now = at.name if at else "nothing to do now"
     reason = f"{found.mission.slug}: {now}; tasks: {counts or 'none'}"
-    place = where_of(found.mission, at or At(state.phase(found)))
+    place = at or found.at(state.phase(found))
     unblock = (f"treadle next --json --mission {found.mission.slug}",)
     return Halt("query", place, reason, "query", unblock)
 
@@ -334,7 +317,7 @@ def _standing(found: State) -> Halt:
 def _blocked_task(found: State, store: Reader, id_: str) -> Halt:
     """Tell why a task is in the lane blocked: a question on the desk, or its last move."""
     task_id = found.mission.task_id(id_)
-    place = where_of(found.mission, At("implement", id_))
+    place = found.at("implement", id_)
     for item in store.questions():
         if item.task_id == task_id:
             answer = f'treadle answer {item.question_id} "your answer"'
@@ -348,7 +331,7 @@ def _blocked_task(found: State, store: Reader, id_: str) -> Halt:
 
 def _waiting(found: State) -> Halt:
     board, slug = found.board, found.mission.slug
-    place = Where(slug, "implement")
+    place = found.at("implement")
     circle = board.circle()
     if circle:
         return Halt("blocked", place, circle.message, circle.code, circle.fix)

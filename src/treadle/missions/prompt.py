@@ -41,7 +41,7 @@ def last_issued(state: State) -> At | None:
         if (match := _NAME.fullmatch(path.name.removeprefix(f"{slug}@")))
         and match["agent"] == state.agent
     ]
-    return parse(max(given)[1].replace(".", ":")) if given else None
+    return parse(state, max(given)[1].replace(".", ":")) if given else None
 
 
 def _forget_old(state: State) -> None:
@@ -53,12 +53,13 @@ def _forget_old(state: State) -> None:
                 path.unlink()
 
 
-def parse(step: str) -> At | None:
-    """Read a step's name, such as `specify` or `implement:WP01`; None if it is none."""
+def parse(state: State, step: str) -> At | None:
+    """Read a step's name, such as `specify` or `implement:WP01`; None if the mission has none."""
     name, _, id_ = step.partition(":")
+    is_there = not id_ or id_ in state.board.names
     for phase in PHASES:
-        if name == phase and bool(id_) == (phase in TASK_PHASES):
-            return At(phase, id_ or None)
+        if name == phase and is_there and bool(id_) == (phase in TASK_PHASES):
+            return state.at(phase, id_)
     return None
 
 

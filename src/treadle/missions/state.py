@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from treadle.errors import FormatError
 from treadle.ids import HUMAN, utc
@@ -28,66 +28,71 @@ RESULTS: tuple[Result, ...] = get_args(Result)
 HaltKind = Literal["blocked", "complete", "decision_required", "query"]
 
 
-class Where(NamedTuple):
-    """The mission, its phase, and the task if the phase is about one."""
+class At(NamedTuple):
+    """One step of a mission: a phase, and the task if the phase is about one."""
 
     mission_slug: str
     phase: Phase
     task_id: str | None = None
 
+    @property
+    def id(self) -> str | None:
+        """Return the task's id within its mission."""
+        return self.task_id.rpartition(".")[2] if self.task_id else None
 
-class _Frozen:
-    """A record that is checked when it is made and never changes."""
+    @property
+    def name(self) -> str:
+        """Return how the step is called on the command line."""
+        return f"{self.phase}:{self.id}" if self.id else self.phase
 
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} is fixed once a decision is made")
-
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @property
+    def key(self) -> str:
+        """Return the name under which reports are kept: a task's are one story."""
+        return self.id or self.phase
 
 
-class NextStep(_Frozen):
+class _NextStep(NamedTuple):
+    where: At
+    prompt_file: Path
+
+
+class NextStep(_NextStep):
     """Work to do now.
 
     C1: `prompt_file` is never null or empty. C2: it names a file that exists when the decision is
     made. C3: where there is no such file there is no NextStep, but a Halt with a reason.
     """
 
-    __slots__ = ("prompt_file", "where")
-    kind: Literal["step"] = "step"
-    where: Where
-    prompt_file: Path
+    __slots__ = ()
+    kind: ClassVar[Literal["step"]] = "step"
 
-    def __init__(self, where: Where, prompt_file: Path) -> None:
+    def __new__(cls, where: At, prompt_file: Path) -> Self:
+        """Refuse a prompt that is not there."""
         if not prompt_file.is_absolute() or not prompt_file.is_file():
             raise FormatError(f"there is no prompt at {prompt_file}", code=NOT_RESOLVABLE)
-        self._set(where=where, prompt_file=prompt_file)
+        return super().__new__(cls, where, prompt_file)
 
 
-class Halt(_Frozen):
-    """No work to do now: why, and the literal commands that help."""
-
-    __slots__ = ("kind", "reason", "reason_code", "unblock", "where")
+class _Halt(NamedTuple):
     kind: HaltKind
-    where: Where
+    where: At
     reason: str
     reason_code: str
     unblock: tuple[str, ...]
 
-    def __init__(
-        self,
-        kind: HaltKind,
-        where: Where,
-        reason: str,
-        reason_code: str,
-        unblock: tuple[str, ...] = (),
-    ) -> None:
-        if not reason or not reason_code or (not unblock and kind != "complete"):
+
+class Halt(_Halt):
+    """No work to do now: why, and the literal commands that help."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, kind: HaltKind, where: At, reason: str, code: str, unblock: tuple[str, ...] = ()
+    ) -> Self:
+        """Refuse one that does not say why, or what helps."""
+        if not reason or not code or (not unblock and kind != "complete"):
             raise FormatError(f"a decision that is {kind} must say why and what helps")
-        self._set(kind=kind, where=where, reason=reason, reason_code=reason_code, unblock=unblock)
+        return super().__new__(cls, kind, where, reason, code, unblock)
 
 
 Decision = NextStep | Halt
@@ -197,34 +202,8 @@ MAX_FAILURES = 3
 GATED: dict[Phase, Kind] = {"specify": "spec", "plan": "plan"}
 
 
-class At(NamedTuple):
-    """One step of a mission: a phase, and the task if the phase is about one."""
-
-    phase: Phase
-    id: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Return how the step is called on the command line."""
-        return f"{self.phase}:{self.id}" if self.id else self.phase
-
-    @property
-    def key(self) -> str:
-        """Return the name under which reports are kept: a task's are one story."""
-        return self.id or self.phase
-
-
-class Asking(NamedTuple):
-    """Who asks about which mission, and when."""
-
-    layout: Layout
-    mission: Mission
-    agent: str
-    now: datetime
-
-
 class State(NamedTuple):
-    """Everything a decision depends on."""
+    """Who asks about which mission, and everything a decision depends on."""
 
     layout: Layout
     mission: Mission
@@ -233,6 +212,10 @@ class State(NamedTuple):
     head: Head
     board: Board
     reports: Mapping[str, MissionStepRow]
+
+    def at(self, phase: Phase, id_: str | None = None) -> At:
+        """Return one of the mission's steps."""
+        return At(self.mission.slug, phase, self.mission.task_id(id_) if id_ else None)
 
     def gate(self, phase: Phase) -> Gate:
         """Judge the gate at the end of a phase."""
@@ -243,40 +226,46 @@ class State(NamedTuple):
         row = self.reports.get(key)
         return row is not None and (row.is_blocked or row.failures >= MAX_FAILURES)
 
+    def again(self, store: Reader) -> Self:
+        """Read the state again after a change in the store; git is not asked twice."""
+        return self._replace(**_known(store, self.mission, self.now))
 
-def read(asking: Asking, store: Reader, head: Head | None = None) -> State:
+
+def read(
+    layout: Layout,
+    store: Reader,
+    mission: Mission,
+    now: datetime,
+    agent: str = HUMAN,
+    head: Head | None = None,
+) -> State:
     """Read a mission's state, with at most one git process."""
-    mission = asking.mission
-    return State(
-        *asking,
-        head=gates.read_head([mission]) if head is None else head,
-        board=Board(store, mission, utc(asking.now)),
-        reports={row.step: row for row in store.mission_steps(mission.slug)},
-    )
+    head = gates.read_head([mission]) if head is None else head
+    return State(layout, mission, agent, now, head, **_known(store, mission, now))
 
 
-def again(found: State, store: Reader) -> State:
-    """Read a mission's state again after a change in the store; git is not asked twice."""
-    return read(Asking(*found[:4]), store, found.head)
+def _known(store: Reader, mission: Mission, now: datetime) -> dict[str, Any]:
+    board = Board(store, mission, utc(now))
+    return {"board": board, "reports": {row.step: row for row in store.mission_steps(mission.slug)}}
 
 
 def current(state: State) -> At | None:
     """Return the step that is to be worked on now; None when only waiting is left."""
     opening = first_shut(state)
     if opening:
-        return At(opening)
+        return state.at(opening)
     board = state.board
     stuck = [id_ for id_ in state.reports if state.is_stuck(id_)]
     held = board.held_by(state.agent)
     if held and held not in stuck:
-        return At("implement", held)
+        return state.at("implement", held)
     free = board.first_free(stuck)
     if free:
-        return At("implement", free)
+        return state.at("implement", free)
     to_review = [id_ for id_ in board.in_lane("for_review", "in_review") if id_ not in stuck]
     if to_review:
-        return At("review", to_review[0])
-    return At("accept") if board.in_lane("approved") else None
+        return state.at("review", to_review[0])
+    return state.at("accept") if board.in_lane("approved") else None
 
 
 def first_shut(state: State) -> Phase | None:
@@ -330,7 +319,7 @@ def read_status(
     layout: Layout, store: Reader, mission: Mission, now: datetime, head: Head | None = None
 ) -> Status:
     """Return where one mission stands."""
-    found = read(Asking(layout, mission, HUMAN, now), store, head)
+    found = read(layout, store, mission, now, head=head)
     now_in = phase(found)
     reason, missing = _status_reason(found, now_in)
     return Status(mission.slug, now_in, reason is None, reason, missing, found.board.counts())

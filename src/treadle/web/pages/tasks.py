@@ -7,11 +7,11 @@ from pathlib import Path
 from treadle.engine.run import memory
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import walk
-from treadle.ids import HUMAN, is_task_id, utc
+from treadle.ids import is_task_id, utc
 from treadle.missions import mission as missions
 from treadle.missions import scaffold, state
 from treadle.missions.mission import Mission
-from treadle.missions.state import GATED, Asking, Board
+from treadle.missions.state import GATED, Board
 from treadle.store.store import Reader
 from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes
@@ -116,7 +116,7 @@ def mission_view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the gates, the tasks, the snapshot and the words of one mission."""
     mission = _mission(site, asked)
     with site.store() as store:
-        here = state.read(Asking(site.project.layout, mission, HUMAN, site.now()), store)
+        here = state.read(site.project.layout, store, mission, site.now())
         gates = [here.gate(phase) for phase in GATED]
         tasks = [_mission_task(here.board, id_) for id_ in here.board.names]
     return {
