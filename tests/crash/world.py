@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tests.crash.seccomp import libc
-from treadle.config import early
+from treadle.config import identity
 
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _PRIVATE_RECURSIVE = (1 << 18) | (1 << 14)
@@ -61,7 +61,7 @@ class World:
         if path.exists():
             book = json.loads(path.read_text())
             for entry in book["repositories"]:
-                entry["identity"] = early.identity(Path(entry["root"]) / ".git")
+                entry["identity"] = identity(Path(entry["root"]) / ".git")
             path.write_text(json.dumps(book))
 
 

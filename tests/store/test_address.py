@@ -2,8 +2,7 @@
 
 import pytest
 
-from treadle.config import early
-from treadle.config.early import Early
+from treadle.config import Early, read_early
 from treadle.config.load import load
 from treadle.errors import BlockedError, ConfigError
 from treadle.ids import mask
@@ -38,7 +37,7 @@ def test_the_quick_look_sees_what_the_configuration_says(project, tmp_path, text
     project.config_toml.write_text(text.format(url=URL))
     env = {"HOME": str(tmp_path)}
     config = load(project, env).config
-    assert early.read(project, env)[:2] == (config.store, config.store_schema)
+    assert read_early(project, env)[:2] == (config.store, config.store_schema)
 
 
 def test_json_is_looked_into_as_well(project):
@@ -60,7 +59,7 @@ def test_a_store_that_a_clone_names_is_not_opened(project, tmp_path, url):
 
 def test_a_key_of_the_same_name_in_a_table_is_another_one(project):
     project.config_toml.write_text('[verify]\nstore = "true"\n')
-    assert early.read(project, {}) == Early()
+    assert read_early(project, {}) == Early()
 
 
 def test_the_environment_beats_the_project_and_that_the_user(project, tmp_path):
@@ -69,8 +68,8 @@ def test_the_environment_beats_the_project_and_that_the_user(project, tmp_path):
     user.parent.mkdir(parents=True)
     user.write_text('store = "sqlite:user"\nstore_schema = "user"\n')
     project.config_toml.write_text('store = "sqlite:project"\n')
-    assert early.read(project, env)[:2] == ("sqlite:project", "user")
-    said = early.read(project, {**env, "TREADLE_STORE": "sqlite:env"})
+    assert read_early(project, env)[:2] == ("sqlite:project", "user")
+    said = read_early(project, {**env, "TREADLE_STORE": "sqlite:env"})
     assert (said.store, said.theirs) == ("sqlite:env", set())
 
 
@@ -92,7 +91,7 @@ def test_a_store_that_is_no_text_is_refused(project, value):
 )
 def test_the_quick_look_complains_like_the_whole_one(project, tmp_path, text, words):
     project.config_toml.write_text(text)
-    for look in (early.read, load):
+    for look in (read_early, load):
         with pytest.raises(ConfigError) as caught:
             look(project, {"HOME": str(tmp_path)})
         assert caught.value.message.startswith(f".treadle/config.toml: {words}")

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from treadle.config import schema
-from treadle.config.early import wrong
+from treadle.config import schema, wrong
 from treadle.config.schema import BACKENDS, AgentConfig, Config, owners, takes
 from treadle.contract import ROLES
 from treadle.errors import ConfigError, UsageError

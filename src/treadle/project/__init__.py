@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import treadle
-from treadle.config import early
+from treadle.config import read_early, require_trust
 from treadle.errors import BlockedError, ProjectError, argument
 from treadle.layout import Layout
 
@@ -24,16 +24,12 @@ class Place(NamedTuple):
 def find_place(cwd: Path, env: Mapping[str, str]) -> Place:
     """Return the project around `cwd`; its letters leave it only where it is trusted."""
     plain = Layout(find_root(cwd, env))
-    found = early.read(plain, env)
+    found = read_early(plain, env)
     layout = place_mail(plain, found.mail_root)
     letters = layout.mail.root.resolve()
     is_outside = not letters.is_relative_to(plain.root.resolve())
-    if is_outside and "mail_root" in found.theirs and not early.is_trusted(env, plain.root):
-        raise BlockedError(
-            f"{plain.root} is not trusted, and its configuration puts letters into {letters}",
-            code="untrusted",
-            fix=["treadle trust"],
-        )
+    if is_outside and "mail_root" in found.theirs:
+        require_trust(env, plain.root, f"puts letters into {letters}")
     return Place(layout, found.extra_intents, timedelta(seconds=found.lease))
 
 

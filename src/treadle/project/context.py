@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout as user_paths
-from treadle.config import early
+from treadle.config import read_early
 from treadle.config.load import Loaded, load
 from treadle.config.schema import Config
 from treadle.errors import BlockedError, ConfigError, ProjectError, argument
@@ -100,7 +100,7 @@ def refuse_tracked(project: Context) -> Context:
 
 def _own_database(project: Context) -> tuple[str, ...]:
     """Return the file of a store that the configuration puts elsewhere in the repository."""
-    store = early.read(project.layout, project.env).store or ""
+    store = read_early(project.layout, project.env).store or ""
     path = project.layout.root / store.removeprefix("sqlite:")
     inside = store.startswith("sqlite:") and path.is_relative_to(project.layout.root)
     return (project.layout.relative(path),) if inside else ()

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle import layout as user_paths
-from treadle.config import agents, early, schema
-from treadle.config.early import TrustRecord
+from treadle.config import TrustRecord, agents, find_trust, identity, schema, trust_records
 from treadle.config.load import Loaded
 from treadle.config.schema import AgentConfig, ChecksConfig, Config
 from treadle.errors import BlockedError, FormatError
@@ -231,7 +230,7 @@ def entry(project: Context) -> TrustRecord | None:
 
 def record(project: Context) -> TrustRecord | None:
     """Return what is on record of this very repository, trusted or not."""
-    return early.find_trust(project.env, project.layout.root, project.repo.common_dir)
+    return find_trust(project.env, project.layout.root, project.repo.common_dir)
 
 
 def grant(project: Context, wrote: Mapping[str, str] | None = None) -> None:
@@ -248,7 +247,7 @@ def revoke(project: Context) -> bool:
     """Forget this repository; tells whether there was anything to forget."""
     if not user_paths.trust_file(project.env).exists():
         return False
-    with early.trust_records(project.env) as book:
+    with trust_records(project.env) as book:
         rest = [item for item in book if item.root != str(project.layout.root.resolve())]
         was_there, book[:] = len(rest) < len(book), rest
     return was_there
@@ -258,13 +257,13 @@ def _record(
     project: Context, seen: Seen, wrote: Mapping[str, str] | None = None, *, is_trusted: bool = True
 ) -> None:
     root, common = project.layout.root, project.repo.common_dir
-    with early.trust_records(project.env) as book:
+    with trust_records(project.env) as book:
         known = next((item for item in book if item.is_of(root, common)), None)
         book[:] = [item for item in book if item.root != str(root.resolve())]
         book.append(
             TrustRecord(
                 root=str(root.resolve()),
-                identity=early.identity(common),
+                identity=identity(common),
                 since=known.since if known else utc(datetime.now(UTC)),
                 wrote={**(known.wrote if known else {}), **(wrote or {})},
                 trusted=is_trusted,

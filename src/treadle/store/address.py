@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from treadle.config import early
-from treadle.config.early import Early
-from treadle.errors import BlockedError, ConfigError, StoreError
+from treadle.config import Early, read_early, require_trust
+from treadle.errors import ConfigError, StoreError
 from treadle.ids import STORES, is_schema, mask, utc
 from treadle.layout import Layout, lock_of
 from treadle.store import sqlite
@@ -40,14 +39,9 @@ def settings(layout: Layout, env: Mapping[str, str]) -> Early:
 
     No database is opened because a clone says so: it could be anyone's server or file.
     """
-    found = early.read(layout, env)
-    if found.store and "store" in found.theirs and not early.is_trusted(env, layout.root):
-        raise BlockedError(
-            f"{layout.root} is not trusted, and its configuration names a store:"
-            f" {mask(found.store)}",
-            code="untrusted",
-            fix=["treadle trust"],
-        )
+    found = read_early(layout, env)
+    if found.store and "store" in found.theirs:
+        require_trust(env, layout.root, f"names a store: {mask(found.store)}")
     return found
 
 
