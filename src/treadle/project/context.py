@@ -133,30 +133,20 @@ def committed(project: Context, name: str) -> bytes | None:
 
 def commit_only(project: Context, names: Sequence[str], message: str) -> str | None:
     """Commit these files as they are; None if they already are. What is staged stays staged."""
-    place = project.repo.place
-    new = [name for name in names if not git.tracked(project.repo, [name])]
-    if not new and not _differs(project, names):
+    place, root = project.repo.place, project.repo.root
+    known = git.tracked(project.repo, names)
+    new = [name for name in names if name not in known]
+    if new:
+        call.out(["add", "--", *new], place, cwd=root)
+    elif not call.run(["diff", "--quiet", "HEAD", "--", *names], place, cwd=root).returncode:
         return None
-    _git(project, "add", "--", *new)
     args = ["commit", "--quiet", "--only", "--no-verify", "-m", message, "--", *names]
-    done = call.run(args, place | _identity(project), cwd=project.repo.root)
+    done = call.run(args, place | _identity(project), cwd=root)
     if done.returncode:
-        _git(project, "rm", "--quiet", "--cached", "--ignore-unmatch", "--", *new)
+        if new:
+            call.out(["rm", "--quiet", "--cached", "--ignore-unmatch", "--", *new], place, cwd=root)
         raise call.failure(args, done)
     return git.head(project.repo).commit
-
-
-def _differs(project: Context, names: Sequence[str]) -> bool:
-    args = ["diff", "--quiet", "HEAD", "--", *names]
-    return call.run(args, project.repo.place, cwd=project.repo.root).returncode != 0
-
-
-def _git(project: Context, *args: str) -> None:
-    if args[-1] == "--":  # nothing to do, and git would take it for everything
-        return
-    done = call.run(args, project.repo.place, cwd=project.repo.root)
-    if done.returncode:
-        raise call.failure(args, done)
 
 
 def _identity(project: Context) -> dict[str, str]:

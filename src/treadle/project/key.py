@@ -4,6 +4,7 @@ It lies in a file of the user's that no agent can read, outside every repository
 signs; a second one, the key before, is still believed, so that machines can change keys in turn.
 """
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -66,7 +67,9 @@ def read(env: Mapping[str, str], root: Path | None = None) -> FleetKey:
         if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()):
             raise _unfit(path, "is not a file of yours", _MAKE)
         if found.st_mode & _NOT_OURS:
-            raise _unfit(path, "can be read or changed by others", f"chmod 600 {_quoted(path)}")
+            raise _unfit(
+                path, "can be read or changed by others", f"chmod 600 {shlex.quote(str(path))}"
+            )
         lines = tuple(file.read(_MAX).split())
     if not 1 <= len(lines) <= _MOST or any(len(line) < _SHORTEST for line in lines):
         raise _unfit(path, "does not hold one or two lines of 32 characters or more", _MAKE)
@@ -78,14 +81,8 @@ def make(env: Mapping[str, str], root: Path | None = None) -> FleetKey:
     path = layout.fleet_key(env)
     if path.is_absolute() and not os.path.lexists(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        atomic.create(staged, _new(), mode=0o600, durable=True)
-        try:
-            os.link(staged, path)  # whole at once, and never over another one
-        except FileExistsError:
-            pass
-        finally:
-            staged.unlink()
+        with contextlib.suppress(FileExistsError):  # somebody else made one meanwhile
+            atomic.deliver(path.parent, [path.name], _new(), mode=0o600)
     return read(env, root)
 
 
@@ -106,7 +103,3 @@ def _sign(line: bytes, what: str, parts: tuple[str, ...]) -> str:
 
 def _unfit(path: Path, why: str, command: str) -> ConfigError:
     return ConfigError(f"the fleet's key {path} {why}", code="fleet_key_unfit", fix=[command])
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))

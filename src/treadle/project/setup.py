@@ -294,12 +294,9 @@ class Uninstalled(NamedTuple):
     kept: tuple[Kept, ...]
 
 
-class _Plan(NamedTuple):
-    trees: list[Path]
-    files: list[Path]
-    folders: list[Path]
-    edits: list[tuple[Path, str]]
-    kept: list[Kept]
+class _Removal(NamedTuple):
+    path: Path
+    how: str = "whole"  # or FOLDER, if it is empty, or what was added to a file
 
 
 def uninstall(
@@ -309,47 +306,48 @@ def uninstall(
     refuse_inside_run(env)
     project = open_repository(cwd, env)
     refuse_links(project.layout)
-    plan = _plan(project, purge)
-    removed = list(_removals(project, plan))
+    plan = list(_plan(project, purge))
+    goes = [item for item in plan if isinstance(item, _Removal)]
+    removed = list(_shown(project, goes))
     if not dry_run:
-        removed.extend(_carry_out(project, plan))
-    return Uninstalled(project.layout.root, tuple(removed), tuple(plan.kept))
+        removed.extend(_carry_out(project, goes))
+    kept = tuple(item for item in plan if isinstance(item, Kept))
+    return Uninstalled(project.layout.root, tuple(removed), kept)
 
 
-def _plan(project: Context, purge: bool) -> _Plan:
+def _plan(project: Context, purge: bool) -> Iterator[_Removal | Kept]:
     layout = project.layout
-    plan = _Plan([], [], [], [], [])
     data = run_data(layout)
-    plan.trees.extend(path for path in _workspace_folders(project) if path.exists())
-    if layout.locks.exists():
-        plan.trees.append(layout.locks)
-    if purge:
-        plan.trees.extend(data)
-    else:
-        plan.kept.extend(
-            Kept(layout.relative(path), "made by runs; --purge removes it") for path in data
-        )
-    return _plan_items(project, plan, keeps_data=bool(data) and not purge)
-
-
-def _plan_items(project: Context, plan: _Plan, *, keeps_data: bool) -> _Plan:
-    layout, record = project.layout, trust.record(project)
+    for path in (*_workspace_folders(project), layout.locks):
+        if path.exists():
+            yield _Removal(path)
+    for path in data:
+        why = "made by runs; --purge removes it"
+        yield _Removal(path) if purge else Kept(layout.relative(path), why)
+    record = trust.record(project)
     for item in items(layout, InitExtras(agents_md=True, skills=True)):
-        name = layout.relative(item.path)
-        mark = record.wrote.get(name) if record and record.wrote else item.mark
-        if mark is None or not item.path.exists():
-            continue
-        if item.content is None:
-            plan.folders.append(item.path)
-        elif mark in ADDITIONS:
-            plan.edits.extend([(item.path, mark)] if item.is_there else [])
-        elif item.path == layout.home_gitignore and keeps_data:
-            plan.kept.append(Kept(name, "keeps the data of runs out of git"))
-        elif digest(item.path.read_bytes()) in (mark, item.mark):
-            plan.files.append(item.path)
-        else:
-            plan.kept.append(Kept(name, "changed since init wrote it"))
-    return plan
+        mark = (
+            record.wrote.get(layout.relative(item.path)) if record and record.wrote else item.mark
+        )
+        if mark is not None and item.path.exists():
+            yield from _plan_item(layout, item, mark, keeps_data=bool(data) and not purge)
+
+
+def _plan_item(
+    layout: Layout, item: Item, mark: str, *, keeps_data: bool
+) -> Iterator[_Removal | Kept]:
+    name = layout.relative(item.path)
+    if item.content is None:
+        yield _Removal(item.path, FOLDER)
+    elif mark in ADDITIONS:
+        if item.is_there:
+            yield _Removal(item.path, mark)
+    elif item.path == layout.home_gitignore and keeps_data:
+        yield Kept(name, "keeps the data of runs out of git")
+    elif digest(item.path.read_bytes()) in (mark, item.mark):
+        yield _Removal(item.path)
+    else:
+        yield Kept(name, "changed since init wrote it")
 
 
 def run_data(layout: Layout) -> list[Path]:
@@ -368,26 +366,24 @@ def _workspace_folders(project: Context) -> Iterator[Path]:
             yield workspaces(known)
 
 
-def _removals(project: Context, plan: _Plan) -> Iterator[str]:
-    for path in (*plan.trees, *plan.files):
-        inside = path.is_relative_to(project.layout.root)
-        yield project.layout.relative(path) if inside else str(path)
-    for path, mark in plan.edits:
-        what = "one line" if mark == "line" else "treadle's block"
-        yield f"{project.layout.relative(path)} ({what})"
+def _shown(project: Context, goes: list[_Removal]) -> Iterator[str]:
+    """Yield what is named before it goes; whether a folder is empty then, nobody knows yet."""
+    for path, how in goes:
+        part = {"line": " (one line)", "block": " (treadle's block)"}.get(how, "")
+        if how != FOLDER:
+            yield project.layout.shown(path) + part
     if trust.record(project) is not None:
         yield f"{user_paths.trust_file(project.env)} (the record of this repository)"
 
 
-def _carry_out(project: Context, plan: _Plan) -> Iterator[str]:
+def _carry_out(project: Context, goes: list[_Removal]) -> Iterator[str]:
     """Remove in an order in which a crash can be repeated: the record goes last."""
-    for tree in plan.trees:
-        beneath.remove_tree(tree)
-    for file in plan.files:
-        file.unlink()
-    for path, mark in plan.edits:
-        _take_out(path, mark)
-    folders = sorted(plan.folders, key=lambda path: -len(path.parts))
+    for path, how in goes:
+        if how in ADDITIONS:
+            _take_out(path, how)
+        elif how != FOLDER:
+            beneath.remove_tree(path)
+    folders = sorted((path for path, how in goes if how == FOLDER), key=lambda it: -len(it.parts))
     for folder in (*folders, project.layout.home):
         with contextlib.suppress(OSError):  # somebody else's things are in it
             folder.rmdir()

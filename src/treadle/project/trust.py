@@ -14,7 +14,7 @@ import msgspec
 from treadle import layout as user_paths
 from treadle.config import TrustRecord, agents, find_trust, identity, schema, trust_records
 from treadle.config.load import Loaded
-from treadle.config.schema import AgentConfig, ChecksConfig, Config
+from treadle.config.schema import AgentConfig, ChecksConfig, Config, HooksConfig
 from treadle.errors import BlockedError, FormatError
 from treadle.files import walk
 from treadle.git import judge, trees, workspace
@@ -124,15 +124,22 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _programs(project: Context) -> set[str]:
     """Return the words of commands that can be files of the repository."""
-    config = project.settings.config
-    hooks, router = config.hooks, config.commands.router
-    lines = [hooks.beforeAll, hooks.afterAll, hooks.beforeEach, hooks.afterEach]
-    lines += [config.workspace.setup, tuple(router.split()) if isinstance(router, str) else router]
-    lines += [line for agent in config.agents.values() for line in (agent.cmd, agent.run)]
-    words = {word for line in lines for word in line or ()}
+    words = {word for _, line in _lines(project.settings.config) for word in line}
     paths = {os.path.normpath(project.layout.root / word) for word in words if "\0" not in word}
     inside = [path for path in paths if path.startswith(f"{project.layout.root}/")]
     return {project.layout.relative(Path(path)) for path in inside}
+
+
+def _lines(config: Config) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
+    """Yield every program of the configuration with its arguments and its key."""
+    for name, agent in config.agents.items():
+        yield ("agents", name, "cmd"), agent.cmd or ()
+        yield ("agents", name, "run"), agent.run or ()
+    yield ("workspace", "setup"), config.workspace.setup or ()
+    for hook in schema.field_types(HooksConfig):
+        yield ("hooks", hook), getattr(config.hooks, hook) or ()
+    router = config.commands.router or ()
+    yield ("commands", "router"), tuple(router.split()) if isinstance(router, str) else router
 
 
 def _target(project: Context, name: str) -> str | None:
@@ -296,24 +303,14 @@ def _changed(project: Context, seen: Seen, known: TrustRecord) -> BlockedError:
 
 def _commands(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
     """Yield every command with whether the repository brings it: the line, or the program."""
+    for path, words in _lines(loaded.config):
+        if words:
+            found, theirs = _command(loaded, path, shlex.join(words))
+            yield found, theirs or agents.is_in_project(words[0])
     for name, agent in loaded.config.agents.items():
-        for key in ("cmd", "run"):
-            if words := getattr(agent, key):
-                found, theirs = _command(loaded, ("agents", name, key), shlex.join(words))
-                yield found, theirs or agents.is_in_project(words[0])
         if agent.extra_args:
             line = shlex.join([agent.type, "...", *agent.extra_args])
             yield _command(loaded, ("agents", name, "extra_args"), line)
-    if setup := loaded.config.workspace.setup:
-        yield _command(loaded, ("workspace", "setup"), shlex.join(setup))
-    for hook in ("beforeAll", "afterAll", "beforeEach", "afterEach"):
-        if words := getattr(loaded.config.hooks, hook):
-            found, theirs = _command(loaded, ("hooks", hook), shlex.join(words))
-            yield found, theirs or agents.is_in_project(words[0])
-    if router := loaded.config.commands.router:
-        line = router if isinstance(router, str) else shlex.join(router)
-        found, theirs = _command(loaded, ("commands", "router"), line)
-        yield found, theirs or agents.is_in_project(line.split()[0])
     for text, command in loaded.config.verify.items():
         yield _command(loaded, ("verify", text), command)
 
