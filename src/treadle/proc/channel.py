@@ -1,6 +1,7 @@
 """Talk to one shim: hand it a command, tell it to end it, hear how it ended."""
 
 import array
+import marshal
 import os
 import select
 import signal
@@ -91,31 +92,30 @@ class Channel:
 
 def frame_of(command: Command, program: str) -> bytes:
     """Write a command as bytes; raises ValueError for what no program can be given."""
-    env = [f"{name}={value}" for name, value in command.env.items()]
-    if any("=" in name or not name for name in command.env):
-        raise ValueError("the name of an environment variable is empty or holds =")
-    argv = command.argv
-    if command.jail and command.jail.wrapper:
-        argv = (*command.jail.wrapper, program, *argv[1:])
+    jail, argv, env = command.jail or Jail(), command.argv, dict(command.env)
+    if jail.wrapper:
+        argv = (*jail.wrapper, program, *argv[1:])
         program = argv[0]
-    held = _words(command, command.jail or Jail())
-    texts = [str(command.cwd), program, str(len(held)), *held, str(len(argv)), *argv, *env]
-    joined = "\0".join(texts)
-    if joined.count("\0") >= len(texts):
+    _check_texts([program, *argv, *env, *env.values()])
+    if any("=" in name or not name for name in env):
+        raise ValueError("the name of an environment variable is empty or holds =")
+    rules = list(jail.rules)
+    if jail.access:  # a shell opens /dev/stderr anew, and that is this file
+        rules += [(_REOPEN, str(path)) for path in (command.stdout, command.stderr)]
+    words = (str(command.cwd), program, argv, env)
+    limits = (command.limits.memory_bytes or 0, command.limits.processes or 0)
+    held = (jail.filter, jail.access, jail.scope, rules, jail.seen, jail.lasting)
+    return marshal.dumps((words, limits, held))
+
+
+def _check_texts(texts: list[str]) -> None:
+    joined = "".join(texts)
+    if "\0" in joined:
         raise ValueError("an argument or an environment variable holds a NUL character")
     try:
-        return os.fsencode(joined)
+        os.fsencode(joined)
     except UnicodeEncodeError as error:
         raise ValueError("an argument or a variable holds half a character") from error
-
-
-def _words(command: Command, jail: Jail) -> list[str]:
-    rules = [f"{rights} {path}" for rights, path in jail.rules]
-    if jail.access:  # a shell opens /dev/stderr anew, and that is this file
-        rules += [f"{_REOPEN} {path}" for path in {command.stdout, command.stderr}]
-    limits = (command.limits.memory_bytes or 0, command.limits.processes or 0)
-    numbers = map(str, (*limits, jail.access, jail.scope, jail.seen))
-    return [*numbers, jail.filter.hex(), jail.lasting, *rules]
 
 
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -44,7 +44,7 @@ class Jail(NamedTuple):
     scope: int = 0
     rules: tuple[tuple[int, str], ...] = ()
     seen: int = 0
-    lasting: str = ""
+    lasting: tuple[tuple[int, int, str], ...] = ()
 
 
 class Command(NamedTuple):

@@ -126,12 +126,12 @@ class Shim:
             os.chdir(order.folder)
             stage = "program"
             self._is_wrapped = order.is_wrapped
-            self._main = self._start(order, fds)
-        except confine.SandboxRefused as error:
-            self._say("failed", "sandbox", error.errno)
-            return True
+            group = cgroup.make(self._me, order.memory, order.processes)
+            self._main = confine.start(order, fds, group)
         except OSError as error:
-            self._say("failed", stage, error.errno)
+            cgroup.remove(self._me)
+            refused = isinstance(error, confine.SandboxRefused)
+            self._say("failed", "sandbox" if refused else stage, error.errno)
             return True
         finally:
             for fd in fds:
@@ -141,22 +141,8 @@ class Shim:
         met = next((name for name, is_met in cgroup.held(self._me).items() if is_met), "-")
         stragglers, left = self._end_all()
         cgroup.remove(self._me)
-        order.over.release()
         self._say("ended", *self._outcome(), stragglers, left, met)
         return heard and not left
-
-    def _start(self, order: confine.StartOrder, fds: list[int]) -> int:
-        """Start a command in a group of its own, if there can be one."""
-        if not cgroup.enter(self._me, order.memory, order.processes):
-            return confine.start(order, fds)
-        try:
-            return confine.start(order, fds)
-        except OSError:
-            cgroup.leave()
-            cgroup.remove(self._me)
-            raise
-        finally:
-            cgroup.leave()
 
     def _outcome(self) -> tuple[int, int]:
         code = -_signal.SIGKILL if self._status is None else self._status

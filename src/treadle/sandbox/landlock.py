@@ -231,19 +231,19 @@ def scope() -> int:
     return _SIGNALS | _ABSTRACT_SOCKETS if version() >= SCOPES else 0
 
 
-def _lasting(found: tuple[Layer, ...]) -> str:
-    """Write the rules about reading: right, inode and path each; a path never holds `//`."""
+def _lasting(found: tuple[Layer, ...]) -> tuple[tuple[int, int, str], ...]:
+    """Return the rules about reading: right, inode and path each."""
     secrets: dict[Layer | None, list[str]] = {None: []}
     secrets |= {item: [] for item in found if item.is_island}
     for item in found:
         if item.kind == "hidden":
             secrets[_shore(item.above)].append(item.path)
-    rules = [f"{_LIST | _REFER} 0 /."]
+    rules = [(_LIST | _REFER, 0, "/.")]
     for island, hidden in secrets.items():
         start = island.path if island else "/"
-        rules += [f"{_LOOK} {inode} {path}" for path, inode in around(hidden, start)]
-    rules += [f"{_READ} 0 {device}" for device in _DEVICES]
-    return "//".join(rules)
+        rules += [(_LOOK, inode, path) for path, inode in around(hidden, start)]
+    rules += [(_READ, 0, device) for device in _DEVICES]
+    return tuple(rules)
 
 
 def _shore(layer: Layer | None) -> Layer | None:
