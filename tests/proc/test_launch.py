@@ -5,7 +5,8 @@ import signal
 import sys
 
 from tests.builder import wait_for
-from treadle.proc.launch import attend, detach
+from treadle.proc import environment
+from treadle.proc.helper import attend, detach
 
 COUNT = """
 import signal, sys, time
@@ -33,10 +34,19 @@ def test_a_signal_is_passed_on_once(tmp_path):
     assert attend(argv, os.environ, stop) == 41
 
 
-def test_a_quick_one_is_heard_and_stands_outside(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = detach(["sh", "-c", "pwd; echo no >&2; exit 3"], os.environ, 60)
-    assert found == (3, b"/\n", b"no\n")
+def test_a_quick_one_is_heard():
+    found = detach(["sh", "-c", "echo yes; echo no >&2; exit 3"], os.environ, 60)
+    assert found == (3, b"yes\n", b"no\n")
+
+
+def test_a_treadle_beside_this_one_stands_outside(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        environment,
+        "_COMMAND",
+        f"{environment._COMMAND.rpartition('from')[0]}print(os.getcwd(), treadle.here)",
+    )
+    found = detach(*environment.treadle_command([], tmp_path, os.environ), 60)
+    assert found == (0, f"/ {tmp_path}\n".encode(), b"")
 
 
 def test_a_slow_one_goes_on_by_itself(tmp_path):

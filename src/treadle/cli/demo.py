@@ -12,7 +12,7 @@ from treadle.cli import output
 from treadle.errors import ExitCode, TreadleError
 from treadle.files import beneath
 from treadle.layout import Layout
-from treadle.proc import environment, helper, launch
+from treadle.proc import environment, helper
 
 _RECORDING = Path(__file__).parent / "demo_recording"
 _FILES = {
@@ -143,7 +143,7 @@ class _Stage:
             self._say(done.stdout.decode(errors="replace").rstrip())
 
     def _call(self, words: Sequence[str], env: dict[str, str]) -> helper.Captured:
-        done = launch.detach(*environment.treadle_command(words, self._project, env), _PATIENCE)
+        done = helper.detach(*environment.treadle_command(words, self._project, env), _PATIENCE)
         if done is None:
             raise TreadleError(f"treadle {words[0]} did not finish within {_PATIENCE:g} s")
         return done

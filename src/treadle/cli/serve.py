@@ -16,7 +16,7 @@ from treadle.engine.session import Interrupts
 from treadle.errors import ExitCode, TreadleError, UsageError
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
-from treadle.proc import environment, launch
+from treadle.proc import environment, helper
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.web import access
 from treadle.web.access import Keys
@@ -63,7 +63,7 @@ def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None
     waiting = Waiting(layout, interrupts.reason, lambda: datetime.now(UTC))
     is_first, pause = True, _AGAIN
     for _ in waiting.reasons():
-        code = launch.attend(*round_, lambda: _signal(interrupts))
+        code = helper.attend(*round_, lambda: _signal(interrupts))
         if interrupts.name:
             return None
         if code == ExitCode.DONE:
@@ -135,11 +135,11 @@ def _say(args: Namespace, root: Path, port: int, url: str) -> None:
         output.line("the page, for whoever opens this first:")
         output.line(f"  {url}", flush=True)
     if args.open:
-        launch.show(access.write_door(serve_doors(os.environ, root), url))
+        helper.show(access.write_door(serve_doors(os.environ, root), url))
 
 
 def _print_link(args: Namespace, root: Path) -> int:
     url = access.get_link(serve_socket(os.environ, root))
     if args.open:
-        launch.show(access.write_door(serve_doors(os.environ, root), url))
+        helper.show(access.write_door(serve_doors(os.environ, root), url))
     return output.say(args.json, {"link": url}, url)

@@ -52,7 +52,7 @@ _PATH = "import sys; sys.path[:] = sys.argv.pop(1).split('\\n'); "
 # The interpreter is not to see these, but an agent may be allowed to: they come back in time.
 _KEPT = "TREADLE_KEPT_"
 _COMMAND = (
-    "import os, treadle; treadle.here = sys.argv.pop(1); "
+    "import os, treadle; treadle.here = sys.argv.pop(1); os.chdir('/'); "
     f"kept = [name for name in os.environ if name.startswith('{_KEPT}')]; "
     f"os.environ.update({{name[{len(_KEPT)}:]: os.environ.pop(name) for name in kept}}); "
     "from treadle.cli.main import main; sys.exit(main())"
@@ -67,7 +67,10 @@ class Own(NamedTuple):
 
 
 def treadle_command(words: Sequence[str], here: Path, env: Mapping[str, str]) -> Own:
-    """Return how to run `treadle WORDS` for somebody who stands in `here`."""
+    """Return how to run `treadle WORDS` for somebody who stands in `here`.
+
+    It stands outside of every repository, so that nothing in one can be taken for a part of it.
+    """
     kept = {f"{_KEPT}{name}": value for name, value in env.items() if _is_pythons(name)}
     return Own(python(_COMMAND, str(here), *words), without_python(env) | kept)
 

@@ -1,11 +1,18 @@
-"""Run short helper programs, such as git, without the subprocess module, which loads slowly."""
+"""Run programs beside this process: short helpers such as git, treadle itself, the desktop.
 
+Not with the subprocess module, which takes longer to load than most helpers run.
+"""
+
+import _thread
 import os
 import select
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
@@ -42,10 +49,10 @@ def is_stop_over(begun: float) -> bool:
     return bool(_asked) and time.monotonic() - max(_asked[0], begun) > GRACE
 
 
-_CHUNK = 1 << 16
-_TICK = 0.5  # seconds between two looks whether somebody wants this process to stop
+_TICK, _GLANCE = 100, 2  # milliseconds between two looks at a child: where it wakes us, and else
 _IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, which Python ignores and others should not
 _KILL = 9  # SIGKILL; the signal module takes its time to load
+_DESKTOP = 3.0  # seconds for the desktop to say that it cannot
 
 
 def run(
@@ -56,49 +63,104 @@ def run(
     One that takes too long is ended, and so is one that goes on long after this process was asked
     to stop.
     """
-    fed, out, err = os.pipe(), os.pipe(), os.pipe()
-    theirs, ours = (fed[0], out[1], err[1]), (fed[1], out[0], err[0])
+    begun = time.monotonic()
+    with _unnamed_files(stdin, b"", b"") as files:
+        pid = _start(argv, env, files)
+        try:
+            code = _end_of(pid, timeout, partial(_check_stop, argv[0], begun))
+            if code is None:
+                text = f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}"
+                raise TreadleError(text, code="helper_timeout")
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, _KILL)
+            os.waitpid(pid, 0)
+            raise
+        return Captured(code, *map(_content, files[1:]))
+
+
+def attend(argv: Sequence[str], env: Mapping[str, str], stop: Callable[[], int | None]) -> int:
+    """Return a command's exit code; `stop` gives the signal that it is sent, once.
+
+    It has a session of its own, so that Ctrl-C reaches it through us and not twice.
+    """
+    with _unnamed_files(b"") as (nothing,):
+        pid = _start(argv, env, (nothing, 1, 2))
+    sent: list[int] = []
+
+    def pass_on() -> None:
+        number = None if sent else stop()
+        if number is not None:
+            os.kill(pid, number)
+            sent.append(number)
+
+    code = _end_of(pid, inf, pass_on)
+    assert code is not None
+    return code
+
+
+def detach(argv: Sequence[str], env: Mapping[str, str], patience: float) -> Captured | None:
+    """Return what a command said, or None if it still works after `patience` seconds."""
+    with _unnamed_files(b"", b"", b"") as files:
+        pid = _start(argv, env, files)
+        code = _end_of(pid, patience)
+        if code is not None:
+            return Captured(code, *map(_content, files[1:]))
+    # Somebody must take note of its end, or it would stay in the process table.
+    _thread.start_new_thread(os.waitpid, (pid, 0))
+    return None
+
+
+def show(path: Path) -> None:
+    """Ask the desktop to open a file, in the user's browser most likely."""
+    program = "open" if sys.platform == "darwin" else "xdg-open"
     try:
-        pid = _start(argv, env, theirs)
-    except BaseException:
-        _close(ours)
-        raise
+        detach([program, str(path)], os.environ, _DESKTOP)
+    except TreadleError as error:
+        text = f"{error.message}; open the link by hand"
+        raise TreadleError(text, code="program_unusable") from error
+
+
+@contextmanager
+def _unnamed_files(*contents: bytes) -> Iterator[list[int]]:
+    """Open files that have no name; unlike a pipe, none of them needs anybody to read it."""
+    files: list[int] = []
+    try:
+        for content in contents:
+            files.append(_unnamed())
+            os.write(files[-1], content)
+            os.lseek(files[-1], 0, os.SEEK_SET)
+        yield files
     finally:
-        _close(theirs)
-    try:
-        deadline = time.monotonic() + timeout
-        stdout, stderr = _talk(ours, stdin, deadline)
-        status = _end_of(pid, deadline)
-    except BaseException as error:
-        with suppress(ProcessLookupError):
-            os.killpg(pid, _KILL)
-        os.waitpid(pid, 0)
-        raise _explain(error, argv, timeout) from error
-    return Captured(os.waitstatus_to_exitcode(status), stdout, stderr)
+        for file in files:
+            os.close(file)
 
 
-def _end_of(pid: int, deadline: float) -> int:
-    """Wait for the end of a helper that has nothing more to say; it comes at once, or never."""
-    wait, begun = 0.0002, time.monotonic()
-    while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return status
-        if error := _over(begun, deadline):
-            raise error
-        time.sleep(wait)
-        wait = min(wait * 2, 0.05)
+def _unnamed() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("treadle")
+    path = f"{os.environ.get('TMPDIR', '/tmp')}/treadle-{os.getpid()}-{time.monotonic_ns()}"
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(path)  # noqa: PTH108
+    return file
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, int]) -> int:
+def _content(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str], files: Sequence[int]) -> int:
     """Start the first program of that name in the PATH of `env`, not in that of this process."""
-    actions = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(ends)]
+    actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
     for folder in env.get("PATH", os.defpath).split(":"):
         path = os.path.join(folder, argv[0])  # noqa: PTH118  # a name with a slash stays as it is
         if not os.access(path, os.X_OK):  # a failed start would cost a fork
             continue
+        start = partial(
+            os.posix_spawn, path, tuple(argv), env, file_actions=actions, setsigdef=_IGNORED
+        )
         try:
-            return _spawn(path, list(argv), env, actions)
+            return _in_session(start)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except OSError as error:
@@ -107,77 +169,34 @@ def _start(argv: Sequence[str], env: Mapping[str, str], ends: tuple[int, int, in
     raise NotFoundError(f"{argv[0]} is not installed or not in PATH", code="program_missing")
 
 
-def _spawn(
-    path: str, argv: list[str], env: Mapping[str, str], actions: Sequence[tuple[int, int, int]]
-) -> int:
+def _in_session(start: Callable[..., int]) -> int:
     """Start it in a session of its own, so that Ctrl-C does not end it halfway."""
-    start = partial(os.posix_spawn, path, argv, env, file_actions=actions, setsigdef=_IGNORED)
     try:
         return start(setsid=True)
-    except NotImplementedError:  # an old C library
+    except NotImplementedError:  # Python was built for an old C library
         return start(setpgroup=0)
 
 
-def _explain(error: BaseException, argv: Sequence[str], timeout: float) -> BaseException:
-    """Say why a helper was ended, where that was its own fault."""
-    if isinstance(error, TimeoutError):
-        text = f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}"
-        return TreadleError(text, code="helper_timeout")
-    if isinstance(error, InterruptedError):
-        text = f"{argv[0]} went on after treadle was asked to stop, and was ended"
-        return TreadleError(text, code="helper_stopped")
-    return error
+def _end_of(pid: int, seconds: float, look: Callable[[], None] | None = None) -> int | None:
+    """Return a child's exit code, or None if it has none by then; `look` now and then."""
+    deadline, tick, poll = time.monotonic() + seconds, _GLANCE, select.poll()
+    with ExitStack() as stack:
+        if hasattr(os, "pidfd_open"):
+            handle = os.pidfd_open(pid)
+            stack.callback(os.close, handle)
+            poll.register(handle, select.POLLIN)
+            tick = _TICK
+        while time.monotonic() < deadline:
+            poll.poll(min(tick, (deadline - time.monotonic()) * 1000))
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                return os.waitstatus_to_exitcode(status)
+            if look:
+                look()
+    return None
 
 
-def _talk(ends: tuple[int, int, int], data: bytes, deadline: float) -> tuple[bytes, bytes]:
-    """Feed and read at the same time, so that neither side waits for the other for ever.
-
-    Raises TimeoutError, or InterruptedError if this process is to stop. The ends are closed then.
-    """
-    into, out, err = ends
-    said: dict[int, list[bytes]] = {out: [], err: []}
-    poll, view = select.poll(), memoryview(data)
-    for descriptor in said:
-        poll.register(descriptor, select.POLLIN)
-    poll.register(into, select.POLLOUT)
-    open_ends = {into, out, err}
-    os.set_blocking(into, False)
-    begun = time.monotonic()
-    while open_ends:
-        ready = poll.poll(max(min(deadline - time.monotonic(), _TICK), 0) * 1000)
-        if error := _over(begun, deadline):
-            _close(tuple(open_ends))
-            raise error
-        for descriptor, _ in ready:
-            if descriptor == into:
-                view = _feed(into, view)
-                is_over = not view
-            else:
-                said[descriptor].append(os.read(descriptor, _CHUNK))
-                is_over = not said[descriptor][-1]
-            if is_over:
-                poll.unregister(descriptor)
-                open_ends.discard(descriptor)
-                os.close(descriptor)
-    return b"".join(said[out]), b"".join(said[err])
-
-
-def _over(begun: float, deadline: float) -> OSError | None:
-    if time.monotonic() >= deadline:
-        return TimeoutError()
-    return InterruptedError() if is_stop_over(begun) else None
-
-
-def _feed(into: int, view: memoryview) -> memoryview:
-    """Write what fits; a helper that wants no more has heard enough."""
-    with suppress(BlockingIOError):
-        try:
-            return view[os.write(into, view) :] if view else view
-        except BrokenPipeError:
-            return view[:0]
-    return view
-
-
-def _close(ends: Sequence[int]) -> None:
-    for end in ends:
-        os.close(end)
+def _check_stop(program: str, begun: float) -> None:
+    if is_stop_over(begun):
+        text = f"{program} went on after treadle was asked to stop, and was ended"
+        raise TreadleError(text, code="helper_stopped")

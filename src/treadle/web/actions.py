@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from treadle.errors import BlockedError, ExitCode
-from treadle.proc import environment, launch
+from treadle.proc import environment, helper
 from treadle.web.pages import desk, health, run, runs, tasks
 from treadle.web.site import Page, PageAction, Site, WebRequest
 
@@ -41,7 +41,7 @@ def perform(site: Site, action: PageAction, asked: WebRequest) -> Said:
         )
     patience = _START if action.is_long else _PATIENCE
     project = site.project
-    ended = launch.detach(
+    ended = helper.detach(
         *environment.treadle_command(["--json", *words], project.layout.root, project.env), patience
     )
     if ended is None:
