@@ -32,7 +32,7 @@ from treadle.errors import BlockedError, NotFoundError, TreadleError
 from treadle.files import beneath
 from treadle.layout import serve_doors
 from treadle.sandbox.mask import Mask
-from treadle.web import access, actions, foreign, render
+from treadle.web import access, actions, render
 from treadle.web.actions import ACTIONS, PAGES, Said
 from treadle.web.live import Feed
 from treadle.web.site import Document, Page, PageAction, Readers, Site, WebRequest
@@ -131,7 +131,7 @@ _MAX_FILE = 32 << 20
 def build(site: Site) -> ASGIApp:
     """Return the whole application."""
     site = site._replace(readers=Readers(site.project.layout), mask=Mask(site.project.env))
-    templates = render.environment({"markdown": foreign.markdown_markup})
+    templates = render.environment()
     templates.globals |= {
         "nav": [page for page in PAGES if page.label],
         "read_only": site.read_only,

@@ -310,7 +310,7 @@ def report_html(project: Context, store: Reader, row: RunRow, now: datetime) -> 
     styles = "\n".join((render.STATIC / name).read_text("utf-8") for name in _STYLES)
     mask = Mask(project.env)
     text = (
-        render.environment({})
+        render.environment()
         .get_template("report.html")
         .render(
             styles=Markup(styles),
