@@ -2,7 +2,7 @@
 
 import json
 
-from treadle.cli import describe
+from treadle.cli import main
 from treadle.errors import ExitCode
 
 
@@ -14,7 +14,7 @@ def test_the_whole_fits_into_six_kilobytes(call):
 
 def test_every_command_and_argument_is_there(call):
     found = call("describe", "--json").document["commands"]
-    assert found == dict(describe.commands(describe.whole_parser()))
+    assert found.keys() == {name for name, entry in main.COMMANDS.items() if entry[0]}
     assert found["mission status"] == "[--mission SLUG]"
     assert found["next"].startswith("[--mission SLUG] [--agent NAME] [--result success|failed|")
     assert found["task move"].startswith("TASK ")

@@ -180,18 +180,17 @@ def test_folder_that_is_gone_is_told(tmp_path):
     )
 
 
-def test_reader_that_leaves_early_is_no_error_message():
+@pytest.mark.parametrize("words", [["help", "--json"], ["--help"], ["--version"]])
+def test_reader_that_leaves_early_is_no_error_message(words):
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        [*TREADLE, "help", "--json"], stdout=writing, stderr=subprocess.PIPE, text=True
-    )
+    done = subprocess.run([*TREADLE, *words], stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("words", [["help", "--json"], ["init", "--help"]])
+@pytest.mark.parametrize("words", [["help", "--json"], ["init", "--help"], ["--help"]])
 def test_full_disk_behind_stdout_is_told(words):
     script = 'exec "$@" >/dev/full'
     done = subprocess.run(

@@ -23,7 +23,7 @@ READS_CONFIG = [
 
 def lines():
     """Yield every command with arguments that it takes."""
-    for name, usage in describe.commands(describe.whole_parser()):
+    for name, usage in describe.commands().items():
         needed = re.sub(r"\[[^]]*\]", "", usage).split()
         yield [*name.split(), *(WORDS.get(word, word.rstrip(".").lower()) for word in needed)]
 

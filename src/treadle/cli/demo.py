@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import tempfile
+import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,30 +15,10 @@ from treadle.files import beneath
 from treadle.layout import Layout
 from treadle.proc import environment, helper
 
-_RECORDING = Path(__file__).parent / "demo_recording"
-_FILES = {
-    "greeting.py": '''"""Say hello."""
-
-
-def greet(name: str) -> str:
-    """Greet somebody by name."""
-    return "Hello " + name
-''',
-    "test_greeting.py": """import unittest
-
-from greeting import greet
-
-
-class GreetTest(unittest.TestCase):
-    def test_greets_with_comma_and_exclamation_mark(self):
-        self.assertEqual(greet("Ada"), "Hello, Ada!")
-""",
-    ".gitignore": "__pycache__/\n",
-}
-_GOAL = "Greet people properly"
-_RUN = ["run", "--goal", _GOAL, "--ac", "The tests pass", "--verify", "AC1=python3 -m unittest -q"]
-# Between the rename of the first check's folder and its transaction.
+_HERE = Path(__file__).parent
+_DATA = tomllib.loads((_HERE / "demo.toml").read_text())
 _PATIENCE = 600.0  # seconds for one command of the demo
+# Between the rename of the first check's folder and its transaction.
 _CRASH = "after_rename:3"
 
 
@@ -73,26 +54,28 @@ class _Stage:
     def build(self) -> None:
         """Make a small project whose test fails."""
         self._project.mkdir()
-        for name, text in _FILES.items():
+        for name, text in _DATA["files"].items():
             (self._project / name).write_text(text)
         self._git("init", "-q")
         self._git("add", ".")
         self._git("commit", "-q", "-m", "Begin")
         self._say("A small project whose test fails, in a temporary repository.")
         self._treadle("init", "--commit")
-        Layout(self._project).config_toml.write_text(_config())
+        recording = json.dumps(str(_HERE / "demo_recording"))
+        config = _DATA["config"].replace("RECORDING", recording)
+        Layout(self._project).config_toml.write_text(config)
         self._git("commit", "-q", "-a", "-m", "Let the recording answer")
 
     def play(self) -> dict[str, object]:
         """Run the wheel to its end."""
         self._say("Recorded agents answer; git, checks and commits are real.")
-        self._treadle(*_RUN)
+        self._treadle(*_DATA["run"])
         return self._newest()
 
     def crash_and_resume(self) -> dict[str, object]:
         """Kill the process between rename and commit, then let recovery finish the step."""
         self._say("The process is killed between a step's rename and its commit.")
-        code = self._treadle(*_RUN, die_at=_CRASH)
+        code = self._treadle(*_DATA["run"], die_at=_CRASH)
         if code != -9:
             raise TreadleError(f"the demo should have been killed, but exited with {code}")
         self._say("killed. Its step is on disk, the store does not know it yet.")
@@ -158,19 +141,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """Keep the demo's traces in its own folder, and its Python first on the path."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TREADLE_")}
     return kept | {
+        **_DATA["environment"],
         "PATH": f"{Path(environment.PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "XDG_STATE_HOME": str(folder / "state"),
-        "XDG_CONFIG_HOME": str(folder / "config"),
-        "GIT_AUTHOR_NAME": "treadle demo",
-        "GIT_AUTHOR_EMAIL": "demo@example.invalid",
-        "GIT_COMMITTER_NAME": "treadle demo",
-        "GIT_COMMITTER_EMAIL": "demo@example.invalid",
+        **{f"XDG_{name.upper()}_HOME": str(folder / name) for name in ("cache", "state", "config")},
     }
-
-
-def _config() -> str:
-    """Let the recording answer for every role."""
-    path = json.dumps(str(_RECORDING))
-    roles = ("plan", "do", "check", "act")
-    return "".join(f'[agents.{role}]\ntype = "replay"\nrecording = {path}\n\n' for role in roles)

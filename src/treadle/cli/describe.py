@@ -3,8 +3,8 @@
 import os
 import platform
 import traceback
-from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
-from collections.abc import Iterator, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import shtab
@@ -15,11 +15,9 @@ from treadle.cli import invoke, main, output
 from treadle.errors import ExitCode, TreadleError
 from treadle.sandbox.mask import Mask
 
-_SHARED = {"--json", "--help"}
-
 
 def describe_commands(args: Namespace) -> int:
-    found = dict(commands(whole_parser()))
+    found = commands()
     told = {
         "version": treadle.__version__,
         "usage": "treadle COMMAND ARGUMENTS [--json]: one JSON document on stdout,"
@@ -47,34 +45,26 @@ def whole_parser() -> ArgumentParser:
     return whole
 
 
-def commands(command: ArgumentParser, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every command with its arguments, as its own parser has them."""
-    inner = [action for action in command._actions if isinstance(action, _SubParsersAction)]
-    if not inner:
-        named_last = sorted(command._actions, key=lambda action: bool(action.option_strings))
-        yield name, " ".join(filter(None, map(_words, named_last)))
-    for action in inner:
-        for word, inside in action.choices.items():
-            yield from commands(inside, f"{name} {word}".lstrip())
+def commands() -> dict[str, str]:
+    """Return every command with its arguments."""
+    return {name: _arguments(name) for name, entry in main.COMMANDS.items() if entry[0]}
 
 
-def _words(action: Action) -> str:
-    if _SHARED & set(action.option_strings):
-        return ""
-    value = _value(action)
-    if not action.option_strings:
-        many = {"*": f"[{value}...]", "+": f"{value}...", "?": f"[{value}]"}
-        return many.get(str(action.nargs), value)
-    option = f"{action.option_strings[-1]} {value}".rstrip() if value else action.option_strings[-1]
-    return option if action.required else f"[{option}]"
+def _arguments(name: str) -> str:
+    """Return the arguments of a command in a few words, those without a dash first."""
+    lines = [line for it in main.COMMANDS[name][2] for line in main.SHARED.get(it, [it])]
+    spelled = [line.removeprefix("| ").partition("  ")[0].partition(" =>")[0] for line in lines]
+    return " ".join(map(_spelled, sorted(spelled, key=lambda words: words.startswith("-"))))
 
 
-def _value(action: Action) -> str:
-    if action.nargs == 0:
-        return ""
-    if action.choices:
-        return "|".join(map(str, action.choices))
-    return str(action.metavar or action.dest.upper())
+def _spelled(line: str) -> str:
+    words = [word for word in line.split() if not word.startswith(">")]
+    if not line.startswith("-"):
+        return words[0]
+    value = "" if words[-1].startswith("-") else words.pop()
+    shown = value.removesuffix("!").partition(":")[0].removesuffix("...")
+    option = f"{words[-1]} {shown}".rstrip()
+    return option if value.endswith("!") else f"[{option}]"
 
 
 def report_bug(error: Exception, words: list[str], env: Mapping[str, str]) -> TreadleError:

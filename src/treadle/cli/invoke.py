@@ -10,11 +10,9 @@ from argparse import (
     SUPPRESS,
     ArgumentParser,
     ArgumentTypeError,
-    HelpFormatter,
     Namespace,
     _MutuallyExclusiveGroup,
 )
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,7 +29,7 @@ class Parser(ArgumentParser):
     """A parser that knows --json, raises UsageError and never guesses at shortened options."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
+        super().__init__(**{"allow_abbrev": False, **kwargs})
         self.register("type", int, lambda text: _bounded(int(text), -_MOST))
         self.register("type", float, lambda text: _bounded(float(text), 0))
         self.add_argument("--json", action="store_true", help="Answer with one JSON document")
@@ -145,20 +143,6 @@ def _bounded(value: float, least: int) -> float:
     return value
 
 
-def _formatter(prog: str) -> HelpFormatter:
-    """Know the width beforehand: argparse makes one for every argument and would load shutil."""
-    return HelpFormatter(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    chosen = os.environ.get("COLUMNS", "")
-    if chosen.isdecimal() and int(chosen):
-        return int(chosen)
-    with suppress(OSError, ValueError):
-        return os.get_terminal_size().columns or 80
-    return 80
-
-
 # What the machine refuses is the user's to mend; any other OSError is a mistake of ours.
 _REFUSALS = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE}
@@ -183,7 +167,7 @@ def invoke(words: list[str]) -> int:
         stopped = TreadleError("interrupted", code="interrupted")
         return _fail(stopped, ExitCode.INTERRUPTED, as_json)
     except BrokenPipeError:
-        return _drop_output()
+        return main.drop_output()
     except Exception as error:  # noqa: BLE001  # the boundary: a user never sees a traceback
         return _unexpected(error, words, as_json)
 
@@ -218,13 +202,9 @@ def _dispatch(words: list[str], as_json: bool) -> int:
     if words in (["--version"], ["-V"]):
         output.print_json({"version": __version__})
         return ExitCode.DONE
-    return _run(words[0], words[1:], as_json)
-
-
-def _run(name: str, words: list[str], as_json: bool) -> int:
-    if name not in main.top_level():
-        raise _unknown(name)
-    args = _parse(build_parser(name), words, as_json)
+    if words[0] not in main.top_level():
+        raise _unknown(words[0])
+    args = _parse(build_parser(words[0]), words[1:], as_json)
     if args is None:
         return ExitCode.DONE
     args.json = as_json
@@ -259,18 +239,8 @@ def _fail(error: TreadleError, code: int, as_json: bool) -> int:
         output.print_error(error, as_json=as_json)
         sys.stdout.flush()
     except OSError:
-        _drop_output()
+        main.drop_output()
     return int(code)
-
-
-def _drop_output() -> int:
-    """Nobody reads any more: let the interpreter's own last flush go nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        with contextlib.suppress(OSError):
-            os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-    return ExitCode.FAILED
 
 
 def _unexpected(error: Exception, words: list[str], as_json: bool) -> int:

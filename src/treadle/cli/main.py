@@ -43,11 +43,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; what needs nothing but the table loads nothing else."""
     words = sys.argv[1:] if argv is None else argv
     if words in (["--version"], ["-V"]):
-        print(f"treadle {treadle.__version__}")
-        return 0
+        return _print(f"treadle {treadle.__version__}")
     if words in ([], ["--help"], ["-h"], ["help"]):
-        print(overview())
-        return 0
+        return _print(overview())
     if argv is None:
         # A command is over before there is garbage worth looking for.
         gc.set_threshold(50_000)
@@ -57,6 +55,25 @@ def main(argv: list[str] | None = None) -> int:
     if argv is None:
         os._exit(code)  # taking the interpreter down costs a tenth of a short command
     return code
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"treadle: {error.strerror}", file=sys.stderr)
+        return drop_output()
+    return 0
+
+
+def drop_output() -> int:
+    """Nobody reads any more: let the interpreter's own last flush go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return 1
 
 
 def call(name: str, *given: object) -> "Any":
