@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from treadle import layout
+from treadle.engine.checks import WORDS
 from treadle.engine.run import confinement, resume
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import FormatError, GitError
@@ -23,14 +24,7 @@ from treadle.store.runs import RunRow
 
 _MAX_LOG = 16 << 20
 _MAX_STATE = 512 << 20
-# Besides lock files: what package managers read to decide what to install.
-_NAMES = """
-    build.gradle build.gradle.kts build.rs cargo.toml cmakelists.txt composer.json conanfile.txt
-    deno.json environment.yml flake.nix gemfile go.mod go.work gradle.properties meson.build mix.exs
-    package.json pdm.toml pipfile pnpm-workspace.yaml podfile pom.xml pubspec.yaml pyproject.toml
-    settings.gradle settings.gradle.kts setup.cfg setup.py shell.nix uv.toml
-"""
-_MANIFESTS = frozenset(_NAMES.split())
+_MANIFESTS = frozenset(WORDS["manifests"].split())
 _REQUIREMENTS = re.compile(r"(requirements|constraints)\b.*\.(txt|in)", re.IGNORECASE)
 _WORD = re.compile(r"[\w@%+=:,./-]+")
 
@@ -78,22 +72,14 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
         path = resume.load_run(tools, row).workspace.path
     except FormatError:
         path = layout.workspace_root(tools.env, tools.layout.root) / row.run_id
-    beneath.remove_tree(path)
-    beneath.remove_tree(layout.scratch_of(path))
-    discard(path, folder)
-    folder.workspace_link.unlink(missing_ok=True)
-    folder.index.unlink(missing_ok=True)
-
-
-def discard(workspace_path: Path, folder: layout.RunLayout) -> None:
-    """Remove the second checkout that lies beside a workspace."""
-    path = layout.clean_of(workspace_path)
-    beneath.remove_tree(path)
-    beneath.remove_tree(layout.scratch_of(path))
+    for checkout in (path, layout.clean_of(path)):
+        beneath.remove_tree(checkout)
+        beneath.remove_tree(layout.scratch_of(checkout))
     index = folder.clean_index.parent
     beneath.remove_tree(index)
     marker = index.with_name(f"{index.name}.commit")
-    for file in (marker, folder.clean_state, folder.clean_setup):
+    state = (marker, folder.clean_state, folder.clean_setup)
+    for file in (*state, folder.workspace_link, folder.index):
         file.unlink(missing_ok=True)
 
 
@@ -245,15 +231,7 @@ def _inputs(run: Run, tree: str) -> str:
 def _named(text: str, files: trees.Listing) -> set[str]:
     """Return the files whose names stand in a text, by themselves or by a folder above them."""
     words = {os.path.normpath(word) for word in _WORD.findall(text)} - {".", ".."}
-    return {
-        name
-        for name in files
-        if name in words or any(name[:end] in words for end in _slashes(name))
-    }
-
-
-def _slashes(name: str) -> list[int]:
-    return [match.start() for match in re.finditer("/", name)]
+    return {name for name in files if not words.isdisjoint([name, *trees.above(name)])}
 
 
 def _is_manifest(name: str) -> bool:

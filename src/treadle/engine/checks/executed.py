@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from treadle.engine.checks import WORDS
+
 _DEPTH = 3
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
@@ -22,43 +24,17 @@ _WRAPPER_FILE = re.compile(r"(?i)(.*\.(sh|bash|zsh|mk|bats)|gnumakefile|makefile
 _SHEBANG = re.compile(rb"#!.*\b(ba|da|k|z|a)?sh\b")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_OPERATORS = _words(
-    "; ;; & && || | |& ( ) { } then do else elif if while until ! case esac fi done"
-)
-_AROUND = _words(
-    """
-    builtin bundle chronic command coverage direnv dotenv env exec hatch ionice nice nohup npx pdm
-    pipenv pnpx poetry run setsid stdbuf sudo time timeout unbuffer uv uvx xvfb-run
-    """
-)
-_READERS = _words(
-    """
-    [ [[ basename cat cd cmp comm cut date diff dirname du echo egrep expr false fgrep file find git
-    grep head jq ls md5sum mkdir printf pwd readlink realpath rg rm sed seq sha1sum sha256sum sleep
-    sort stat tail tee test touch tr true type uniq wc which yq
-    """
-)
+_WORDS = {
+    key: frozenset(WORDS["commands"][key].split())
+    for key in ("operators", "around", "readers", "valued")
+}
+_IMPLIED: dict[str, str] = WORDS["commands"]["implied"]
 _INTERPRETERS = re.compile(
     r"(ba|da|z|k|a)?sh|(python|pypy|perl|ruby|php|lua|node)[\d.]*|deno|bun|tsx|ts-node|Rscript"
 )
 _SHELLS = re.compile(r"(ba|da|z|k|a)?sh")
 _ANYWHERE = ("__main__.py", "__init__.py", "index.js")
 _PYTHON_RUNNERS = ("pytest", "unittest", "coverage", "nose2", "doctest")
-_VALUED = _words("-r --require --import --loader --experimental-loader -I")
-# The file that a program reads its orders from without being told.
-_IMPLIED = {
-    "make": "Makefile makefile GNUmakefile",
-    "gmake": "Makefile makefile GNUmakefile",
-    "just": "justfile Justfile .justfile",
-    "rake": "Rakefile",
-    "tox": "tox.ini",
-    "nox": "noxfile.py",
-    **dict.fromkeys(("npm", "yarn", "pnpm", "bun"), "package.json"),
-}
 
 
 class Executed(NamedTuple):
@@ -67,18 +43,10 @@ class Executed(NamedTuple):
     words: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
 
-    def joined(self, other: "Executed") -> "Executed":
-        """Return both."""
-        return Executed(self.words | other.words, self.programs | other.programs)
-
     def finder(self) -> Callable[[str], bool]:
         """Return what tells whether a word names a file, in whatever spelling and folder."""
         globs = [word for word in self.words if re.search(r"[*?\[]", posixpath.basename(word))]
-        plain = {posixpath.basename(word) for word in self.words.difference(globs)} - {
-            "",
-            ".",
-            "..",
-        }
+        plain = {posixpath.basename(word) for word in self.words.difference(globs)}
 
         def names(path: str) -> bool:
             last = posixpath.basename(path)
@@ -89,16 +57,26 @@ class Executed(NamedTuple):
         return names
 
 
+def join(parts: Iterable[Executed]) -> Executed:
+    """Return all that is executed in one of these."""
+    found = list(parts)
+    words = {word for part in found for word in part.words}
+    programs = {program for part in found for program in part.programs}
+    return Executed(frozenset(words), frozenset(programs))
+
+
 def read(text: str, depth: int = 0) -> Executed:
     """Return what a shell text executes."""
-    found = Executed()
+    return join(_commands(text, depth))
+
+
+def _commands(text: str, depth: int) -> Iterator[Executed]:
     values: dict[str, str] = {}
+    is_opaque = bool(_OPAQUE.search(text))
     for pipeline in _pipelines(_tokens(text)):
-        is_opaque = bool(_OPAQUE.search(text))
         for number, command in enumerate(pipeline):
             feeds = any(_is_interpreter(later) for later in pipeline[number + 1 :])
-            found = found.joined(_command(command, values, is_opaque or feeds, depth))
-    return found
+            yield _command(command, values, is_opaque or feeds, depth)
 
 
 def read_file(name: str, data: bytes) -> Executed:
@@ -110,12 +88,10 @@ def read_file(name: str, data: bytes) -> Executed:
         text = "\n".join(_package_scripts(data))
     text = re.sub(r"\$\((\w+)\)", r"$\1", text)
     text = re.sub(r"(?m)^([A-Za-z_]\w*)[ \t]*[:?+]?=[ \t]*", r"\1=", text)
-    found = Executed()
-    for line in text.splitlines():
-        found = found.joined(read(line.strip().lstrip("@-+"), depth=1))
     # A line may use what another one sets.
-    values = Executed(words=frozenset(_FILE.findall(" ".join(re.findall(r"(?m)^\w+=(.*)", text)))))
-    return found.joined(values)
+    values = frozenset(_FILE.findall(" ".join(re.findall(r"(?m)^\w+=(.*)", text))))
+    lines = [read(line.strip().lstrip("@-+"), depth=1) for line in text.splitlines()]
+    return join([*lines, Executed(values)])
 
 
 def _package_scripts(data: bytes) -> Iterator[str]:
@@ -152,7 +128,7 @@ def _pipelines(tokens: Sequence[str]) -> Iterator[list[list[str]]]:
     for token in tokens:
         if token in ("|", "|&"):
             pipeline.append([])
-        elif token in _OPERATORS:
+        elif token in _WORDS["operators"]:
             yield pipeline
             pipeline = [[]]
         else:
@@ -173,20 +149,19 @@ def _command(tokens: list[str], values: dict[str, str], is_code: bool, depth: in
     implied = _IMPLIED.get(name, "").split()
     bare = frozenset({program} if program and "/" not in program else ())
     found = Executed(frozenset(_spellings([*kept, *implied])), bare)
-    if depth < _DEPTH:
-        is_other = bool(_INTERPRETERS.fullmatch(name)) and not _SHELLS.fullmatch(name)
-        for word in () if name in _READERS or is_other else (*rest, *assigned, program):
-            if re.search(r"\s", word):
-                found = found.joined(read(word, depth + 1))
-    return found
+    is_other = bool(_INTERPRETERS.fullmatch(name)) and not _SHELLS.fullmatch(name)
+    if depth >= _DEPTH or is_other or name in _WORDS["readers"]:
+        return found
+    texts = [word for word in (*rest, *assigned, program) if re.search(r"\s", word)]
+    return join([found, *(read(text, depth + 1) for text in texts)])
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the program behind variables and wrappers, and its words."""
     left = list(words)
-    while left and (_ASSIGNMENT.fullmatch(left[0]) or left[0] in _AROUND):
+    while left and (_ASSIGNMENT.fullmatch(left[0]) or left[0] in _WORDS["around"]):
         around = left.pop(0)
-        while around in _AROUND and left and _COUNT.fullmatch(left[0]):
+        while around in _WORDS["around"] and left and _COUNT.fullmatch(left[0]):
             left.pop(0)
     return (left[0], left[1:]) if left else ("", [])
 
@@ -194,7 +169,7 @@ def _program(words: Sequence[str]) -> tuple[str, list[str]]:
 def _run_words(program: str, name: str, rest: list[str], is_code: bool) -> Iterable[str]:
     if is_code:
         return rest
-    if name in _READERS:
+    if name in _WORDS["readers"]:
         return [rest[at + 1] for at, word in enumerate(rest[:-1]) if word == "-f" and name == "sed"]
     if _INTERPRETERS.fullmatch(name):
         return _scripts(rest)
@@ -214,7 +189,7 @@ def _scripts(rest: list[str]) -> Iterator[str]:
             return
         if before in ("-c", "-e", "--eval") or word.startswith("-"):
             yield from _FILE.findall(word) if re.search(r"\s|\(", word) else ()
-        elif before not in _VALUED:
+        elif before not in _WORDS["valued"]:
             yield from (f"{word}{ending}" for ending in (".js", ".mjs", ".cjs", ".ts", "/index.js"))
             yield f"{word}/__main__.py"
             if "/" in word or "." in word:

@@ -1,20 +1,21 @@
 """Run the criteria's own commands, see what they showed, and write it down."""
 
 import functools
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from msgspec import UNSET, structs
+import msgspec
+from msgspec import UNSET, UnsetType, structs
 
 from treadle import layout
 from treadle.contract import EventType
 from treadle.contract.messages import AskedCriterion, Observed
-from treadle.engine.checks import clean
+from treadle.engine.checks import WORDS, clean
 from treadle.engine.run import confinement
 from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import Stage
@@ -23,170 +24,14 @@ from treadle.files import atomic, beneath, walk
 from treadle.proc.keeper import Ended, Limits
 from treadle.store.runs import CheckRow, Phase
 
+_MAX_LOG = 16 << 20
 _MAX_REPORT = 64 << 20
 _TAIL = 256 << 10
 _JUNIT, _COUNT = "junit:", "tests>="
-
-
-class KnownRunner(NamedTuple):
-    """A test runner: how a command calls it, how its summary looks, and a summary that is bad."""
-
-    name: str
-    called: re.Pattern[str]
-    summary: re.Pattern[str]
-    bad: re.Pattern[str]
-    quiet: re.Pattern[str] | None = None
-
-
-_START = (
-    r"(?:\A|[;&(\n])\s*(?:[A-Za-z_]\w*=\S*\s+)*"
-    r"(?:(?:env|time|exec|uv run|poetry run|pdm run|npx)\s+)*"
-)
-_PYTHON = r"(?:\S*python[\d.]*(?:\s+-[A-Za-ln-z]\S*)*\s+-m\s+)"
-_RUNNERS = (
-    KnownRunner(
-        "pytest",
-        re.compile(rf"{_START}(?:{_PYTHON}|\S*/)?(?:pytest|py\.test)\b"),
-        re.compile(r"(?m)^(?:=+ )?(?:\x1b\[[\d;]*m)*(?:\d+ \w+, )*\d+ \w+.* in [\d.:]+"),
-        re.compile(r"(?m)^(?:=+ )?(?:\x1b\[[\d;]*m)*(?:\d+ \w+, )*\d+ (?:failed|errors?)\b.* in "),
-        re.compile(
-            r"\s-[a-z]*q[a-z]*q|-q\s+-q|--co\b|--collect-only|--version|--fixtures|-h\b|--help"
-        ),
-    ),
-    KnownRunner(
-        "unittest",
-        re.compile(rf"{_START}{_PYTHON}unittest\b"),
-        re.compile(r"(?m)^Ran \d+ tests? in "),
-        re.compile(r"(?m)^FAILED \("),
-        re.compile(r"-h\b|--help"),
-    ),
-    KnownRunner(
-        "jest",
-        re.compile(rf"{_START}(?:\S*/)?jest\b"),
-        re.compile(r"(?m)^\s*Tests:\s+.*\d+ total"),
-        re.compile(r"(?m)^\s*Tests:\s+\d+ failed"),
-        re.compile(
-            r"--json|--reporters?|--version|--help|--listTests|--showConfig|--passWithNoTests"
-        ),
-    ),
-    KnownRunner(
-        "cargo test",
-        re.compile(rf"{_START}(?:\S*/)?cargo(?:\s+\+\S+)?\s+test\b"),
-        re.compile(r"(?m)^test result: "),
-        re.compile(r"(?m)^test result: FAILED"),
-        re.compile(r"--no-run|--help|-q|--quiet|--list"),
-    ),
-    KnownRunner(
-        "go test",
-        re.compile(rf"{_START}(?:\S*/)?go\s+test\b"),
-        re.compile(r"(?m)^(?:ok\s|\?\s|PASS$|=== RUN|\{\")"),
-        re.compile(r"(?m)^(?:FAIL|--- FAIL)\b"),
-        re.compile(r"\s-c\b|\s-list\b|\s-n\b"),
-    ),
-)
-# Each takes the number of passed tests from a summary.
-_PASSED = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?m)^(?:=+ )?(?:\x1b\[[\d;]*m)*(?:\d+ \w+, )*(\d+) passed\b.* in [\d.:]+",
-        r"(?m)^\s*Tests:?\s+(?:\d+ \w+, )*(\d+) passed",
-        r"(?m)^test result: ok\. (\d+) passed",
-        r"(?m)^[#ℹ] pass (\d+)$",
-        r"(?m)^\s*(\d+) passing\b",
-        r"(?m)^(\d+) examples?, 0 failures",
-        r"(?m)^OK \((\d+) tests?",
-        r"(?m)^Passed!.*Passed:\s*(\d+)",
-    )
-)
+_PASSED = tuple(map(re.compile, WORDS["counts"]["passed"]))
 _RAN = re.compile(r"(?m)^Ran (\d+) tests? in .*\n+OK(?: \(skipped=(\d+))?")
 _GO_PASS = re.compile(r"(?m)^\s*--- PASS: ")
 _DISCARDS = re.compile(r"\||>|\btee\b")
-
-
-def prepare(place: Path, asked: Sequence[str]) -> None:
-    """Remove reports that lie there already, so that one found later is the command's own."""
-    for name in _reports(asked):
-        if os.path.lexists(place / name):
-            beneath.remove(place, name)
-
-
-def unmet(wish: str, log: Path, place: Path) -> str | None:
-    """Say why a command has not shown what `checks.expect` asks for; None if it has."""
-    if wish.startswith(_JUNIT):
-        return _report(place, wish.removeprefix(_JUNIT))
-    least, count = int(wish.removeprefix(_COUNT)), _tests(walk.tail(log, _TAIL))
-    if count >= least:
-        return None
-    return f"{count} tests passed where checks.expect asks for at least {least}"
-
-
-def silent(command: str, log: Path) -> str | None:
-    """Notice a runner that was ended from within: exit code 0, and no summary or a bad one."""
-    if _DISCARDS.search(command):
-        return None  # what it said went elsewhere, or something else decided the exit code
-    text = walk.tail(log, _TAIL)
-    for runner in _RUNNERS:
-        if not runner.called.search(command) or (runner.quiet and runner.quiet.search(command)):
-            continue
-        if runner.bad.search(text):
-            return f"{runner.name} exited with 0 although its summary tells of failures"
-        if not runner.summary.search(text):
-            return f"{runner.name} exited with 0 without its summary: it did not get to its end"
-    return None
-
-
-def _tests(text: str) -> int:
-    """Return how many tests passed, as the summaries of known runners tell."""
-    counts = [int(match[1]) for pattern in _PASSED for match in pattern.finditer(text)]
-    counts += [int(ran[1]) - int(ran[2] or 0) for ran in _RAN.finditer(text)]
-    return sum(counts) + len(_GO_PASS.findall(text))
-
-
-def _report(place: Path, name: str) -> str | None:
-    """Say what is wrong with a JUnit report."""
-    found = _Counts()
-    try:
-        with beneath.opened(place, name) as handle:
-            data = handle.read(_MAX_REPORT + 1)
-        if len(data) > _MAX_REPORT:
-            return f"the report {name} is larger than {_MAX_REPORT >> 20} MiB"
-        found.read(data)
-    except (NotFoundError, OSError):
-        return f"the command wrote no report {name}, which checks.expect asks for"
-    except (expat.ExpatError, ValueError) as error:
-        return f"the report {name} cannot be read: {error}"
-    if found.failed:
-        return f"the report {name} tells of {found.failed} failed tests"
-    is_good = found.cases > found.skipped
-    return None if is_good else f"the report {name} tells of no test that was run"
-
-
-class _Counts:
-    """What a JUnit report counts; a document type, and with it every entity, is refused."""
-
-    def __init__(self) -> None:
-        self.cases = self.skipped = self.failed = 0
-
-    def read(self, data: bytes) -> None:
-        parser = expat.ParserCreate()
-        parser.StartElementHandler = self._element
-        parser.StartDoctypeDeclHandler = self._refuse
-        parser.Parse(data, True)
-
-    def _element(self, name: str, attributes: dict[str, str]) -> None:
-        self.cases += name == "testcase"
-        self.skipped += name == "skipped"
-        self.failed += name in ("failure", "error")
-
-    def _refuse(self, *_: object) -> None:
-        raise ValueError("it declares a document type")
-
-
-def _reports(asked: Sequence[str]) -> Iterator[str]:
-    return (wish.removeprefix(_JUNIT) for wish in asked if wish.startswith(_JUNIT))
-
-
-_MAX_LOG = 16 << 20
 
 
 class Observation(NamedTuple):
@@ -213,7 +58,7 @@ def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
     folder.mkdir(parents=True)
     # What was asked for besides the exit code is not in the rows, so it is looked at each time.
     may_reuse = phase == "check" and not run.order.checks.expect
-    reuse = functools.partial(_reused, run, folder) if may_reuse else _nothing
+    reuse = functools.partial(_reused, run, folder) if may_reuse else None
     seen, stopped = Bench(run, run.head).observe(folder, reuse)
     if stopped:
         return Observation(seen, (), stopped)
@@ -233,17 +78,24 @@ def expose(stage: Stage) -> None:
             atomic.create(target / entry.path, (stage.checks / entry.path).read_bytes())
 
 
-def _nothing(_: AskedCriterion) -> None:
-    return None
-
-
 def _reused(run: Run, folder: Path, criterion: AskedCriterion) -> Observed | None:
-    command = "" if criterion.verify is UNSET else criterion.verify
-    row = run.tools.store.observed(run.id, run.tree, command)
+    row = run.tools.store.observed(run.id, run.tree, str(criterion.verify))
     if row is None or not row.log or not (old := run.folder.steps / row.log).is_file():
         return None
     atomic.create(folder / f"{criterion.id}.txt", old.read_bytes())
-    return _from_row(criterion.id, row)
+    return Observed(
+        id=criterion.id,
+        command=row.command,
+        passed=row.passed,
+        exit_code=row.exit_code,
+        seconds=row.seconds,
+        log=_log(criterion.id),
+        note=f"same tree and command as in step {row.step_index}",
+    )
+
+
+def _log(id_: str) -> str:
+    return f"files/checks/{id_}.txt"
 
 
 def in_clean_place(run: Run) -> bool:
@@ -263,12 +115,12 @@ class Bench:
         self._unmet: dict[str, str] = {}
 
     def observe(
-        self, folder: Path, reuse: Callable[[AskedCriterion], Observed | None] = _nothing
+        self, folder: Path, reuse: Callable[[AskedCriterion], Observed | None] | None = None
     ) -> tuple[tuple[Observed, ...], str | None]:
         """Run every criterion's command, logging to `folder`; the text says why it was cut off."""
         seen: list[Observed] = []
         for criterion in self._run.order.commands:
-            found, stopped = reuse(criterion), None
+            found, stopped = reuse(criterion) if reuse else None, None
             if found is None:
                 found, stopped = self._execute(criterion, folder / f"{criterion.id}.txt")
             if stopped:
@@ -280,7 +132,7 @@ class Bench:
         return tuple(seen), None
 
     def _execute(self, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
-        run, command = self._run, "" if criterion.verify is UNSET else criterion.verify
+        run, command = self._run, str(criterion.verify)
         place = layout.clean_of(run.workspace.path) if in_clean_place(run) else None
         if place and not self._failed:
             self._failed = clean.bring(run, self._commit)
@@ -330,44 +182,26 @@ def _explained(run: Run, seen: Observed, log: Path, place: Path | None) -> Obser
 
 
 def _from_end(run: Run, id_: str, command: str, ended: Ended) -> Observed:
-    note: dict[str, str] = {}
+    note: str | UnsetType = UNSET
     if ended.reason == "timeout":
-        note["note"] = f"took longer than checks.timeout = {run.order.checks.timeout:g} s"
+        note = f"took longer than checks.timeout = {run.order.checks.timeout:g} s"
     elif ended.reason != "exit":
-        note["note"] = ended.detail or ended.reason
+        note = ended.detail or ended.reason
     return Observed(
         id=id_,
         command=command,
         passed=ended.reason == "exit" and ended.exit_code == 0,
         exit_code=ended.exit_code,
         seconds=round(ended.seconds, 3),
-        log=f"files/checks/{id_}.txt",
-        **note,
-    )
-
-
-def _from_row(id_: str, row: CheckRow) -> Observed:
-    return Observed(
-        id=id_,
-        command=row.command,
-        passed=row.passed,
-        exit_code=row.exit_code,
-        seconds=row.seconds,
-        log=f"files/checks/{id_}.txt",
-        note=f"same tree and command as in step {row.step_index}",
+        log=_log(id_),
+        note=note,
     )
 
 
 def write_summary(folder: Path, seen: Sequence[Observed]) -> None:
     """Write down what all commands showed."""
-    text = json.dumps([_as_json(item) for item in seen], indent=2)
-    atomic.create(folder / "observed.json", text.encode() + b"\n")
-
-
-def _as_json(item: Observed) -> dict[str, object]:
-    fields = structs.asdict(item)
-    fields["pass"] = fields.pop("passed")
-    return {key: value for key, value in fields.items() if value is not UNSET}
+    text = msgspec.json.format(msgspec.json.encode(seen), indent=2)
+    atomic.create(folder / "observed.json", text + b"\n")
 
 
 def _note(run: Run, phase: Phase, seen: Sequence[Observed]) -> None:
@@ -412,3 +246,77 @@ def _rows(run: Run, stage: Stage, phase: Phase, seen: Sequence[Observed]) -> tup
         )
         for item in seen
     )
+
+
+def prepare(place: Path, asked: Sequence[str]) -> None:
+    """Remove reports that lie there already, so that one found later is the command's own."""
+    for wish in asked:
+        name = wish.removeprefix(_JUNIT)
+        if name != wish and os.path.lexists(place / name):
+            beneath.remove(place, name)
+
+
+def unmet(wish: str, log: Path, place: Path) -> str | None:
+    """Say why a command has not shown what `checks.expect` asks for; None if it has."""
+    if wish.startswith(_JUNIT):
+        return _report(place, wish.removeprefix(_JUNIT))
+    least, count = int(wish.removeprefix(_COUNT)), _tests(walk.tail(log, _TAIL))
+    if count >= least:
+        return None
+    return f"{count} tests passed where checks.expect asks for at least {least}"
+
+
+def silent(command: str, log: Path) -> str | None:
+    """Notice a runner that was ended from within: exit code 0, and no summary or a bad one."""
+    if _DISCARDS.search(command):
+        return None  # what it said went elsewhere, or something else decided the exit code
+    text = walk.tail(log, _TAIL)
+    start, python = WORDS["commands"]["start"], WORDS["commands"]["python"]
+    for name, runner in WORDS["runners"].items():
+        called = start + runner["called"].replace("{python}", python)
+        if not re.search(called, command) or re.search(runner["quiet"], command):
+            continue
+        if re.search(runner["bad"], text):
+            return f"{name} exited with 0 although its summary tells of failures"
+        if not re.search(runner["summary"], text):
+            return f"{name} exited with 0 without its summary: it did not get to its end"
+    return None
+
+
+def _tests(text: str) -> int:
+    """Return how many tests passed, as the summaries of known runners tell."""
+    counts = [int(match[1]) for pattern in _PASSED for match in pattern.finditer(text)]
+    counts += [int(ran[1]) - int(ran[2] or 0) for ran in _RAN.finditer(text)]
+    return sum(counts) + len(_GO_PASS.findall(text))
+
+
+def _report(place: Path, name: str) -> str | None:
+    """Say what is wrong with a JUnit report."""
+    try:
+        with beneath.opened(place, name) as handle:
+            data = handle.read(_MAX_REPORT + 1)
+        if len(data) > _MAX_REPORT:
+            return f"the report {name} is larger than {_MAX_REPORT >> 20} MiB"
+        found = _elements(data)
+    except (NotFoundError, OSError):
+        return f"the command wrote no report {name}, which checks.expect asks for"
+    except (expat.ExpatError, ValueError) as error:
+        return f"the report {name} cannot be read: {error}"
+    if failed := found["failure"] + found["error"]:
+        return f"the report {name} tells of {failed} failed tests"
+    is_good = found["testcase"] > found["skipped"]
+    return None if is_good else f"the report {name} tells of no test that was run"
+
+
+def _elements(data: bytes) -> Counter[str]:
+    """Count the elements of a document; a document type, and with it every entity, is refused."""
+    found: Counter[str] = Counter()
+
+    def refuse(*_: object) -> None:
+        raise ValueError("it declares a document type")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda name, _: found.update([name])
+    parser.StartDoctypeDeclHandler = refuse
+    parser.Parse(data, True)
+    return found
