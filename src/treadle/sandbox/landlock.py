@@ -5,9 +5,10 @@ import functools
 import os
 import platform
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.proc import confine
 from treadle.proc.command import Jail
@@ -32,62 +33,21 @@ _STREAM, _SEQPACKET, _KIND = 1, 5, 0xF
 _ATTRIBUTES = (0x6600, 0x5800, 0x7600, 0x9400)
 _HARMLESS = (0x80086601, 0xC020660B, 0x801C581F, 0x80087601, 0x40049409, 0x4020940D)
 
-# Each with its number on x86-64 and on arm64, where it exists.
-_REFUSED = """
-    acct 163/89, add_key 248/217, adjtimex 159/171, bpf 321/280, chroot 161/51,
-    clock_settime 227/112, delete_module 176/106, fanotify_init 300/262, finit_module 313/273,
-    fsconfig 431/431, fsmount 432/432, fsopen 430/430, fspick 433/433, init_module 175/105,
-    ioperm 173/-, iopl 172/-, kcmp 312/272, kexec_file_load 320/294, kexec_load 246/104,
-    keyctl 250/219, migrate_pages 256/238, mount 165/40, mount_setattr 442/442, move_mount 429/429,
-    move_pages 279/239, open_by_handle_at 304/265, open_tree 428/428, perf_event_open 298/241,
-    pidfd_getfd 438/438, pivot_root 155/41, process_madvise 440/440, process_mrelease 448/448,
-    process_vm_readv 310/270, process_vm_writev 311/271, ptrace 101/117, quotactl 179/60,
-    quotactl_fd 443/443, reboot 169/142, request_key 249/218, setdomainname 171/162,
-    sethostname 170/161, setns 308/268, settimeofday 164/170, swapoff 168/225, swapon 167/224,
-    syslog 103/116, umount2 166/39, unshare 272/97, userfaultfd 323/282, vhangup 153/58
-"""
-# Memory, semaphores and queues that every program of the user shares.
-_SHARED = """
-    mq_getsetattr 245/185, mq_notify 244/184, mq_open 240/180, mq_timedreceive 243/183,
-    mq_timedsend 242/182, mq_unlink 241/181, msgctl 71/187, msgget 68/186, msgrcv 70/188,
-    msgsnd 69/189, semctl 66/191, semget 64/190, semop 65/193, semtimedop 220/192, shmat 30/196,
-    shmctl 31/195, shmget 29/194
-"""
-# Programs fall back on older calls, whose arguments a filter can see, when these are missing.
-_MISSING = """
-    clone3 435/435, io_uring_enter 426/426, io_uring_register 427/427, io_uring_setup 425/425
-"""
 # Calls that may name another process, and what their first arguments are for the caller itself.
 _ON_ONESELF = {
-    "ioprio_set": ((251, 30), (1, 0)),
-    "sched_setaffinity": ((203, 122), (0,)),
-    "sched_setattr": ((314, 274), (0,)),
-    "sched_setparam": ((142, 118), (0,)),
-    "setpriority": ((141, 140), (0, 0)),
+    "ioprio_set": (1, 0),
+    "sched_setaffinity": (0,),
+    "sched_setattr": (0,),
+    "sched_setparam": (0,),
+    "setpriority": (0, 0),
 }
-_SCHEDULER, _SCHED_OTHER = (144, 119), 0
-
-
-class _Machine(NamedTuple):
-    column: int
-    audit: int
-    clone: int
-    fcntl: int
-    ioctl: int
-    prlimit: int
-    socket: int
-    socketpair: int
-
-
-_MACHINES = {
-    "x86_64": _Machine(0, 0xC000003E, 56, 72, 16, 302, 41, 53),
-    "aarch64": _Machine(1, 0xC00000B7, 220, 25, 29, 261, 198, 199),
-}
+_SCHED_OTHER = 0
+_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as the kernel calls them
 
 
 def has_filter() -> bool:
     """Tell whether there is a filter for this kind of processor."""
-    return platform.machine() in _MACHINES
+    return platform.machine() in _AUDIT
 
 
 @functools.cache
@@ -98,39 +58,51 @@ def seccomp_filter(
 
     Who is `alone` has its own processes, its own IPC and no file outside that it could change.
     """
-    here = _MACHINES[machine or platform.machine()]
+    machine = machine or platform.machine()
+    calls = _calls(machine)
     code = [
         _op(_LOAD, _ARCHITECTURE),
-        _op(_EQUAL, here.audit, 1, 0),
+        _op(_EQUAL, _AUDIT[machine], 1, 0),
         _op(_RETURN, _KILL),
         _op(_LOAD, _CALL),
         *_refuse(_AT_LEAST, _UNKNOWN, errno.ENOSYS),
-        *_refuse_all(_REFUSED, here, errno.EPERM),
-        *_refuse_all(_MISSING, here, errno.ENOSYS),
+        *_refuse_each(calls["refused"].values()),
+        *_refuse_each(calls["missing"].values(), errno.ENOSYS),
     ]
     if not alone:
-        code += _refuse_all(_SHARED, here, errno.EPERM)
-        code += _spare_others(here)
-    code += _when(here.clone, [_op(_LOAD, _FIRST), *_refuse(_ANY_BIT, _NAMESPACES, errno.EPERM)])
-    code += _when(here.fcntl, _of_files(alone=alone))
-    code += _when(here.ioctl, _of_devices(alone=alone))
-    code += _sockets(here, network=network, unix_sockets=unix_sockets)
+        code += _refuse_each(calls["shared"].values())
+        code += _spare_others(calls["on_others"])
+    own = calls["looked_into"]
+    code += _when(own["clone"], [_op(_LOAD, _FIRST), *_refuse(_ANY_BIT, _NAMESPACES, errno.EPERM)])
+    code += _when(own["fcntl"], _of_files(alone=alone))
+    code += _when(own["ioctl"], _of_devices(alone=alone))
+    code += _sockets(own, network=network, unix_sockets=unix_sockets)
     return b"".join([*code, _op(_RETURN, _ALLOW)])
 
 
-def _spare_others(here: _Machine) -> list[bytes]:
+def _calls(machine: str) -> dict[str, dict[str, int]]:
+    """Return the numbers of system calls, in their groups."""
+    groups = tomllib.loads((resources.files("treadle.sandbox") / "syscalls.toml").read_text())
+    column = list(_AUDIT).index(machine)
+    return {
+        group: {name: numbers[column] for name, numbers in calls.items() if numbers[column] >= 0}
+        for group, calls in groups.items()
+    }
+
+
+def _spare_others(calls: Mapping[str, int]) -> list[bytes]:
     """Let limits and priorities be set for the caller alone; limits may be read of anybody."""
     code = []
-    for numbers, arguments in _ON_ONESELF.values():
+    for name, arguments in _ON_ONESELF.items():
         offsets = zip((_FIRST, _SECOND), arguments, strict=False)
-        code += _when(numbers[here.column], [op for at, it in offsets for op in _only(at, (it,))])
+        code += _when(calls[name], [op for at, it in offsets for op in _only(at, (it,))])
     own = [_op(_LOAD, _FIRST), *_answer(_EQUAL, 0, _ALLOW)]
     reads = [*_only(_THIRD, (0,)), *_only(_THIRD + _UPPER_HALF, (0,))]
     # Threads, those of notebooks for one, ask by their own number for what they have anyway and
     # give up without it: they are told that it is done, and it is not.
     usual = [_op(_LOAD, _SECOND), *_answer(_EQUAL, _SCHED_OTHER, _ERROR), _op(_RETURN, _EPERM)]
-    code += _when(_SCHEDULER[here.column], [*own, *usual])
-    return [*code, *_when(here.prlimit, [*own, *reads])]
+    code += _when(calls["sched_setscheduler"], [*own, *usual])
+    return [*code, *_when(calls["prlimit"], [*own, *reads])]
 
 
 def _of_files(*, alone: bool) -> list[bytes]:
@@ -148,14 +120,14 @@ def _of_devices(*, alone: bool) -> list[bytes]:
     return [*code, _op(_AND, 0xFF00), *_refuse_each(_ATTRIBUTES)]
 
 
-def _sockets(here: _Machine, *, network: bool, unix_sockets: bool) -> list[bytes]:
+def _sockets(calls: Mapping[str, int], *, network: bool, unix_sockets: bool) -> list[bytes]:
     """Allow families of sockets; a pair must be of a kind that reaches only its other half."""
     families = [*([_INET, _INET6, _NETLINK] if network else []), *([_UNIX] if unix_sockets else [])]
-    code = _when(here.socket, _only(_FIRST, families, errno.EAFNOSUPPORT))
+    code = _when(calls["socket"], _only(_FIRST, families, errno.EAFNOSUPPORT))
     if unix_sockets:
         return code
     kinds = _only(_SECOND, (_STREAM, _SEQPACKET), errno.EPERM, mask=_KIND)
-    return [*code, *_when(here.socketpair, [*_only(_FIRST, (_UNIX,)), *kinds])]
+    return [*code, *_when(calls["socketpair"], [*_only(_FIRST, (_UNIX,)), *kinds])]
 
 
 def _op(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
@@ -170,14 +142,8 @@ def _refuse(test: int, value: int, error: int) -> list[bytes]:
     return _answer(test, value, _ERROR | error)
 
 
-def _refuse_each(values: Iterable[int]) -> list[bytes]:
-    return [op for value in values for op in _refuse(_EQUAL, value, errno.EPERM)]
-
-
-def _refuse_all(table: str, here: _Machine, error: int) -> list[bytes]:
-    numbers = [item.split()[1].split("/")[here.column] for item in table.split(",")]
-    known = [int(number) for number in numbers if number != "-"]
-    return [op for number in known for op in _refuse(_EQUAL, number, error)]
+def _refuse_each(values: Iterable[int], error: int = errno.EPERM) -> list[bytes]:
+    return [op for value in values for op in _refuse(_EQUAL, value, error)]
 
 
 def _only(

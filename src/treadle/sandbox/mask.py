@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 from urllib.parse import quote, quote_plus
@@ -91,59 +92,6 @@ def signs(extra: str) -> bytes:
 _LONGEST = 4 << 10
 # Where a word may begin: in JSON also right after an escaped newline.
 _B = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-# What tokens of known makers begin with, and what all of them look like.
-_MAKERS = (
-    *((b"gh%c_" % kind, rb"gh._[A-Za-z0-9]{36,}") for kind in b"pousr"),
-    (b"github_pat_", rb"github_pat_[A-Za-z0-9_]{22,}"),
-    *(
-        (b"gl%s-" % kind, rb"gl[a-z]+-[A-Za-z0-9_-]{20,}")
-        for kind in b"pat dt rt cbt ptt ft soat imt agent oas".split()
-    ),
-    (b"sk-", _B + rb"sk-[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter and others
-    (b"k_live_", _B + rb"[spr]k_live_[A-Za-z0-9]{16,}"),  # Stripe
-    (b"k_test_", _B + rb"[spr]k_test_[A-Za-z0-9]{16,}"),
-    (b"whsec_", rb"whsec_[A-Za-z0-9]{24,}"),
-    (b"AKIA", _B + rb"AKIA[0-9A-Z]{16}\b"),
-    (b"ASIA", _B + rb"ASIA[0-9A-Z]{16}\b"),
-    *((b"xox%c-" % kind, rb"xox.-[A-Za-z0-9-]{10,}") for kind in b"abeoprs"),
-    (b"xapp-", rb"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
-    (b"AIza", rb"AIza[0-9A-Za-z_-]{35}"),
-    (b"ya29.", rb"ya29\.[0-9A-Za-z_-]{20,}"),
-    (b"GOCSPX-", rb"GOCSPX-[0-9A-Za-z_-]{24,}"),
-    (b"npm_", rb"npm_[A-Za-z0-9]{36}"),
-    (b"hf_", _B + rb"hf_[A-Za-z0-9]{30,}"),
-    (b"pypi-AgE", rb"pypi-AgE[A-Za-z0-9_-]{40,}"),
-    (b"SG.", _B + rb"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),  # SendGrid
-    (b"SK", _B + rb"SK[0-9a-f]{32}(?![A-Za-z0-9])"),  # Twilio
-    (b"key-", _B + rb"key-[0-9a-f]{32}(?![A-Za-z0-9])"),  # Mailgun
-    *((b"do%c_v1_" % kind, rb"do._v1_[0-9a-f]{64}") for kind in b"opr"),
-    (b"shp", rb"shp(?:at|ss|ca|pa)_[0-9a-fA-F]{32}"),
-    (b"sq0", rb"sq0(?:atp|csp)-[A-Za-z0-9_-]{22,}"),
-    (b"dckr_", rb"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
-    (b"hvs.", _B + rb"hvs\.[A-Za-z0-9_-]{24,}"),  # Vault
-    (b".atlasv1.", _B + rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}"),  # Terraform
-    (b"lin_", _B + rb"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
-    (b"ntn_", _B + rb"ntn_[A-Za-z0-9]{43,}"),
-    (b"secret_", _B + rb"secret_[A-Za-z0-9]{43,}"),
-    (b"figd_", rb"figd_[A-Za-z0-9_-]{36,}"),
-    (b"rubygems_", rb"rubygems_[0-9a-f]{48}"),
-    (b"dapi", _B + rb"dapi[0-9a-f]{32}"),  # Databricks
-    (b"pul-", _B + rb"pul-[0-9a-f]{40}"),
-    (b"glsa_", rb"glsa_[A-Za-z0-9_]{32,}"),  # Grafana
-    (b"NRAK-", rb"NRAK-[A-Z0-9]{27}"),
-    (b"sntry", rb"sntry[su]_[A-Za-z0-9_+/=-]{40,}"),
-    (b"gsk_", _B + rb"gsk_[A-Za-z0-9]{36,}"),
-    (b"r8_", _B + rb"r8_[A-Za-z0-9]{36,}"),
-    (b"xai-", _B + rb"xai-[A-Za-z0-9]{40,}"),
-    (b"pplx-", _B + rb"pplx-[A-Za-z0-9]{40,}"),
-    (b"tskey-", rb"tskey-[a-z]+-[A-Za-z0-9-]{16,}"),
-    (b"ATATT", rb"ATATT[A-Za-z0-9_=-]{20,}"),
-    (b"AGE-SECRET-KEY-1", rb"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
-    (b":AA", rb"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),  # Telegram
-    (b"Q~", _B + rb"[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,}"),  # Azure
-    (b"LS0tLS1CRUdJTiB", rb"LS0tLS1CRUdJTiB[QSFPE][A-Za-z0-9+/=]{40,}"),  # a private key
-)
-_BEFORE = {b"k_live_": 2, b"k_test_": 2, b".atlasv1.": 15, b":AA": 11, b"Q~": 5}
 # Without its group it is none, and what was read is passed over.
 _JWT = rb"(eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})|eyJ[A-Za-z0-9_-]{10,}"
 _PEM = (
@@ -175,11 +123,20 @@ _NAMED = b"|".join(
         rb"(?:(?<=[?&;-])|(?<=access))(?:sig|signature|key)=([^&\s\"'<>#\\]{8,})",
     )
 )
+
+
+def _makers() -> Iterator[tuple[bytes, Kind]]:
+    """Yield the tokens of known makers, each with a word that stands in it."""
+    for line in (resources.files("treadle.sandbox") / "tokens.txt").read_bytes().splitlines():
+        if not line.startswith(b"#"):
+            words, back, looks = line.split()
+            looks = _B + looks[1:] if looks.startswith(b"^") else looks
+            for word in words.split(b","):
+                yield word, After((word,), b"(%s)" % looks, back=int(back))
+
+
 _DENSE = (
-    *(
-        (word, After((word,), b"(%s)" % looks, back=_BEFORE.get(word, 0)))
-        for word, looks in _MAKERS
-    ),
+    *_makers(),
     (b"eyJ", After((b"eyJ",), _JWT)),
     (b"Private-Lines:", After((b"Private-Lines:",), _PUTTY)),
     *((word, After((word,), _JWK)) for word in (b'"d":', rb'"d\":')),
