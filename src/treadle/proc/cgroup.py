@@ -11,24 +11,29 @@ _EVENTS = {"memory": b"oom_kill", "pids": b"max"}  # controllers, and what tells
 _EMPTYING = 0.5  # seconds for a group to be empty once everything in it is dead
 
 
-def make(shim: int, memory: int, processes: int) -> str:
-    """Make a group with these limits (0 is none) for a shim's command, if there can be one."""
+def enter(shim: int, memory: int, processes: int) -> bool:
+    """Move this process into a new group with these limits (0 is none), if there can be one.
+
+    What it starts then is born in there, and it must `leave` at once.
+    """
     folder = group_of(shim)
-    if not folder or not (memory or processes) or not _make_folder(folder):
-        return ""
+    if not folder or not (memory or processes) or not _make(folder):
+        return False
     if memory:
         _write(f"{folder}/memory.max", memory)
         _write(f"{folder}/memory.swap.max", 0)
         _write(f"{folder}/memory.oom.group", 1)
     if processes:
         _write(f"{folder}/pids.max", processes)
-    return folder
+    if _write(f"{folder}/cgroup.procs", 0):
+        return True
+    remove(shim)
+    return False
 
 
-def join(folder: str) -> None:
-    """Move this process into a group; without anybody in it, there is none."""
-    if not _write(f"{folder}/cgroup.procs", 0):
-        os.rmdir(folder)  # noqa: PTH106  # pathlib is what takes time
+def leave() -> None:
+    """Move this process back to the group that it came from."""
+    _write(f"{_places()[0]}/cgroup.procs", 0)
 
 
 def held(shim: int) -> dict[str, bool]:
@@ -45,7 +50,7 @@ def kill(shim: int) -> set[int]:
     """Kill everything in the group of a shim; return what that is."""
     folder = group_of(shim)
     found = set(map(int, _read(f"{folder}/cgroup.procs").split())) if folder else set()
-    if found:
+    if found and shim not in found:
         _write(f"{folder}/cgroup.kill", 1)
     return found
 
@@ -64,30 +69,36 @@ def remove(shim: int) -> None:
 
 def group_of(shim: int) -> str:
     """Return the folder that is the group of a shim's command; empty where there can be none."""
-    if not _found:
-        _found.append(_above())
-    space = os.readlink("/proc/self/ns/pid")[5:-1] if _found[0] else ""  # noqa: PTH115
-    return f"{_found[0]}/treadle-{space}-{shim}" if _found[0] else ""
+    above = _places()[1]
+    space = os.readlink("/proc/self/ns/pid")[5:-1] if above else ""  # noqa: PTH115
+    return f"{above}/treadle-{space}-{shim}" if above else ""
 
 
-_found: list[str] = []
-
-
-def _above() -> str:
-    """Return the folder in which this process may make groups, if there is one."""
-    top, home = _own_group()
-    places = (home, os.path.dirname(home)) if home != top else (home,)  # noqa: PTH120
-    return next((it for it in places if home and _may_divide(home, it)), "")
-
-
-def _make_folder(folder: str) -> bool:
+def _make(folder: str) -> bool:
     try:
-        if os.access(folder, os.F_OK):  # of somebody who was killed: one in use cannot be removed
-            os.rmdir(folder)  # noqa: PTH106
         os.mkdir(folder)  # noqa: PTH102
+    except FileExistsError:  # of somebody who was killed: one that is in use cannot be removed
+        try:
+            os.rmdir(folder)  # noqa: PTH106
+            os.mkdir(folder)  # noqa: PTH102
+        except OSError:
+            return False
     except OSError:
         return False
     return True
+
+
+_found: list[tuple[str, str]] = []  # once, while this process is where it was born
+
+
+def _places() -> tuple[str, str]:
+    """Return the folder of this process's own group and that in which it may make others."""
+    if not _found:
+        top, home = _own_group()
+        above = (home, os.path.dirname(home)) if home != top else (home,)  # noqa: PTH120
+        may = (it for it in above if home and _may_divide(home, it))
+        _found.append((home, next(may, "")))
+    return _found[0]
 
 
 def _own_group() -> tuple[str, str]:

@@ -4,12 +4,10 @@ The shim loads this module, so it imports nothing that takes time to start.
 """
 
 import _signal  # type: ignore[import-not-found]  # no stubs for the C half
+import _thread
 import ctypes
-import fcntl
 import marshal
 import os
-
-from treadle.proc import cgroup
 
 _NO_NEW_PRIVS, _SECCOMP, _FILTER, _CAP_DROP = 38, 22, 2, 24  # <linux/prctl.h>, <linux/seccomp.h>
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # Landlock, the same numbers on every architecture
@@ -20,8 +18,7 @@ _FOR_FILES = 0b0100_0000_0000_0111  # execute, write, read, truncate
 
 
 _MAX_KEPT = 4
-_DEFAULTS = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
-_FILTER_FD = 3  # where a wrapper looks for its filter
+_RESET = sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP})
 
 
 class StartOrder:
@@ -31,70 +28,58 @@ class StartOrder:
         words, (self.memory, self.processes), held = marshal.loads(body)
         self.folder, self.program, self.argv, self.env = words
         self.filter, self.access, self.scope, self.rules, self.seen, self.lasting = held
+        self.over = _thread.allocate_lock()
+        self.over.acquire()
 
     @property
     def is_wrapped(self) -> bool:
-        """Tell whether another program gets the filter."""
+        """Tell whether another program gets the filter, on descriptor 3."""
         return bool(self.filter) and not self.access
 
 
-def start(order: StartOrder, fds: list[int], group: str) -> int:
-    """Start a command with these files, in its jail and in its control group; return its id."""
-    kept = [_lasting(order.seen, order.lasting)] if order.access else []
-    own = [ruleset(order.access, order.scope, order.rules)] if order.access or order.scope else []
-    heard, said = os.pipe()
-    try:
-        pid = os.fork()
-        if not pid:
-            _become(order, fds, (*kept, *own), group, said)
-    finally:
-        for fd in (*own, said):
-            os.close(fd)
-    refusal = os.read(heard, 64).split()
-    os.close(heard)
-    if refusal:
-        os.waitpid(pid, 0)
-        kind = SandboxRefused if refusal[0] == b"sandbox" else OSError
-        raise kind(int(refusal[1]), "")
-    return pid
-
-
-def _become(
-    order: StartOrder, fds: list[int], rulesets: tuple[int, ...], group: str, said: int
-) -> None:
-    """Turn this fork into the command, or write to `said` what prevents it."""
-    said = fcntl.fcntl(said, fcntl.F_DUPFD_CLOEXEC, _FILTER_FD + 1)
-    try:
-        os.setsid()
-        if group:
-            cgroup.join(group)
-        if rulesets:
-            confine(rulesets, order.filter if order.access else b"")
-        _take_files([*fds, _readable(order.filter)] if order.is_wrapped else fds)
-        _signal.set_wakeup_fd(-1)
-        for number in _DEFAULTS:
-            _signal.signal(number, _signal.SIG_DFL)
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-        os.execve(order.program, order.argv, order.env)
-    except OSError as error:
-        stage = "sandbox" if isinstance(error, SandboxRefused) else "program"
-        os.write(said, f"{stage} {error.errno}".encode())
-    finally:
-        os._exit(127)
-
-
-def _take_files(fds: list[int]) -> None:
-    """Make these the first descriptors; none of them is lower than where it goes."""
-    for target, fd in enumerate(fds):
-        os.dup2(fd, target)
-        os.set_inheritable(target, True)
-
-
-def _readable(data: bytes) -> int:
+def start(order: StartOrder, fds: list[int]) -> int:
+    """Start a command with these files and in its jail, if it has one; return its process id."""
+    if order.access:
+        return _on_thread(order, fds, order.filter, _lasting(order.seen, order.lasting))
+    if not order.filter:
+        return _spawn(order, fds)
     out, into = os.pipe()
-    os.write(into, data)
-    os.close(into)
-    return out
+    try:
+        os.write(into, order.filter)
+        os.close(into)
+        held = [*fds, out]
+        return _on_thread(order, held, b"") if order.scope else _spawn(order, held)
+    finally:
+        os.close(out)
+
+
+def _on_thread(order: StartOrder, fds: list[int], code: bytes, *lasting: int) -> int:
+    """Start a confined command from a thread of its own, so that the shim stays free.
+
+    A wrapper dies with the thread that started it, so that one waits until all is over.
+    """
+    outcome: list[int | OSError] = []
+    own = ruleset(order.access, order.scope, order.rules)
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def work() -> None:
+        try:
+            confine((*lasting, own), code)
+            outcome.append(_spawn(order, fds))
+        except OSError as error:
+            outcome.append(error)
+        finally:
+            done.release()
+        if order.is_wrapped and isinstance(outcome[0], int):
+            order.over.acquire()
+
+    _thread.start_new_thread(work, ())
+    done.acquire()
+    os.close(own)
+    if isinstance(outcome[0], OSError):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _lasting(seen: int, rules: tuple[tuple[int, int, str], ...]) -> int:
@@ -107,6 +92,19 @@ def _lasting(seen: int, rules: tuple[tuple[int, int, str], ...]) -> int:
 
 
 _KEPT: dict[tuple[int, tuple[tuple[int, int, str], ...]], int] = {}
+
+
+def _spawn(order: StartOrder, fds: list[int]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
+    path, argv, env = order.program, order.argv, order.env
+    try:
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET
+        )
+    except NotImplementedError:  # an old C library; the keeper's session has no terminal either
+        return os.posix_spawn(
+            path, argv, env, file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=_RESET
+        )
 
 
 class _Ruleset(ctypes.Structure):
@@ -147,7 +145,7 @@ def ruleset(access: int, scope: int, rules: list[tuple[int, str]]) -> int:
 
 
 def confine(rulesets: tuple[int, ...], code: bytes) -> None:
-    """Take the rules and the filter; this process and all it starts are bound from now on.
+    """Take the rules and the filter; the thread that calls this is bound until it ends.
 
     Without a filter, what is started next will take one itself, and needs its rights until then.
     """

@@ -126,10 +126,8 @@ class Shim:
             os.chdir(order.folder)
             stage = "program"
             self._is_wrapped = order.is_wrapped
-            group = cgroup.make(self._me, order.memory, order.processes)
-            self._main = confine.start(order, fds, group)
+            self._main = self._start(order, fds)
         except OSError as error:
-            cgroup.remove(self._me)
             refused = isinstance(error, confine.SandboxRefused)
             self._say("failed", "sandbox" if refused else stage, error.errno)
             return True
@@ -141,8 +139,21 @@ class Shim:
         met = next((name for name, is_met in cgroup.held(self._me).items() if is_met), "-")
         stragglers, left = self._end_all()
         cgroup.remove(self._me)
+        order.over.release()
         self._say("ended", *self._outcome(), stragglers, left, met)
         return heard and not left
+
+    def _start(self, order: confine.StartOrder, fds: list[int]) -> int:
+        """Start a command in a group of its own, if there can be one."""
+        is_held, pid = cgroup.enter(self._me, order.memory, order.processes), 0
+        try:
+            pid = confine.start(order, fds)
+        finally:
+            if is_held:
+                cgroup.leave()
+            if not pid:
+                cgroup.remove(self._me)
+        return pid
 
     def _outcome(self) -> tuple[int, int]:
         code = -_signal.SIGKILL if self._status is None else self._status

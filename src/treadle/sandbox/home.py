@@ -6,39 +6,16 @@ import os
 import re
 import sys
 import time
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.proc import environment
 from treadle.sandbox.policy import HIDDEN, Closed, Policy, expand, layers, real, settled
 
-# Toolchains and caches as they lie in a home. Few and coarse where that is safe: in tier A
-# every one that exists is a mount.
-_READABLE = """
-    .asdf .bun .cabal/bin .cabal/packages .cabal/store .cache .cargo .ccache .conda/envs .conda/pkgs
-    .config/fontconfig .config/git .config/matplotlib .config/mise .config/nvm .coursier .cpan .deno
-    .dotnet .elan .fnm .fonts .gem .ghcup .gitattributes .gitconfig .gitignore .gitignore_global
-    .gradle .hex/packages .inputrc .ivy2/cache .jbang .jdks .jenv .julia .juliaup .local/bin
-    .local/lib .local/pipx .local/share/asdf .local/share/coursier .local/share/fnm
-    .local/share/fonts .local/share/gem .local/share/gopls .local/share/jupyter .local/share/mise
-    .local/share/nvm .local/share/pdm .local/share/pipx .local/share/pnpm .local/share/pypoetry
-    .local/share/rtx .local/share/uv .local/share/virtualenv .local/share/virtualenvs
-    .local/state/nix .luarocks .m2 .mix .n .nimble .nix-profile .nodenv .npm .npm-global
-    .npm-packages .nuget/packages .nvm .opam .phpenv .plenv .pnpm-store .pub-cache .pyenv .rbenv
-    .rustup .rvm .sdkman .ssl .stack .swiftpm .virtualenvs .volta .yarn anaconda3 go mambaforge
-    micromamba miniconda3 miniforge3 perl5 Library/Caches Library/Java Library/Python Library/pnpm
-"""
-# What holds keys and logins inside of those.
-_SECRETS = """
-    .cache/BraveSoftware .cache/chromium .cache/google-chrome .cache/huggingface/stored_tokens
-    .cache/huggingface/token .cache/microsoft-edge .cache/mozilla .cache/opencode .cache/thunderbird
-    .cache/treadle .cargo/credentials .cargo/credentials.toml .config/git/credentials
-    .gem/credentials .gradle/gradle.properties .gradle/init.d .gradle/init.gradle
-    .julia/servers .local/share/gem/credentials .local/share/jupyter/runtime .m2/settings.xml
-    .m2/settings-security.xml .pub-cache/credentials.json
-    .stack/upload Library/Caches/Google Library/Caches/Firefox
-"""
+_LISTS = tomllib.loads((resources.files("treadle.sandbox") / "home.toml").read_text())
+_READABLE, _SECRETS = _LISTS["readable"].split(), _LISTS["secrets"].split()
 _FOLDERS = {"HOME", "PATH", "TMPDIR", "SHELL"}
 _HOMES = ("/home", "/root")
 _SHARED = ("/home/linuxbrew/.linuxbrew",)  # a toolchain, whatever its path looks like
@@ -50,8 +27,7 @@ _NAMED = re.compile(
 )
 _MAX_SETTINGS = 1 << 20
 _MAX_INCLUDES = 3
-_MAX_KEPT = 64
-_FRESH = 50 * 10**6  # nanoseconds: clocks of file systems are coarse
+_KEPT = 60.0  # seconds before it is looked again what toolchains there are
 _NOBODYS = ("/usr/", "/bin", "/sbin", "/opt/", "/snap/")  # large folders that are in no home
 _MOVED = {"XDG_CACHE_HOME": ".cache", "XDG_CONFIG_HOME": ".config", "XDG_DATA_HOME": ".local/share"}
 
@@ -68,79 +44,42 @@ def closed(
     `read` is what the user adds; `hide` wins over it. `places` are treadle's own for this
     command, wherever they lie.
     """
-    key = (tuple(env.items()), tuple(hide), tuple(read))
-    kept = _KEPT.get(key)
-    if not kept or kept.stamp != _stamp(kept.watched):
-        if len(_KEPT) >= _MAX_KEPT:
-            _KEPT.clear()
-        kept = _KEPT[key] = _choose(dict(env), tuple(hide), tuple(read))
-    found = kept.policy
-    if found.home is None:
-        return found
-    own = _places(places, str(found.home), expand(hide, env))
-    return found._replace(readable=(*found.readable, *own))
-
-
-class _Kept(NamedTuple):
-    """What was chosen once, and the folders and files whose times tell that it still holds."""
-
-    policy: Policy
-    watched: tuple[str, ...]
-    stamp: tuple[int, ...]
-
-
-_KEPT: dict[tuple[object, ...], _Kept] = {}
-
-
-def _stamp(watched: tuple[str, ...]) -> tuple[int, ...]:
-    """Return when each was changed; what changed just now may change again and look the same."""
-    found = tuple(map(_changed, watched))
-    return (*found, time.time_ns()) if max(found) > time.time_ns() - _FRESH else found
-
-
-def _changed(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116  # text paths, on every start
-    except OSError:
-        return 0
-
-
-def _choose(env: dict[str, str], hide: tuple[str, ...], read: tuple[str, ...]) -> _Kept:
     home = os.path.realpath(env.get("HOME") or "/")
     hidden, asked = expand(hide, env), expand(read, env)
     if home == "/":
-        return _Kept(Policy(hidden=hidden), ("/",), _stamp(("/",)))
-    listed, known = _lists(home, tuple(env.get(name, "") for name in _MOVED))
-    known = tuple(path for path in known if path not in asked)
-    homes = _homes(home)
-    settings = tuple(_git_files(home, env))
+        return Policy(hidden=hidden)
+    homes, closed = _homes(home), settled(hidden)
+    known = settled(path for path in _moved(_SECRETS, home, env) if path not in asked)
+    secret = tuple(f"{path}/" for path in (*closed, *known))
+    found = (*_candidates(home, tuple(env.items()), time.monotonic() // _KEPT), *map(str, asked))
+    readable = (path for path in found if _is_open(path, home, homes, secret))
+    own = _places(places, home, secret[: len(closed)])
+    return Policy(
+        hidden=(*hidden, *known, *map(Path, homes)),
+        home=Path(home),
+        readable=(*map(Path, readable), *own),
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _candidates(home: str, variables: tuple[tuple[str, str], ...], _: float) -> tuple[str, ...]:
+    """Return what might be read: whether it leads to a secret is looked at with every start."""
+    env = dict(variables)
     found = (
-        *listed,
+        *map(str, _moved(_READABLE, home, env)),
         *_SHARED,
-        *settings,
+        *_git_files(home, env),
         *_from_environment(env),
         *_programs(env),
-        *_own(),
-        *map(str, asked),
+        *(sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])),  # treadle's own
     )
-    folders = map(_parent, (*found, *map(str, known)))
-    more = (*settings, *_git_settings(home, env), *_path(env), *_HOMES)
-    watched = tuple(dict.fromkeys((*folders, *more)))
-    stamp = _stamp(watched)
-    secret = tuple(f"{path}/" for path in settled((*hidden, *known)))
-    readable = (path for path in dict.fromkeys(found) if _is_open(path, home, homes, secret))
-    policy = Policy(
-        hidden=(*hidden, *settled(known), *map(Path, homes)),
-        home=Path(home),
-        readable=tuple(map(Path, readable)),
-    )
-    return _Kept(policy, watched, stamp)
+    return tuple(dict.fromkeys(found))
 
 
 def is_known(path: str, policy: Policy) -> bool:
     """Tell whether it is treadle itself that hides this, not the user."""
     home = str(policy.home)
-    return path.removeprefix(f"{home}/") in _SECRETS.split() or path in _homes(home)
+    return path.removeprefix(f"{home}/") in _SECRETS or path in _homes(home)
 
 
 def unreadable_programs(policy: Policy, env: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -155,37 +94,30 @@ def unreadable_programs(policy: Policy, env: Mapping[str, str]) -> list[tuple[st
     return found
 
 
-def _places(places: Iterable[Path], home: str, hidden: tuple[Path, ...]) -> Iterator[Path]:
+def _places(places: Iterable[Path], home: str, closed: tuple[str, ...]) -> Iterator[Path]:
     """Yield those that neither hold the home nor lie in what the user hides."""
-    closed = tuple(f"{path}/" for path in settled(hidden))
     for path in places:
         found = real(path)
         if found and not _holds(found, home) and not f"{found}/".startswith(closed):
             yield path
 
 
-@functools.lru_cache(maxsize=16)
-def _lists(home: str, moved: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Return both lists as paths; a user may keep caches, settings and data somewhere else."""
-    bases = {usual: full for usual, full in zip(_MOVED.values(), moved, strict=True) if full}
-
-    def full(name: str) -> str:
-        for usual, base in bases.items():
-            if f"{name}/".startswith(f"{usual}/") and base.startswith("/"):
-                return base + name[len(usual) :]
-        return f"{home}/{name}"
-
-    return tuple(map(full, _READABLE.split())), tuple(Path(full(name)) for name in _SECRETS.split())
+def _moved(names: Iterable[str], home: str, env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield names as paths; a user may keep caches, settings and data somewhere else."""
+    bases = {usual: env.get(name, "") for name, usual in _MOVED.items()}
+    for name in names:
+        usual = next((it for it in bases if f"{name}/".startswith(f"{it}/")), "")
+        if usual and bases[usual].startswith("/"):
+            yield Path(bases[usual] + name[len(usual) :])
+        else:
+            yield Path(home, name)
 
 
 def _git_files(home: str, env: Mapping[str, str]) -> Iterator[str]:
     """Yield what the user's settings of git name: ignores, attributes, further settings."""
-    for path in _git_settings(home, env):
-        yield from _named_in(path, home)
-
-
-def _git_settings(home: str, env: Mapping[str, str]) -> tuple[str, str]:
-    return f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config"
+    folder = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    yield from _named_in(f"{home}/.gitconfig", home)
+    yield from _named_in(f"{folder}/git/config", home)
 
 
 def _named_in(path: str, home: str, depth: int = 0) -> Iterator[str]:
@@ -259,12 +191,6 @@ def _target(path: str) -> tuple[str, ...]:
         return (f"{before}/node_modules",)
     folder = _parent(path)
     return (path, *(_installation(folder) if folder.endswith(_PROGRAMS) else ()))
-
-
-@functools.cache
-def _own() -> tuple[str, ...]:
-    """Return the interpreter that runs treadle, and its libraries."""
-    return (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
 
 
 def _homes(home: str) -> tuple[str, ...]:
