@@ -324,9 +324,7 @@ def compare(name, folder):
         for path, data in files.items():
             write(path, [data])
         write("step.json", [step_json(folder, files)])
-    with io.BytesIO() as packed:
-        archive._pack(packed, source / "001-do", b"pack")
-        data = packed.getvalue()
+    data = archive._packed(source / "001-do", b"pack").getvalue()
     archive.unpack(data, place / "001-do")
     whole = seen(place / "001-do") == seen(source / "001-do")
     return "same" if whole and archive.held(data) == b"pack" else "different"

@@ -46,6 +46,10 @@ def kept(shelf, step):
     return kept_row(archive.save(shelf, NAME, step, b"pack", KEY).sha256)
 
 
+def fetch(shelf, row, key, target):
+    archive.unpack(archive.read(shelf, row, key), target)
+
+
 def shelf_data(shelf, step):
     kept(shelf, step)
     return shelf.get(NAME)
@@ -53,7 +57,7 @@ def shelf_data(shelf, step):
 
 def test_a_folder_comes_back_whole_with_its_commit(step, shelf, tmp_path):
     row = kept(shelf, step)
-    archive.fetch(shelf, row, KEY, tmp_path / "copy")
+    fetch(shelf, row, KEY, tmp_path / "copy")
     assert run_files.read_step(tmp_path / "copy")[0].row == ROW
     assert archive.held(archive.read(shelf, row, KEY)) == b"pack"
     assert shelf.names(f"runs/{ROW.run_id}/001-") == [NAME]
@@ -71,7 +75,7 @@ def test_an_archive_that_changed_or_is_gone_is_refused(step, shelf, tmp_path):
     row = kept(shelf, step)
     (tmp_path / "shelf" / NAME).write_bytes(b"something else")
     with pytest.raises(FormatError, match="not what was committed"):
-        archive.fetch(shelf, row, KEY, tmp_path / "copy")
+        fetch(shelf, row, KEY, tmp_path / "copy")
     with pytest.raises(FormatError, match="has no b"):
         shelf.get("b")
 
@@ -94,7 +98,7 @@ def test_an_archive_that_nobody_with_the_key_made_is_refused(what, step, shelf, 
     (tmp_path / "shelf" / NAME).write_bytes(data)
     row = kept_row(hashlib.sha256(data).hexdigest())
     with pytest.raises(FormatError) as refused:
-        archive.fetch(shelf, row, KEY, tmp_path / "copy")
+        fetch(shelf, row, KEY, tmp_path / "copy")
     assert refused.value.code == "archive_forged"
     assert not (tmp_path / "copy").exists()
 
@@ -107,15 +111,15 @@ def test_an_archive_that_nobody_with_the_key_made_is_refused(what, step, shelf, 
 def test_an_archive_made_for_something_else_is_refused(other, step, shelf, tmp_path):
     row = kept(shelf, step)._replace(**other)
     with pytest.raises(FormatError) as refused:
-        archive.fetch(shelf, row, KEY, tmp_path / "copy")
+        fetch(shelf, row, KEY, tmp_path / "copy")
     assert refused.value.code == "archive_forged"
 
 
 def test_an_archive_of_the_key_before_is_believed_and_of_another_key_not(step, shelf, tmp_path):
     row = kept(shelf, step)
-    archive.fetch(shelf, row, FleetKey(tmp_path, (b"n" * 64, *KEY.lines)), tmp_path / "copy")
+    fetch(shelf, row, FleetKey(tmp_path, (b"n" * 64, *KEY.lines)), tmp_path / "copy")
     with pytest.raises(FormatError, match="this fleet's key"):
-        archive.fetch(shelf, row, FleetKey(tmp_path, (b"n" * 64,)), tmp_path / "other")
+        fetch(shelf, row, FleetKey(tmp_path, (b"n" * 64,)), tmp_path / "other")
 
 
 def test_an_address_nobody_can_open_is_named():

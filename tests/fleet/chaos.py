@@ -14,6 +14,7 @@ from typing import NamedTuple
 import psycopg
 
 from tests.builder import GIT_IDENTITY
+from tests.fleet.inline import Inline
 from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
 from treadle.contract import Criterion
@@ -116,7 +117,7 @@ class Chaos:
         loaded = load(project.layout, env)
         site = sites.find_site(project.layout, env)
         with Store.open(project.layout, env) as store:
-            desk = Desk(project, loaded, site, store, None)
+            desk = Desk(project, loaded.config, site, store, Inline())
             for _ in range(self.wishes.runs):
                 asked = order.freeze(
                     loaded.config,

@@ -10,6 +10,7 @@ from tests.store.rows import run_row
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.elsewhere.fleet_run import Ticket
+from treadle.engine.run import memory
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.layout import Layout
@@ -109,12 +110,10 @@ def test_a_run_of_a_lost_worker_waits_again(beat, store):
     row = queued(store)
     epoch = fleet.claim(store, row, "worker:gone")
     running = row._replace(claim_epoch=epoch)
-    fleet_run.record(
-        store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running"
-    )
+    fleet_run.record(store, running, "run_claimed", "x", "running", reason_code=None)
     time.sleep(0.25)
     beat.tick()
-    assert fleet_run.is_queued(store.run(RUN), store.kv(RUN))
+    assert memory.is_queued(store.run(RUN), memory.recall(store, RUN))
     assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 2)]
 
 

@@ -69,9 +69,7 @@ def test_when_the_leader_dies_another_worker_leads_and_rescues_its_runs(site, st
     leads(site, "first")
     epoch = fleet.claim(store, row, "worker:first")
     running = row._replace(claim_epoch=epoch)
-    fleet_run.record(
-        store, running, "run_claimed", "x", store.now(), {"reason_code": None}, "running"
-    )
+    fleet_run.record(store, running, "run_claimed", "x", "running", reason_code=None)
     second = keeper("second")
     first.end()
     leads(site, "second")

@@ -31,7 +31,7 @@ def store(site):
 
 def claim(store, row):
     row = row._replace(claim_epoch=fleet.claim(store, row, "worker:w"))
-    fleet_run.record(store, row, "run_claimed", "x", store.now(), {"reason_code": None}, "running")
+    fleet_run.record(store, row, "run_claimed", "x", "running", reason_code=None)
 
 
 @pytest.mark.parametrize(

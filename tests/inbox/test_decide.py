@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from treadle.config.load import load
-from treadle.engine.elsewhere import fleet_run
+from treadle.engine.run import memory
 from treadle.errors import BlockedError, LockedError
 from treadle.files import atomic, sync
 from treadle.inbox import box, decide
@@ -133,7 +133,7 @@ def tried(inbox, store):
 def ran(store, message, state, number=0):
     run_id = f"20260101-00000{number}-{zlib.crc32(message.encode()) & 0xFFFFFF:06x}"
     kv = {"reason": "why"}
-    kv |= {"queued": {fleet_run.FLEET: {}}, "refused": {"land_refused": REFUSED}}.get(state, {})
+    kv |= {"queued": {memory.FLEET: {}}, "refused": {"land_refused": REFUSED}}.get(state, {})
     status = {"refused": "passed", "queued": "running"}.get(state, state)
     owner = identity._of_pid(os.getppid()).encode() if state == "running" else None
     if state == "queued":

@@ -87,16 +87,12 @@ def drain_worker(args: Namespace) -> int:
 
 
 def _document(found: FleetStatus) -> dict[str, object]:
-    queued, running = found.queued, found.running
     return {
         "now": found.now,
         "leader": found.leader,
         "workers": [row._asdict() for row in found.workers],
-        "repositories": [
-            {"repository": it, "queued": queued.get(it, 0), "running": running.get(it, 0)}
-            for it in sorted({*queued, *running})
-        ],
-        "stuck": [item._asdict() for item in found.stuck],
+        "repositories": [row._asdict() for row in found.repositories],
+        "stuck": [row._asdict() for row in found.stuck],
     }
 
 
@@ -112,10 +108,7 @@ def _print(found: FleetStatus, key: dict[str, object]) -> None:
     output.line(f"key {key['name'] or 'none that works'}")
     output.line(f"leader {found.leader or 'none'}; the database says it is {found.now[:19]}")
     output.line()
-    output.print_table(
-        ["repository", "queued", "running"],
-        [(name, found.queued.get(name, 0), found.running.get(name, 0)) for name in found.queued],
-    )
+    output.print_table(["repository", "queued", "running"], found.repositories)
     if key["problem"]:
         output.warn(f"{key['problem']}; try: treadle fleet key")
     for item in found.stuck:

@@ -4,8 +4,6 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
-from msgspec import structs
-
 from treadle.cli import output
 from treadle.cli.fleet import find_fleet
 from treadle.cli.process import process_inbox as process_here
@@ -21,12 +19,11 @@ from treadle.cli.run import (
 from treadle.config import agents
 from treadle.config.load import Loaded, parse_budgets
 from treadle.config.schema import FleetConfig
-from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import memory, order
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.engine.show.view import find_run
-from treadle.errors import BlockedError, StoreError, UsageError
+from treadle.errors import StoreError, UsageError
 from treadle.fleet import queue as fleet_queue
 from treadle.fleet import worker
 from treadle.fleet.queue import Desk
@@ -91,7 +88,11 @@ def _submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     site, found = find_fleet(tools.env)
     fleet_queue.sealing(site, tools.env)  # without a key no message could be carried out
     desk = Desk(
-        tools.project, loaded, site, tools.store, fleet_queue.queue_of(site, found.config.fleet)
+        tools.project,
+        loaded.config,
+        site,
+        tools.store,
+        fleet_queue.queue_of(site, found.config.fleet),
     )
     return lambda asked: fleet_queue.submit(desk, asked)
 
@@ -106,7 +107,7 @@ def submit_runs(args: Namespace) -> int:
     with Store.open(project.layout) as store:
         desk = Desk(
             project,
-            loaded,
+            loaded.config,
             site,
             store,
             fleet_queue.queue_of(site, found.config.fleet),
@@ -118,9 +119,9 @@ def submit_runs(args: Namespace) -> int:
 
 
 def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[RunRow]:
-    config, swaps = desk.loaded.config, agents.parse_swaps(args.agent)
+    config, swaps = desk.config, agents.parse_swaps(args.agent)
     if args.resume:
-        yield _resume(desk, args.resume, budgets)
+        yield fleet_queue.resume(desk, find_run(desk.store, args.resume), budgets)
         return
     if args.goal is not None:
         asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
@@ -147,25 +148,6 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
         for word in args.tasks
     ]
     return [task.find_task(store, word) for word in words]
-
-
-def _resume(desk: Desk, text: str, budgets: dict[str, float]) -> RunRow:
-    row = find_run(desk.store, text)
-    kv = desk.store.kv(row.run_id)
-    if row.status != "stopped" or fleet_run.FLEET not in kv or fleet_run.is_queued(row, kv):
-        raise BlockedError(
-            f"run {row.run_id} is not a stopped run of the fleet",
-            code="not_resumable",
-            fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
-        )
-    key = fleet_queue.sealing(desk.site, desk.project.env)
-    return fleet_queue.resume(desk, row, _raised(fleet_run.order_of(row, kv, key), budgets))
-
-
-def _raised(asked: Order, budgets: dict[str, float]) -> Order | None:
-    if not budgets:
-        return None
-    return structs.replace(asked, budgets=structs.replace(asked.budgets, **budgets))
 
 
 def _print(rows: list[RunRow]) -> None:

@@ -144,7 +144,7 @@ def _progress_line(moment: Progress) -> str:
 
 def call_off(store: Store, row: RunRow, reason: str) -> None:
     """Take a waiting run out of the queue."""
-    fleet_run.call_off(store, row, reason, store.now())
+    fleet_run.call_off(store, row, reason)
 
 
 def bring_steps(layout: Layout, store: Reader, row: RunRow) -> None:

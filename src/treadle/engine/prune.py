@@ -10,6 +10,7 @@ from treadle.engine.checks import clean
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.fleet_run import Ticket
+from treadle.engine.run import memory
 from treadle.engine.run.run import Tools, reach
 from treadle.engine.show import view
 from treadle.errors import ConfigError, FormatError, GitError, StoreError
@@ -44,7 +45,9 @@ def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> P
 
 def _ended(tools: Tools) -> list[RunRow]:
     rows = [row for row in view.every_run(tools.store) if row.status != "running"]
-    return [row for row in rows if not fleet_run.is_queued(row, tools.store.kv(row.run_id))]
+    return [
+        row for row in rows if not memory.is_queued(row, memory.recall(tools.store, row.run_id))
+    ]
 
 
 def _has_workspace(tools: Tools, row: RunRow) -> bool:
@@ -111,10 +114,10 @@ def _in_vain(tools: Tools, row: RunRow, dry_run: bool) -> list[str]:
 
 def _ticket(tools: Tools, row: RunRow) -> Ticket | None:
     """Return where a run of the fleet put things; None for any other run."""
-    kv = tools.store.kv(row.run_id)
-    if fleet_run.FLEET not in kv:
+    known = memory.recall(tools.store, row.run_id)
+    if not known.is_of_fleet:
         return None
-    return fleet_run.ticket_of(row, kv, key.read(tools.env, tools.layout.root))
+    return fleet_run.order_of(row, known, key.read(tools.env, tools.layout.root)).ticket
 
 
 def _ids(rows: Sequence[RunRow]) -> tuple[str, ...]:

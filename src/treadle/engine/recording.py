@@ -64,11 +64,11 @@ def export(layout: Layout, row: RunRow, target: Path) -> int:
     )
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        _add(archive, _HEAD, msgspec.json.encode(asked))
+        tar.add(archive, _HEAD, msgspec.json.encode(asked))
         count = 0
         for name in _files(folder.steps):
             content = walk.read(folder.steps / name, max_bytes=_MAX_FILE)
-            _add(archive, f"steps/{name}", content)
+            tar.add(archive, f"steps/{name}", content)
             count += 1
     atomic.write(target, data.getvalue())
     return count
@@ -81,12 +81,6 @@ def _files(steps: Path) -> Iterator[str]:
             yield from (
                 f"{step}/{item.path}" for item in walk.walk(steps / step) if not item.is_folder
             )
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = len(data)
-    archive.addfile(entry, io.BytesIO(data))
 
 
 def unpack(layout: Layout, source: Path) -> Recording:

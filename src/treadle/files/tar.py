@@ -1,4 +1,4 @@
-"""Unpack a tar archive that a stranger may have made: plain files, within bounds, one by one.
+"""Pack tar archives, and unpack one that a stranger may have made: plain files, within bounds.
 
 Python's own reader knows links, devices, sparse files and several ways to say one thing, and what
 its `extractall` holds back depends on the version. What treadle packs needs none of that.
@@ -6,6 +6,7 @@ its `extractall` holds back depends on the version. What treadle packs needs non
 
 import contextlib
 import hashlib
+import io
 import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -51,6 +52,13 @@ def members(stream: Stream, *, max_files: int, max_bytes: int) -> Iterator[Membe
         for _ in chunks:
             pass
         _exactly(stream, -header.size % _BLOCK)
+
+
+def add(packed: tarfile.TarFile, name: str, data: bytes) -> None:
+    """Add a file without owner and time, so that the same content is the same archive."""
+    item = tarfile.TarInfo(name)
+    item.size = len(data)
+    packed.addfile(item, io.BytesIO(data))
 
 
 @contextlib.contextmanager

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import fleet_run
+from treadle.engine.run import memory
 from treadle.engine.run.memory import Progress, Watch, nobody
 from treadle.errors import StoreError
-from treadle.fleet.queue import Dispatcher, Job
+from treadle.fleet.queue import Dbos, Job
 from treadle.fleet.site import FleetSite
 from treadle.ids import utc
 from treadle.store import fleet
@@ -43,7 +44,7 @@ class Beat(threading.Thread):
     def __init__(
         self,
         worker: str,
-        dispatcher: Dispatcher,
+        dispatcher: Dbos,
         active: Set[Job],
         site: FleetSite,
         config: FleetConfig,
@@ -69,12 +70,8 @@ class Beat(threading.Thread):
         self._beaten_at = 0.0
         self._pause = 0.0
         self._swept_at = 0.0
-        self._seen: set[Job] = set()
+        self._submitted: set[Job] = set()
         self._strange: dict[Job, float] = {}
-
-    def now(self) -> datetime:
-        """Return the time as the database sees it, whatever this machine's clock says."""
-        return self.store.now()
 
     def run(self) -> None:
         """Beat until stopped; whatever fails is said once and tried again soon."""
@@ -162,7 +159,7 @@ class Beat(threading.Thread):
 
     def _until_next(self, oldest: str) -> float:
         """Return how long to wait: a worker is judged when it is due, not at the next beat."""
-        silent = (self.now() - datetime.fromisoformat(oldest)).total_seconds()
+        silent = (self.store.now() - datetime.fromisoformat(oldest)).total_seconds()
         due = self._dead_after - min(silent, self._known_for())
         return max(min(due, self._every), _SHORTEST)
 
@@ -176,40 +173,32 @@ class Beat(threading.Thread):
             self._dispatcher.retry(*lost)
 
     def _sweep(self) -> None:
-        """Queue runs that no job stands for: new ones at once, lost ones once in a while."""
-        whole = time.monotonic() - self._swept_at >= self._dead_after
+        """Queue the runs that no job stands for, once in a while."""
+        if time.monotonic() - self._swept_at < self._dead_after:
+            return
         until = time.monotonic() + self._every
-        for item in self._unqueued(whole):
+        for item in self._without_job():
             self._submit(item)
             if time.monotonic() > until:
                 return  # the next beat must not be late; what is left is found then
-        if whole:
-            self._swept_at = time.monotonic()
+        self._swept_at = time.monotonic()
 
-    def _unqueued(self, whole: bool) -> list[_Waiting]:
-        """Return the runs that wait, and if `whole` those that are driven, without a job."""
-        found = [item for name, _ in fleet.projects(self.store) for item in self._look(name, whole)]
-        held = [item for item in found if item.row.status == "running"]
-        queued = [item for item in found if item.row.status != "running"]
-        new = [item for item in queued if whole or item.job not in self._seen]
-        if not new and not held:
+    def _without_job(self) -> list[_Waiting]:
+        """Return the runs that wait or are driven, and that the queue does not know."""
+        found = [item for name, _ in fleet.projects(self.store) for item in self._look(name)]
+        if not found:
             return []
         state = self._dispatcher.health()
-        jobs = {*state.waiting, *state.held}
-        runs = {(job.project, job.run_id) for job in jobs}
-        self._seen |= {item.job for item in new} & jobs
-        return [
-            *(item for item in new if item.job not in jobs),
-            *(item for item in held if (item.project, item.row.run_id) not in runs),
-        ]
+        known = {(job.project, job.run_id) for job in (*state.waiting, *state.held)}
+        return [item for item in found if (item.project, item.row.run_id) not in known]
 
-    def _look(self, project: str, whole: bool) -> list[_Waiting]:
+    def _look(self, project: str) -> list[_Waiting]:
         """Return a project's runs; none if this treadle cannot read its store."""
         try:
             if project not in self._stores:
                 self._stores[project] = self._site.store(project)
             store = self._stores[project]
-            rows = [*fleet.queued(store), *(fleet.held(store) if whole else ())]
+            rows = [*fleet.queued(store), *fleet.held(store)]
         except StoreError as error:
             if error.code == "store_unreachable":
                 raise
@@ -218,11 +207,11 @@ class Beat(threading.Thread):
 
     def _submit(self, item: _Waiting) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""
-        if item.row.status == "running" or item.job in self._seen:
-            changed = fleet_run.requeue(item.store, item.row, "its worker lost it", self.now())
+        if item.row.status == "running" or item.job in self._submitted:
+            changed = fleet_run.requeue(item.store, item.row, "its worker lost it")
             if changed is None:
                 return
             item = item._replace(row=changed)
-        priority = fleet_run.priority_of(item.store.kv(item.row.run_id))
-        self._dispatcher.submit(item.job, priority)
-        self._seen.add(item.job)
+        known = memory.recall(item.store, item.row.run_id)
+        self._dispatcher.submit(item.job, fleet_run.priority_of(known))
+        self._submitted.add(item.job)

@@ -1,40 +1,48 @@
-"""Hand runs to the fleet: what any queue must do, and DBOS Transact, which does it."""
+"""Hand runs to the fleet: what its queue does, by DBOS Transact, and how a run gets into it."""
 
 import contextlib
-import hashlib
-import secrets
+import functools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from threading import Event, Lock
-from typing import Any, NamedTuple, Protocol
+from threading import Event
+from typing import Any, NamedTuple
 
 import msgspec
 import psycopg
 from dbos import DBOS, DBOSClient, DBOSConfig, DBOSPortableJSONSerializer, error
+from msgspec import structs
 from sqlalchemy.exc import SQLAlchemyError
 
-from treadle.config.load import Loaded
-from treadle.config.schema import FleetConfig
+from treadle.config.schema import Config, FleetConfig
 from treadle.engine import letters
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
-from treadle.engine.elsewhere.fleet_run import Ticket
-from treadle.engine.run import begin
+from treadle.engine.elsewhere.fleet_run import FleetOrder, Ticket
+from treadle.engine.run import begin, memory
 from treadle.engine.run.order import Order
 from treadle.errors import BlockedError, ConfigError, StoreError, TreadleError
 from treadle.fleet.site import FleetSite
 from treadle.git import remote, repo
-from treadle.ids import new_run_id, utc
+from treadle.ids import utc
 from treadle.mail import effect
 from treadle.project import key as keys
-from treadle.project import trust
 from treadle.project.context import Context
 from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import claim
+
+_NAME = "treadle"
+_QUEUE = "runs"
+_WORKFLOW = "drive_run"
+# Not the code's own digest: an upgrade must find the runs that the old version left waiting.
+_VERSION = "run-v1"
+_POOL = 4
+_CLIENT_POOL = 2
+_FOREVER = 10**8  # seconds; a drain ends when the runs do
+_AGAIN = 0.25
 
 
 class Job(NamedTuple):
@@ -63,60 +71,28 @@ class QueueState(NamedTuple):
     held: Mapping[Job, str]
 
 
-class Dispatcher(Protocol):
-    """Queue runs, hand each to one worker at a time, and deliver again what was lost."""
-
-    def submit(self, job: Job, priority: int) -> None:
-        """Let a job wait; a smaller priority comes first."""
-
-    def retry(self, *jobs: Job) -> None:
-        """Deliver jobs again, because who had them is gone."""
-
-    def work(self, slots: int, drive: Callable[[Job], None]) -> None:
-        """Begin to take jobs, at most `slots` at a time, and return."""
-
-    def drain(self) -> None:
-        """Take no more jobs, and return when those at work are done."""
-
-    def health(self, *, waiting: bool = True) -> QueueState:
-        """Return who holds what and, if asked, what waits: that may be thousands."""
-
-
-NAME = "treadle"
-QUEUE = "runs"
-WORKFLOW = "drive_run"
-# Not the code's own digest: an upgrade must find the runs that the old version left waiting.
-VERSION = "run-v1"
-POOL = 4
-_CLIENT_POOL = 2
-_FOREVER = 10**8  # seconds; a drain ends when the runs do
-_AGAIN = 0.25
-
-
 class Dbos:
-    """Queue, claim and re-deliver; what a run is, and whether it goes on, our own tables say."""
+    """Queue runs, hand each to one worker at a time, and deliver again what was lost.
+
+    What a run is, and whether it goes on, our own tables say.
+    """
 
     def __init__(self, url: str, worker: str, polling: float, per_repository: int) -> None:
         self._url = url
         self._worker = worker
         self._polling = polling
         self._per_repository = per_repository
-        self._client: DBOSClient | None = None
-        self._engine: DBOS | None = None
-        self._lock = Lock()
-        self._active: set[Job] = set()
-        self._slots = 0
         self._working = Event()
 
     def submit(self, job: Job, priority: int) -> None:
-        """Let a job wait; a second time changes nothing."""
+        """Let a job wait; a smaller priority comes first, and a second time changes nothing."""
         with _explained():
-            self._opened().enqueue(
+            self._client.enqueue(
                 {
-                    "workflow_name": WORKFLOW,
-                    "queue_name": QUEUE,
+                    "workflow_name": _WORKFLOW,
+                    "queue_name": _QUEUE,
                     "workflow_id": job.id,
-                    "app_version": VERSION,
+                    "app_version": _VERSION,
                     "queue_partition_key": job.project,
                     "priority": priority + 1,
                 },
@@ -124,31 +100,33 @@ class Dbos:
             )
 
     def retry(self, *jobs: Job) -> None:
-        """Put jobs back into the queue, whoever had them."""
+        """Deliver jobs again, whoever had them."""
         with _explained():
-            self._opened().resume_workflows([job.id for job in jobs], queue_name=QUEUE)
+            self._client.resume_workflows([job.id for job in jobs], queue_name=_QUEUE)
 
     def work(self, slots: int, drive: Callable[[Job], None]) -> None:
-        """Begin to take jobs."""
-        self._slots = slots
+        """Begin to take jobs, and return.
+
+        The number of slots is one for all workers: the one of the worker that came last.
+        """
         config: DBOSConfig = {
-            "name": NAME,
+            "name": _NAME,
             "system_database_url": self._url,
-            "sys_db_pool_size": POOL,
+            "sys_db_pool_size": _POOL,
             "db_engine_kwargs": self._lines(),
             "executor_id": self._worker,
-            "application_version": VERSION,
+            "application_version": _VERSION,
             "serializer": DBOSPortableJSONSerializer(),
             "use_listen_notify": False,
             "max_executor_threads": slots + 4,
             "log_level": "CRITICAL",
         }
         with _explained():
-            self._engine = DBOS(config=config)
-            DBOS.workflow(name=WORKFLOW)(lambda name: self._deliver(parse_job(name), drive))
+            DBOS(config=config)
+            DBOS.workflow(name=_WORKFLOW)(lambda name: drive(parse_job(name)))
             DBOS.launch()
             DBOS.register_queue(
-                QUEUE,
+                _QUEUE,
                 worker_concurrency=slots,
                 partition_concurrency=self._per_repository,
                 polling_interval_sec=self._polling,
@@ -157,18 +135,17 @@ class Dbos:
         self._working.set()
 
     def drain(self) -> None:
-        """Take no more jobs and wait for those at work."""
-        self._working.clear()
-        if self._engine:
+        """Take no more jobs, and return when those at work are done."""
+        if self._working.is_set():
+            self._working.clear()
             DBOS.destroy(workflow_completion_timeout_sec=_FOREVER)
-            self._engine = None
 
     def health(self, *, waiting: bool = True) -> QueueState:
-        """Return who holds what and, if asked, what waits."""
+        """Return who holds what and, if asked, what waits: that may be thousands."""
         with _explained():
-            found = self._opened().list_workflows(
+            found = self._client.list_workflows(
                 status=["ENQUEUED", "PENDING"] if waiting else "PENDING",
-                queue_name=QUEUE,
+                queue_name=_QUEUE,
                 load_input=False,
                 load_output=False,
             )
@@ -195,33 +172,15 @@ class Dbos:
                     raise
             time.sleep(_AGAIN)
 
-    def _deliver(self, job: Job, drive: Callable[[Job], None]) -> None:
-        """Drive a job if this worker has a slot for it: the queue's limit is one for all workers,
-        and a smaller worker gives back what is too much for it."""
-        with self._lock:
-            surplus = len(self._active) >= self._slots or job in self._active
-            if not surplus:
-                self._active.add(job)
-        if surplus:
-            self.retry(job)
-            return
-        try:
-            drive(job)
-        finally:
-            with self._lock:
-                self._active.discard(job)
-
-    def _opened(self) -> DBOSClient:
-        with self._lock:
-            if self._client is None:
-                self._client = DBOSClient(
-                    system_database_url=self._url,
-                    serializer=DBOSPortableJSONSerializer(),
-                    system_database_pool_size=_CLIENT_POOL,
-                    application_name=NAME,
-                    retry_connection_errors=False,
-                )
-            return self._client
+    @functools.cached_property
+    def _client(self) -> DBOSClient:
+        return DBOSClient(
+            system_database_url=self._url,
+            serializer=DBOSPortableJSONSerializer(),
+            system_database_pool_size=_CLIENT_POOL,
+            application_name=_NAME,
+            retry_connection_errors=False,
+        )
 
 
 def queue_of(site: FleetSite, config: FleetConfig, worker: str = "nobody") -> Dbos:
@@ -246,10 +205,10 @@ class Desk(NamedTuple):
     """What every submission of one command shares."""
 
     project: Context
-    loaded: Loaded
+    config: Config
     site: FleetSite
     store: Store
-    dispatcher: Dispatcher | None
+    dispatcher: Dbos
     priority: int = 0
 
 
@@ -264,38 +223,45 @@ def submit(desk: Desk, asked: Order) -> RunRow:
     begin.check_possible(asked)
     _check_free(desk, asked.task_id)
     key = sealing(desk.site, desk.project.env)
-    now, ticket = desk.store.now(), _ticket(desk)
-    row = _row(desk, asked, now)
+    now, whole = desk.store.now(), FleetOrder(order=asked, ticket=_ticket(desk))
+    head = repo.head(desk.project.repo)
+    row = begin.new_row(desk.project.layout, desk.store, asked, now, head)
     try:
-        _publish_base(desk, row, asked, ticket, now)
+        _publish(desk, row, whole, now)
     except TreadleError:
-        _take_back(desk, row, ticket)
+        _take_back(desk, row, whole.ticket)
         raise
-    _announce(desk, ticket, now)
-    fleet_run.insert(desk.store, row, asked, ticket, key, now)
+    with desk.site.fleet() as store:
+        fleet.add_project(store, whole.ticket.project, whole.ticket.remote, utc(now))
+    fleet_run.insert(desk.store, row, whole, key)
     if asked.task_id and desk.site.url:
         mail = desk.project.layout.mail
         effect.refresh(desk.store, mail, now)
         letters.hand_over(desk.store, mail, row)
-    enqueue(desk, row, ticket)
+    _enqueue(desk, row, whole.ticket)
     return row
 
 
-def resume(desk: Desk, row: RunRow, changed: Order | None) -> RunRow:
+def resume(desk: Desk, row: RunRow, budgets: Mapping[str, float]) -> RunRow:
     """Queue a stopped run of the fleet again, with raised budgets if need be."""
+    known = memory.recall(desk.store, row.run_id)
+    if row.status != "stopped" or not known.is_of_fleet or memory.is_queued(row, known):
+        raise BlockedError(
+            f"run {row.run_id} is not a stopped run of the fleet",
+            code="not_resumable",
+            fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
+        )
     key = sealing(desk.site, desk.project.env)
-    ticket = fleet_run.ticket_of(row, desk.store.kv(row.run_id), key)
-    more: dict[str, object] = {fleet_run.TRIES: None}
-    if changed:
-        more |= fleet_run.signed(row, changed, ticket, key)
-    waiting = fleet_run.requeue(desk.store, row, "resumed", desk.store.now(), more)
+    asked = fleet_run.order_of(row, known, key)
+    others = {**known.others, **fleet_run.signed(row, _raised(asked, budgets), key)}
+    waiting = fleet_run.requeue(desk.store, row, "resumed", tries=None, others=others)
     if waiting is None:
         raise BlockedError(
             f"run {row.run_id} has just been changed by someone else",
             code="still_running",
             fix=[f"treadle runs show {row.run_id}"],
         )
-    enqueue(desk, waiting, ticket)
+    _enqueue(desk, waiting, asked.ticket)
     return waiting
 
 
@@ -305,12 +271,15 @@ def sealing(site: FleetSite, env: Mapping[str, str]) -> FleetKey:
     return keys.read(env, root) if site.url else keys.make(env, root)
 
 
-def enqueue(desk: Desk, row: RunRow, ticket: Ticket) -> None:
+def _raised(asked: FleetOrder, budgets: Mapping[str, float]) -> FleetOrder:
+    raised = structs.replace(asked.order.budgets, **budgets)
+    return structs.replace(asked, order=structs.replace(asked.order, budgets=raised))
+
+
+def _enqueue(desk: Desk, row: RunRow, ticket: Ticket) -> None:
     """Tell the dispatcher; if it cannot be told now, the leader of the workers will."""
-    if desk.dispatcher is None:
-        return
-    job = Job(ticket.project, row.run_id, row.claim_epoch)
     with contextlib.suppress(StoreError):
+        job = Job(ticket.project, row.run_id, row.claim_epoch)
         desk.dispatcher.submit(job, ticket.priority)
 
 
@@ -318,7 +287,9 @@ def _check_free(desk: Desk, task_id: str | None) -> None:
     """Refuse a task that a run waits or works for already."""
     task = desk.store.task(task_id) if task_id else None
     row = desk.store.run(task.claim_id) if task and task.claim_id else None
-    if row and (row.status == "running" or fleet_run.is_queued(row, desk.store.kv(row.run_id))):
+    if row is None:
+        return
+    if row.status == "running" or memory.is_queued(row, memory.recall(desk.store, row.run_id)):
         raise BlockedError(
             f"run {row.run_id} waits or works for {task_id} already",
             code="still_running",
@@ -326,8 +297,9 @@ def _check_free(desk: Desk, task_id: str | None) -> None:
         )
 
 
-def _publish_base(desk: Desk, row: RunRow, asked: Order, ticket: Ticket, now: datetime) -> None:
+def _publish(desk: Desk, row: RunRow, whole: FleetOrder, now: datetime) -> None:
     """Bring to where workers find it what they need, and claim the task."""
+    asked, ticket = whole.order, whole.ticket
     remote.push(desk.project.repo, ticket.remote, row.base_commit or "", row.branch or "", None)
     place = f"{archive.folder(row.run_id)}order.json"
     Shelf(ticket.artifacts).put(place, msgspec.json.encode(asked))
@@ -343,59 +315,16 @@ def _take_back(desk: Desk, row: RunRow, ticket: Ticket) -> None:
         Shelf(ticket.artifacts).remove(archive.folder(row.run_id))
 
 
-def _announce(desk: Desk, ticket: Ticket, now: datetime) -> None:
-    """Let the workers look for this project's runs."""
-    with desk.site.fleet() as store:
-        fleet.add_project(store, ticket.project, ticket.remote, utc(now))
-
-
 def _ticket(desk: Desk) -> Ticket:
-    config = desk.loaded.config
-    return Ticket(
-        project=desk.site.project,
-        remote=remote.url_of(desk.project.repo, config.fleet.remote),
-        artifacts=_artifacts(desk),
-        priority=desk.priority,
-        fingerprint=_fingerprint(desk),
-    )
-
-
-def _artifacts(desk: Desk) -> str:
-    if url := desk.loaded.config.artifacts:
-        return url
-    if desk.site.url:
+    if not desk.config.artifacts and desk.site.url:
         raise ConfigError(
             "artifacts is not set: workers on other machines need a place for a run's files",
             details={"key": "artifacts"},
             fix=["export TREADLE_ARTIFACTS=s3://bucket/prefix"],
         )
-    return f"file://{desk.project.layout.archives}"
-
-
-def _fingerprint(desk: Desk) -> str:
-    """Return the digest of the configuration that the user trusted when the run was queued."""
-    said = [desk.loaded.config, trust.commands(desk.loaded)]
-    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
-
-
-def _row(desk: Desk, asked: Order, now: datetime) -> RunRow:
-    head = repo.head(desk.project.repo)
-    run_id = new_run_id(now, desk.store.last_run_id(), secrets.randbits(24))
-    layout = desk.project.layout
-    return RunRow(
-        run_id=run_id,
-        created_at=utc(now),
-        goal=asked.goal,
-        status="stopped",
-        iteration=1,
-        current_step_index=0,
-        verdict=None,
-        run_dir=layout.relative(layout.run(run_id).folder),
-        task_id=asked.task_id,
-        message_id=asked.message.id if asked.message else None,
-        routine=asked.message.routine if asked.message else "develop",
-        base_commit=head.commit,
-        base_branch=head.branch,
-        branch=asked.workspace.branch.format(run_id=run_id),
-        head_commit=head.commit,
+    return Ticket(
+        project=desk.site.project,
+        remote=remote.url_of(desk.project.repo, desk.config.fleet.remote),
+        artifacts=desk.config.artifacts or f"file://{desk.project.layout.archives}",
+        priority=desk.priority,
     )

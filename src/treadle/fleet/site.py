@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -58,7 +57,7 @@ class Patient(Store):
             try:
                 return do()
             except StoreError as error:
-                if error.code != _MEANWHILE or time.monotonic() > deadline:
+                if error.code != _MEANWHILE or time.monotonic() >= deadline:
                     raise
             time.sleep(_PAUSE)
 
@@ -70,8 +69,6 @@ def _is_there(tx: Transaction, run_id: str, history: History, epoch: int) -> boo
         return False
     return tx.last_seq(run_id) >= history.events[-1].seq
 
-
-S = TypeVar("S", bound=Store)
 
 # Where the workers of a shared database are listed.
 SCHEMA = "treadle_fleet"
@@ -92,22 +89,14 @@ class FleetSite(NamedTuple):
 
     def fleet(self) -> Store:
         """Open the store that lists the workers."""
-        return Store.at(address.at(self.url, SCHEMA)) if self.url else Store.open(self._here)
+        return self.store(SCHEMA)
 
-    def store(self, project: str) -> Store:
-        """Open a project's store."""
-        return self._open(Store, project)
-
-    def patient_store(self, project: str, patience: float) -> Patient:
-        """Open a project's store for a worker, which waits out an outage."""
-        store = self._open(Patient, project)
+    def store(self, project: str, patience: float = 0.0) -> Store:
+        """Open a project's store; one with patience waits out an outage."""
+        url = self.url
+        store = Patient.at(address.at(url, project)) if url else Patient.open(self._here)
         store.patience = patience
         return store
-
-    def _open(self, kind: type[S], project: str) -> S:
-        if self.url is None:
-            return kind.open(self._here)
-        return kind.at(address.at(self.url, project))
 
     @property
     def _here(self) -> Layout:
@@ -138,34 +127,36 @@ class Stuck(NamedTuple):
     reason: Literal["worker_gone", "no_job"]
 
 
+class RepositoryLoad(NamedTuple):
+    """How many runs of a repository wait, and how many workers drive."""
+
+    repository: str
+    queued: int
+    running: int
+
+
 class FleetStatus(NamedTuple):
     """The answer of `fleet status`."""
 
     now: str
     leader: str | None
     workers: Sequence[WorkerRow]
-    queued: dict[str, int]
-    running: dict[str, int]
+    repositories: Sequence[RepositoryLoad]
     stuck: Sequence[Stuck]
 
 
 def status(site: FleetSite, jobs: Jobs) -> FleetStatus:
     """Look at the tables; no worker is asked, the queue only when a run is under way."""
-    queued: Counter[str] = Counter()
-    running: Counter[str] = Counter()
+    loads: list[RepositoryLoad] = []
     stuck: list[Stuck] = []
     with site.fleet() as store:
-        now = utc(store.now())
-        workers = fleet.workers(store)
-        leader = fleet.leader(store, now)
-        projects = fleet.projects(store)
-        for item in projects:
-            with site.store(item.project) as rows:
-                queued[item.project] = len(fleet.queued(rows))
+        now, workers = utc(store.now()), fleet.workers(store)
+        for name, _ in fleet.projects(store):
+            with site.store(name) as rows:
                 held = fleet.held(rows)
-                running[item.project] = len(held)
-                stuck += _stuck(item.project, rows, held, workers, jobs)
-    return FleetStatus(now, leader, workers, dict(queued), dict(running), stuck)
+                loads.append(RepositoryLoad(name, len(fleet.queued(rows)), len(held)))
+                stuck += _stuck(name, rows, held, workers, jobs)
+        return FleetStatus(now, fleet.leader(store, now), workers, loads, stuck)
 
 
 def _stuck(

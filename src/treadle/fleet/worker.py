@@ -4,12 +4,12 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -17,13 +17,13 @@ from treadle.config.schema import Config
 from treadle.contract import EventType
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
-from treadle.engine.elsewhere.fleet_run import Ticket
+from treadle.engine.elsewhere.fleet_run import FleetOrder, Ticket
 from treadle.engine.goals import require_sandbox
 from treadle.engine.lock import MAIL
 from treadle.engine.recovery import recover
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run import order as run_order
-from treadle.engine.run.memory import Progress, Watch
+from treadle.engine.run.memory import ClaimCount, Progress, RunMemory, Watch
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Archive, Run, Tools
 from treadle.engine.run.run_files import Manifest
@@ -34,7 +34,7 @@ from treadle.errors import ExitCode, FencedError, FormatError, GitError, Treadle
 from treadle.files import beneath
 from treadle.files.walk import names
 from treadle.fleet.leader import Beat
-from treadle.fleet.queue import Dispatcher, Job
+from treadle.fleet.queue import Dbos, Job
 from treadle.fleet.site import FleetSite
 from treadle.git import remote, settings
 from treadle.git.repo import Repo
@@ -56,139 +56,149 @@ from treadle.text import plural
 _REFUSED = ("order_unsigned", "order_forged", "archive_forged", "row_forged")
 
 
-class Machine(NamedTuple):
-    """What every run of one worker shares."""
+@dataclass(kw_only=True)
+class Worker:
+    """Drives runs for the queue, many at once, each in a clone of its own."""
 
-    worker: str
-    layout: FleetLayout
-    env: Mapping[str, str]
+    name: str
+    site: FleetSite
+    config: Config
+    slots: int
+    dispatcher: Dbos
     keeper: Keeper
-    max_epochs: int
-    floor: Config
-    now: Callable[[], datetime]
     watch: Watch
-    draining: Event
-    open_store: Callable[[str], Store]
+    env: Mapping[str, str]
+    draining: Event = field(default_factory=Event)
+    active: set[Job] = field(default_factory=set)
+    finished: int = 0
+    _stores: dict[str, Store] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def owner(self) -> str:
         """Return how runs name this worker as their owner."""
-        return f"{fleet_run.WORKER}{self.worker}"
+        return f"{fleet_run.WORKER}{self.name}"
 
+    @property
+    def layout(self) -> FleetLayout:
+        """Return where this worker keeps its clones."""
+        return FleetLayout(self.env, self.site.queue, self.name)
 
-class Driver:
-    """Drives jobs for a dispatcher; many threads at once, each with a clone of its own."""
+    def deliver(self, job: Job) -> None:
+        """Drive a job; another worker has it if this one leaves or has no slot for it.
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._lock = Lock()
-        self._stores: dict[str, Store] = {}
-        self.active: set[Job] = set()
-        self.finished = 0
-
-    def drive(self, job: Job) -> RunRow | None:
-        """Drive a run until it is over or given back; None when it was not to be had."""
-        with self._lock:
-            if any(other.run_id == job.run_id for other in self.active):
-                return None
-            self.active.add(job)
+        The queue's limit is one for all workers: a smaller one gives back what is too much.
+        """
         try:
-            return self._drive(job)
-        finally:
-            with self._lock:
-                self.active.discard(job)
-
-    def store(self, project: str) -> Store:
-        """Return a project's store, opened once."""
-        with self._lock:
-            if project not in self._stores:
-                self._stores[project] = self._machine.open_store(project)
-            return self._stores[project]
+            if self._take(job):
+                self._drive(job)
+            else:
+                self.dispatcher.retry(job)
+        except Exception as error:  # the dispatcher would keep it to itself
+            message = f"run {job.run_id} lost for now: {type(error).__name__}: {error}"
+            self.watch(Progress(kind="note", run_id=job.run_id, message=message))
+            raise
 
     def close(self) -> None:
         """Close every store."""
         for store in self._stores.values():
             store.close()
 
-    def _drive(self, job: Job) -> RunRow | None:
-        store = self.store(job.project)
-        row = _claim(self._machine, store, job)
+    def _take(self, job: Job) -> bool:
+        with self._lock:
+            runs = {other.run_id for other in self.active}
+            if self.draining.is_set() or job.run_id in runs or len(runs) >= self.slots:
+                return False
+            self.active.add(job)
+            return True
+
+    def _drive(self, job: Job) -> None:
+        """Drive a run until it is over or given back, and queue it again if it was."""
+        try:
+            store = self._store(job.project)
+            row = self._work(store, job)
+            known = memory.recall(store, job.run_id)
+        finally:
+            with self._lock:
+                self.active.discard(job)
+        if row and memory.is_queued(row, known):
+            again = Job(job.project, job.run_id, row.claim_epoch)
+            self.dispatcher.submit(again, fleet_run.priority_of(known))
+
+    def _store(self, project: str) -> Store:
+        with self._lock:
+            if project not in self._stores:
+                patience = float(self.config.fleet.patience)
+                self._stores[project] = self.site.store(project, patience)
+            return self._stores[project]
+
+    def _work(self, store: Store, job: Job) -> RunRow | None:
+        """Claim a run and take its steps; None when it was not to be had."""
+        row = _claim(self, store, job.run_id)
         if row is None:
             return None
         try:
-            row = _work(self._machine, store, row, job.project)
+            row = _take_steps(self, store, row, job.project)
         except FencedError:
             return None  # somebody else drives it now; it is theirs
         except TreadleError as error:
             if error.code == "store_unreachable":
                 raise  # nothing can be written down; the leader finds the run without a job
-            _stop(self._machine, store, row, error)
+            _stop(self, store, row, error)
         self.finished += 1
         return row
 
 
-def _claim(machine: Machine, store: Store, job: Job) -> RunRow | None:
+def _claim(worker: Worker, store: Store, run_id: str) -> RunRow | None:
     """Take the run over, so that nobody who had it can commit; None if it is not to be had."""
-    row = store.run(job.run_id)
-    kv = store.kv(job.run_id)
-    if row is None or not fleet_run.is_claimable(row, kv):
+    row, known = store.run(run_id), memory.recall(store, run_id)
+    if row is None or not fleet_run.is_claimable(row, known):
         return None
-    epoch = fleet.claim(store, row, machine.owner)
+    epoch = fleet.claim(store, row, worker.owner)
     if epoch is None:
         return None
-    row = row._replace(claim_epoch=epoch, owner=machine.owner)
-    if row.status != "running" and not fleet_run.is_queued(row, kv):
+    row = row._replace(claim_epoch=epoch, owner=worker.owner)
+    if row.status != "running" and not memory.is_queued(row, known):
         return row  # it ended in the very moment in which its worker was lost; nobody was told
-    tries = _tries(row, kv)
-    if tries > machine.max_epochs:
-        _give_up(machine, store, row, tries - 1)
+    tries = _count(row, known)
+    if tries.claims > worker.config.fleet.max_epochs:
+        _give_up(store, row, tries.claims - 1)
         return None
-    told = {"reason_code": None, "reason": None, fleet_run.TRIES: [row.current_step_index, tries]}
-    message = f"by {machine.worker}, epoch {epoch}"
-    fleet_run.record(store, row, EventType.RUN_CLAIMED, message, machine.now(), told, "running")
+    message = f"by {worker.name}, epoch {epoch}"
+    told: dict[str, Any] = {"reason_code": None, "reason": None, "tries": tries}
+    fleet_run.record(store, row, EventType.RUN_CLAIMED, message, "running", **told)
     return row._replace(status="running", ended_at=None)
 
 
-def _tries(row: RunRow, kv: Mapping[str, object]) -> int:
+def _count(row: RunRow, known: RunMemory) -> ClaimCount:
     """Count the claims since the last committed step, this one included."""
-    before = kv.get(fleet_run.TRIES)
-    if isinstance(before, list) and len(before) == 2 and before[0] == row.current_step_index:
-        return int(before[1]) + 1
-    return 1
+    before = known.tries
+    is_again = before is not None and before.step_index == row.current_step_index
+    return ClaimCount(row.current_step_index, before.claims + 1 if before and is_again else 1)
 
 
-class _Asked(NamedTuple):
-    """What a run was asked to do, as signed, and as far as this worker goes along."""
-
-    signed: Order
-    held: Order
-    ticket: Ticket
-    key: FleetKey
-
-
-def _work(machine: Machine, store: Store, row: RunRow, project: str) -> RunRow:
-    asked = _asked(machine, store, row, project)
-    with _attempt(machine, row) as folder:
-        run = _open(machine, store, row, asked, folder)
-        return _drive(machine, run, asked)
-
-
-def _drive(machine: Machine, run: Run, asked: _Asked) -> RunRow:
+def _take_steps(worker: Worker, store: Store, row: RunRow, project: str) -> RunRow:
     """Take steps as everybody does, but upload each before its row and publish it afterwards.
 
     The branch follows the row because only the row is fenced: a worker that lost its run
     cannot write it, and so never pushes. Until then the archive holds the commit.
     """
+    key = keys.read(worker.env)
+    asked = fleet_run.order_of(row, memory.recall(store, row.run_id), key)
+    held = _held_to(worker, row, asked, project)
     shelf = Shelf(asked.ticket.artifacts)
-    for role in loop.turns(run):
-        if machine.draining.is_set():
-            fleet_run.give_back(run, "the worker drains")
-            run.tools.store.release(run.id, run.row.claim_epoch)
-            return run.row
-        if done := loop.take_step(run, role):
-            loop.record_step(run, done, _upload(run, shelf, done, asked.key))
-            _publish(run, asked.ticket.remote, done.found)
-    return loop.finish_run(run)
+    with _attempt(worker, row) as folder:
+        run = _load(worker, store, row, asked, held, key, folder)
+        _catch_up(run, shelf, asked.ticket.remote)
+        _prepare(run, run_order.lowered(asked.order, held))
+        for role in loop.turns(run):
+            if worker.draining.is_set():
+                fleet_run.give_back(run, "the worker drains")
+                return run.row
+            if done := loop.take_step(run, role):
+                loop.record_step(run, done, _upload(run, shelf, done, key))
+                _publish(run, asked.ticket.remote, done.found)
+        return loop.finish_run(run)
 
 
 def _upload(run: Run, shelf: Shelf, done: Finished, key: FleetKey) -> Archive:
@@ -216,47 +226,42 @@ def _publish(run: Run, url: str, found: Manifest) -> None:
             run.record(push_refused=error.message)
 
 
-def _asked(machine: Machine, store: Store, row: RunRow, project: str) -> _Asked:
-    """Believe an order only by its signature, and hold it to this worker's own configuration."""
-    kv, key = store.kv(row.run_id), keys.read(machine.env)
-    order, ticket = fleet_run.order_of(row, kv, key), fleet_run.ticket_of(row, kv, key)
-    if ticket.project != project or order.script is not None:
+def _held_to(worker: Worker, row: RunRow, asked: FleetOrder, project: str) -> Order:
+    """Hold a signed order to this worker's own configuration."""
+    if asked.ticket.project != project or asked.order.script is not None:
         raise FormatError(
             f"run {row.run_id} was not queued for workers of {project}",
             code="order_forged",
             fix=[f"treadle runs show {row.run_id}"],
         )
-    held = run_order.held_to(order, machine.floor)
+    held = run_order.held_to(asked.order, worker.config)
     require_sandbox(held)
-    return _Asked(order, held, ticket, key)
+    return held
 
 
-def _open(machine: Machine, store: Store, row: RunRow, asked: _Asked, folder: Path) -> Run:
-    """Make clone, folder and workspace, and publish what an earlier worker could not."""
-    ticket = asked.ticket
-    repo = _clone(machine, row, ticket, folder / "repo")
-    shelf = Shelf(ticket.artifacts)
-    tools = _tools(machine, store, repo)
-    fleet_run.bring_commit(repo, store, row, asked.key)
-    home = structs.replace(asked.held.workspace, root=str(folder / "space"))
-    order = structs.replace(asked.held, workspace=home)
-    fleet_run.restore(tools.layout, store, row, order, asked.key)
-    run = resume.load_run(tools, row)
+def _load(
+    worker: Worker,
+    store: Store,
+    row: RunRow,
+    asked: FleetOrder,
+    held: Order,
+    key: FleetKey,
+    folder: Path,
+) -> Run:
+    """Make clone and folder of a run, as if it had always worked here."""
+    repo = _clone(worker, row, asked.ticket, folder / "repo")
+    fleet_run.bring_commit(repo, store, row, asked.ticket, key)
+    home = structs.replace(held.workspace, root=str(folder / "space"))
+    here = structs.replace(asked, order=structs.replace(held, workspace=home))
+    tools = _tools(worker, store, repo)
+    fleet_run.restore(tools.layout, store, row, here, key)
+    return resume.load_run(tools, row)
+
+
+def _catch_up(run: Run, shelf: Shelf, url: str) -> None:
+    """Commit and publish what a dead worker finished and could not, from wherever it left it."""
     while run.row.status == "running" and recover.adopt_uploaded(run, shelf):
         pass
-    _catch_up(run, ticket.remote)
-    if run.row.status == "running":
-        if taken := run_order.lowered(asked.signed, asked.held):
-            message = f"this worker's own configuration is stricter: {', '.join(taken)}"
-            run.timeline.add(EventType.ORDER_HELD, message, keys=taken)
-        if run.order.task_id:
-            claim.begin_run(store, run.order.task_id, run.id, tools.now())
-        begin.prepare(run)
-    return run
-
-
-def _catch_up(run: Run, url: str) -> None:
-    """Bring the run's branch elsewhere to its head, from wherever a dead worker left it."""
     name, base = run.row.branch or "", run.row.base_commit
     tip = remote.tip(run.tools.repo, url, name)
     own = (None, base, *(step.after_commit for step in run.tools.store.steps(run.id)))
@@ -265,31 +270,42 @@ def _catch_up(run: Run, url: str) -> None:
         remote.push(run.tools.repo, url, run.head, name, expected)
 
 
-def _tools(machine: Machine, store: Store, repo: Repo) -> Tools:
-    layout = Layout(repo.root, store.mail.root)
+def _prepare(run: Run, taken: Sequence[str]) -> None:
+    """Make the workspace of a run that goes on, and say what this worker took from its order."""
+    if run.row.status != "running":
+        return
+    if taken:
+        message = f"this worker's own configuration is stricter: {', '.join(taken)}"
+        run.timeline.add(EventType.ORDER_HELD, message, keys=taken)
+    if run.order.task_id:
+        claim.begin_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
+    begin.prepare(run)
+
+
+def _tools(worker: Worker, store: Store, repo: Repo) -> Tools:
     return Tools(
-        project=Context(layout, repo, machine.env),
+        project=Context(Layout(repo.root, store.mail.root), repo, worker.env),
         store=store,
-        keeper=machine.keeper,
+        keeper=worker.keeper,
         git_settings=settings.read(repo),
-        now=machine.now,
+        now=store.now,
         interrupted=lambda: None,
-        watch=machine.watch,
-        worker=machine.owner,
+        watch=worker.watch,
+        worker=worker.owner,
     )
 
 
-def _clone(machine: Machine, row: RunRow, ticket: Ticket, path: Path) -> Repo:
-    mirror = machine.layout.mirror(ticket.remote)
+def _clone(worker: Worker, row: RunRow, ticket: Ticket, path: Path) -> Repo:
+    mirror = worker.layout.mirror(ticket.remote)
     with contextlib.closing(WriteLock(mirror.with_suffix(".lock"))) as lock, lock:
         remote.mirror(ticket.remote, mirror)
     return remote.clone(ticket.remote, mirror, path, row.base_commit or "")
 
 
 @contextlib.contextmanager
-def _attempt(machine: Machine, row: RunRow) -> Iterator[Path]:
+def _attempt(worker: Worker, row: RunRow) -> Iterator[Path]:
     """Hand out the folder of one attempt and remove it afterwards."""
-    folder = machine.layout.attempt(row.run_id, row.claim_epoch)
+    folder = worker.layout.attempt(row.run_id, row.claim_epoch)
     beneath.remove_tree(folder)
     folder.mkdir(parents=True)
     try:
@@ -298,29 +314,25 @@ def _attempt(machine: Machine, row: RunRow) -> Iterator[Path]:
         beneath.remove_tree(folder)
 
 
-def _stop(machine: Machine, store: Store, row: RunRow, error: TreadleError) -> None:
+def _stop(worker: Worker, store: Store, row: RunRow, error: TreadleError) -> None:
     """Stop a run that this worker cannot go on with."""
     row = store.run(row.run_id) or row
-    if row.owner != machine.owner or row.status != "running":
-        return
-    kind = EventType.ORDER_REFUSED if error.code in _REFUSED else EventType.RUN_STOPPED
-    _end(machine, store, row._replace(status="stopped"), kind, error.code, error.message)
+    if row.owner == worker.owner and row.status == "running":
+        kind = EventType.ORDER_REFUSED if error.code in _REFUSED else EventType.RUN_STOPPED
+        _end(store, row._replace(status="stopped"), kind, error.code, error.message)
 
 
-def _give_up(machine: Machine, store: Store, row: RunRow, tries: int) -> None:
+def _give_up(store: Store, row: RunRow, tries: int) -> None:
     """Fail a run that ends every worker it is given to."""
     message = f"the run lost {plural(tries, 'worker')} in a row after step"
     message = f"{message} {row.current_step_index}; it is not tried again"
-    _end(machine, store, row._replace(status="failed"), EventType.GAVE_UP, "gave_up", message)
+    _end(store, row._replace(status="failed"), EventType.GAVE_UP, "gave_up", message)
 
 
-def _end(
-    machine: Machine, store: Store, row: RunRow, kind: EventType, code: str, message: str
-) -> None:
+def _end(store: Store, row: RunRow, kind: EventType, code: str, message: str) -> None:
     """End a run whose folder is not here; its letters are sent from the project's own machine."""
-    now, kv = machine.now(), {"reason_code": code, "reason": message}
-    fleet_run.record(store, row, kind, message, now, kv, row.status)
-    end.tell_desk(store, row, memory.recall(store, row.run_id), now)
+    fleet_run.record(store, row, kind, message, row.status, reason_code=code, reason=message)
+    end.tell_desk(store, row, memory.recall(store, row.run_id), store.now())
     has_report = row.task_id and code not in _REFUSED
     store.release(row.run_id, row.claim_epoch, MAIL if has_report else None)
 
@@ -347,80 +359,54 @@ def work_until_done(
     site: FleetSite,
     config: Config,
     wishes: Wishes,
-    worker: str,
-    dispatcher: Dispatcher,
+    name: str,
+    dispatcher: Dbos,
     watch: Watch,
     env: Mapping[str, str],
 ) -> int:
     """Work until it is time to go; return how many runs were driven."""
-    interrupts, draining = Interrupts(), Event()
+    interrupts = Interrupts()
     with Keeper() as keeper, interrupts.installed():
-        machine = Machine(
-            worker=worker,
-            layout=FleetLayout(env, site.queue, worker),
-            env=env,
+        worker = Worker(
+            name=name,
+            site=site,
+            config=config,
+            slots=wishes.slots,
+            dispatcher=dispatcher,
             keeper=keeper,
-            max_epochs=config.fleet.max_epochs,
-            floor=config,
-            now=lambda: beat.now(),
             watch=watch,
-            draining=draining,
-            open_store=lambda project: site.patient_store(project, float(config.fleet.patience)),
+            env=env,
         )
-        driver = Driver(machine)
-        beat = Beat(worker, dispatcher, driver.active, site, config.fleet, _die, watch)
-        store = beat.store
-        _clean(machine.layout, store)
-        _register(store, worker, wishes.slots)
+        beat = Beat(name, dispatcher, worker.active, site, config.fleet, _die, watch)
+        _clean(worker.layout, beat.store)
+        _register(beat.store, name, wishes.slots)
         beat.start()  # first: until its engine runs, a worker could be taken for dead
         try:
-            dispatcher.work(wishes.slots, partial(_told, watch, driver, dispatcher, draining))
-            _stay(wishes, driver, beat, interrupts.reason)
-            draining.set()
-            fleet.set_status(store, worker, "draining")
+            dispatcher.work(wishes.slots, worker.deliver)
+            _stay(wishes, worker, beat, interrupts.reason)
+            worker.draining.set()
+            fleet.set_status(beat.store, name, "draining")
             dispatcher.drain()
         finally:
             beat.end()
-        fleet.set_status(store, worker, "left")
+        fleet.set_status(beat.store, name, "left")
         beat.close()
-    beneath.remove_tree(machine.layout.work)
-    driver.close()
-    return driver.finished
-
-
-def _told(watch: Watch, driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) -> None:
-    """Deliver, and say what went wrong: the dispatcher would keep it to itself."""
-    try:
-        _deliver(driver, dispatcher, draining, job)
-    except Exception as error:
-        message = f"lost for now: {type(error).__name__}: {error}"
-        watch(Progress(kind="note", run_id=job.run_id, message=f"run {job.run_id} {message}"))
-        raise
-
-
-def _deliver(driver: Driver, dispatcher: Dispatcher, draining: Event, job: Job) -> None:
-    """Drive a job, or let another worker have it when this one is about to leave."""
-    if draining.is_set():
-        dispatcher.retry(job)
-        return
-    row = driver.drive(job)
-    kv = driver.store(job.project).kv(job.run_id) if row else {}
-    if row and fleet_run.is_queued(row, kv):
-        again = Job(job.project, job.run_id, row.claim_epoch)
-        dispatcher.submit(again, fleet_run.priority_of(kv))
+    beneath.remove_tree(worker.layout.work)
+    worker.close()
+    return worker.finished
 
 
 def _stay(
-    wishes: Wishes, driver: Driver, beat: Beat, interrupted: Callable[[], str | None]
+    wishes: Wishes, worker: Worker, beat: Beat, interrupted: Callable[[], str | None]
 ) -> None:
     """Return when the worker should leave."""
     began = busy_at = time.monotonic()
     while not interrupted() and not beat.draining.is_set():
         time.sleep(_LOOK)
         now = time.monotonic()
-        if driver.active:
+        if worker.active:
             busy_at = now
-        if wishes.once and driver.finished:
+        if wishes.once and worker.finished:
             return
         if wishes.idle_exit is not None and now - busy_at >= wishes.idle_exit:
             return

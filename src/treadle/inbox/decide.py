@@ -244,8 +244,7 @@ def with_runs(row: MessageRow, tries: Sequence[Try]) -> MessageRow:
 def _try(store: Reader, row: RunRow) -> Try:
     kept = memory.recall(store, row.run_id)
     reason = kept.reason or row.status
-    is_fleets = memory.FLEET in kept.others
-    if is_fleets and (row.status == "running" or memory.is_queued(row, kept)):
+    if kept.is_of_fleet and (row.status == "running" or memory.is_queued(row, kept)):
         return Try(row.run_id, "queued", reason)
     if row.status == "running":
         return Try(row.run_id, "cut off" if is_abandoned(row) else "running", reason)

@@ -392,7 +392,7 @@ def _attempts(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Actio
     """Run the routine until it passes, stops, or has failed as often as it may."""
     tools, row, most = work.tools, job.known.row, work.config.max_retries
     if isinstance(action, Proceed) and action.how == "land":  # maybe a worker did it elsewhere
-        fleet_run.fetch(tools.layout, tools.store, _run(tools, action.run_id), tools.env)
+        fleet_run.look(tools.layout, tools.store, _run(tools, action.run_id), tools.env)
     while isinstance(action, Proceed) and action.how != "land":
         if action.how == "resume":
             attempt.go_on(tools, work.config, _run(tools, action.run_id))

@@ -3,9 +3,8 @@
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +14,7 @@ from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.lock import WORKER as WORKER
 from treadle.engine.run import memory, run_files
-from treadle.engine.run.memory import QUEUED
+from treadle.engine.run.memory import FLEET, QUEUED, RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, cursor_of
 from treadle.engine.run.run_files import Manifest
@@ -31,12 +30,8 @@ from treadle.store import fleet
 from treadle.store.runs import Event, History, RunRow, StepRow
 from treadle.store.store import Reader, Store
 
-T = TypeVar("T")
-
 ORDER = "order"
-FLEET = memory.FLEET
 SIGNATURE = "signature"
-TRIES = "tries"
 # What of a run's row its signature covers: all that stays as it was queued.
 _SIGNED = (
     *("run_id", "created_at", "goal", "run_dir", "task_id", "message_id", "routine"),
@@ -51,45 +46,50 @@ class Ticket(Struct, frozen=True, kw_only=True):
     remote: str
     artifacts: str
     priority: int = 0
-    fingerprint: str = ""
 
 
-def is_queued(row: RunRow, kv: Mapping[str, object]) -> bool:
-    """Tell whether a run waits for a worker."""
-    return memory.is_queued(row, memory.decode(kv))
+class FleetOrder(Struct, frozen=True, kw_only=True):
+    """What a run of the fleet was asked to do, and where its repository and archives are."""
+
+    order: Order
+    ticket: Ticket = msgspec.field(name=FLEET)
 
 
-def is_claimable(row: RunRow, kv: Mapping[str, object]) -> bool:
+def is_claimable(row: RunRow, known: RunMemory) -> bool:
     """Tell whether a worker may take a run: it waits, or its worker is gone."""
-    return FLEET in kv and (is_queued(row, kv) or (row.owner or "").startswith(WORKER))
+    is_held = (row.owner or "").startswith(WORKER)
+    return known.is_of_fleet and (memory.is_queued(row, known) or is_held)
 
 
-def insert(
-    store: Store, row: RunRow, order: Order, ticket: Ticket, key: FleetKey, now: datetime
-) -> None:
-    """Write a run down that a worker shall drive."""
-    message = f"waits for a worker of the fleet: {order.goal}"
-    data = {"base_commit": row.base_commit, "criteria": list(order.ids), "remote": ticket.remote}
-    event = Event(1, utc(now), EventType.RUN_QUEUED, message, data)
-    kv = _waits("waits for a worker") | signed(row, order, ticket, key)
-    store.insert_run(row, (event,), kv)
+def insert(store: Store, row: RunRow, asked: FleetOrder, key: FleetKey) -> None:
+    """Write down a run that a worker is to drive."""
+    message = f"waits for a worker of the fleet: {row.goal}"
+    data = {
+        "base_commit": row.base_commit,
+        "criteria": list(asked.order.ids),
+        "remote": asked.ticket.remote,
+    }
+    event = Event(1, row.created_at, EventType.RUN_QUEUED, message, data)
+    waiting = memory.EMPTY._replace(
+        reason_code=QUEUED, reason="waits for a worker", others=signed(row, asked, key)
+    )
+    store.insert_run(row, (event,), memory.encode(waiting))
 
 
-def signed(row: RunRow, order: Order, ticket: Ticket, key: FleetKey) -> dict[str, object]:
+def signed(row: RunRow, asked: FleetOrder, key: FleetKey) -> dict[str, object]:
     """Return what the store keeps of an order, with the signature that workers ask for."""
-    kv = {ORDER: msgspec.to_builtins(order), FLEET: msgspec.to_builtins(ticket)}
-    return {**kv, SIGNATURE: key.sign(ORDER, _text(row, kv))}
+    kept: dict[str, object] = msgspec.to_builtins(asked)
+    return {**kept, SIGNATURE: key.sign(ORDER, _text(row, kept))}
 
 
-def requeue(
-    store: Store, row: RunRow, message: str, now: datetime, more: Mapping[str, object] | None = None
-) -> RunRow | None:
+def requeue(store: Store, row: RunRow, message: str, **remembered: Any) -> RunRow | None:
     """Let a run wait for another worker; None when it is no longer as it was read."""
     epoch = fleet.claim(store, row, None)
     if epoch is None:
         return None
     row = row._replace(claim_epoch=epoch, owner=None)
-    record(store, row, EventType.RUN_QUEUED, message, now, {**_waits(message), **(more or {})})
+    remembered |= {"reason_code": QUEUED, "reason": message, "stop_requested": None}
+    record(store, row, EventType.RUN_QUEUED, message, **remembered)
     return row
 
 
@@ -97,71 +97,16 @@ def give_back(run: Run, message: str) -> None:
     """Put a run that is being driven back into the queue."""
     run.timeline.add(EventType.RUN_QUEUED, message)
     waiting = run.cursor(status="stopped", ended_at=None)
-    others = {key: value for key, value in run.memory.others.items() if key != TRIES}
-    run.record(waiting, reason_code=QUEUED, reason=message, stop_requested=None, others=others)
+    run.record(waiting, reason_code=QUEUED, reason=message, stop_requested=None, tries=None)
+    run.tools.store.release(run.id, run.row.claim_epoch)
 
 
-def call_off(store: Store, row: RunRow, reason: str, now: datetime) -> bool:
-    """Take a waiting run out of the queue; False when a worker was quicker."""
+def call_off(store: Store, row: RunRow, reason: str) -> None:
+    """Take a waiting run out of the queue, unless a worker was quicker."""
     epoch = fleet.claim(store, row, None)
-    if epoch is None:
-        return False
-    kv = {"reason_code": "interrupted", "reason": reason}
-    record(store, row._replace(claim_epoch=epoch), EventType.RUN_STOPPED, reason, now, kv)
-    return True
-
-
-def order_of(row: RunRow, kv: Mapping[str, object], key: FleetKey) -> Order:
-    """Return what a run of the fleet was asked to do, if whoever queued it has the key."""
-    _require_signed(row, kv, key)
-    return _convert(row, kv, ORDER, Order)
-
-
-def ticket_of(row: RunRow, kv: Mapping[str, object], key: FleetKey) -> Ticket:
-    """Return where the repository and the archives of a run are, if its order is signed."""
-    _require_signed(row, kv, key)
-    return _convert(row, kv, FLEET, Ticket)
-
-
-def priority_of(kv: Mapping[str, object]) -> int:
-    """Return how urgent a run is; nothing else depends on it, so nobody need have signed it."""
-    ticket = kv.get(FLEET)
-    found = ticket.get("priority") if isinstance(ticket, dict) else None
-    return found if isinstance(found, int) else 0
-
-
-def _require_signed(row: RunRow, kv: Mapping[str, object], key: FleetKey) -> None:
-    signature = kv.get(SIGNATURE)
-    if signature and key.knows(signature, ORDER, _text(row, kv)):
-        return
-    why = (
-        "was changed after it was queued, or signed with another key"
-        if signature
-        else "is not signed"
-    )
-    raise FormatError(
-        f"run {row.run_id}: its order in the store {why}, so it is refused",
-        code="order_forged" if signature else "order_unsigned",
-        fix=["treadle fleet key", f"treadle runs show {row.run_id}"],
-    )
-
-
-def _text(row: RunRow, kv: Mapping[str, object]) -> str:
-    """Return what is signed: the order and the ticket as the store has them, and of the row what
-    never changes."""
-    parts = [[getattr(row, name) for name in _SIGNED], kv.get(ORDER), kv.get(FLEET)]
-    return msgspec.json.encode(parts, order="sorted").decode()
-
-
-def _convert(row: RunRow, kv: Mapping[str, object], key: str, type_: type[T]) -> T:
-    try:
-        return msgspec.convert(kv.get(key), type_)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"run {row.run_id}: its {key} in the store is wrong: {error}") from error
-
-
-def _waits(message: str) -> dict[str, object]:
-    return {"reason_code": QUEUED, "reason": message, "stop_requested": None}
+    if epoch is not None:
+        row = row._replace(claim_epoch=epoch)
+        record(store, row, EventType.RUN_STOPPED, reason, reason_code="interrupted", reason=reason)
 
 
 def record(
@@ -169,26 +114,58 @@ def record(
     row: RunRow,
     kind: EventType,
     message: str,
-    now: datetime,
-    kv: Mapping[str, object],
     status: RunStatus = "stopped",
+    **remembered: Any,
 ) -> None:
     """Write down what happens to a run while no folder of it is here."""
-    goes_on = status == "running" or kv.get("reason_code") == QUEUED
-    cursor = cursor_of(row, status=status, ended_at=None if goes_on else utc(now))
-    event = Event(store.last_seq(row.run_id) + 1, utc(now), kind, message)
-    store.advance(row.run_id, History(events=(event,), kv=kv), cursor, row.claim_epoch)
+    now, before = utc(store.now()), memory.recall(store, row.run_id)
+    after = before._replace(**remembered)
+    goes_on = status == "running" or after.reason_code == QUEUED
+    cursor = cursor_of(row, status=status, ended_at=None if goes_on else now)
+    event = Event(store.last_seq(row.run_id) + 1, now, kind, message)
+    history = History(events=(event,), kv=memory.changes(before, after))
+    store.advance(row.run_id, history, cursor, row.claim_epoch)
+
+
+def order_of(row: RunRow, known: RunMemory, key: FleetKey) -> FleetOrder:
+    """Return what a run of the fleet was asked to do, if whoever queued it has the key."""
+    kept, signature = known.others, known.others.get(SIGNATURE)
+    if not signature or not key.knows(signature, ORDER, _text(row, kept)):
+        why = "was changed after it was queued, or signed with another key"
+        raise FormatError(
+            f"run {row.run_id}: its order in the store {why if signature else 'is not signed'},"
+            " so it is refused",
+            code="order_forged" if signature else "order_unsigned",
+            fix=["treadle fleet key", f"treadle runs show {row.run_id}"],
+        )
+    try:
+        return msgspec.convert(kept, FleetOrder)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"run {row.run_id}: its order in the store is wrong: {error}") from error
+
+
+def priority_of(known: RunMemory) -> int:
+    """Return how urgent a run is; nothing else depends on it, so nobody need have signed it."""
+    ticket = known.others.get(FLEET)
+    found = ticket.get("priority") if isinstance(ticket, dict) else None
+    return found if isinstance(found, int) else 0
+
+
+def _text(row: RunRow, kept: Mapping[str, object]) -> str:
+    """Return what is signed: the order and the ticket as the store has them, and of the row what
+    never changes."""
+    parts = [[getattr(row, name) for name in _SIGNED], kept.get(ORDER), kept.get(FLEET)]
+    return msgspec.json.encode(parts, order="sorted").decode()
 
 
 def look(layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str] = os.environ) -> None:
     """Bring a run of the fleet here for whoever wants to see its files; any other run stays."""
-    kv = store.kv(row.run_id)
-    if FLEET not in kv:
+    known = memory.recall(store, row.run_id)
+    if not known.is_of_fleet:
         return
-    gone = any(archive.missing(layout, store.steps(row.run_id)))
-    if gone or not layout.run(row.run_id).run_json.exists():
+    if _missing(layout, store, row) or not layout.run(row.run_id).run_json.exists():
         key = keys.read(env, layout.root)
-        restore(layout, store, row, order_of(row, kv, key), key)
+        restore(layout, store, row, order_of(row, known, key), key)
 
 
 def peek(layout: Layout, store: Reader, row: RunRow) -> None:
@@ -197,23 +174,17 @@ def peek(layout: Layout, store: Reader, row: RunRow) -> None:
         look(layout, store, row)
 
 
-def fetch(layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str] = os.environ) -> None:
-    """Bring the folders of a run's committed steps here; those that are here stay."""
-    if any(archive.missing(layout, store.steps(row.run_id))):
-        _fetch(layout, store, row, keys.read(env, layout.root))
-
-
 def bring_here(tools: Tools, row: RunRow) -> None:
     """Bring a run of the fleet to the project's own machine, for whoever lands or resumes it."""
-    kv = tools.store.kv(row.run_id)
-    if FLEET in kv and row.status != "running":
+    known = memory.recall(tools.store, row.run_id)
+    if known.is_of_fleet and row.status != "running":
         key = keys.read(tools.env, tools.layout.root)
-        order = order_of(row, kv, key)
-        bring_commit(tools.repo, tools.store, row, key)
-        restore(tools.layout, tools.store, row, order, key)
+        asked = order_of(row, known, key)
+        bring_commit(tools.repo, tools.store, row, asked.ticket, key)
+        restore(tools.layout, tools.store, row, asked, key)
 
 
-def restore(layout: Layout, store: Reader, row: RunRow, order: Order, key: FleetKey) -> None:
+def restore(layout: Layout, store: Reader, row: RunRow, asked: FleetOrder, key: FleetKey) -> None:
     """Make the whole folder, as if the run had always worked here."""
     steps = store.steps(row.run_id)
     for step in steps:
@@ -221,19 +192,20 @@ def restore(layout: Layout, store: Reader, row: RunRow, order: Order, key: Fleet
     folder = layout.run(row.run_id)
     folder.steps.mkdir(parents=True, exist_ok=True)
     folder.live.mkdir(exist_ok=True)
-    _fetch(layout, store, row, key)
+    if wanted := _missing(layout, store, row):
+        _fetch(layout, wanted, Shelf(asked.ticket.artifacts), key)
     told = {event.seq for found in _proven(layout, row, steps) for event in found.events}
     events = [event for event in store.events(row.run_id) if event.seq not in told]
-    atomic.write(folder.spec, order.text.encode() + b"\n")
-    run_files.write_run(folder.run_json, order, row, events, store.kv(row.run_id))
+    atomic.write(folder.spec, asked.order.text.encode() + b"\n")
+    run_files.write_run(folder.run_json, asked.order, row, events, store.kv(row.run_id))
 
 
-def bring_commit(repo: Repo, store: Reader, row: RunRow, key: FleetKey) -> None:
+def bring_commit(repo: Repo, store: Reader, row: RunRow, ticket: Ticket, key: FleetKey) -> None:
     """See to it that the run's head can be read in `repo`, from its archives if need be."""
     head = row.head_commit or row.base_commit or ""
     if remote.has(repo, head):
         return
-    shelf = Shelf(ticket_of(row, store.kv(row.run_id), key).artifacts)
+    shelf = Shelf(ticket.artifacts)
     for step in store.steps(row.run_id):
         if step.archive and step.after_commit != step.before_commit:
             pack = archive.held(archive.read(shelf, step, key))
@@ -247,16 +219,18 @@ def bring_commit(repo: Repo, store: Reader, row: RunRow, key: FleetKey) -> None:
         )
 
 
-def _fetch(layout: Layout, store: Reader, row: RunRow, key: FleetKey) -> None:
-    wanted = list(archive.missing(layout, store.steps(row.run_id)))
-    if not wanted:
-        return
-    shelf = Shelf(ticket_of(row, store.kv(row.run_id), key).artifacts)
+def _missing(layout: Layout, store: Reader, row: RunRow) -> list[StepRow]:
+    """Return the steps with an archive whose folder is not here."""
+    steps = store.steps(row.run_id)
+    return [step for step in steps if step.archive and not (layout.root / step.step_dir).is_dir()]
+
+
+def _fetch(layout: Layout, wanted: Sequence[StepRow], shelf: Shelf, key: FleetKey) -> None:
     for step in wanted:
         target = _require_place(layout, step)
         staged = target.with_name(f"{target.name}.tmp-fetched")
         beneath.remove_tree(staged)
-        archive.fetch(shelf, step, key, staged)
+        archive.unpack(archive.read(shelf, step, key), staged)
         sync.rename_new(staged, target)
 
 

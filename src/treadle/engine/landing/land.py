@@ -1,7 +1,8 @@
 """Bring a passed run's work into a branch of the user, or take it out again by its inverse."""
 
+import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.contract.messages import Observed
@@ -10,7 +11,6 @@ from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import move, tracker
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run.memory import Move, Moved
-from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, name_some
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
 from treadle.files import beneath
@@ -19,137 +19,17 @@ from treadle.git.build import Conflict
 from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
-from treadle.store.runs import RunRow, StepRow
+from treadle.store.runs import RunRow
 from treadle.text import line
 
-
-def require_checks(run: Run, commit: str) -> None:
-    """Check a merged commit where the run's own commits were checked."""
-    if not run.order.commands:
-        return
-    if run.memory.stop_requested:
-        run.record(stop_requested=None)
-    if observe.in_clean_place(run):
-        found = _observe(run, commit)
-    else:
-        found = _observe_in_workspace(run, commit)
-    failed = [seen for seen in found if not seen.passed]
-    if failed:
-        names = ", ".join(f"{seen.id} ({seen.command})" for seen in failed)
-        where = run.tools.layout.relative(run.folder.landing)
-        raise BlockedError(
-            f"merged with what came meanwhile, the work no longer passes: {names}",
-            code="checks_failed",
-            fix=[*(f"cat {where}/{seen.id}.txt" for seen in failed), _again(run)],
-        )
-
-
-def _observe_in_workspace(run: Run, commit: str) -> tuple[Observed, ...]:
-    """Use the run's workspace, which is put back afterwards."""
-    _open_workspace(run)
-    workspace.restore(run.workspace, commit)
-    try:
-        return _observe(run, commit)
-    finally:
-        workspace.restore(run.workspace, run.head)
-
-
-def _open_workspace(run: Run) -> None:
-    failed = begin.reopen(run)
-    if failed and failed.reason == "stopped":
-        raise _interrupted(failed.detail)
-    if failed:
-        raise BlockedError(begin.setup_failure(run, failed), code="checks_failed")
-
-
-def _observe(run: Run, commit: str) -> tuple[Observed, ...]:
-    beneath.remove_tree(run.folder.landing)
-    run.folder.landing.mkdir()
-    seen, stopped = observe.Bench(run, commit).observe(run.folder.landing)
-    if stopped:
-        raise _interrupted(stopped)
-    for item in seen:
-        observe.note_observed(run, item, " on the merged tree")
-    return seen
-
-
-def _interrupted(reason: str) -> InterruptedRun:
-    code = ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
-    return InterruptedRun(f"not landed: {reason}", exit_code=code)
-
-
-def _again(run: Run) -> str:
-    return f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
-
-
 _SUBJECT = 72
-
-
-def landing_message(order: Order, run_id: str) -> str:
-    """Return the message of a landing: the goal, and where it came from."""
-    return _message(_line(order.goal), order, run_id)
-
-
-def step_message(order: Order, run_id: str, row: StepRow) -> str:
-    """Return the message of one step that is brought in by itself."""
-    return _message(f"{row.role} {row.iteration}: {_line(order.goal)}", order, run_id)
-
-
-def undo_message(order: Order, run_id: str, commit: str) -> str:
-    """Return the message of the commit that takes a landing back."""
-    text = f"Undo: {_line(order.goal)}"
-    return _message(text, order, run_id, f"This takes back {commit}.")
-
-
-def _message(text: str, order: Order, run_id: str, body: str = "") -> str:
-    short = text if len(text) <= _SUBJECT else f"{text[: _SUBJECT - 1].rstrip()}…"
-    parts = [short, text if short != text else "", body, _trailers(order, run_id)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _trailers(order: Order, run_id: str) -> str:
-    lines = [f"Treadle-Run: {run_id}"]
-    if order.task_id:
-        lines.append(f"Treadle-Task: {order.task_id}")
-    if order.message and order.message.spec:
-        lines.append(f"Treadle-Spec: {order.message.spec}")
-    return "\n".join(lines)
-
-
-def _line(goal: str) -> str:
-    return " ".join(line(goal).split())
-
-
 _NAMED = 20
-
-
-def require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
-    """Name the files that would be overwritten; `new` may still lie in the scratch place."""
-    where = run.tools.repo.place | {"GIT_OBJECT_DIRECTORY": str(place.store)}
-    found = obstacles.find(run.tools.repo.root, where, old, new)
-    if found.staged:
-        names = _words(found.staged)
-        raise _refusal("staged", "staged_files", found.staged, [f"git commit -- {names}"])
-    if found.unstaged:
-        names = _words(found.unstaged)
-        fix = [f"git diff -- {names}", f"git commit -- {names}", f"git stash push -- {names}"]
-        raise _refusal("uncommitted", "uncommitted_files", found.unstaged, fix)
-    if found.unknown:
-        fix = [f"mv {name} {name}.mine" for name in map(shlex.quote, found.unknown[:_NAMED])]
-        raise _refusal("unknown to git", "file_in_the_way", found.unknown, fix)
-
-
-def _words(paths: Sequence[str]) -> str:
-    return shlex.join(paths[:_NAMED])
-
-
-def _refusal(what: str, code: str, paths: Sequence[str], fix: list[str]) -> BlockedError:
-    return BlockedError(
-        f"files in your checkout that are {what} would be overwritten: {name_some(paths)}",
-        code=code,
-        fix=fix,
-        details={"files": list(paths)},
-    )
+# Of each kind of obstacle: what it is, its code, and what git can do about it.
+_OBSTACLES = {
+    "staged": ("staged", "staged_files", ("commit",)),
+    "unstaged": ("uncommitted", "uncommitted_files", ("diff", "commit", "stash push")),
+    "unknown": ("unknown to git", "file_in_the_way", ()),
+}
 
 
 class Landed(NamedTuple):
@@ -159,6 +39,15 @@ class Landed(NamedTuple):
     branch: str
     commit: str | None
     merged: bool = False
+
+
+class Undone(NamedTuple):
+    """The inverse; `exact` says that the tree is the very one from before the landing."""
+
+    run_id: str
+    branch: str
+    commit: str | None
+    exact: bool
 
 
 class Part(NamedTuple):
@@ -179,37 +68,69 @@ class LandingCommit(NamedTuple):
 
 def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
     """Land a run, or raise BlockedError with everything as it was."""
-    _require_passed(row)
-    fleet_run.bring_here(tools, row)
-    run = resume.take_up(tools, row)
-    try:
-        move.finish_move(run)
+    if row.status != "passed":
+        raise BlockedError(
+            f"run {row.run_id} has not passed: it is {row.status}",
+            code="not_passed",
+            fix=[f"treadle why {row.run_id}"],
+        )
+    with _taken(tools, row, resume.take_up) as run:
         _require_not_landed(run)
         with move.refusals(run, "land"):
             _require_ground(run)
-            return _bring(run, _target(run, onto), keep_steps)
+            name = _target(run, onto)
+            tip = _tip(run, name)
+            built = _move(run, "land", name, tip, lambda at: _build(run, at, tip, keep_steps))
+    return Landed(run.id, name, built and built.commit, bool(built and built.is_merged))
+
+
+def undo(tools: Tools, row: RunRow) -> Undone:
+    """Undo a landing, or raise BlockedError with everything as it was."""
+    with _taken(tools, row, resume.take_over) as run:
+        landed = _landed(run)
+        with move.refusals(run, "undo"):
+            tip = _tip_with(run, landed)
+            before = repo.tree_of(tools.repo, landed.old)
+            built = _move(
+                run, "undo", landed.branch, tip, lambda at: _invert(run, at, tip, landed, before)
+            )
+    is_exact = bool(built and built.tree == before)
+    return Undone(run.id, landed.branch, built and built.commit, is_exact)
+
+
+@contextlib.contextmanager
+def _taken(tools: Tools, row: RunRow, take: Callable[[Tools, RunRow], Run]) -> Iterator[Run]:
+    """Own a run for as long as the block works, with no move of it left half made."""
+    fleet_run.bring_here(tools, row)
+    run = take(tools, row)
+    try:
+        move.finish_move(run)
+        yield run
     finally:
         tools.store.release(run.id, run.row.claim_epoch)
 
 
-def _bring(run: Run, name: str, keep_steps: bool) -> Landed:
-    tip = _tip(run, name)
-    refs.require_quiet(run.tools.repo, name)
-    place = scratch.make(run.tools.repo, run.folder.live / "land")
+def _move(
+    run: Run, what: str, name: str, tip: str, build_on: Callable[[Scratch], LandingCommit]
+) -> LandingCommit | None:
+    """Build a commit beside the repository and move a branch to it; None if nothing changes."""
+    here = run.tools.repo
+    refs.require_quiet(here, name)
+    place = scratch.make(here, run.folder.live / what)
     try:
-        built = _build(run, place, tip, keep_steps)
+        built = build_on(place)
         if built.commit == tip:
-            return Landed(run.id, name, None)
-        if refs.is_checked_out(run.tools.repo, name):
-            refs.require_unlocked(run.tools.repo, name)
-            require_clear(run, place, tip, built.commit)
+            return None
+        if refs.is_checked_out(here, name):
+            refs.require_unlocked(here, name)
+            _require_clear(run, place, tip, built.commit)
         scratch.keep(place)
     finally:
         scratch.drop(place)
     if built.is_merged:
-        require_checks(run, built.commit)
-    move.make_move(run, Move(what="land", branch=name, old=tip, commit=built.commit))
-    return Landed(run.id, name, built.commit, built.is_merged)
+        _require_checks(run, built.commit)
+    move.make_move(run, Move(what=what, branch=name, old=tip, commit=built.commit))
+    return built
 
 
 def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> LandingCommit:
@@ -219,25 +140,60 @@ def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> LandingCommi
     if keep_steps and is_base and not signs and not run.order.message:
         return LandingCommit(run.head, run.tree)
     parts = tuple(_parts(run, keep_steps))
+    by_hand = (f"git merge {shlex.quote(run.row.branch or '')}", _again(run))
     for part in parts:
-        tree = combine(place, part.base, built.tree, part.tree, _by_hand(run))
+        tree = _combine(place, part.base, built.tree, part.tree, by_hand)
         is_merged = tree != run.tree
         if part is parts[-1]:
             tree = tracker.listed(run, place, tip, tree)
         if tree != built.tree:
-            new = commit_on(run, place, tree, built.commit, part.message)
+            new = _commit(run, place, tree, built.commit, part.message)
             built = LandingCommit(new, tree, is_merged)
     return built
 
 
-def commit_on(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
+def _invert(run: Run, place: Scratch, tip: str, landed: Moved, before: str) -> LandingCommit:
+    after, now = (repo.tree_of(run.tools.repo, commit) for commit in (landed.commit, tip))
+    tree = _combine(place, after, now, before, [f"git revert {landed.commit[:12]}"])
+    if tree == now:
+        return LandingCommit(tip, now)
+    message = _message(run, "Undo: ", f"This takes back {landed.commit}.")
+    return LandingCommit(_commit(run, place, tree, tip, message), tree)
+
+
+def _parts(run: Run, keep_steps: bool) -> Iterator[Part]:
+    base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
+    if not keep_steps:
+        yield Part(base, run.tree, _message(run))
+        return
+    for step in run.tools.store.steps(run.id):
+        if step.tree and step.tree != base:
+            yield Part(base, step.tree, _message(run, f"{step.role} {step.iteration}: "))
+            base = step.tree
+    if run.order.message:
+        yield Part(base, base, _message(run))
+
+
+def _message(run: Run, prefix: str = "", body: str = "") -> str:
+    """Return the message of a commit: the goal, and where it came from."""
+    order = run.order
+    text = prefix + " ".join(line(order.goal).split())
+    short = text if len(text) <= _SUBJECT else f"{text[: _SUBJECT - 1].rstrip()}…"
+    spec = order.message.spec if order.message else None
+    origin = {"Run": run.id, "Task": order.task_id, "Spec": spec}
+    trailers = "\n".join(f"Treadle-{key}: {value}" for key, value in origin.items() if value)
+    parts = [short, text if short != text else "", body, trailers]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _commit(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
     """Commit a tree as the user would; no branch moves."""
     settings = run.tools.git_settings
     who, sign = build.committer(settings, run.tools.env), build.signs_commits(settings)
     return build.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
 
 
-def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
+def _combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
     """Merge three trees; BlockedError names the files that both sides changed."""
     if ours == base:
         return theirs
@@ -252,31 +208,25 @@ def combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str
     return found.tree
 
 
-def _by_hand(run: Run) -> tuple[str, ...]:
-    """Return how to go on where git cannot merge: by hand, or by a new run from the new base."""
-    again = f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
-    return f"git merge {shlex.quote(run.row.branch or '')}", again
+def _again(run: Run) -> str:
+    return f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
 
 
-def _parts(run: Run, keep_steps: bool) -> Iterator[Part]:
-    base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
-    if not keep_steps:
-        yield Part(base, run.tree, landing_message(run.order, run.id))
-        return
-    for step in run.tools.store.steps(run.id):
-        if step.tree and step.tree != base:
-            yield Part(base, step.tree, step_message(run.order, run.id, step))
-            base = step.tree
-    if run.order.message:
-        yield Part(base, base, landing_message(run.order, run.id))
-
-
-def _require_passed(row: RunRow) -> None:
-    if row.status != "passed":
+def _require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
+    """Name the files that would be overwritten; `new` may still lie in the scratch place."""
+    where = run.tools.repo.place | {"GIT_OBJECT_DIRECTORY": str(place.store)}
+    found = obstacles.find(run.tools.repo.root, where, old, new)
+    for kind, paths in found._asdict().items():
+        if not paths:
+            continue
+        what, code, verbs = _OBSTACLES[kind]
+        names = [shlex.quote(path) for path in paths[:_NAMED]]
+        aside = [f"mv {name} {name}.mine" for name in names]
         raise BlockedError(
-            f"run {row.run_id} has not passed: it is {row.status}",
-            code="not_passed",
-            fix=[f"treadle why {row.run_id}"],
+            f"files in your checkout that are {what} would be overwritten: {name_some(paths)}",
+            code=code,
+            fix=[f"git {verb} -- {' '.join(names)}" for verb in verbs] or aside,
+            details={"files": list(paths)},
         )
 
 
@@ -305,11 +255,8 @@ def _target(run: Run, onto: str | None) -> str:
     name = onto.removeprefix("refs/heads/") if onto else run.row.base_branch
     again = f"treadle land {run.id} --onto BRANCH"
     if not name:
-        raise BlockedError(
-            f"run {run.id} began on a detached HEAD; say which branch it should land on",
-            code="no_branch",
-            fix=["git branch", again],
-        )
+        text = f"run {run.id} began on a detached HEAD; say which branch it should land on"
+        raise BlockedError(text, code="no_branch", fix=["git branch", again])
     own = name.startswith(OWN_PREFIX) and is_run_id(name.removeprefix(OWN_PREFIX))
     if name == run.row.branch or own:
         text = f"{name} is a run's own branch, which only its steps move"
@@ -320,83 +267,28 @@ def _target(run: Run, onto: str | None) -> str:
 def _tip(run: Run, name: str) -> str:
     found = refs.resolve(run.tools.repo, name)
     if found is None:
-        base = (run.row.base_commit or "")[:12]
-        raise BlockedError(
-            f"there is no branch {name}",
-            code="branch_missing",
-            fix=[
-                f"git branch {shlex.quote(name)} {base}",
-                f"treadle land {run.id} --onto BRANCH",
-            ],
-        )
+        make = f"git branch {shlex.quote(name)} {(run.row.base_commit or '')[:12]}"
+        fix = [make, f"treadle land {run.id} --onto BRANCH"]
+        raise BlockedError(f"there is no branch {name}", code="branch_missing", fix=fix)
     return found
 
 
-class Undone(NamedTuple):
-    """The inverse; `exact` says that the tree is the very one from before the landing."""
-
-    run_id: str
-    branch: str
-    commit: str | None
-    exact: bool
-
-
-def undo(tools: Tools, row: RunRow) -> Undone:
-    """Undo a landing, or raise BlockedError with everything as it was."""
-    fleet_run.bring_here(tools, row)
-    run = resume.take_over(tools, row)
-    try:
-        move.finish_move(run)
-        landed = _landed(run)
-        with move.refusals(run, "undo"):
-            return _invert(run, landed)
-    finally:
-        tools.store.release(run.id, run.row.claim_epoch)
-
-
-def _invert(run: Run, landed: Moved) -> Undone:
-    tip = _undo_tip(run, landed)
-    place_repo, name = run.tools.repo, landed.branch
-    refs.require_quiet(place_repo, name)
-    before, after, now = (
-        repo.tree_of(place_repo, commit) for commit in (landed.old, landed.commit, tip)
-    )
-    place = scratch.make(place_repo, run.folder.live / "undo")
-    try:
-        tree = combine(place, after, now, before, [f"git revert {landed.commit[:12]}"])
-        if tree == now:
-            return Undone(run.id, name, None, False)
-        text = undo_message(run.order, run.id, landed.commit)
-        new = commit_on(run, place, tree, tip, text)
-        if refs.is_checked_out(place_repo, name):
-            refs.require_unlocked(place_repo, name)
-            require_clear(run, place, tip, new)
-        scratch.keep(place)
-    finally:
-        scratch.drop(place)
-    move.make_move(run, Move(what="undo", branch=name, old=tip, commit=new))
-    return Undone(run.id, name, new, repo.tree_of(place_repo, new) == before)
-
-
 def _landed(run: Run) -> Moved:
-    undone = run.memory.undone
+    undone, landed = run.memory.undone, run.memory.landed
     if undone:
         raise BlockedError(
             f"run {run.id} is undone already: {undone.commit[:12]} on {undone.branch}",
             code="already_undone",
             fix=[f"git show {undone.commit[:12]}", f"treadle land {run.id}"],
         )
-    landed = run.memory.landed
     if landed is None:
-        raise BlockedError(
-            f"run {run.id} has not landed, so there is nothing to undo",
-            code="not_landed",
-            fix=[f"treadle runs show {run.id}"],
-        )
+        text = f"run {run.id} has not landed, so there is nothing to undo"
+        raise BlockedError(text, code="not_landed", fix=[f"treadle runs show {run.id}"])
     return landed
 
 
-def _undo_tip(run: Run, landed: Moved) -> str:
+def _tip_with(run: Run, landed: Moved) -> str:
+    """Return where the branch of a landing stands, which must still hold it."""
     name = shlex.quote(landed.branch)
     tip = refs.resolve(run.tools.repo, landed.branch)
     if tip is None:
@@ -409,3 +301,50 @@ def _undo_tip(run: Run, landed: Moved) -> str:
             fix=[f"git log --oneline -5 {name}"],
         )
     return tip
+
+
+def _require_checks(run: Run, commit: str) -> None:
+    """Run the criteria's commands on a merged commit, where the run's own were checked."""
+    if not run.order.commands:
+        return
+    if run.memory.stop_requested:
+        run.record(stop_requested=None)
+    look = _observe if observe.in_clean_place(run) else _observe_in_workspace
+    if failed := [seen for seen in look(run, commit) if not seen.passed]:
+        names = ", ".join(f"{seen.id} ({seen.command})" for seen in failed)
+        where = run.tools.layout.relative(run.folder.landing)
+        raise BlockedError(
+            f"merged with what came meanwhile, the work no longer passes: {names}",
+            code="checks_failed",
+            fix=[*(f"cat {where}/{seen.id}.txt" for seen in failed), _again(run)],
+        )
+
+
+def _observe_in_workspace(run: Run, commit: str) -> tuple[Observed, ...]:
+    """Use the run's workspace, which is put back afterwards."""
+    failed = begin.reopen(run)
+    if failed and failed.reason == "stopped":
+        raise _interrupted(failed.detail)
+    if failed:
+        raise BlockedError(begin.setup_failure(run, failed), code="checks_failed")
+    workspace.restore(run.workspace, commit)
+    try:
+        return _observe(run, commit)
+    finally:
+        workspace.restore(run.workspace, run.head)
+
+
+def _observe(run: Run, commit: str) -> tuple[Observed, ...]:
+    beneath.remove_tree(run.folder.landing)
+    run.folder.landing.mkdir()
+    seen, stopped = observe.Bench(run, commit).observe(run.folder.landing)
+    if stopped:
+        raise _interrupted(stopped)
+    for item in seen:
+        observe.note_observed(run, item, " on the merged tree")
+    return seen
+
+
+def _interrupted(reason: str) -> InterruptedRun:
+    code = ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
+    return InterruptedRun(f"not landed: {reason}", exit_code=code)

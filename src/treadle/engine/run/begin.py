@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
 
 from treadle import layout
@@ -18,14 +19,16 @@ from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some
 from treadle.errors import BlockedError, GitError, ProjectError
 from treadle.files import atomic, beneath, sync
 from treadle.git import build, refs, repo, settings, workspace
+from treadle.git.repo import Head
 from treadle.git.workspace import Workspace
 from treadle.ids import new_run_id, utc
-from treadle.layout import STDERR, STDOUT, RunLayout
+from treadle.layout import STDERR, STDOUT, Layout, RunLayout
 from treadle.proc import identity
 from treadle.proc.keeper import Ended, Limits
 from treadle.project.context import workspaces
 from treadle.sandbox import jails
 from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 from treadle.tasks import claim
 
 _FIRST_PORT = 20_000
@@ -161,7 +164,7 @@ def begin_run(
             fix=["git add -A", "git commit -m 'Begin'"],
         )
     with tools.beginning:
-        run = _new(tools, order, head.commit, head.branch)
+        run = _new(tools, order, head)
         if lands:
             run.memory = run.memory._replace(lands=True)
         if below and below.base_branch == head.branch and below.head_commit:
@@ -211,37 +214,40 @@ def check_possible(order: Order) -> None:
         )
 
 
-def _new(tools: Tools, order: Order, commit: str, base_branch: str | None) -> Run:
-    run_id = new_run_id(tools.now(), tools.store.last_run_id(), secrets.randbits(24))
-    folder = tools.layout.run(run_id)
-    row = RunRow(
+def new_row(place: Layout, store: Reader, order: Order, now: datetime, head: Head) -> RunRow:
+    """Return the row of a run that nobody drives yet."""
+    run_id = new_run_id(now, store.last_run_id(), secrets.randbits(24))
+    return RunRow(
         run_id=run_id,
-        created_at=utc(tools.now()),
+        created_at=utc(now),
         goal=order.goal,
-        status="running",
+        status="stopped",
         iteration=1,
         current_step_index=0,
         verdict=None,
-        run_dir=tools.layout.relative(folder.folder),
+        run_dir=place.relative(place.run(run_id).folder),
         task_id=order.task_id,
         message_id=order.message.id if order.message else None,
         routine=order.message.routine if order.message else "develop",
-        base_commit=commit,
-        base_branch=base_branch,
+        base_commit=head.commit,
+        base_branch=head.branch,
         branch=None if order.in_project else order.workspace.branch.format(run_id=run_id),
-        head_commit=commit,
-        claim_epoch=1,
-        owner=identity.current().encode(),
-        ended_at=None,
+        head_commit=head.commit,
     )
+
+
+def _new(tools: Tools, order: Order, head: Head) -> Run:
+    row = new_row(tools.layout, tools.store, order, tools.now(), head)
+    row = row._replace(status="running", claim_epoch=1, owner=identity.current().encode())
+    folder = tools.layout.run(row.run_id)
     run = Run(
         tools=tools,
         order=order,
         row=row,
         folder=folder,
         timeline=Timeline(0, tools.now, tools.mask),
-        workspace=workspace_of(tools, order, folder, base_branch),
-        tree=repo.tree_of(tools.repo, commit),
+        workspace=workspace_of(tools, order, folder, head.branch),
+        tree=repo.tree_of(tools.repo, head.commit or ""),
         memory=RunMemory(port_base=free_port_base(tools)),
     )
     return confinement.confine(run)

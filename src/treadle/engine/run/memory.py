@@ -120,6 +120,13 @@ class ClashNote(NamedTuple):
     files: tuple[str, ...] = ()
 
 
+class ClaimCount(NamedTuple):
+    """How often workers of the fleet took a run after a step, this time included."""
+
+    step_index: int
+    claims: int
+
+
 class RunMemory(NamedTuple):
     """Everything a run remembers; `others` is what other topics keep with it, as they wrote it."""
 
@@ -144,7 +151,13 @@ class RunMemory(NamedTuple):
     land_refused: LandRefusal | None = None
     weather: tuple[ClashNote, ...] = ()
     push_refused: str | None = None
+    tries: ClaimCount | None = None
     others: Mapping[str, object] = {}
+
+    @property
+    def is_of_fleet(self) -> bool:
+        """Tell whether workers of the fleet drive the run."""
+        return FLEET in self.others
 
     @property
     def landed_commit(self) -> str | None:
@@ -178,6 +191,7 @@ _RECORDS: Mapping[str, Any] = {
     "landed": Moved,
     "undone": Moved,
     "land_refused": LandRefusal,
+    "tries": ClaimCount,
 }
 EMPTY = RunMemory()
 

@@ -113,7 +113,7 @@ def _actions(row: RunRow, known: RunMemory, kind: Kind) -> tuple[Action, ...]:
         needed = str(known.budget_needed)
         return (Action("approve" if kind == "approval" else "resume", needed), LEAVE)
     return (
-        Action("resume", target=questions.FLEET if memory.FLEET in known.others else None),
+        Action("resume", target=questions.FLEET if known.is_of_fleet else None),
         LEAVE,
     )
 
