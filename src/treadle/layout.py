@@ -24,13 +24,17 @@ MAIL_ROOT = f"{HOME_NAME}/mail"
 
 
 class _Below:
-    """A path below a folder, joined when it is asked for: most are not."""
+    """A path below a folder, joined when it is first asked for: most are not."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __set_name__(self, _: object, attribute: str) -> None:
+        self._attribute = attribute
+
     def __get__(self, paths: "_Paths", _: object) -> Path:
-        return paths.folder / self._name
+        path = paths.__dict__[self._attribute] = paths.folder / self._name
+        return path
 
 
 class _Paths:

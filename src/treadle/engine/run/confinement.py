@@ -53,6 +53,8 @@ def tier(run: Run) -> jails.Tier:
 
 def for_role(run: Run, role: Role, folder: Path) -> Policy:
     """Return what the agent of this step may reach: its folder, and with `edits` the workspace."""
+    if tier(run) == "0":  # nothing would hold it to that
+        return policy.READ_ONLY
     config = run.order.agent(role).config
     edits = (run.workspace.path,) if table.may_edit(config, role) else ()
     extra = (*policy.expand(config.writable, run.tools.env), *_for_script(run))

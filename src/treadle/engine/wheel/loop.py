@@ -153,13 +153,14 @@ def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation
     )
     if result.repaired:
         run.timeline.add(EventType.ANSWER_REPAIRED, f"asked again: {result.repaired}")
-    return _explained(run, _spec(run, stage), result)
+    return _explained(run, stage, result)
 
 
-def _explained(run: Run, spec: AgentSpec, result: AgentResult) -> AgentResult:
+def _explained(run: Run, stage: Stage, result: AgentResult) -> AgentResult:
     """Add which denial of the sandbox an agent met that gave up."""
     if result.error != StepError.AGENT_EXIT:
         return result
+    spec = _spec(run, stage)
     logs = (spec.stderr, spec.stdout)
     told = confinement.denied(run, logs, spec.policy, f"agents.{spec.name}")
     return replace(result, message=f"{result.message} ({told})") if told else result
