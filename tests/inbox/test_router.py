@@ -103,15 +103,15 @@ def test_a_single_routine_needs_no_router(known):
         ("print('unknown')", "develop", "is not a routine"),
         ("", "develop", "is not a routine"),
         ("print('fix'); sys.exit(1)", "develop", "exited with 1"),
-        ("import time; time.sleep(1000)", "develop", "did not answer"),
-        ("while True: print('x' * 10000)", "develop", "did not answer"),
+        ("import time; time.sleep(1000)", "develop", "did not end"),
+        ("while True: print('x' * 10000)", "develop", "did not end"),
         ("print('fix' if 'Mend it' in sys.stdin.read() else '?')", "fix", "answered"),
     ],
 )
 def test_a_router_of_ones_own_decides_only_by_a_known_name(known, repo, code, expected, reason):
     with Keeper() as keeper:
         argv = [sys.executable, "-S", "-E", "-c", f"import sys\n{code}"]
-        patience = 2.0 if reason == "did not answer" else 120.0
+        patience = 2.0 if reason == "did not end" else 120.0
         external = External(argv, host(repo, {}, keeper), timeout=patience)
         found = choose("Mend it", known, external)
     assert found.routine.name == expected

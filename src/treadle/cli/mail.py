@@ -1,4 +1,4 @@
-"""`treadle mail`: send, list, read, claim, answer, acknowledge, archive and search letters."""
+"""`treadle mail`: send, read, claim, answer and archive letters; `treadle desk`: what waits."""
 
 import os
 import sys
@@ -32,8 +32,10 @@ from treadle.mail.letter import (
 )
 from treadle.project import Place, refuse_inside_run
 from treadle.store.letters import LetterRow
+from treadle.store.questions import QuestionRow
 from treadle.store.store import Store
 from treadle.tasks import claim as tasks
+from treadle.tasks import questions
 from treadle.text import plural
 
 Headers = tuple[tuple[str, str | None], ...]
@@ -268,3 +270,24 @@ def _show(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) ->
         for row in rows
     ]
     return output.table(args.json, find.list_document(found.layout, rows), heads, table, nothing)
+
+
+def show_desk(args: Namespace) -> int:
+    """List what is open, oldest first, each with its commands."""
+    with context.fresh(context.find_project(), datetime.now(UTC)) as store:
+        items = store.questions()
+    return output.tell(args.json, questions.items_document(items), _print_desk, items)
+
+
+def _print_desk(items: list[QuestionRow]) -> None:
+    if not items:
+        output.line("nothing waits for you")
+    for item in items:
+        about = "  ".join(word for word in (item.task_id, item.run_id) if word)
+        head = f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}"
+        output.line(output.paint(head, "bold"))
+        output.line(f"  {item.summary}")
+        for number, option in enumerate(questions.labels(item), 1):
+            output.line(f"  {number}. {option}")
+        for command in questions.every_command(item):
+            output.line(f"    {command}")

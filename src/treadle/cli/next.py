@@ -1,24 +1,22 @@
-"""What to do now: `next`, `desk`, and where missions stand."""
+"""What to do now: `next`, and where missions stand."""
 
 import os
 from argparse import Namespace
 from datetime import UTC, datetime
 
-from treadle.cli import context, output
+from treadle.cli import output
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, acting_agent
 from treadle.missions import mission as missions
 from treadle.missions import state
 from treadle.missions.next import Report, decide, lend, query, report, retry
 from treadle.missions.state import Decision, Listed, NextStep, Status
-from treadle.project import Place, here, refuse_inside_run
-from treadle.store.questions import QuestionRow
+from treadle.project import Place, find_place, here, refuse_inside_run
 from treadle.store.store import Reader, Store
-from treadle.tasks import questions
 
 
 def show_status(args: Namespace) -> int:
-    layout = context.find_project().layout
+    layout = find_place(here(), os.environ).layout
     with Reader.open(layout) as store:
         mission = missions.choose(layout, args.mission, here())
         found = state.read_status(layout, store, mission, datetime.now(UTC))
@@ -29,7 +27,7 @@ def show_status(args: Namespace) -> int:
 
 
 def list_missions(args: Namespace) -> int:
-    layout = context.find_project().layout
+    layout = find_place(here(), os.environ).layout
     with Reader.open(layout) as store:
         found = state.read_statuses(layout, store, datetime.now(UTC))
     rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
@@ -54,7 +52,7 @@ def next_step(args: Namespace) -> int:
         raise UsageError("give only one of --result, --retry and --query")
     if args.result is None and (args.note is not None or args.step is not None):
         raise UsageError("--note and --step belong to --result")
-    found = _decide(args, context.find_project())
+    found = _decide(args, find_place(here(), os.environ))
     return output.tell(args.json, state.document(found), _print_decision, found)
 
 
@@ -88,24 +86,3 @@ def _print_decision(found: Decision) -> None:
     output.line(f"  {found.kind}: {found.reason}")
     for command in found.unblock:
         output.line(f"  try: {command}")
-
-
-def show_desk(args: Namespace) -> int:
-    """List what is open, oldest first, each with its commands."""
-    with context.fresh(context.find_project(), datetime.now(UTC)) as store:
-        items = store.questions()
-    return output.tell(args.json, questions.items_document(items), _print_desk, items)
-
-
-def _print_desk(items: list[QuestionRow]) -> None:
-    if not items:
-        output.line("nothing waits for you")
-    for item in items:
-        about = "  ".join(word for word in (item.task_id, item.run_id) if word)
-        head = f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}"
-        output.line(output.paint(head, "bold"))
-        output.line(f"  {item.summary}")
-        for number, option in enumerate(questions.labels(item), 1):
-            output.line(f"  {number}. {option}")
-        for command in questions.every_command(item):
-            output.line(f"    {command}")

@@ -24,7 +24,7 @@ from treadle.inbox.box import Spec
 from treadle.inbox.message import Message
 from treadle.layout import Layout
 from treadle.proc import environment, helper
-from treadle.proc.keeper import Command, Ended, Keeper, Limits
+from treadle.proc.keeper import Command, Keeper, Limits
 from treadle.proc.watch import ShouldStop
 from treadle.project.context import Context
 from treadle.sandbox import jails, outside
@@ -45,12 +45,15 @@ class Host(NamedTuple):
         self,
         argv: Sequence[str],
         limits: Limits,
-        output: tuple[Path, Path],
+        logs: Sequence[Path],
         stdin: Path | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> Ended:
-        """Run a command to its end, with a folder for temporary files that goes with it."""
-        root, settings = self.project.layout.root, self.config.sandbox
+    ) -> str | None:
+        """Run a command to its end and say how it failed, if it did.
+
+        Its output goes to one log or two; its folder for temporary files goes with it.
+        """
+        root, tier, policy = self.project.layout.root, self._tier(), self._policy()
         program = str(root / argv[0]) if is_in_project(argv[0]) else argv[0]
         with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
             command = Command(
@@ -58,18 +61,19 @@ class Host(NamedTuple):
                 cwd=root,
                 env=environment.allowed(self.project.env) | {"TMPDIR": folder} | dict(env or {}),
                 stdin=stdin,
-                stdout=output[0],
-                stderr=output[1],
-                limits=confinement.capped(limits, settings, (root,)),
-                jail=jails.jail_for(self._tier(), self._policy().widened([Path(folder)])),
+                stdout=logs[0],
+                stderr=logs[-1],
+                limits=confinement.capped(limits, self.config.sandbox, (root,)),
+                jail=jails.jail_for(tier, policy.widened([Path(folder)])),
             )
-            return self.keeper.run(command, should_stop=self.should_stop)
-
-    def denied(self, log: Path) -> str:
-        """Say which denial a log speaks of, to be added to a sentence; empty if none."""
+            ended = self.keeper.run(command, should_stop=self.should_stop)
+        if ended.reason != "exit":
+            return f"did not end ({ended.detail or ended.reason})"
+        if not ended.exit_code:
+            return None
         home = Path(self.project.env.get("HOME", "/"))
-        told = outside.explain_denial(log, self._policy(), home)
-        return f" ({told})" if told and self._tier() != "0" else ""
+        denied = outside.explain_denial(logs[-1], policy, home) if tier != "0" else None
+        return f"exited with {ended.exit_code}" + (f" ({denied})" if denied else "")
 
     def _tier(self) -> str:
         asked = self.config.sandbox
@@ -99,13 +103,12 @@ def run_hook(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -
     writable = (tools.layout.root, tools.repo.common_dir)
     host = Host(tools.project, config, tools.keeper, tools.interrupted, writable)
     limits = Limits(wall=config.checks.timeout, idle=None, output_bytes=_HOOK_OUTPUT)
-    ended = host.run(words, limits, (log, log), env={"TREADLE_HOOK": hook, **env})
+    failure = host.run(words, limits, [log], env={"TREADLE_HOOK": hook, **env})
     tools.mask.file(log)
-    if ended.reason != "exit" or ended.exit_code:
+    if failure:
         where = tools.layout.relative(log)
-        how = f"exited with {ended.exit_code}" if ended.reason == "exit" else ended.detail
         raise TreadleError(
-            f"hooks.{hook} {how}{host.denied(log)}; its output is in {where}",
+            f"hooks.{hook} {tools.mask.text(failure)}; its output is in {where}",
             code="hook_failed",
             fix=[f"cat {where}"],
         )
@@ -380,46 +383,26 @@ def ask_router(
     external: External, task: str, known: Mapping[str, Routine]
 ) -> tuple[str | None, str, str]:
     """Ask the configured program; whatever it does, this ends, and what was said is kept."""
-    question = router_prompt(task, known)
-    with tempfile.TemporaryDirectory(prefix="treadle-router-") as name:
-        folder = Path(name)
-        (folder / "prompt").write_text(question)
-        ended = _run_router(external, question, folder)
-        said = _read_log(folder / "stdout")
-        errors = _read_log(folder / "stderr")
-        denied = external.host.denied(folder / "stderr")
-    name_, reason = _judge_answer(ended, said, known)
-    reason += "" if name_ else denied
-    transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
-    return name_, reason, transcript
-
-
-def _run_router(external: External, question: str, folder: Path) -> Ended:
-    command = external.command
+    question, command = router_prompt(task, known), external.command
     words = shlex.split(command) if isinstance(command, str) else list(command)
     is_argument = any("{prompt}" in word for word in words[1:])
     argv = [words[0], *(word.replace("{prompt}", question) for word in words[1:])]
-    return external.host.run(
-        argv,
-        Limits(wall=external.timeout, idle=None, output_bytes=_ROUTER_OUTPUT),
-        (folder / "stdout", folder / "stderr"),
-        None if is_argument else folder / "prompt",
-    )
-
-
-def _judge_answer(ended: Ended, said: str, known: Mapping[str, Routine]) -> tuple[str | None, str]:
-    if ended.reason != "exit":
-        return None, f"the router did not answer ({ended.detail or ended.reason})"
-    if ended.exit_code:
-        return None, f"the router exited with {ended.exit_code}"
+    limits = Limits(wall=external.timeout, idle=None, output_bytes=_ROUTER_OUTPUT)
+    with tempfile.TemporaryDirectory(prefix="treadle-router-") as folder:
+        prompt, *logs = (Path(folder, name) for name in ("prompt", "stdout", "stderr"))
+        prompt.write_text(question)
+        failure = external.host.run(argv, limits, logs, None if is_argument else prompt)
+        said, errors = (walk.tail(log, _ROUTER_OUTPUT) for log in logs)
     name = said.strip().strip("\"'`").removesuffix(".").strip("\"'`")
-    if name in known:
-        return name, f"the router answered {name!r}"
-    return None, f"the router answered {said.strip()[:_ROUTER_SAID]!r}, which is not a routine"
-
-
-def _read_log(path: Path) -> str:
-    return path.read_bytes()[:_ROUTER_OUTPUT].decode(errors="replace") if path.exists() else ""
+    if failure:
+        reason = f"the router {failure}"
+    elif name in known:
+        reason = f"the router answered {name!r}"
+    else:
+        shown = said.strip()[:_ROUTER_SAID]
+        reason = f"the router answered {shown!r}, which is not a routine"
+    transcript = f"{question}\n--- answer ---\n{said}\n--- errors ---\n{errors}\n--- {reason}\n"
+    return name if not failure and name in known else None, reason, transcript
 
 
 def select(
@@ -437,7 +420,7 @@ def select(
 
 _CHECK_TIMEOUT = 60.0
 _OUTPUT = 1 << 20
-_SHELLS = re.compile(r"#!.*\b(sh|bash|dash|ksh|zsh)\b")
+_SHELLS = re.compile(r"\b(?:sh|bash|dash|ksh|zsh)\b")
 _SAID = 300
 
 
@@ -475,30 +458,22 @@ def blocking(host: Host, routine: Routine) -> Iterator[str]:
 
 
 def _pre_check(host: Host, command: str) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="treadle-check-") as name:
-        log = Path(name) / "output"
+    with tempfile.TemporaryDirectory(prefix="treadle-check-") as folder:
+        log = Path(folder) / "output"
         limits = Limits(wall=_CHECK_TIMEOUT, idle=None, output_bytes=_OUTPUT)
-        ended = host.run(("sh", "-c", command), limits, (log, log))
-        said = log.read_bytes()[:_SAID].decode(errors="replace").strip()
-        denied = host.denied(log)
-    if ended.reason != "exit":
-        yield f"pre-check {command!r} did not end ({ended.detail or ended.reason})"
-    elif ended.exit_code:
-        told = f": {said}" if said else ""
-        yield f"pre-check {command!r} exited with {ended.exit_code}{told}{denied}"
+        failure = host.run(("sh", "-c", command), limits, [log])
+        said = walk.tail(log, _SAID).strip()
+    if failure:
+        yield f"pre-check {command!r} {failure}" + (f": {said}" if said else "")
 
 
 def _syntax(env: Mapping[str, str], routine: Routine) -> Iterator[str]:
-    path = str(routine.path)
-    with Path(path).open(errors="replace") as handle:
-        first = handle.readline()
-    found = _SHELLS.match(first)
-    if first.startswith("#!") and not found:
+    shell = _SHELLS.search(" ".join(routine.interpreter))
+    if shell is None:
         return
-    shell = found[1] if found else "sh"
     try:
-        variables = environment.allowed(env)
-        done = helper.run([shell, "-n", path], variables, timeout=_CHECK_TIMEOUT)
+        words = [shell[0], "-n", str(routine.path)]
+        done = helper.run(words, environment.allowed(env), timeout=_CHECK_TIMEOUT)
     except TreadleError as error:
         yield error.message
         return
