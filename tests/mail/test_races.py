@@ -13,9 +13,10 @@ from treadle.mail import effect
 from treadle.mail.effect import Draft
 from treadle.mail.letter import parse
 from treadle.store import letters as table
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
-from treadle.tasks.task import NewTask, criteria_from_flags
+from treadle.tasks.task import criteria_from_flags
 
 FEW = pytest.param(4, 40, id="few")
 MANY_OF_ONE_SECOND = pytest.param(8, 125, marks=pytest.mark.real)
@@ -25,7 +26,7 @@ MANY = pytest.param(16, 200, id="many", marks=pytest.mark.real)
 @pytest.mark.parametrize(("processes", "rounds"), [FEW, MANY])
 def test_one_task_has_one_owner(layout, store, now, processes, rounds):
     for turn in range(rounds):
-        task.add(store, NewTask("g", criteria_from_flags("g", (), ()), f"R-{turn}"), now)
+        task.add(store, TaskRow(f"R-{turn}", "g", criteria=criteria_from_flags("g", (), ())), now)
     won = race.together("claim_tasks", layout.root, processes, rounds)
     assert Counter(name for names in won for name in names) == Counter(
         f"R-{turn}" for turn in range(rounds)
@@ -63,7 +64,7 @@ def test_senders_killed_at_random_leave_only_whole_letters(layout, store, now, p
     letters = {path.name: path.read_text() for path in layout.mail.new.glob("*.md")}
     assert told <= set(letters)
     assert all(parse(text).body.endswith(" end\n") for text in letters.values())
-    assert {row.name for row in table.in_box(store, "new", 10_000)} == set(letters)
+    assert {row.name for row in table.page(store, "new", 10_000)} == set(letters)
 
 
 def _kill_some(children):
@@ -90,7 +91,7 @@ def test_a_thousand_letters_of_one_second_are_a_thousand_files(layout, store, pr
 def test_a_holder_killed_mid_claim_leaves_the_task_claimable_after_its_lease(layout, store, now):
     ids = [f"R-{number}" for number in range(40)]
     for id_ in ids:
-        task.add(store, NewTask("g", criteria_from_flags("g", (), ()), id_), now)
+        task.add(store, TaskRow(id_, "g", criteria=criteria_from_flags("g", (), ())), now)
     (child,) = race.shoot([race.start("claim_tasks", layout.root, 0, len(ids))])
     while store.task(ids[2]).owner is None:
         time.sleep(0.001)

@@ -61,7 +61,7 @@ def test_a_malformed_file_is_set_aside_with_its_reason(drop, store, mail, now, n
 
 def test_an_agents_folder_may_be_spelled_in_capitals(drop, store, mail, tree):
     drop("x.md", HELLO, "AGENTS/Engineer/INBOX")
-    assert [row.agent for row in table.held(store, "engineer", "inbox", 9)] == ["engineer"]
+    assert [row.agent for row in table.page(store, "inbox", 9, "engineer")] == ["engineer"]
     assert find.find_letter(store, "x.md", "engineer").folder == "AGENTS/Engineer/INBOX"
 
 
@@ -126,7 +126,7 @@ def test_nothing_is_read_again_while_no_folder_changed(drop, store, mail, now):
 
 def test_the_index_can_be_rebuilt_from_nothing(post, store, mail, now):
     names = {post("a", "b", "inform", str(number)) for number in range(5)}
-    table.forget(store, table.in_box(store, "new", 10))
+    table.forget(store, table.page(store, "new", 10))
     effect.rebuild(store, mail, now)
     assert {row.name for row in find.list_letters(store, find.LetterQuery())} == names
 

@@ -13,9 +13,9 @@ from treadle.layout import Layout
 from treadle.missions import mission as missions
 from treadle.project import setup
 from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
-from treadle.tasks.task import NewTask
 
 HEAD = """work_package_id: WP01
 title: "Log in: first part"
@@ -121,7 +121,7 @@ def test_an_edited_file_changes_the_task_but_not_its_lane(store, mission):
     write_task(mission, "WP01.md", "title: Old\n")
     write_task(mission, "WP02.md", "dependencies: [WP01]\n")
     missions.adopt_tasks(store, mission, ["WP02"], NOW)
-    other = task.add(store, NewTask(goal="plain", criteria=()), NOW).task_id
+    other = task.add(store, TaskRow("", "plain"), NOW).task_id
     task.link(store, "auth.WP02", [other])
     claim.move_task(store, "auth.WP01", "claimed", Holder("ann"), NOW)
     write_task(mission, "WP01.md", "title: New\nlane: done\n")

@@ -13,17 +13,19 @@ from tests.store.test_task_changes import TASK
 from treadle.contract import Criterion
 from treadle.errors import StoreError
 from treadle.layout import Layout
+from treadle.mail import claim as mail_claim
 from treadle.store import address, fleet, letters, postgres
-from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
+from treadle.store.letters import LetterRow
 from treadle.store.postgres import Postgres
 from treadle.store.runs import History
 from treadle.store.store import Reader, Store
-from treadle.tasks.claim import claim
-from treadle.tasks.task import NewTask, add
+from treadle.store.tasks import TaskRow
+from treadle.tasks import claim
+from treadle.tasks.task import add
 
 pytestmark = pytest.mark.real
 
-WANTED = Wanted("b", BoxFolder("inbox", "b", "AGENTS/b/INBOX"), T)
+NOW = datetime.fromisoformat(T)
 
 
 @pytest.fixture
@@ -44,6 +46,10 @@ def letter(number):
     return LetterRow(
         *place, "a", "b", "inform", None, "new", f"{T}{number:02d}", *[None] * 3, "Hello"
     )
+
+
+def take(store, agent="b", now=NOW):
+    return store.write(lambda tx: mail_claim.take_row(tx, agent, now), alone=False)
 
 
 def cut_all_lines(server):
@@ -233,10 +239,8 @@ def test_many_claim_at_once_and_no_letter_is_claimed_twice(shared, database):
 
     def claim_all():
         with Store.at(database) as store:
-            while found := letters.claim(
-                store, WANTED, lambda name: iter((name,)), lambda row, task: TaskTaken()
-            ):
-                taken.append(found.before.name)
+            while found := take(store):
+                taken.append(found[0].name)
 
     threads = [threading.Thread(target=claim_all) for _ in range(6)]
     for thread in threads:
@@ -250,10 +254,8 @@ def test_a_letter_that_another_process_holds_is_passed_over(shared, database):
     letters.insert(shared, [letter(1), letter(2)])
     with closing(psycopg.connect(database._url)) as other:
         other.execute(f"SELECT 1 FROM {database.schema}.mail_index WHERE name = '01.md' FOR UPDATE")
-        found = letters.claim(
-            shared, WANTED, lambda name: iter((name,)), lambda row, task: TaskTaken()
-        )
-    assert found.before.name == "02.md"
+        found = take(shared)
+    assert found[0].name == "02.md"
 
 
 def test_two_that_wait_for_each_other_both_get_through(shared, database):
@@ -296,49 +298,52 @@ def test_the_address_leads_to_the_server(pg_server, pg_store, tmp_path):
     assert (type(found), found.schema) == (Postgres, pg_store)
 
 
-def test_a_letter_does_not_take_a_task_that_somebody_else_took_meanwhile(database, shared):
+def test_a_letter_does_not_take_a_task_that_somebody_else_took_meanwhile(
+    database, shared, monkeypatch
+):
     now = datetime.now(UTC)
-    add(shared, NewTask("g", (Criterion("AC1", "g"),), "B-1"), now)
-    row = letter(1)._replace(intent="fix_bug", task_id="B-1")
-    letters.insert(shared, [row])
+    add(shared, TaskRow("B-1", "g", criteria=(Criterion("AC1", "g"),)), now)
+    letters.insert(shared, [letter(1)._replace(intent="fix_bug", task_id="B-1")])
+    taken, seen = claim.taken, []
     with Store.at(database) as other:
 
-        def take(found, task):
-            if task.claim_id is not None:
-                return None
-            claim(other, "B-1", "ada", now)  # between the look and the change
-            return TaskTaken(task._replace(lane="claimed", owner="b", claim_id="b-1"))
+        def slowly(tx, task, *rest):
+            after = taken(tx, task, *rest)
+            if not seen:
+                seen.append(after)
+                claim.claim(other, "B-1", "ada", now)  # between the look and the change
+            return after
 
-        assert letters.claim(shared, WANTED, lambda name: iter((name,)), take) is None
+        monkeypatch.setattr(claim, "taken", slowly)
+        assert take(shared, now=now) is None
     assert shared.task("B-1").owner == "ada"
 
 
-def test_of_two_letters_about_one_task_one_takes_it_along(shared, database):
+def test_of_two_letters_about_one_task_one_takes_it_along(shared, database, monkeypatch):
     task = shared.add_task(TASK._replace(lane="planned", owner=None, claim_id=None))
-    about = (letter(number)._replace(task_id=task.task_id) for number in (1, 2))
+    about = (letter(number)._replace(intent="fix_bug", task_id=task.task_id) for number in (1, 2))
     letters.insert(
         shared, [row._replace(recipient=to) for row, to in zip(about, "bc", strict=True)]
     )
-    both, taken = threading.Barrier(2, timeout=60), []
+    both, winners, seen, taken = threading.Barrier(2, timeout=60), [], [], claim.taken
+
+    def together(tx, task, agent, *rest):
+        after = taken(tx, task, agent, *rest)
+        if agent not in seen:
+            seen.append(agent)
+            both.wait()  # both have read the task while nobody held it
+        return after
+
+    monkeypatch.setattr(claim, "taken", together)
 
     def take_along(agent):
-        seen = []
-
-        def take(row, found):
-            if not seen:
-                seen.append(found)
-                both.wait()  # both have read the task while nobody held it
-            is_free = found.claim_id is None
-            return TaskTaken(found._replace(owner=agent, claim_id=agent)) if is_free else None
-
-        wanted = WANTED._replace(agent=agent)
         with Store.at(database) as store:
-            if letters.claim(store, wanted, lambda name: iter((f"{agent}-{name}",)), take):
-                taken.append(agent)
+            if take(store, agent):
+                winners.append(agent)
 
     threads = [threading.Thread(target=take_along, args=(agent,)) for agent in "bc"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
-    assert [shared.task(task.task_id).owner] == taken
+    assert [shared.task(task.task_id).owner] == winners

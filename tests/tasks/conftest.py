@@ -7,9 +7,9 @@ import pytest
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store.store import Store
-from treadle.store.tasks import TaskClaimRow
+from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import task
-from treadle.tasks.task import NewTask, Note, change_task, criteria_from_flags
+from treadle.tasks.task import Note, change_task, criteria_from_flags
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def add(store, now):
     """Add a task, said to be tested, in any lane and return its id."""
 
     def add_in(lane="planned", depends_on=(), **fields):
-        new = NewTask("goal", criteria_from_flags("goal", (), ()), **fields)
+        asked = criteria_from_flags("goal", (), ())
+        new = TaskRow(**{"task_id": "", "goal": "goal", "criteria": asked} | fields)
         added = task.add(store, new, now)
         task.link(store, added.task_id, depends_on)
         said = TaskClaimRow(added.task_id, "tests_passed", True, "qa", utc(now))

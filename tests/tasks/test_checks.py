@@ -9,9 +9,9 @@ from treadle.contract import Criterion
 from treadle.errors import BlockedError
 from treadle.ids import HUMAN
 from treadle.store.runs import History
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
-from treadle.tasks.task import NewTask
 
 ASKED = (Criterion("AC1", "Tests pass", "pytest"), Criterion("AC2", "95% coverage", "cov"))
 
@@ -19,7 +19,7 @@ ASKED = (Criterion("AC1", "Tests pass", "pytest"), Criterion("AC2", "95% coverag
 @pytest.fixture
 def tested(store, now):
     """Add a task with commands, and a run in which they gave these results."""
-    added = task.add(store, NewTask("goal", ASKED, "T-9"), now)
+    added = task.add(store, TaskRow("T-9", "goal", criteria=ASKED), now)
 
     def observe(*passed):
         store.insert_run(run_row(task_id="T-9"), (), {})
@@ -55,7 +55,7 @@ def test_failed_tests_stop_even_a_person(tested, store, now):
 
 
 def test_a_person_may_complete_what_nobody_has_tested_and_an_agent_may_not(store, now):
-    task.add(store, NewTask("goal", ASKED, "T-9"), now)
+    task.add(store, TaskRow("T-9", "goal", criteria=ASKED), now)
     with pytest.raises(BlockedError, match="nobody has seen its tests pass"):
         claim.finish_task(store, "T-9", Holder("ada"), now)
     assert claim.finish_task(store, "T-9", Holder(HUMAN), now + timedelta(1)).after.lane == "done"

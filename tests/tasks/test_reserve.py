@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from treadle.errors import BlockedError, UsageError
-from treadle.tasks.claim import Holder, claim, conflicts, give_back, live_reservations, reserve
+from treadle.ids import utc
+from treadle.tasks.claim import Holder, claim, conflicts, give_back, reserve
 
 ADA = Holder("ada")
 
@@ -26,17 +27,17 @@ ADA = Holder("ada")
 def test_patterns(store, add, now, pattern, path, hit):
     task_id = add()
     reserve(store, task_id, [pattern], ADA, now)
-    assert bool(conflicts(live_reservations(store, now), [path], "other", "bob")) == hit
-    assert conflicts(live_reservations(store, now), [path], task_id, "bob") == []
-    assert conflicts(live_reservations(store, now), [path], "other", "ada") == []
+    assert bool(conflicts(store.reservations(utc(now)), [path], "other", "bob")) == hit
+    assert conflicts(store.reservations(utc(now)), [path], task_id, "bob") == []
+    assert conflicts(store.reservations(utc(now)), [path], "other", "ada") == []
 
 
 def test_a_reservation_ends(store, add, now):
     task_id = add()
     reserve(store, task_id, ["x"], ADA, now, minutes=5)
-    assert live_reservations(store, now + timedelta(minutes=6)) == []
+    assert store.reservations(utc(now + timedelta(minutes=6))) == []
     assert give_back(store, task_id, ADA, now) == 1
-    assert live_reservations(store, now) == []
+    assert store.reservations(utc(now)) == []
 
 
 @pytest.mark.parametrize("pattern", ["", "/etc/passwd", "../x", "a/../../b"])

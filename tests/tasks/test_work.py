@@ -12,7 +12,7 @@ from treadle.tasks.claim import (
     finish_run,
     move_task,
     reconcile_runs,
-    renew_run,
+    renew,
 )
 
 OTHER = "20260123-150000-0000ff"
@@ -94,11 +94,11 @@ def test_whoever_holds_a_task_may_run_it_and_others_may_not(store, add, now):
 def test_a_heartbeat_keeps_the_lease_and_notices_the_loss(store, add, now):
     task_id = add()
     begin_run(store, task_id, RUN, now)
-    assert renew_run(store, task_id, RUN, now + LEASE * 0.9)
+    assert renew(store, task_id, RUN, now + LEASE * 0.9)
     with pytest.raises(BlockedError):
         claim(store, task_id, "ada", now + LEASE * 1.5)
     claim(store, task_id, "ada", now + LEASE * 2)
-    assert not renew_run(store, task_id, RUN, now + LEASE * 2)
+    assert not renew(store, task_id, RUN, now + LEASE * 2)
 
 
 def test_a_run_that_lost_its_task_changes_nothing(store, add, now):

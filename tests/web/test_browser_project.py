@@ -9,8 +9,8 @@ from tests.real.browser import PATIENCE, Screen, chrome, free_port, served, show
 from tests.web import world
 from treadle.layout import Layout
 from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import task
-from treadle.tasks.task import NewTask
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
@@ -43,7 +43,7 @@ def letters(screen):
 
 def add(root, goal):
     with Store.open(Layout(root)) as store:
-        task.add(store, NewTask(goal, ()), datetime.now(UTC))
+        task.add(store, TaskRow("", goal), datetime.now(UTC))
 
 
 def test_every_page_fits_both_widths_without_a_complaint(root, chrome):

@@ -19,10 +19,10 @@ from treadle.store.messages import MessageRow
 from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import Cursor, Event, History, RunRow, StepRow, UsageRow
 from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, questions, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.questions import Question
-from treadle.tasks.task import NewTask
 from treadle.web.access import Keys
 from treadle.web.site import Site
 
@@ -60,15 +60,15 @@ def fill(layout: Layout, now: datetime, texts: Sequence[str] = ("Add a login",))
 def tasks(store: Store, now: datetime, texts: Sequence[str]) -> None:
     for text in texts:
         asked = (Criterion("AC1", text, "test -f done.txt"),)
-        task.add(store, NewTask(text, asked), now)
-    task.add(store, NewTask("Wait for the first", (), "WAITS"), now)
+        task.add(store, TaskRow("", text, criteria=asked), now)
+    task.add(store, TaskRow("WAITS", "Wait for the first"), now)
     task.link(store, "WAITS", ["T-1"])
-    task.add(store, NewTask("Be stuck", (), "STUCK"), now)
+    task.add(store, TaskRow("STUCK", "Be stuck"), now)
     row = claim.claim(store, "STUCK", "codex", now)
     holder = Holder("codex", row.claim_id)
     claim.move_task(store, "STUCK", "in_progress", holder, now)
     claim.move_task(store, "STUCK", "blocked", holder, now, f"no key: {texts[0]}")
-    task.add(store, NewTask("Be held", (), "HELD"), now)
+    task.add(store, TaskRow("HELD", "Be held"), now)
     claim.claim(store, "HELD", "ada", now)
 
 

@@ -14,6 +14,7 @@ from treadle.missions import mission
 from treadle.project import Place, refuse_inside_run
 from treadle.store import address
 from treadle.store.store import Reader, Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, files, lanes, task
 from treadle.tasks.claim import Holder
 from treadle.tasks.task import Changed, find_task
@@ -53,7 +54,7 @@ def show_task(args: Namespace) -> int:
 
 def _print(store: Reader, args: Namespace, now: datetime) -> int:
     row = find_task(store, args.task)
-    kept = claim.reservations_of(store, args.task, now)
+    kept = [it for it in store.reservations(utc(now)) if it.task_id == args.task]
     return output.say(
         args.json,
         task.whole_document(store, row, now),
@@ -95,7 +96,9 @@ def _change(args: Namespace, change_task: Change, moves: bool) -> int:
 @_changing()
 def add_task(store: Store, args: Namespace, now: datetime) -> int:
     asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
-    new = task.NewTask(goal=args.goal, criteria=asked, task_id=args.id)
+    if args.id is not None:
+        task.check_id(args.id)
+    new = TaskRow(args.id or "", args.goal, criteria=asked)
     for other in args.depends_on:
         find_task(store, other)
     row = task.add(store, new, now)

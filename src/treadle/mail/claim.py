@@ -10,8 +10,8 @@ from treadle.layout import LOGS, MailLayout
 from treadle.mail import find, index
 from treadle.mail.letter import WORK, format_time, numbered
 from treadle.store import letters as table
-from treadle.store.letters import LetterRow, TaskTaken, Wanted
-from treadle.store.store import Store
+from treadle.store.letters import LetterRow
+from treadle.store.store import Store, Transaction
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim as tasks
 from treadle.tasks.task import Note, moved_record, write_views
@@ -71,45 +71,60 @@ def _take(
     letter_id: int | None = None,
     task_id: str | None = None,
 ) -> Claimed | None:
-    wanted = Wanted(agent, index.inbox(agent), format_time(now), letter_id, task_id)
-    take = _taking(store, agent, now, strict=letter_id is not None)
-    found = table.claim(store, wanted, numbered, take)
-    if found is None:
-        return None
-    try:
-        row = index.follow_file(store, store.mail, found.before, found.after)
-    except NotFoundError:
-        if found.task:
-            by = tasks.Holder(agent, found.task.claim_id)
-            tasks.release(store, found.task.task_id, by, now)
-        raise
-    if found.task:
-        write_views(store, store.mail, found.task.task_id)
-    return Claimed(row, found.task)
+    found = store.write(lambda tx: take_row(tx, agent, now, letter_id, task_id), alone=False)
+    return _follow(store, agent, now, *found) if found else None
 
 
-def _taking(
-    store: Store, agent: str, now: datetime, *, strict: bool
-) -> Callable[[LetterRow, TaskRow | None], TaskTaken | None]:
-    """Return what decides about a letter's task; `strict` raises why it cannot be had."""
-    take = tasks.taking(store, agent, now)
-
-    def decide(row: LetterRow, task: TaskRow | None) -> TaskTaken | None:
-        if task is None or row.intent not in WORK:
-            return TaskTaken()
-        if row.intent in _ON_OTHERS and (task.lane != "planned" or task.owner):
-            return TaskTaken()
-        if tasks.is_held(task, now) and task.owner == agent:
-            return TaskTaken(task, None)
+def take_row(
+    tx: Transaction,
+    agent: str,
+    now: datetime,
+    letter_id: int | None = None,
+    task_id: str | None = None,
+) -> tuple[LetterRow, Claimed] | None:
+    """Give the oldest letter that can be had, and its task with it, to one claimant."""
+    for row in table.candidates(tx, agent, format_time(now), letter_id, task_id):
         try:
-            after = take(task)._replace(updated_at=utc(now))
+            task = _take_task(tx, row, agent, now)
         except TreadleError:
-            if strict:
+            if letter_id is not None:
                 raise
-            return None
-        return TaskTaken(after, moved_record(task, after, Note(agent, f"letter {row.name}")))
+            continue
+        claim_id = task.claim_id if task else f"{agent}-{row.letter_id}"
+        claimed = row._replace(claim_id=claim_id)
+        if moved := table.place(tx, claimed, index.inbox(agent), numbered(row.name)):
+            return row, Claimed(moved, task)
+    return None
 
-    return decide
+
+def _follow(store: Store, agent: str, now: datetime, before: LetterRow, found: Claimed) -> Claimed:
+    """Let the file follow its row; a letter that is gone takes its task's claim with it."""
+    task = found.task
+    try:
+        row = index.follow_file(store, store.mail, before, found.row)
+    except NotFoundError:
+        if task:
+            tasks.release(store, task.task_id, tasks.Holder(agent, task.claim_id), now)
+        raise
+    if task:
+        write_views(store, store.mail, task.task_id)
+    return Claimed(row, task)
+
+
+def _take_task(tx: Transaction, row: LetterRow, agent: str, now: datetime) -> TaskRow | None:
+    """Take a letter's task along; whoever changes it at the same time is asked about anew."""
+    while True:
+        task = tx.task(row.task_id or "")
+        if task is None or row.intent not in WORK:
+            return None
+        if row.intent in _ON_OTHERS and (task.lane != "planned" or task.owner):
+            return None
+        after = task
+        if not (tasks.is_held(task, now) and task.owner == agent):
+            after = tasks.taken(tx, task, agent, now)._replace(updated_at=utc(now))
+        move = moved_record(task, after, Note(agent, f"letter {row.name}"))
+        if tx.swap_task(task, after, move):
+            return after
 
 
 def _check(row: LetterRow, agent: str) -> None:
@@ -159,7 +174,7 @@ def archive_task(store: Store, mail: MailLayout, task_id: str) -> list[LetterRow
 def archive_older(store: Store, mail: MailLayout, age: timedelta, now: datetime) -> list[LetterRow]:
     """Sort letters in the LOGS that are older than this into a folder for each month."""
     before, moved = (format_time(now - age), 0), []
-    while page := table.in_box(store, "logs", _PAGE, before):
+    while page := table.page(store, "logs", _PAGE, before=before):
         for row in page:
             if row.folder == LOGS:
                 month = index.logs(row.agent, row.created_at[:7])

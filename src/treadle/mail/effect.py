@@ -32,7 +32,7 @@ from treadle.mail.letter import (
 from treadle.store import letters as table
 from treadle.store.letters import FolderRow, LetterRow
 from treadle.store.questions import Action, Subject
-from treadle.store.store import Reader, Store
+from treadle.store.store import Store
 from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import claim, lanes, questions
 from treadle.tasks.files import take_over_all
@@ -40,7 +40,6 @@ from treadle.tasks.questions import Question
 from treadle.tasks.task import (
     PEER_REVIEWED,
     TESTS_PASSED,
-    NewTask,
     Note,
     add,
     change_task,
@@ -88,7 +87,8 @@ def ensure_task(store: Store, letter: Letter, now: datetime) -> None:
         return
     goal = summary(letter) or letter.task_id
     asked = tuple(_without_command(item) for item in markdown.criteria(letter.body))
-    new = NewTask(goal, asked or (Criterion("AC1", goal),), letter.task_id, source="letter")
+    asked = asked or (Criterion("AC1", goal),)
+    new = TaskRow(letter.task_id, goal, criteria=asked, source="letter")
     with contextlib.suppress(TreadleError):  # somebody else has just added it
         add(store, new, now)
 
@@ -100,10 +100,10 @@ def _make(
         _work(store, known, letter, now)
     elif found := _EFFECTS.get(letter.intent):
         found(store, letter, now)
-    if is_broadcast(letter):
-        _copy_to_all(store, mail, known, letter)
-    if letter.intent == "escalate":
-        _copy(store, mail, known, letter, HUMAN)
+    everybody = registered_agents(mail) if is_broadcast(letter) else []
+    readers = [agent for agent in everybody if agent != letter.sender]
+    for agent in [*readers, HUMAN] if letter.intent == "escalate" else readers:
+        _copy(store, mail, known, letter, agent)
     if letter.intent == "escalate" or letter.to == HUMAN:
         return known.question_id or _ask(store, known, letter, now)
     return None
@@ -213,21 +213,18 @@ def _ask(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str |
     if letter.intent not in ASKING:
         return None
     approval = letter.intent == "approval_request"
+    offered = tuple(Action("answer", option) for option in options(letter))
     return questions.ask(
         store,
         Question(
             kind="approval" if approval else "question",
             summary=f"{letter.sender}: {summary(letter)}",
             subject=Subject("letter", known.name),
-            actions=questions.APPROVE_OR_NOT if approval else _actions(letter),
+            actions=questions.APPROVE_OR_NOT if approval else offered,
             task_id=letter.task_id,
         ),
         now,
     )
-
-
-def _actions(letter: Letter) -> tuple[Action, ...]:
-    return tuple(Action("answer", option) for option in options(letter))
 
 
 def options(letter: Letter) -> tuple[str, ...]:
@@ -239,12 +236,6 @@ def options(letter: Letter) -> tuple[str, ...]:
     names = ("" if item.id == f"AC{n}" else f"{item.id}: " for n, item in enumerate(items, 1))
     pairs = zip(names, items, strict=True)
     return tuple(f"{name}{item.text}".replace("**", "") for name, item in pairs)
-
-
-def _copy_to_all(store: Store, mail: MailLayout, known: LetterRow, letter: Letter) -> None:
-    for agent in registered_agents(mail):
-        if agent != letter.sender:
-            _copy(store, mail, known, letter, agent)
 
 
 def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> None:
@@ -312,23 +303,10 @@ def send(layout: Layout, draft: Draft, now: datetime, extra: Sequence[str] = ())
 
 def deliver(layout: Layout, letter: Letter, now: datetime) -> Sent:
     """Put a letter into NEW_MESSAGES and make its effect."""
-    if letter.intent in ("claim_task", "release_task"):
-        with Store.open(layout) as store:
-            try_out(store, letter, now)
-            sent = post(layout.mail, letter)
-            return sent._replace(said=see(store, layout.mail, sent.name, letter, now))
-    sent = post(layout.mail, letter)
-    if not _has_effect(layout, letter):
-        return sent
-    with Store.open(layout) as store:
-        return sent._replace(said=see(store, layout.mail, sent.name, letter, now))
-
-
-def _has_effect(layout: Layout, letter: Letter) -> bool:
-    """Tell whether the store must hear of it now; a known task need not be made."""
     if not has_effect(letter):
-        return False
-    if letter.intent not in WORK:
-        return True
-    with Reader.open(layout) as store:
-        return store.task(letter.task_id or "") is None
+        return post(layout.mail, letter)
+    with Store.open(layout) as store:
+        if letter.intent in ("claim_task", "release_task"):
+            try_out(store, letter, now)
+        sent = post(layout.mail, letter)
+        return sent._replace(said=see(store, layout.mail, sent.name, letter, now))

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from treadle.mail import effect, index
 from treadle.mail.letter import WORK, Letter, read_letter, read_text
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
-from treadle.store.store import Reader
+from treadle.store.store import Reader, Store
 
 OPEN = BOXES[:3]
 
@@ -36,10 +36,7 @@ def list_letters(store: Reader, asked: LetterQuery) -> list[LetterRow]:
         rows = [row for row in table.of_task(store, asked.task_id) if row.box in asked.boxes]
         rows = [row for row in rows if asked.agent is None or _concerns(row, asked.agent)]
         return _newest((row for row in rows if asked.intent in (None, row.intent)), asked.limit)
-    found: list[LetterRow] = []
-    for box in asked.boxes:
-        found += _in_box(store, box, asked)
-    return _newest(found, asked.limit)
+    return _newest((row for box in asked.boxes for row in _in_box(store, box, asked)), asked.limit)
 
 
 def find_letter(store: Reader, text: str, agent: str | None = None) -> LetterRow:
@@ -64,40 +61,20 @@ def open_letter(mail: MailLayout, row: LetterRow) -> Letter:
 
 def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
     """Return what an agent has not taken yet: letters to it, work for all, its copies."""
+    new = _in_box(store, "new", LetterQuery(agent))
     if agent is None:
-        return table.in_box(store, "new", 50)
-    new = [*table.to_agent(store, agent, 50), *_work_for_all(store, agent)]
-    held = table.held(store, agent, "inbox", 50)
-    return _newest([*new, *(row for row in held if row.copy_of)], 50)
+        return new
+    mine = [row for row in new if row.recipient == agent]
+    work = [row for row in new if row.recipient == EVERYBODY and row.intent in WORK]
+    copies = [row for row in table.page(store, "inbox", 50, agent) if row.copy_of]
+    return _newest([*mine, *(row for row in work if row.sender != agent), *copies], 50)
 
 
 def _in_box(store: Reader, box: str, asked: LetterQuery) -> list[LetterRow]:
-    """Read page after page until enough letters match."""
-    found: list[LetterRow] = []
-    before = None
-    while True:
-        page = _page(store, box, asked, before)
-        found += [row for row in page if asked.intent in (None, row.intent)]
-        if len(page) < asked.limit or len(found) >= asked.limit:
-            return found
-        before = (page[-1].created_at, page[-1].letter_id or 0)
-
-
-def _page(
-    store: Reader, box: str, asked: LetterQuery, before: tuple[str, int] | None
-) -> list[LetterRow]:
-    if asked.agent is None:
-        return table.in_box(store, box, asked.limit, before)
-    if box != "new":
-        return table.held(store, asked.agent, box, asked.limit, before)
-    to_me = table.to_agent(store, asked.agent, asked.limit, before)
-    to_all = table.to_agent(store, EVERYBODY, asked.limit, before)
-    return _newest([*to_me, *to_all], asked.limit)
-
-
-def _work_for_all(store: Reader, agent: str) -> list[LetterRow]:
-    rows = table.to_agent(store, EVERYBODY, 50)
-    return [row for row in rows if row.intent in WORK and row.sender != agent]
+    found = table.page(store, box, asked.limit, asked.agent, asked.intent)
+    if asked.agent and box == "new":
+        found += table.page(store, box, asked.limit, EVERYBODY, asked.intent)
+    return found
 
 
 def _concerns(row: LetterRow, agent: str) -> bool:
@@ -116,7 +93,7 @@ def _tail(folder: str) -> str:
 
 
 def _unknown(store: Reader, name: str) -> NotFoundError:
-    known = [row.name for box in BOXES for row in table.in_box(store, box, 50)]
+    known = [row.name for box in BOXES for row in table.page(store, box, 50)]
     text = f"there is no letter {name[:200]}{hint(name[:200], known)}"
     return NotFoundError(text, fix=["treadle mail list"])
 
@@ -165,30 +142,15 @@ def watch(
     times is all that a round costs.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    with contextlib.closing(_looks(layout, now)) as looks:
-        seen = waiting(next(looks), None) if agent is None else []
-        known = {row.letter_id for row in seen}
-        for reader in looks:
-            found = [row for row in waiting(reader, agent) if row.letter_id not in known]
-            if found or (deadline is not None and time.monotonic() >= deadline):
-                break
-            time.sleep(_PAUSE)
-    return found
-
-
-def _looks(layout: Layout, now: Callable[[], datetime]) -> Generator[Reader, None, None]:
-    """Yield the store again and again, with every letter in it."""
-    reader = Reader.open(layout)
-    try:
+    with Store.open(layout) as store:
+        effect.refresh(store, layout.mail, now())
+        known = {row.letter_id for row in waiting(store, None)} if agent is None else set()
         while True:
-            if index.is_stale(reader, layout.mail):
-                reader.close()
-                store, _ = effect.fresh(layout, now())
-                store.close()
-                reader = Reader.open(layout)
-            yield reader
-    finally:
-        reader.close()
+            found = [row for row in waiting(store, agent) if row.letter_id not in known]
+            if found or (deadline is not None and time.monotonic() >= deadline):
+                return found
+            time.sleep(_PAUSE)
+            effect.refresh(store, layout.mail, now())
 
 
 def list_document(layout: Layout, rows: Sequence[LetterRow]) -> dict[str, object]:

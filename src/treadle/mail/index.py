@@ -88,11 +88,9 @@ def summary(letter: Letter) -> str:
 def entry_row(letter: Letter, place: BoxFolder, name: str, *, pending: bool) -> LetterRow:
     """Return what the index says about a letter."""
     return LetterRow(
-        letter_id=None,
-        box=place.box,
-        agent=place.agent,
-        folder=place.folder,
-        name=name,
+        None,
+        *place,
+        name,
         sender=letter.sender,
         recipient=letter.to,
         intent=letter.intent,

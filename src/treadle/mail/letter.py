@@ -125,12 +125,10 @@ def split_name(name: str) -> Label | None:
 
 def _moment(text: str) -> datetime | None:
     # Not strptime, which loads locales and calendars first.
-    day, _, hour = text.partition("_")
-    if len(day) != 8 or len(hour) != 6 or not (text.isascii() and (day + hour).isdigit()):
+    if len(text) != 15 or not text.replace("_", "").isdigit():
         return None
-    parts = (day[:4], day[4:6], day[6:], hour[:2], hour[2:4], hour[4:])
     try:
-        return datetime(*map(int, parts), tzinfo=UTC)  # type: ignore[misc,arg-type]  # six numbers
+        return datetime.fromisoformat(f"{text.replace('_', 'T')}+00:00")
     except ValueError:
         return None
 

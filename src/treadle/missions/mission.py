@@ -18,9 +18,8 @@ from treadle.ids import hint, nearest, utc
 from treadle.layout import SNAPSHOT, Layout, MissionLayout
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import lanes, task
+from treadle.tasks import lanes
 from treadle.tasks.lanes import Lane
-from treadle.tasks.task import NewTask
 
 SNAPSHOT_PATTERN = f"**/.kittify/dossiers/*/{SNAPSHOT}"
 _SHOWN = 20
@@ -386,5 +385,5 @@ def _find_task(layout: Layout, word: str, slug: str | None) -> tuple[Mission, st
 
 def _task_row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
     id_, source = mission.task_id(file.id), mission.name(file.path)
-    new = NewTask(file.title, file.criteria, id_, file.text, mission.slug, source)
-    return task.new_row(new, now)._replace(lane=file.lane)
+    described = TaskRow(id_, file.title.strip(), file.text, file.criteria, file.lane)
+    return described._replace(mission=mission.slug, source=source, created_at=now, updated_at=now)

@@ -21,7 +21,7 @@ from treadle.missions.state import (
 )
 from treadle.store.questions import Subject
 from treadle.store.store import Reader, Store
-from treadle.store.tasks import MissionStepRow, TaskRow
+from treadle.store.tasks import MissionStepRow
 from treadle.tasks import claim, lanes, questions
 from treadle.tasks.claim import Holder
 from treadle.tasks.lanes import HELD, WALK, Lane
@@ -203,8 +203,8 @@ def _move(found: State, tx: Store, id_: str, to: Lane, reason: str | None = None
     """Take a task to another lane by the rules, as a part of what a report changes."""
     missions.adopt_tasks(tx, found.mission, [id_], found.now)
     before = find_task(tx, found.mission.task_id(id_))
-    move = claim.moving(tx, to, Holder(found.agent), found.now, reason)
-    after: TaskRow = move(before)._replace(updated_at=utc(found.now))
+    after = claim.moved(tx, before, to, Holder(found.agent), found.now, reason)
+    after = after._replace(updated_at=utc(found.now))
     tx.swap_task(before, after, moved_record(before, after, Note(found.agent, reason)))
 
 

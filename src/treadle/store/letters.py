@@ -3,10 +3,10 @@
 Files are the truth; this is an index of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.store.tasks import MoveRow, TaskRow, TaskStore, count_up
+from treadle.store.tasks import count_up
 from treadle.store.transaction import Reading, Writing, change, kept_in
 
 # Sorts after every letter.
@@ -55,35 +55,9 @@ class BoxFolder(NamedTuple):
     folder: str
 
 
-class TaskTaken(NamedTuple):
-    """What claiming a letter does to its task, if it has one."""
-
-    after: TaskRow | None = None
-    move: MoveRow | None = None
-
-
-class Wanted(NamedTuple):
-    """Who claims which letter: one, or the oldest, of one task or any, into which box."""
-
-    agent: str
-    place: BoxFolder
-    now: str
-    letter_id: int | None = None
-    task_id: str | None = None
-
-
-class ClaimedLetter(NamedTuple):
-    """A letter before and after its claim."""
-
-    before: LetterRow
-    after: LetterRow
-    task: TaskRow | None
-
-
 def at(store: Reading, folder: str, name: str) -> LetterRow | None:
     """Return the letter that is said to lie there."""
-    found = _rows(store, "letter_at", folder=folder, file=name)
-    return found[0] if found else None
+    return store.first(LetterRow, "letter_at", folder=folder, file=name)
 
 
 def with_id(store: Reading, letter_id: int) -> list[LetterRow]:
@@ -101,32 +75,21 @@ def with_message_id(store: Reading, message_id: str) -> list[LetterRow]:
     return _rows(store, "letters_with_message_id", message_id=message_id)
 
 
-def in_box(
-    store: Reading, box: str, limit: int, before: tuple[str, int] | None = None
+def page(
+    store: Reading,
+    box: str,
+    limit: int,
+    agent: str | None = None,
+    intent: str | None = None,
+    before: tuple[str, int] | None = None,
 ) -> list[LetterRow]:
-    """Return the newest letters in all boxes of a kind."""
+    """Return the newest letters in the boxes of a kind, or in an agent's; new ones are to it."""
+    query = "letters_in_box" if agent is None else "letters_held"
+    if agent and box == "new":
+        query = "letters_to"
     created_at, letter_id = before or _LAST
-    return _rows(
-        store, "letters_in_box", box=box, limit=limit, created_at=created_at, letter_id=letter_id
-    )
-
-
-def to_agent(
-    store: Reading, agent: str, limit: int, before: tuple[str, int] | None = None
-) -> list[LetterRow]:
-    """Return the newest unclaimed letters to an address."""
-    created_at, letter_id = before or _LAST
-    values = {"agent": agent, "limit": limit, "created_at": created_at, "letter_id": letter_id}
-    return _rows(store, "letters_to", **values)
-
-
-def held(
-    store: Reading, agent: str, box: str, limit: int, before: tuple[str, int] | None = None
-) -> list[LetterRow]:
-    """Return the newest letters in one agent's box."""
-    created_at, letter_id = before or _LAST
-    values = {"agent": agent, "limit": limit, "created_at": created_at, "letter_id": letter_id}
-    return _rows(store, "letters_held", box=box, **values)
+    values = {"box": box, "limit": limit, "agent": agent, "intent": intent}
+    return _rows(store, query, **values, created_at=created_at, letter_id=letter_id)
 
 
 def unread(store: Reading) -> list[tuple[str, int]]:
@@ -146,8 +109,8 @@ def wait_elsewhere(store: Reading) -> bool:
 
 def asker(store: Reading, task_id: str) -> str | None:
     """Return who wrote the first letter that asks for a task's work; runs only tell of it."""
-    found = _rows(store, "letters_that_ask", task_id=task_id)
-    return found[0].sender if found else None
+    found = store.first(LetterRow, "letters_that_ask", task_id=task_id)
+    return found.sender if found else None
 
 
 def of_question(store: Reading, question_id: str) -> list[LetterRow]:
@@ -177,7 +140,7 @@ def names_in(store: Reading, folder: str) -> dict[str, int]:
 
 def folders(store: Reading) -> dict[str, FolderRow]:
     """Return how every folder looked when it was last read."""
-    return {row[0]: FolderRow._make(row) for row in store.all("mail_folders")}
+    return {row.folder: row for row in store.records(FolderRow, "mail_folders")}
 
 
 @change
@@ -217,53 +180,18 @@ def place(tx: Writing, row: LetterRow, to: BoxFolder, names: Iterator[str]) -> L
     return moved if tx.execute("place_letter", values).rowcount else None
 
 
-def claim(
-    store: Writing,
-    wanted: Wanted,
-    names: Callable[[str], Iterator[str]],
-    take: Callable[[LetterRow, TaskRow | None], TaskTaken | None],
-) -> ClaimedLetter | None:
-    """Give the oldest letter that can be had, and its task with it, to one claimant."""
+def candidates(
+    tx: Reading, agent: str, now: str, letter_id: int | None = None, task_id: str | None = None
+) -> Iterator[LetterRow]:
+    """Yield what an agent may claim, oldest first: one letter, or all, of one task or any.
 
-    def apply(tx: TaskStore) -> ClaimedLetter | None:
-        for row in _candidates(tx, wanted):
-            taken = _take_task(tx, row, take)
-            if taken is None:
-                continue
-            claim_id = f"{wanted.agent}-{row.letter_id}"
-            if taken.after:
-                claim_id = taken.after.claim_id or claim_id
-            moved = place(tx, row._replace(claim_id=claim_id), wanted.place, names(row.name))
-            if moved:
-                return ClaimedLetter(row, moved, taken.after)
-        return None
-
-    return store.write(apply, alone=False)
-
-
-def _take_task(
-    tx: TaskStore, row: LetterRow, take: Callable[[LetterRow, TaskRow | None], TaskTaken | None]
-) -> TaskTaken | None:
-    """Take a letter's task along; whoever changes it at the same time is asked about anew."""
-    while True:
-        task = tx.task(row.task_id) if row.task_id is not None else None
-        taken = take(row, task)
-        if taken is None or task is None or taken.after is None:
-            return taken
-        if tx.swap_task(task, taken.after, taken.move):
-            return taken
-
-
-def _candidates(tx: Reading, wanted: Wanted) -> Iterator[LetterRow]:
-    """Look at one letter at a time: where many claim at once, each looked at is kept from them."""
-    if wanted.letter_id is not None:
-        yield from (
-            row
-            for row in _rows(tx, "letter_to_claim", letter_id=wanted.letter_id)
-            if row.box == "new"
-        )
+    One at a time: where many claim at once, each that is looked at is kept from the others.
+    """
+    if letter_id is not None:
+        found = _rows(tx, "letter_to_claim", letter_id=letter_id)
+        yield from (row for row in found if row.box == "new")
         return
-    values = {"agent": wanted.agent, "task_id": wanted.task_id, "now": wanted.now}
+    values = {"agent": agent, "task_id": task_id, "now": now}
     last: tuple[str, int | None] = ("", 0)
     while found := _rows(tx, "claimable_letters", **values, created_at=last[0], letter_id=last[1]):
         yield found[0]

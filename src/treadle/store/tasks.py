@@ -19,17 +19,17 @@ class TaskRow(NamedTuple):
 
     task_id: str
     goal: str
-    text: str | None
-    criteria: tuple[Criterion, ...]
-    lane: str
-    owner: str | None
-    claim_id: str | None
-    lease_until: str | None
-    mission: str | None
-    source: str | None
-    created_at: str
-    updated_at: str
-    position: int
+    text: str | None = None
+    criteria: tuple[Criterion, ...] = ()
+    lane: str = "planned"
+    owner: str | None = None
+    claim_id: str | None = None
+    lease_until: str | None = None
+    mission: str | None = None
+    source: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    position: int = 0
 
 
 @kept_in("task_moves", forced=bool)

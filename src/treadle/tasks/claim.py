@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -11,17 +11,11 @@ from treadle.errors import UsageError
 from treadle.ids import HUMAN, TREADLE, acting_agent, is_run_id, utc
 from treadle.store import letters as index
 from treadle.store.store import Reader, Store
-from treadle.store.tasks import ReservationRow, TaskRow
+from treadle.store.tasks import ReservationRow, TaskReader, TaskRow
 from treadle.tasks import lanes
 from treadle.tasks.task import Changed, Note, change_task, find_task
 
 LEASE = timedelta(minutes=30)
-
-
-def due_leases(store: Reader, owner: str, now: datetime) -> list[TaskRow]:
-    """Return the tasks of which an owner has used half the lease."""
-    found = store.tasks_to_renew(owner, utc(now), utc(now + LEASE / 2))
-    return [task for task in found if not is_run_id(task.claim_id or "")]
 
 
 class Holder(NamedTuple):
@@ -36,24 +30,23 @@ def claim(
 ) -> TaskRow:
     """Take a task that nobody holds; of many who try at once, one gets it."""
     owner = acting_agent(owner)
-    take = taking(store, owner, now, lease)
+
+    def take(task: TaskRow) -> TaskRow:
+        return taken(store, task, owner, now, lease)
+
     return change_task(store, task_id, take, Note(owner), now).after
 
 
-def taking(
-    store: Reader, owner: str, now: datetime, lease: timedelta = LEASE
-) -> Callable[[TaskRow], TaskRow]:
-    """Return what turns a task that nobody holds into the owner's, or raises why not."""
-
-    def take(task: TaskRow) -> TaskRow:
-        if task.lane not in ("planned", *lanes.HELD):
-            raise lanes.wrong_lane(task, "claimed")
-        if is_held(task, now):
-            raise lanes.held_by_other(task)
-        check_dependencies(store, task)
-        return given(task, "claimed", new_claim(owner, now), now, lease)
-
-    return take
+def taken(
+    store: TaskReader, task: TaskRow, owner: str, now: datetime, lease: timedelta = LEASE
+) -> TaskRow:
+    """Return a task that nobody holds as the owner's, or raise why it is not to be had."""
+    if task.lane not in ("planned", *lanes.HELD):
+        raise lanes.wrong_lane(task, "claimed")
+    if is_held(task, now):
+        raise lanes.held_by_other(task)
+    check_dependencies(store, task)
+    return given(task, "claimed", new_claim(owner, now), now, lease)
 
 
 def release(store: Store, task_id: str, by: Holder, now: datetime) -> TaskRow:
@@ -89,6 +82,12 @@ def renew_all(store: Store, owner: str, now: datetime) -> None:
         renew(store, task.task_id, task.claim_id or "", now)
 
 
+def due_leases(store: Reader, owner: str, now: datetime) -> list[TaskRow]:
+    """Return the tasks of which an owner has used half the lease."""
+    found = store.tasks_to_renew(owner, utc(now), utc(now + LEASE / 2))
+    return [task for task in found if not is_run_id(task.claim_id or "")]
+
+
 def is_held(task: TaskRow, now: datetime) -> bool:
     """Tell whether someone's lease on the task still runs."""
     return task.claim_id is not None and (task.lease_until or "") > utc(now)
@@ -111,7 +110,7 @@ def check_holder(task: TaskRow, by: Holder, now: datetime) -> None:
         raise lanes.held_by_other(task)
 
 
-def check_dependencies(store: Reader, task: TaskRow) -> None:
+def check_dependencies(store: TaskReader, task: TaskRow) -> None:
     """Refuse a task that waits for others."""
     needed = [other for other in store.dependencies(task.task_id) if other.lane != "done"]
     if needed:
@@ -155,23 +154,38 @@ def move_task(
     if force and not reason:
         raise UsageError(f"--force on {task_id} needs --reason to say why")
     by = acting(by)
-    go = moving(store, to, by, now, reason, force)
-    return change_task(store, task_id, go, Note(by.owner, reason, force), now)
+
+    def move(task: TaskRow) -> TaskRow:
+        return moved(store, task, to, by, now, reason, force)
+
+    return change_task(store, task_id, move, Note(by.owner, reason, force), now)
 
 
-def moving(
-    store: Store, to: lanes.Lane, by: Holder, now: datetime, reason: str | None, force: bool = False
-) -> Callable[[TaskRow], TaskRow]:
-    """Return what takes a task to another lane, or raises why it may not."""
-
-    def go(task: TaskRow) -> TaskRow:
-        _check_lane(task, to, reason, force)
-        if not force:
-            check_holder(task, by, now)
-            _check_ready(store, task, to)
-        return _entered(task, to, by, now)
-
-    return go
+def moved(
+    store: TaskReader,
+    task: TaskRow,
+    to: lanes.Lane,
+    by: Holder,
+    now: datetime,
+    reason: str | None,
+    force: bool = False,
+) -> TaskRow:
+    """Return a task in another lane, or raise why it may not go there."""
+    if task.lane in lanes.FINAL or (not force and to not in lanes.legal(task.lane)):
+        raise lanes.wrong_lane(task, to)
+    if lanes.needs_reason(task.lane, to) and not reason:
+        raise UsageError(
+            f"{task.task_id} is {task.lane}; sending it back to {to} needs --reason to say why"
+        )
+    if not force:
+        check_holder(task, by, now)
+        # Whatever takes a task from planned into someone's hands is a claim.
+        if task.lane == "planned" and to in lanes.HELD:
+            check_dependencies(store, task)
+    if to not in lanes.HELD:
+        return freed(task, to)
+    keeper = Holder(by.owner, task.claim_id) if is_holder(task, by) else new_claim(by.owner, now)
+    return given(task, to, keeper, now)
 
 
 def finish_task(store: Store, task_id: str, by: Holder, now: datetime) -> Changed:
@@ -188,32 +202,11 @@ def finish_task(store: Store, task_id: str, by: Holder, now: datetime) -> Change
         # Whoever asked for the work may say that it is done; the tests have to agree.
         if index.asker(store, task_id) != by.owner:
             check_holder(task, by, now)
-        _check_ready(store, task, "claimed")
+        if task.lane == "planned":
+            check_dependencies(store, task)
         return freed(task, "done")._replace(owner=task.owner or by.owner)
 
     return change_task(store, task_id, finish, Note(by.owner), now)
-
-
-def _check_lane(task: TaskRow, to: lanes.Lane, reason: str | None, force: bool) -> None:
-    if task.lane in lanes.FINAL or (not force and to not in lanes.legal(task.lane)):
-        raise lanes.wrong_lane(task, to)
-    if lanes.needs_reason(task.lane, to) and not reason:
-        raise UsageError(
-            f"{task.task_id} is {task.lane}; sending it back to {to} needs --reason to say why"
-        )
-
-
-def _check_ready(store: Store, task: TaskRow, to: lanes.Lane) -> None:
-    """Whatever takes a task from planned into someone's hands is a claim."""
-    if task.lane == "planned" and to in lanes.HELD:
-        check_dependencies(store, task)
-
-
-def _entered(task: TaskRow, to: lanes.Lane, by: Holder, now: datetime) -> TaskRow:
-    if to not in lanes.HELD:
-        return freed(task, to)
-    keeper = Holder(by.owner, task.claim_id) if is_holder(task, by) else new_claim(by.owner, now)
-    return given(task, to, keeper, now)
 
 
 _STARTS: tuple[lanes.Lane, ...] = ("planned", "blocked", *lanes.HELD)
@@ -232,11 +225,6 @@ def begin_run(store: Store, task_id: str, run_id: str, now: datetime, by: str = 
         return given(task, "in_progress", claim, now)
 
     return change_task(store, task_id, start, Note(claim.owner, f"run {run_id}"), now).after
-
-
-def renew_run(store: Store, task_id: str, run_id: str, now: datetime) -> bool:
-    """Keep a run's claim alive; False when the task was given to someone else."""
-    return renew(store, task_id, run_id, now)
 
 
 def finish_run(
@@ -308,7 +296,7 @@ def reserve(
     check_holder(find_task(store, task_id), by, now)
     rows = [ReservationRow(task_id, by.owner, _checked(item), until) for item in patterns]
     for row in rows:
-        for other in live_reservations(store, now):
+        for other in store.reservations(utc(now)):
             if other.pattern == row.pattern and other.owner != row.owner:
                 raise lanes.reserved(row.pattern, other)
     store.reserve_files(rows)
@@ -319,16 +307,6 @@ def give_back(store: Store, task_id: str, by: Holder, now: datetime) -> int:
     """Let all of a task's reservations go; return how many there were."""
     check_holder(find_task(store, task_id), acting(by), now)
     return store.unreserve_files(task_id)
-
-
-def live_reservations(store: Reader, now: datetime) -> list[ReservationRow]:
-    """Return the reservations that still hold."""
-    return store.reservations(utc(now))
-
-
-def reservations_of(store: Reader, task_id: str, now: datetime) -> list[ReservationRow]:
-    """Return a task's reservations that still hold."""
-    return [row for row in live_reservations(store, now) if row.task_id == task_id]
 
 
 def conflicts(

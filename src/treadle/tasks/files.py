@@ -15,7 +15,7 @@ from treadle.layout import HOME_NAME, MailLayout
 from treadle.store.store import Store
 from treadle.store.tasks import MoveRow, TaskRow
 from treadle.tasks import claim, lanes
-from treadle.tasks.task import NewTask, add, view_stamp, view_texts, write_views
+from treadle.tasks.task import add, view_stamp, view_texts, write_views
 
 _MAX_BYTES = 1 << 20
 # A mission's own files say what its tasks are.
@@ -73,13 +73,13 @@ def _create(store: Store, mail: MailLayout, task_id: str, now: datetime) -> bool
     return True
 
 
-def _new(task_id: str, text: str, *, trusted: bool) -> NewTask:
+def _new(task_id: str, text: str, *, trusted: bool) -> TaskRow:
     """Read a task; a tree outside treadle's own folder may be anyone's and brings no command."""
     goal = markdown.title(text) or task_id
     asked = markdown.criteria(text) or (Criterion("AC1", goal),)
     if not trusted:
         asked = tuple(item._replace(verify=None) for item in asked)
-    return NewTask(goal, asked, task_id, source="TASKS")
+    return TaskRow(task_id, goal, criteria=asked, source="TASKS")
 
 
 def _begin(store: Store, task_id: str, owner: str | None, lane: lanes.Lane, now: datetime) -> None:

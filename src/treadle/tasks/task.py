@@ -21,6 +21,14 @@ PEER_REVIEWED = "peer_reviewed"
 _REVIEWED = ("approved", "done")
 
 
+class Note(NamedTuple):
+    """Who changes a task, and why."""
+
+    who: str
+    reason: str | None = None
+    forced: bool = False
+
+
 class Checks(NamedTuple):
     """The four lines of a task's `.checks` file, in order."""
 
@@ -33,7 +41,7 @@ class Checks(NamedTuple):
 def standing(store: Reader, task: TaskRow) -> Checks:
     """Return how a task stands now."""
     tested = tests_passed(store, task) is True
-    covered = _coverage(task, observed(store, task), tested)
+    covered = _coverage(task, store.task_checks(task.task_id), tested)
     claimed = store.task_claims(task.task_id).get(PEER_REVIEWED)
     reviewed = task.lane in _REVIEWED or (claimed is not None and claimed.value)
     return Checks(tested, covered, reviewed, tested and covered and reviewed)
@@ -41,7 +49,7 @@ def standing(store: Reader, task: TaskRow) -> Checks:
 
 def tests_passed(store: Reader, task: TaskRow) -> bool | None:
     """Tell whether the task's tests passed; None when nobody has seen or said anything."""
-    if seen := observed(store, task):
+    if seen := store.task_checks(task.task_id):
         wanted = {item.id for item in task.criteria if item.verify}
         passed = {row.criterion_id for row in seen if row.passed}
         return wanted <= passed and len(passed) == len(seen)
@@ -51,15 +59,15 @@ def tests_passed(store: Reader, task: TaskRow) -> bool | None:
     return claimed.value if claimed else None
 
 
-def observed(store: Reader, task: TaskRow) -> list[CheckRow]:
-    """Return what treadle itself saw in the last check of the task's work."""
-    return store.task_checks(task.task_id)
+def _require_tested(store: Reader, task: TaskRow, note: Note) -> None:
+    """Refuse to complete untested work; a person's word stands in for tests nobody has run.
 
-
-def require_tested(store: Reader, task: TaskRow, *, person: bool) -> None:
-    """Refuse to complete untested work; a person's word stands in for tests nobody has run."""
+    A mission's tasks have their reviews instead.
+    """
+    if task.mission or note.forced or note.who == TREADLE:
+        return
     found = tests_passed(store, task)
-    if found or (found is None and person):
+    if found or (found is None and note.who == HUMAN):
         return
     why = "its tests do not pass" if found is False else "nobody has seen its tests pass"
     id_ = task.task_id
@@ -107,16 +115,14 @@ def with_configured_commands(
     criteria: Sequence[Criterion], commands: Mapping[str, str]
 ) -> tuple[Criterion, ...]:
     """Attach configured commands to criteria whose text contains their key."""
-    return tuple(_configured(criterion, commands) for criterion in criteria)
+    return tuple(
+        item if item.verify is not None else item._replace(verify=_configured(item, commands))
+        for item in criteria
+    )
 
 
-def _configured(criterion: Criterion, commands: Mapping[str, str]) -> Criterion:
-    if criterion.verify is not None:
-        return criterion
-    for key, command in commands.items():
-        if key in criterion.text:
-            return criterion._replace(verify=command)
-    return criterion
+def _configured(item: Criterion, commands: Mapping[str, str]) -> str | None:
+    return next((command for key, command in commands.items() if key in item.text), None)
 
 
 def _split_id(raw: str, default: str) -> tuple[str, str]:
@@ -176,9 +182,11 @@ def define(mail: MailLayout, task: TaskRow) -> None:
 
 def definition(task: TaskRow) -> str:
     """Return a task as markdown from which it can be read again."""
-    items = [_item(f"{item.id}: {item.text}", item.verify) for item in task.criteria]
     text = f"\n{task.text.strip()}\n" if task.text else ""
-    body = "\n".join(items)
+    body = "\n".join(
+        f"- {item.id}: {item.text}{f': `$ {item.verify}`' if item.verify else ''}"
+        for item in task.criteria
+    )
     return f"# {task.goal}\n{text}\n## Acceptance Criteria\n{body}\n"
 
 
@@ -186,10 +194,6 @@ def view_stamp(task: TaskRow) -> int:
     """Return the moment of a task's last change, in nanoseconds."""
     moment = datetime.fromisoformat(task.updated_at)
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
-
-
-def _item(text: str, verify: str | None) -> str:
-    return f"- {text}: `$ {verify}`" if verify else f"- {text}"
 
 
 def _put(path: Path, text: str | None, mtime_ns: int) -> None:
@@ -229,14 +233,6 @@ def _second(moment: str | None) -> str | None:
     return f"{moment[:19]}Z" if moment else None
 
 
-class Note(NamedTuple):
-    """Who changes a task, and why."""
-
-    who: str
-    reason: str | None = None
-    forced: bool = False
-
-
 class Changed(NamedTuple):
     """A task before and after."""
 
@@ -253,7 +249,8 @@ def change_task(
         after = decide(before)
         if after == before:
             return Changed(before, before)
-        _check_tested(store, before, after, note)
+        if after.lane == "done":
+            _require_tested(store, before, note)
         after = after._replace(updated_at=utc(now))
         if store.swap_task(before, after, moved_record(before, after, note)):
             write_views(store, store.mail, task_id)
@@ -268,44 +265,22 @@ def find_task(store: Reader, task_id: str) -> TaskRow:
     return task
 
 
-def _check_tested(store: Reader, before: TaskRow, after: TaskRow, note: Note) -> None:
-    """Refuse to complete untested work; a mission's tasks have their reviews instead."""
-    if after.lane != "done" or after.mission or note.forced or note.who == TREADLE:
-        return
-    require_tested(store, before, person=note.who == HUMAN)
-
-
 def moved_record(before: TaskRow, after: TaskRow, note: Note) -> MoveRow | None:
     """Return the record of a change of lane or holder, or None when it is neither."""
     if before.lane == after.lane and before.claim_id == after.claim_id:
         return None
-    return MoveRow(
-        task_id=after.task_id,
-        seq=0,
-        at=after.updated_at,
-        who=note.who,
-        from_lane=before.lane,
-        to_lane=after.lane,
-        reason=note.reason,
-        forced=note.forced,
-    )
+    who, reason, forced = note
+    return MoveRow(after.task_id, 0, after.updated_at, who, before.lane, after.lane, reason, forced)
 
 
-class NewTask(NamedTuple):
-    """What a task is to be; without an id it gets the next free one."""
-
-    goal: str
-    criteria: tuple[Criterion, ...]
-    task_id: str | None = None
-    text: str | None = None
-    mission: str | None = None
-    source: str | None = None
-
-
-def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
-    """Add a task at the end of the order."""
-    _check(new)
-    added = store.add_task(new_row(new, utc(now)))
+def add(store: Store, new: TaskRow, now: datetime) -> TaskRow:
+    """Add a task at the end of the order; without an id it gets the next free one."""
+    if not new.goal.strip():
+        raise UsageError("a task needs a goal", fix=['treadle task add "what should be true"'])
+    if new.task_id:
+        check_id(new.task_id)
+    at = utc(now)
+    added = store.add_task(new._replace(goal=new.goal.strip(), created_at=at, updated_at=at))
     if added is None:
         raise UsageError(
             f"there already is a task {new.task_id}; give another --id",
@@ -315,6 +290,15 @@ def add(store: Store, new: NewTask, now: datetime) -> TaskRow:
     define(store.mail, added)
     write_views(store, store.mail, added.task_id)
     return added
+
+
+def check_id(text: str) -> None:
+    """Refuse what cannot name a task's files."""
+    if not is_task_id(text):
+        raise UsageError(
+            f"--id {text!r}: begin with a letter, then letters and digits "
+            f"joined by . _ -, at most 64"
+        )
 
 
 def ready(store: Reader, now: datetime) -> list[TaskRow]:
@@ -350,35 +334,6 @@ def _circular(task_id: str, circle: tuple[str, ...]) -> UsageError:
         f"{task_id} cannot depend on {circle[0]}, that is a circle: {way}",
         code="task_cycle",
         fix=[f"treadle task link {circle[-2]} --depends-on {circle[-1]} --remove"],
-    )
-
-
-def _check(new: NewTask) -> None:
-    if not new.goal.strip():
-        raise UsageError("a task needs a goal", fix=['treadle task add "what should be true"'])
-    if new.task_id is not None and not is_task_id(new.task_id):
-        raise UsageError(
-            f"--id {new.task_id!r}: begin with a letter, then letters and digits "
-            f"joined by . _ -, at most 64"
-        )
-
-
-def new_row(new: NewTask, now: str) -> TaskRow:
-    """Return what the store keeps of a new task."""
-    return TaskRow(
-        task_id=new.task_id or "",
-        goal=new.goal.strip(),
-        text=new.text,
-        criteria=new.criteria,
-        lane="planned",
-        owner=None,
-        claim_id=None,
-        lease_until=None,
-        mission=new.mission,
-        source=new.source,
-        created_at=now,
-        updated_at=now,
-        position=0,
     )
 
 

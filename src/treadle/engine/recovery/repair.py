@@ -20,8 +20,8 @@ from treadle.layout import Layout, RunLayout
 from treadle.store.messages import MessageRow
 from treadle.store.runs import Event, History, RunRow
 from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
-from treadle.tasks.task import NewTask
 
 
 def rebuild(store: Store, layout: Layout, now: Callable[[], datetime], watch: Watch) -> None:
@@ -140,7 +140,7 @@ def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> Non
         for item in order.criteria
     )
     text = order.text if order.text != order.goal else None
-    task.add(store, NewTask(order.goal, criteria, order.task_id, text), now)
+    task.add(store, TaskRow(order.task_id, order.goal, text, criteria), now)
     claim.begin_run(store, order.task_id, row.run_id, now)
     claim.finish_run(store, order.task_id, row.run_id, row.status, now)
 

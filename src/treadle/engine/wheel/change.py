@@ -20,7 +20,7 @@ from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Judged
 from treadle.git.scratch import Scratch
 from treadle.git.workspace import Change, Survey
-from treadle.ids import HUMAN
+from treadle.ids import HUMAN, utc
 from treadle.layout import PATCH
 from treadle.tasks import claim, lanes
 from treadle.text import plural
@@ -284,7 +284,7 @@ def _admit(run: Run, stage: Stage, built: Built, judged: Judged) -> Accepted | R
 
 def _reserved(run: Run, judged: Judged) -> RefusedChange | None:
     """Refuse a change of files that somebody else keeps to another task."""
-    rows = claim.live_reservations(run.tools.store, run.tools.now())
+    rows = run.tools.store.reservations(utc(run.tools.now()))
     task = run.tools.store.task(run.order.task_id or "") if rows else None
     owner = task.owner if task else HUMAN
     paths = [item.path for item in judged.files] if rows else []

@@ -80,7 +80,7 @@ def keep_claim(run: Run) -> None:
     """Renew the lease on the run's task while a long step works."""
     if run.order.task_id and time.monotonic() - run.claimed_at > _RENEW_EVERY:
         run.claimed_at = time.monotonic()
-        claim.renew_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
+        claim.renew(run.tools.store, run.order.task_id, run.id, run.tools.now())
 
 
 def _question(row: RunRow, known: RunMemory) -> Question | None:

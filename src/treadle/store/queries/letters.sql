@@ -23,16 +23,19 @@ SELECT letter_id, name FROM mail_index WHERE folder = :folder
 -- name: letters_in_box
 SELECT {mail_index} FROM mail_index WHERE box = :box
     AND (created_at, letter_id) < (:created_at, :letter_id)
+    AND (CAST(:intent AS TEXT) IS NULL OR intent = :intent)
 ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 
 -- name: letters_to
 SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
     AND (created_at, letter_id) < (:created_at, :letter_id)
+    AND (CAST(:intent AS TEXT) IS NULL OR intent = :intent)
 ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 
 -- name: letters_held
 SELECT {mail_index} FROM mail_index WHERE agent = :agent AND box = :box
     AND (created_at, letter_id) < (:created_at, :letter_id)
+    AND (CAST(:intent AS TEXT) IS NULL OR intent = :intent)
 ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 
 -- name: letters_of_task
