@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from treadle.errors import BlockedError, ExitCode
+from treadle.ids import HUMAN
 from treadle.proc import environment, helper
 from treadle.web.pages import desk, health, run, runs, tasks
 from treadle.web.site import Page, PageAction, Site, WebRequest
@@ -92,19 +93,25 @@ PAGES = (
 
 ACTIONS = (
     PageAction("/desk/{item}/answer", desk.answer),
-    PageAction("/desk/again", desk.again, is_long=True),
+    PageAction(
+        "/desk/again", lambda at: ["run", "--wait", "--", at.text("task", "TASK")], is_long=True
+    ),
     PageAction("/runs/start", runs.start, is_long=True),
-    PageAction("/runs/{run}/stop", run.stop),
+    PageAction("/runs/{run}/stop", lambda at: ["stop", at.run, "--reason=stopped on the page"]),
     PageAction("/runs/{run}/resume", run.resume, is_long=True),
-    PageAction("/runs/{run}/land", run.land),
-    PageAction("/runs/{run}/undo", run.undo),
+    PageAction("/runs/{run}/land", lambda at: ["land", at.run, "--wait"]),
+    PageAction("/runs/{run}/undo", lambda at: ["undo", at.run, "--wait"]),
     PageAction("/runs/{run}/steps/{step}/comment", run.comment),
-    PageAction("/tasks/{task}/claim", tasks.claim),
-    PageAction("/tasks/{task}/release", tasks.release),
+    PageAction("/tasks/{task}/claim", lambda at: ["task", "claim", at.task]),
+    PageAction("/tasks/{task}/release", lambda at: ["task", "release", at.task]),
     PageAction("/tasks/{task}/move", tasks.move),
     PageAction("/mail/{letter}/reply", desk.reply),
-    PageAction("/mail/{letter}/ack", desk.ack),
+    PageAction(
+        "/mail/{letter}/ack", lambda at: ["mail", "ack", f"--as={HUMAN}", "--", at.names["letter"]]
+    ),
     PageAction("/inbox/send", desk.send),
-    PageAction("/inbox/retry", desk.retry),
-    PageAction("/health/prune", health.prune),
+    PageAction("/inbox/retry", lambda at: ["dead", "retry", "--", at.text("letter", "LETTER")]),
+    PageAction(
+        "/health/prune", lambda at: ["runs", "prune", f"--older-than={at.text('days', '0')}"]
+    ),
 )

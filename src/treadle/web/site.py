@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from treadle.errors import ConfigError, NotFoundError, UsageError
-from treadle.ids import is_run_id
+from treadle.ids import is_run_id, is_task_id
 from treadle.layout import Layout
 from treadle.mail import effect, index
 from treadle.project.context import Context, reread
@@ -114,6 +114,13 @@ class WebRequest(NamedTuple):
         if is_run_id(found := self.names["run"]):
             return found
         raise NotFoundError(f"no run is called {found!r}", fix=["treadle runs list"])
+
+    @property
+    def task(self) -> str:
+        """Return the task in the path."""
+        if is_task_id(found := self.names["task"]):
+            return found
+        raise NotFoundError(f"no task is called {found!r}", fix=["treadle task list"])
 
 
 class Page(NamedTuple):

@@ -54,11 +54,6 @@ def answer(asked: WebRequest) -> list[str]:
     return ["answer", "--", _item(asked), asked.text("text", "TEXT")]
 
 
-def again(asked: WebRequest) -> list[str]:
-    """Begin a task's work anew."""
-    return ["run", "--wait", "--", asked.text("task", "TASK")]
-
-
 def _item(asked: WebRequest) -> str:
     found = asked.names["item"]
     if found.replace("-", "").isalnum():
@@ -134,11 +129,6 @@ def inbox_view(site: Site, asked: WebRequest, found: Document) -> Document:
         "words": words,
         "schedule": [_scheduled(job, site.now()) for job in schedule.jobs(layout)],
     }
-
-
-def retry(asked: WebRequest) -> list[str]:
-    """Put a dead letter back."""
-    return ["dead", "retry", "--", asked.text("letter", "LETTER")]
 
 
 def send(asked: WebRequest) -> list[str]:
@@ -228,11 +218,6 @@ def reply(asked: WebRequest) -> list[str]:
     """Answer a letter as the human."""
     text = asked.text("text", "TEXT")
     return ["mail", "reply", f"--as={HUMAN}", f"--summary={text}", "--", asked.names["letter"]]
-
-
-def ack(asked: WebRequest) -> list[str]:
-    """Say that a letter to the human is taken care of."""
-    return ["mail", "ack", f"--as={HUMAN}", "--", asked.names["letter"]]
 
 
 def _wanted(asked: WebRequest) -> find.LetterQuery:

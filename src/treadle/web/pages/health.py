@@ -48,11 +48,6 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
     }
 
 
-def prune(asked: WebRequest) -> list[str]:
-    """Remove workspaces of runs that have ended."""
-    return ["runs", "prune", f"--older-than={asked.text('days', '0')}"]
-
-
 def _workspaces(site: Site) -> list[Path]:
     try:
         root = workspaces(site.project)

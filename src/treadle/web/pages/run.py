@@ -95,26 +95,11 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
         }
 
 
-def stop(asked: WebRequest) -> list[str]:
-    """Ask a run to stop."""
-    return ["stop", asked.run, "--reason=stopped on the page"]
-
-
 def resume(asked: WebRequest) -> list[str]:
     """Go on with a stopped run."""
     fields = {name: asked.fields.get(name, "").strip() for name in ("budget", "approve")}
     options = [f"--{name}={value}" for name, value in fields.items() if value]
     return ["run", f"--resume={asked.run}", *options, "--wait"]
-
-
-def land(asked: WebRequest) -> list[str]:
-    """Bring a passed run into its branch."""
-    return ["land", asked.run, "--wait"]
-
-
-def undo(asked: WebRequest) -> list[str]:
-    """Take a landed run out again."""
-    return ["undo", asked.run, "--wait"]
 
 
 def _bars(site: Site, row: RunRow, steps: list[StepRow]) -> list[Bar]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from treadle.engine.run import memory
-from treadle.errors import FormatError, NotFoundError
+from treadle.errors import FormatError
 from treadle.files import walk
-from treadle.ids import is_task_id, utc
+from treadle.ids import utc
 from treadle.missions import mission as missions
 from treadle.missions import scaffold, state
 from treadle.missions.mission import Mission
@@ -43,25 +43,9 @@ def board_view(site: Site, asked: WebRequest, found: Document) -> Document:
 
 def move(asked: WebRequest) -> list[str]:
     """Move a task to another lane."""
-    words = ["task", "move", _task(asked), f"--to={asked.text('to', 'LANE')}"]
+    words = ["task", "move", asked.task, f"--to={asked.text('to', 'LANE')}"]
     reason = asked.fields.get("reason", "").strip()
     return [*words, f"--reason={reason}"] if reason else words
-
-
-def claim(asked: WebRequest) -> list[str]:
-    """Take a task."""
-    return ["task", "claim", _task(asked)]
-
-
-def release(asked: WebRequest) -> list[str]:
-    """Give a task back."""
-    return ["task", "release", _task(asked)]
-
-
-def _task(asked: WebRequest) -> str:
-    if is_task_id(found := asked.names["task"]):
-        return found
-    raise NotFoundError(f"no task is called {found!r}", fix=["treadle task list"])
 
 
 def _needs(store: Reader, rows: list[TaskRow]) -> Mapping[str, list[TaskRow]]:
