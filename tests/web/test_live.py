@@ -42,22 +42,6 @@ def test_changes_of_store_logs_and_folders_are_told_by_topic(layout):
     assert run(watch()) == ["store", "live", "files", "store", "live", "files"]
 
 
-@pytest.mark.real
-def test_a_server_calls_the_page_and_need_not_be_looked_at(tmp_path, pg_store, monkeypatch):
-    monkeypatch.setattr(live, "_EVERY", 3600)
-    layout = Layout(tmp_path)
-
-    async def watch():
-        async with listening(Feed(layout), "") as stream:
-            for _ in live.TOPICS:
-                await anext(stream)
-            with Store.open(layout) as store:
-                store.restore(RUN, History())
-            return topic(await anext(stream))
-
-    assert run(watch()) == "store"
-
-
 def test_the_log_of_a_run_that_worked_before_is_followed(layout):
     with Store.open(layout) as store:
         store.restore(RUN, History())
@@ -107,7 +91,6 @@ def test_what_happens_while_nobody_looks_is_not_lost(layout):
         feed = Feed(layout)
         async with listening(feed, "") as stream:
             last = [await anext(stream) for _ in live.TOPICS][-1]
-        await feed._watcher
         async with listening(feed, last.split("\n")[0][4:]) as stream:
             return topic(await anext(stream))
 

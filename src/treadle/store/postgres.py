@@ -190,10 +190,6 @@ class PostgresWaker:
             time.sleep(timeout)
             return False
 
-    def fileno(self) -> int | None:
-        """Return the line's descriptor."""
-        return self._line.fileno() if self._line else None
-
     def close(self) -> None:
         """Stop listening."""
         if self._line:

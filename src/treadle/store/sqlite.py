@@ -208,9 +208,6 @@ class SqliteWaker:
         self._seen = found
         return True
 
-    def fileno(self) -> None:
-        """Nobody calls: the file has to be looked at."""
-
     def close(self) -> None:
         """Give the connection back."""
         if self._connection:

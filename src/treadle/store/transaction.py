@@ -99,9 +99,6 @@ class Waker(Protocol):
     def wait(self, timeout: float) -> bool:
         """Tell whether anything was committed since the last call; wait for it no longer."""
 
-    def fileno(self) -> int | None:
-        """Return what can be read when somebody has committed; None if one has to look."""
-
     def close(self) -> None:
         """Stop listening."""
 

@@ -1,10 +1,11 @@
-"""Tell every open page that something has changed, with one watcher for all of them."""
+"""Tell every open page that something has changed, by looking once for all of them."""
 
 import asyncio
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from treadle.errors import StoreError
@@ -15,7 +16,6 @@ from treadle.store.store import Reader
 MAX_STREAMS = 32
 TOPICS = ("store", "live", "files")
 _EVERY = 0.5  # seconds between looks
-_SHORTEST = 0.01
 _ALIVE = 20  # looks without news after which a line is sent all the same
 
 
@@ -42,25 +42,21 @@ class Looking:
         self._seen = seen
         return found
 
-    def fileno(self) -> int | None:
-        """Return what can be read when the store calls."""
-        return self._store.fileno()
-
     def close(self) -> None:
         """Close the connection that is asked for its version."""
         self._store.close()
 
 
 class Feed:
-    """The streams of all open pages; it looks only while there are any."""
+    """What the streams of all open pages share: one who looks, as long as there are any."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._boot = secrets.token_hex(4)
         self._versions = dict.fromkeys(TOPICS, 0)
         self._streams = 0
-        self._news = asyncio.Condition()
-        self._watcher: asyncio.Task[None] | None = None
+        self._looking: Looking | None = None
+        self._looked_at = 0.0
 
     @contextmanager
     def seat(self) -> Iterator[bool]:
@@ -73,66 +69,44 @@ class Feed:
             yield True
         finally:
             self._streams -= 1
+            if self._looking and not self._streams:
+                self._looking.close()
+                self._looking = None
 
     async def stream(self, last_id: str) -> AsyncIterator[str]:
         """Yield what has changed since `last_id`, then whatever changes.
 
         When the store cannot be read the stream ends: the page says so and comes back soon.
         """
-        with suppress(StoreError):
-            self._begin()
         seen = dict(self._versions) if last_id == self._id() else dict.fromkeys(TOPICS, -1)
-        while self._watcher and not self._watcher.done():
-            now, id_ = dict(self._versions), self._id()
-            for topic in TOPICS:
-                if seen[topic] != now[topic]:
-                    yield f"id: {id_}\nevent: {topic}\ndata: {id_}\n\n"
-            seen = now
-            if not await self._changed(seen):
-                yield ": alive\n\n"
+        quiet = 0
+        with suppress(StoreError):
+            while True:
+                self._look()
+                now, id_ = dict(self._versions), self._id()
+                for topic in TOPICS:
+                    if seen[topic] != now[topic]:
+                        yield f"id: {id_}\nevent: {topic}\ndata: {id_}\n\n"
+                quiet = quiet + 1 if seen == now else 0
+                if quiet == _ALIVE:
+                    yield ": alive\n\n"
+                    quiet = 0
+                seen = now
+                await asyncio.sleep(_EVERY)
 
-    def _begin(self) -> None:
-        """Begin to look, unless somebody does; what happened while nobody did counts as news."""
-        if self._watcher is None or self._watcher.done():
-            self._versions = {name: count + 1 for name, count in self._versions.items()}
-            wake = Looking(self._layout)
-            wake.news()
-            self._watcher = asyncio.create_task(self._watch(wake))
+    def _look(self) -> None:
+        """Look, unless another stream just did; what happened while nobody did counts as news."""
+        if self._looking and time.monotonic() - self._looked_at < _EVERY / 2:
+            return
+        topics = self._looking.news() if self._looking else set(TOPICS)
+        if self._looking is None:
+            self._looking = Looking(self._layout)
+            self._looking.news()
+        self._versions |= {name: self._versions[name] + 1 for name in topics}
+        self._looked_at = time.monotonic()
 
     def _id(self) -> str:
         return ".".join([self._boot, *map(str, self._versions.values())])
-
-    async def _changed(self, seen: dict[str, int]) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_EVERY * _ALIVE), self._news:
-                await self._news.wait_for(lambda: self._versions != seen)
-                return True
-        return False
-
-    async def _watch(self, wake: Looking) -> None:
-        with suppress(StoreError), closing(wake):
-            while self._streams:
-                if topics := wake.news():
-                    async with self._news:
-                        self._versions |= {name: self._versions[name] + 1 for name in topics}
-                        self._news.notify_all()
-                await _pause(wake.fileno())
-
-
-async def _pause(called_by: int | None) -> None:
-    """Wait for the next look: a server's call ends the pause, though not many times a second."""
-    if called_by is None:
-        await asyncio.sleep(_EVERY)
-        return
-    called, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_reader(called_by, called.set)
-    try:
-        await asyncio.sleep(_SHORTEST)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_EVERY):
-                await called.wait()
-    finally:
-        loop.remove_reader(called_by)
 
 
 def _running(layout: Layout) -> list[Path]:
