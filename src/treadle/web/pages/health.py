@@ -3,7 +3,6 @@
 import os
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.engine import health, lock
 from treadle.errors import TreadleError
@@ -15,15 +14,6 @@ from treadle.store.store import Reader
 from treadle.web.site import Document, Site, WebRequest
 
 _MOST = 20_000  # entries of a workspace that are counted
-
-
-class KeptWorkspace(NamedTuple):
-    """One workspace on the disk."""
-
-    run_id: str
-    status: str | None
-    size: int
-    is_more: bool
 
 
 def document(site: Site, asked: WebRequest) -> Document:
@@ -40,7 +30,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
     files = [layout.database, *layout.home.glob(f"{layout.database.name}-*")]
     return {
         "kept": kept,
-        "total": sum(item.size for item in kept),
+        "total": sum(int(str(item["size"])) for item in kept),
         "running": running,
         "holder": lock.holder(layout.run_lock),
         "store": address.find(layout).name,
@@ -56,10 +46,11 @@ def _workspaces(site: Site) -> list[Path]:
     return [root / name for name in sorted(walk.names(root), reverse=True) if is_run_id(name)]
 
 
-def _kept(store: Reader, path: Path) -> KeptWorkspace:
+def _kept(store: Reader, path: Path) -> dict[str, object]:
     row = store.run(path.name)
     size, is_more = _size(path)
-    return KeptWorkspace(path.name, row.status if row else None, size, is_more)
+    status = row.status if row else None
+    return {"run_id": path.name, "status": status, "size": size, "is_more": is_more}
 
 
 def _size(folder: Path) -> tuple[int, bool]:

@@ -1,9 +1,7 @@
 """Run: its timeline, its criteria round by round, what it has used, and what it says now."""
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 from markupsafe import Markup
 from msgspec import Raw
@@ -32,26 +30,6 @@ from treadle.web.site import Document, Site, WebRequest
 
 _EVENTS = 100
 _BUDGETS = ("iterations", "minutes", "tokens", "cost_usd", "output_mb")
-
-
-class Cell(NamedTuple):
-    """What was claimed and observed of one criterion in one iteration."""
-
-    claimed: bool | None
-    observed: bool | None
-
-
-class Meter(NamedTuple):
-    """One budget."""
-
-    name: str
-    used: float
-    limit: float | None
-
-    @property
-    def share(self) -> float:
-        """Return how much of it is used, from 0 to 100."""
-        return min(self.used / self.limit, 1) * 100 if self.limit else 0.0
 
 
 def document(site: Site, asked: WebRequest) -> Document:
@@ -114,32 +92,29 @@ def _bars(site: Site, row: RunRow, steps: list[StepRow]) -> list[Bar]:
 
 def _matrix(
     site: Site, store: Reader, row: RunRow, steps: list[StepRow]
-) -> dict[str, dict[int, Cell]]:
+) -> dict[str, dict[int, Document]]:
     """Return for each criterion what each iteration's check claimed and observed."""
     checks = [check for check in store.checks(row.run_id) if check.phase == "check"]
-    found: dict[str, dict[int, Cell]] = {}
+    found: dict[str, dict[int, Document]] = {}
     for step in (step for step in steps if step.role == "check"):
         seen = {c.criterion_id: c.passed for c in checks if c.step_index == step.step_index}
         said = show_view.claims(site.project.layout, step)
         for id_ in {**seen, **said}:
-            cell = Cell(said.get(id_), seen.get(id_))
+            cell: Document = {"claimed": said.get(id_), "observed": seen.get(id_)}
             found.setdefault(id_, {})[step.iteration] = cell
     return found
 
 
-def _meters(row: RunRow, known: RunMemory, order: Mapping[str, object]) -> list[Meter]:
-    budgets = order.get("budgets")
-    limits = budgets if isinstance(budgets, dict) else {}
+def _meters(row: RunRow, known: RunMemory, order: dict[str, object]) -> list[Document]:
+    """Return what is used of each budget that has a limit or is touched."""
+    budgets = runs.budgets(order).items()
+    limits = {name: value for name, value in budgets if isinstance(value, int | float)}
     used = {"iterations": row.iteration, **(known.spent or Spent())._asdict()}
-    found = [
-        Meter(name, _number(used.get(name)) or 0.0, _number(limits.get(f"max_{name}")))
+    return [
+        {"name": name, "used": used[name], "limit": limits.get(f"max_{name}")}
         for name in _BUDGETS
+        if f"max_{name}" in limits or used[name] >= 0.01
     ]
-    return [meter for meter in found if meter.limit is not None or meter.used >= 0.01]
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 _SIZE = 100

@@ -1,7 +1,7 @@
 """Runs: what works, what worked, and how each of them stands."""
 
 from datetime import date, timedelta
-from typing import NamedTuple, cast
+from typing import cast
 
 from treadle.contract import RunStatus
 from treadle.engine.show import view as show_view
@@ -13,17 +13,6 @@ from treadle.web.site import Document, Site, WebRequest
 STATUSES = ("running", "passed", "failed", "stopped")
 _SIZE = 50
 _MAX = 500
-
-
-class RunLine(NamedTuple):
-    """One run at a glance."""
-
-    row: RunRow
-    agents: tuple[str, ...]
-    max_iterations: object
-    held: int
-    total: int
-    spent: str
 
 
 def document(site: Site, asked: WebRequest) -> Document:
@@ -63,12 +52,19 @@ def _size(asked: WebRequest) -> int:
     return min(max(asked.number("limit", _SIZE), 1), _MAX)
 
 
-def glance(site: Site, store: Reader, row: RunRow) -> RunLine:
+def glance(site: Site, store: Reader, row: RunRow) -> Document:
     """Sum one run up."""
     layout = site.project.layout
     order = show_view.asked_order(layout, row.run_id)
     held, total = show_view.counts(show_view.criteria(layout, store, row))
-    return RunLine(row, _agents(order), _limit(order), held, total, spent(store, row.run_id))
+    return {
+        "row": row,
+        "agents": _agents(order),
+        "max_iterations": budgets(order).get("max_iterations"),
+        "held": held,
+        "total": total,
+        "spent": spent(store, row.run_id),
+    }
 
 
 def spent(store: Reader, run_id: str) -> str:
@@ -90,9 +86,10 @@ def _agents(order: dict[str, object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _limit(order: dict[str, object]) -> object:
-    budgets = order.get("budgets")
-    return budgets.get("max_iterations") if isinstance(budgets, dict) else None
+def budgets(order: dict[str, object]) -> dict[str, object]:
+    """Return the budgets that a run was given."""
+    found = order.get("budgets")
+    return found if isinstance(found, dict) else {}
 
 
 _DAYS = 30
