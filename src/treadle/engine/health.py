@@ -219,10 +219,8 @@ class Health(NamedTuple):
 
 def examine(cwd: Path, env: Mapping[str, str]) -> Health:
     """Look at the machine, the project, the agents and the lock."""
-    found = doctor.run(cwd, env)
-    return Health(
-        found.ok, (*found.checks, *_tool_checks(cwd, env), *_lock_check(cwd, env)), found.sandbox
-    )
+    checks = (*doctor.run(cwd, env), *_tool_checks(cwd, env), *_lock_check(cwd, env))
+    return Health(all(check.ok for check in checks), checks, jails.probe())
 
 
 def health_document(found: Health, repaired: Sequence[str] = ()) -> dict[str, object]:

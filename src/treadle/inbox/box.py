@@ -19,7 +19,7 @@ from treadle.contract import strictjson
 from treadle.engine.landing import tracker
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, beneath, sync, walk
-from treadle.ids import nearest, utc
+from treadle.ids import hint, utc
 from treadle.inbox.message import FIELDS, is_chain, read_text
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow, waiting
@@ -293,9 +293,8 @@ def find_dead(layout: Layout, text: str) -> DeadLetter:
         known = (letter.name, letter.reason.get("message_id"), letter.reason.get("spec"))
         if text in known or f"{text}.md" == letter.name:
             return letter
-    close = nearest(text, [letter.name for letter in found])
-    hint = f"; did you mean {close}?" if close else ""
-    raise NotFoundError(f"there is no dead letter {text!r}{hint}", fix=["treadle dead list"])
+    near = hint(text, [letter.name for letter in found])
+    raise NotFoundError(f"there is no dead letter {text!r}{near}", fix=["treadle dead list"])
 
 
 def text_of_dead(layout: Layout, letter: DeadLetter) -> str:

@@ -19,7 +19,7 @@ from treadle.engine.run.run import Tools
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError
 from treadle.files import walk
 from treadle.frontmatter import Value
-from treadle.ids import nearest
+from treadle.ids import hint
 from treadle.inbox.box import Spec
 from treadle.inbox.message import Message
 from treadle.layout import Layout
@@ -169,12 +169,11 @@ def find(layout: Layout, name: str, notebooks: bool) -> Routine:
     if not notebooks and f"{name.removesuffix('.ipynb')}.ipynb" in {
         path.name for path in scripts(layout)
     }:
-        hint = "; it is a notebook, and notebook_support is false"
+        why = "; it is a notebook, and notebook_support is false"
     else:
-        close = nearest(name, discover(layout, notebooks))
-        hint = f"; did you mean {close}?" if close else ""
+        why = hint(name, discover(layout, notebooks))
     raise NotFoundError(
-        f"there is no routine {name[:80]!r}{hint}",
+        f"there is no routine {name[:80]!r}{why}",
         code="routine_not_found",
         fix=["treadle routine list"],
     )

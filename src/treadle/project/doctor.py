@@ -27,7 +27,6 @@ from treadle.project.context import (
     workspaces,
 )
 from treadle.sandbox import home, jails
-from treadle.sandbox.jails import Sandbox
 from treadle.sandbox.policy import layers
 from treadle.store import address
 from treadle.store.store import Reader, Store
@@ -45,24 +44,8 @@ class Check(NamedTuple):
     fix: tuple[str, ...] = ()
 
 
-class Diagnosis(NamedTuple):
-    """Everything that was looked at."""
-
-    checks: tuple[Check, ...]
-    sandbox: Sandbox
-
-    @property
-    def ok(self) -> bool:
-        """Tell whether nothing needs the user."""
-        return all(check.ok for check in self.checks)
-
-
-def run(cwd: Path, env: Mapping[str, str]) -> Diagnosis:
+def run(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     """Look at all of it; what cannot be looked at without something missing is left out."""
-    return Diagnosis(tuple(_checks(cwd, env)), jails.probe())
-
-
-def _checks(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     yield _ask("python", _python)
     yield _ask("bytecode", _bytecode)
     yield _ask("git", _git)

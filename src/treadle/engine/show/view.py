@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from treadle.engine.run import memory
 from treadle.errors import NotFoundError
-from treadle.ids import is_run_id, nearest, utc
+from treadle.ids import hint, is_run_id, utc
 from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, Layout
 from treadle.store.runs import CheckRow, CostRow, RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
@@ -45,9 +45,8 @@ def require_chain(store: Reader, text: str) -> None:
 
 
 def _unknown(what: str, text: str, known: list[str]) -> NotFoundError:
-    close = nearest(text, known)
-    hint = f"; did you mean {close}?" if close else ""
-    return NotFoundError(f"no {what} is called {text!r}{hint}", fix=["treadle runs list"])
+    near = hint(text, known)
+    return NotFoundError(f"no {what} is called {text!r}{near}", fix=["treadle runs list"])
 
 
 MAX_DAYS = 3650
