@@ -7,7 +7,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,28 +48,22 @@ def run(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     yield _ask("python", _python)
     yield _ask("bytecode", _bytecode)
     yield _ask("git", _git)
+    name = "repository"
     try:
         project = open_repository(cwd, env)
-    except TreadleError as error:
-        yield Check("repository", False, error.message, error.fix)
-        return
-    yield Check("repository", True, str(project.layout.root))
-    try:
+        yield Check(name, True, str(project.layout.root))
+        name = "project"
         refuse_links(project.layout)
         project = refuse_tracked(project)
-    except TreadleError as error:
-        yield Check("project", False, error.message, error.fix)
-        return
-    yield _ask("commit", lambda: _commit(project))
-    yield _ask("project", lambda: _files(project))
-    store = _ask("store", lambda: _store(project))
-    yield store
-    if store.ok:
-        yield _ask("file system", lambda: _journal(project))
-    try:
+        yield _ask("commit", _commit, project)
+        yield _ask(name, _files, project)
+        yield (store := _ask("store", _store, project))
+        if store.ok:
+            yield _ask("file system", _journal, project)
+        name = "config"
         project = reread(project)
-    except ConfigError as error:
-        yield Check("config", False, error.message, error.fix)
+    except TreadleError as error:
+        yield Check(name, False, error.message, error.fix)
         return
     yield from _configured(project)
 
@@ -79,18 +72,18 @@ def _configured(project: Context) -> Iterator[Check]:
     config, origins = project.settings
     count = sum(origin.kind != "default" for origin in origins.values())
     yield Check("config", True, f"valid, values set: {count}")
-    yield _ask("trust", lambda: _trust(project))
+    yield _ask("trust", _trust, project)
     for name, agent in config.agents.items():
         if not agent.use:
-            yield _ask(f"agent {name}", partial(_agent, project, agent))
-    yield _ask("workspaces", lambda: _workspaces(project))
+            yield _ask(f"agent {name}", _agent, project, agent)
+    yield _ask("workspaces", _workspaces, project)
     if config.mail != Config().mail:
-        yield _ask("mail", lambda: _mail(project))
-    yield _ask("sandbox", lambda: _sandbox(config))
+        yield _ask("mail", _mail, project)
+    yield _ask("sandbox", _sandbox, config)
     if config.sandbox.mode != "off":
-        yield _ask("home", lambda: _home(project))
+        yield _ask("home", _home, project)
     if config.artifacts:
-        yield _ask("fleet key", lambda: _fleet_key(project))
+        yield _ask("fleet key", _fleet_key, project)
 
 
 def _fleet_key(project: Context) -> str:
@@ -98,9 +91,9 @@ def _fleet_key(project: Context) -> str:
     return f"{found.name} in {found.path}"
 
 
-def _ask(name: str, look: Callable[[], str]) -> Check:
+def _ask(name: str, look: Callable[..., str], *about: object) -> Check:
     try:
-        return Check(name, True, look())
+        return Check(name, True, look(*about))
     except TreadleError as error:
         return Check(name, False, error.message, error.fix)
 
