@@ -1,6 +1,5 @@
 """Read a folder that a stranger filled, without being led astray."""
 
-import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -110,20 +109,18 @@ def names(folder: Path | str) -> list[str]:
         return []
 
 
-@contextlib.contextmanager
-def plain_file(path: Path | str) -> Iterator[BufferedReader]:
+def plain_file(path: Path | str) -> BufferedReader:
     """Open a file for reading; FormatError if it is missing or anything but a plain file."""
-    name = Path(path).name
     try:
         descriptor = os.open(path, _PLAIN)
     except FileNotFoundError as error:
-        raise FormatError(f"{name} is missing") from error
+        raise FormatError(f"{os.path.basename(path)} is missing") from error
     except OSError as error:
-        raise FormatError(f"{name} cannot be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FormatError(f"{name} is not a plain file")
-        yield stream
+        raise FormatError(f"{os.path.basename(path)} cannot be read: {error.strerror}") from error
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    raise FormatError(f"{os.path.basename(path)} is not a plain file")
 
 
 def read(path: Path | str, *, max_bytes: int) -> bytes:
@@ -131,7 +128,7 @@ def read(path: Path | str, *, max_bytes: int) -> bytes:
     with plain_file(path) as stream:
         data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise FormatError(f"{Path(path).name} is larger than {max_bytes} bytes")
+        raise FormatError(f"{os.path.basename(path)} is larger than {max_bytes} bytes")
     return data
 
 
