@@ -126,6 +126,6 @@ def test_zombies_are_told_from_the_living():
 
 def test_empty_group_does_not_exist():
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
-        assert sweep.send_group(child.pid, 0)
+        assert sweep.send(-child.pid, 0)
         child.kill()
-    assert not sweep.send_group(child.pid, 0)
+    assert not sweep.send(-child.pid, 0)

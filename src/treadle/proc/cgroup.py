@@ -60,7 +60,7 @@ def remove(shim: int) -> None:
     folder, until = group_of(shim), time.monotonic() + _EMPTYING
     while folder and time.monotonic() < until:
         try:
-            os.rmdir(folder)  # noqa: PTH106  # pathlib is what takes time
+            os.rmdir(folder)  # pathlib is what takes time
         except FileNotFoundError:
             return
         except OSError:
@@ -70,17 +70,17 @@ def remove(shim: int) -> None:
 def group_of(shim: int) -> str:
     """Return the folder that is the group of a shim's command; empty where there can be none."""
     above = _places()[1]
-    space = os.readlink("/proc/self/ns/pid")[5:-1] if above else ""  # noqa: PTH115
+    space = os.readlink("/proc/self/ns/pid")[5:-1] if above else ""
     return f"{above}/treadle-{space}-{shim}" if above else ""
 
 
 def _make(folder: str) -> bool:
     try:
-        os.mkdir(folder)  # noqa: PTH102
+        os.mkdir(folder)
     except FileExistsError:  # of somebody who was killed: one that is in use cannot be removed
         try:
-            os.rmdir(folder)  # noqa: PTH106
-            os.mkdir(folder)  # noqa: PTH102
+            os.rmdir(folder)
+            os.mkdir(folder)
         except OSError:
             return False
     except OSError:
@@ -95,7 +95,7 @@ def _places() -> tuple[str, str]:
     """Return the folder of this process's own group and that in which it may make others."""
     if not _found:
         top, home = _own_group()
-        above = (home, os.path.dirname(home)) if home != top else (home,)  # noqa: PTH120
+        above = (home, os.path.dirname(home)) if home != top else (home,)
         may = (it for it in above if home and _may_divide(home, it))
         _found.append((home, next(may, "")))
     return _found[0]
@@ -125,7 +125,7 @@ def _may_divide(home: str, folder: str) -> bool:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as handle:  # noqa: PTH123
+        with open(path, "rb") as handle:
             return handle.read()
     except OSError:
         return b""
@@ -133,7 +133,7 @@ def _read(path: str) -> bytes:
 
 def _write(path: str, value: object) -> bool:
     try:
-        with open(path, "wb", buffering=0) as handle:  # noqa: PTH123
+        with open(path, "wb", buffering=0) as handle:
             handle.write(str(value).encode())
     except OSError:
         return False

@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from treadle.errors import TreadleError
@@ -79,8 +80,13 @@ class Channel:
         self._heard = rest
         return line.decode("ascii").split()
 
+    def hang_up(self) -> None:
+        """Hear no more of a shim; should it ever go on, it ends what it runs."""
+        with suppress(OSError):  # then nobody is there who could say more
+            self._sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        """Hang up; a shim that still runs something ends it."""
+        """Close the line; a shim that still runs something ends it."""
         self._sock.close()
 
     def _order(self, order: bytes) -> None:

@@ -84,107 +84,72 @@ _BINARY = (b"\x7fELF", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"
 _BUSY = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
-def find_program(name: str, env: Mapping[str, str]) -> str | Cause:
-    """Return the path of a program: as it is with a slash, else from the PATH in `env`."""
+def find_program(command: Command) -> str | Cause:
+    """Return the path of a command's program, or why it cannot start.
+
+    A name with a slash is taken as it is, another one is looked for in the command's own PATH.
+    """
+    name = command.argv[0] if command.argv else ""
     if "/" in name:
-        return name
-    found = [path for path in _places(name, env) if _is_file(path)]
-    for path in found:
-        if os.access(path, os.X_OK):
-            return str(path)
-    if found:
-        return Cause("not_executable", _no_permission(str(found[0])))
-    return Cause(
-        "missing", f"{name or 'an empty name'} is not in PATH; install it or correct the command"
-    )
-
-
-def _places(name: str, env: Mapping[str, str]) -> list[Path]:
+        return _refusal(name, command) or name
     # Relative entries would let a workspace bring its own `git`.
-    folders = (env.get("PATH") or os.defpath).split(":")
-    return [Path(folder) / name for folder in folders if name and folder.startswith("/")]
+    folders = (command.env.get("PATH") or os.defpath).split(":")
+    places = [f"{folder}/{name}" for folder in folders if name and folder.startswith("/")]
+    found = [path for path in places if os.path.isfile(path)]
+    if found:
+        path = next((it for it in found if os.access(it, os.X_OK)), found[0])
+        return _refusal(path, command) or path
+    name = name or "an empty name"
+    return Cause("missing", f"{name} is not in PATH; install it or correct the command")
 
 
-def foresee_refusal(program: str, folder: Path) -> Cause | None:
-    """Foresee why a program cannot start, for a wrapper that would only say that it failed."""
-    path = folder / program
-    if not _is_file(path):
-        return explain_refusal(program, folder, "program", _missing(path))
+def _refusal(program: str, command: Command) -> Cause | None:
+    """Foresee why a program cannot start, because a wrapper would only say that it failed."""
+    path = os.path.join(command.cwd, program)
+    if os.path.isdir(path):
+        return Cause("not_executable", f"{program} is a folder; name the program in it")
+    if not os.path.isfile(path):
+        is_lost = not os.path.isdir(command.cwd)  # which is told when it starts
+        text = f"{program} does not exist; install it or correct the command"
+        return None if is_lost else Cause("missing", text)
     if not os.access(path, os.X_OK):
-        return explain_refusal(program, folder, "program", errno.EACCES)
+        text = f"{program} is not executable; run: chmod +x {program}"
+        return Cause("not_executable", text)
     first = _first_line(path)
     if first.startswith(b"#!"):
-        interpreter = (first[2:].split() or [b""])[0]
-        return None if Path(os.fsdecode(interpreter)).exists() else _no_start(path, errno.ENOENT)
-    return None if first.startswith(_BINARY) or not first else _no_start(path, errno.ENOEXEC)
+        interpreter = os.fsdecode((first[2:].split() or [b"nothing"])[0])
+        text = f"{path} begins with #!{interpreter}, which does not exist"
+        is_there = os.path.exists(os.path.join(command.cwd, interpreter))
+        return None if is_there else Cause("missing", f"{text}; install it or correct the line")
+    is_wrapped = command.jail and command.jail.wrapper
+    if is_wrapped and first and not first.startswith(_BINARY):
+        return explain_refusal(program, command.cwd, "program", errno.ENOEXEC)
+    return None
 
 
-def _missing(path: Path) -> int:
-    return errno.EACCES if _is_folder(path) else errno.ENOENT
-
-
-def _no_start(path: Path, number: int) -> Cause:
-    return explain_refusal(str(path), path.parent, "program", number)
+def _first_line(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.readline(256)
+    except OSError:  # it may be run but not read
+        return b""
 
 
 def explain_refusal(program: str, folder: Path, stage: str, number: int) -> Cause:
     """Turn the system's refusal to start a program into a sentence that helps."""
+    told = os.strerror(number)
     if number in _BUSY:
-        return Cause("lost", f"the system cannot start another process ({os.strerror(number)})")
+        return Cause("lost", f"the system cannot start another process ({told})")
     if stage == "sandbox":
-        return Cause("lost", f"the kernel takes no further sandbox here ({os.strerror(number)})")
+        return Cause("lost", f"the kernel takes no further sandbox here ({told})")
     if stage == "folder":
-        return Cause("missing", f"{folder}: cannot work in this folder ({os.strerror(number)})")
-    path = folder / program
-    match number:
-        case errno.ENOENT if _is_file(path):
-            return Cause("missing", _no_interpreter(path))
-        case errno.ENOENT | errno.ENOTDIR:
-            return Cause("missing", f"{program} does not exist; install it or correct the command")
-        case errno.EACCES if _is_folder(path):
-            return Cause("not_executable", f"{program} is a folder; name the program in it")
-        case errno.EACCES:
-            return Cause("not_executable", _no_permission(program))
-        case errno.ENOEXEC:
-            text = f"{program} has no #! line; begin it with one, such as #!/bin/sh"
-            return Cause("not_executable", text)
-        case errno.E2BIG:
-            text = f"{program} got more arguments or environment than the system can pass"
-            return Cause("not_executable", text)
-    return Cause("not_executable", f"{program} cannot be started ({os.strerror(number)})")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # in a folder that may not be entered
-        return False
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
-def _no_permission(program: str) -> str:
-    return f"{program} is not executable; run: chmod +x {program}"
-
-
-def _no_interpreter(path: Path) -> str:
-    first = _first_line(path)
-    if not first.startswith(b"#!"):
-        return f"{path} needs a loader this system does not have; install a build for this system"
-    interpreter = (first[2:].split() or [b"nothing"])[0].decode(errors="replace")
-    return (
-        f"{path} begins with #!{interpreter}, which does not exist; install it or correct the line"
-    )
-
-
-def _first_line(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.readline(256)
-    except OSError:  # it may be run but not read
-        return b""
+        return Cause("missing", f"{folder}: cannot work in this folder ({told})")
+    if number == errno.ENOENT:
+        text = "needs a loader this system does not have; install a build for this system"
+        return Cause("missing", f"{folder / program} {text}")
+    reasons = {
+        errno.ENOEXEC: "has no #! line; begin it with one, such as #!/bin/sh",
+        errno.E2BIG: "got more arguments or environment than the system can pass",
+    }
+    reason = reasons.get(number, f"cannot be started ({told})")
+    return Cause("not_executable", f"{program} {reason}")

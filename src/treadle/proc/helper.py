@@ -141,7 +141,7 @@ def _unnamed() -> int:
         return os.memfd_create("treadle")
     path = f"{os.environ.get('TMPDIR', '/tmp')}/treadle-{os.getpid()}-{time.monotonic_ns()}"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.unlink(path)  # noqa: PTH108
+    os.unlink(path)
     return file
 
 
@@ -153,7 +153,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], files: Sequence[int]) ->
     """Start the first program of that name in the PATH of `env`, not in that of this process."""
     actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
     for folder in env.get("PATH", os.defpath).split(":"):
-        path = os.path.join(folder, argv[0])  # noqa: PTH118  # a name with a slash stays as it is
+        path = os.path.join(folder, argv[0])  # a name with a slash stays as it is
         if not os.access(path, os.X_OK):  # a failed start would cost a fork
             continue
         start = partial(

@@ -24,7 +24,6 @@ from treadle.proc.command import (
     Limits,
     Reason,
     find_program,
-    foresee_refusal,
 )
 from treadle.proc.watch import OnTick, ShouldStop, Watch
 
@@ -69,9 +68,7 @@ class Keeper:
     ) -> Ended:
         """Run a command to its end, and everything it starts with it."""
         with contextlib.closing(Files(command)) as files:
-            path = find_program(command.argv[0] if command.argv else "", command.env)
-            if isinstance(path, str) and command.jail and command.jail.wrapper:
-                path = foresee_refusal(path, command.cwd) or path
+            path = find_program(command)
             if isinstance(path, Cause):
                 return _refused(path)
             try:

@@ -20,7 +20,7 @@ import time
 from treadle.proc import cgroup, confine, sweep
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
-_FAREWELL = 0.02  # seconds in which the kernel ends what was in a jail with its own processes
+_FAREWELL = 20  # milliseconds in which the kernel ends what was in a jail of its own processes
 _UNKILLABLE = 10.0  # seconds after which a process that does not die is reported, not awaited
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _FD = 4
@@ -47,6 +47,25 @@ def watch_children() -> int:
     return out
 
 
+def reap() -> tuple[dict[int, int], bool]:
+    """Collect the dead; return their statuses, and whether any child is left."""
+    dead: dict[int, int] = {}
+    try:
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            dead[found[0]] = found[1]
+    except ChildProcessError:
+        return dead, False
+    return dead, True
+
+
+def await_child(wake: int, milliseconds: float) -> None:
+    """Wait until a child changes, or for so long."""
+    waiter = select.poll()
+    waiter.register(wake, select.POLLIN)
+    waiter.poll(milliseconds)
+    drain(wake)
+
+
 def drain(wake: int) -> None:
     """Forget the signals seen so far."""
     try:
@@ -58,20 +77,14 @@ def drain(wake: int) -> None:
 
 def receive(sock: _socket.socket, size: int, count: int) -> tuple[bytes, list[int]]:
     """Read bytes and up to `count` descriptors, none of which a child may inherit."""
-    space = _socket.CMSG_SPACE(count * _FD)
-    data, notes, _, _ = sock.recvmsg(size, space, _CLOEXEC)
-    fds = []
+    fds: list[int] = []
+    data, notes, _, _ = sock.recvmsg(size, _socket.CMSG_SPACE(count * _FD), _CLOEXEC)
     for level, kind, packed in notes:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-            usable = len(packed) - len(packed) % _FD
-            fds += [_int(packed[at : at + _FD]) for at in range(0, usable, _FD)]
+            fds += memoryview(packed[: len(packed) // _FD * _FD]).cast("i")
     for fd in fds:
         os.set_inheritable(fd, False)
     return data, fds
-
-
-def _int(packed: bytes) -> int:
-    return int.from_bytes(packed, sys.byteorder)
 
 
 class Shim:
@@ -184,16 +197,11 @@ class Shim:
             return b""
 
     def _reap(self) -> bool:
-        """Collect the dead; tell whether any child is left."""
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    return True
-                if pid == self._main:
-                    self._status = os.waitstatus_to_exitcode(status)
-        except ChildProcessError:
-            return False
+        """Collect the dead, the command among them; tell whether any child is left."""
+        dead, has_children = reap()
+        if self._main in dead:
+            self._status = os.waitstatus_to_exitcode(dead[self._main])
+        return has_children
 
     def _end_all(self) -> tuple[int, int]:
         """Kill what the command left; return how many there were and how many cannot die.
@@ -201,13 +209,12 @@ class Shim:
         A subreaper without children has no descendants at all. Elsewhere the command's
         process group is looked at as well.
         """
-        killed: set[int] = set()
         deadline = time.monotonic() + _UNKILLABLE
-        waiter = select.poll()
-        waiter.register(self._wake, select.POLLIN)
-        self._bid_farewell(waiter)
-        killed |= cgroup.kill(self._me) - {self._main}
-        while (has_children := self._reap()) or sweep.send_group(self._main, 0):
+        if self._is_wrapped and self._status is not None and self._reap():
+            # A jail that has ended vanishes by itself, sooner than all processes are looked at.
+            await_child(self._wake, _FAREWELL)
+        killed = cgroup.kill(self._me) - {self._main}
+        while (has_children := self._reap()) or sweep.send(-self._main, 0):
             found = sweep.kill(self._me, self._main, set())
             alive = {row[0] for row in found if row[3]}
             killed |= alive - {self._main}
@@ -215,18 +222,8 @@ class Shim:
                 return len(killed), len(alive) or 1
             if not has_children and not alive:
                 break
-            waiter.poll(5)
-            drain(self._wake)
+            await_child(self._wake, 5)
         return len(killed), 0
-
-    def _bid_farewell(self, waiter: select.poll) -> None:
-        """Let a jail that has ended vanish by itself: to look at all processes takes longer."""
-        until = time.monotonic() + _FAREWELL
-        while self._is_wrapped and self._status is not None and self._reap():
-            if time.monotonic() > until:
-                return
-            waiter.poll(_FAREWELL * 1000)
-            drain(self._wake)
 
 
 _TICK = 1000  # milliseconds between two looks at the orchestrator's life
@@ -244,7 +241,6 @@ class KeeperLoop:
         self._wake = watch_children()
         self._lines: dict[int, int] = {}  # shim to its line's descriptor
         self._lost: dict[int, int] = {}  # killed shims whose orphans are being ended
-        self._hunting = False
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         self._poll.register(requests.fileno(), select.POLLIN)
@@ -252,11 +248,11 @@ class KeeperLoop:
     def serve(self) -> None:
         """Start shims and clean up after them until the orchestrator is gone."""
         while os.getppid() == self._parent:
-            ready = dict(self._poll.poll(_HUNT if self._hunting else _TICK))
+            ready = dict(self._poll.poll(_HUNT if self._lost else _TICK))
             if self._wake in ready:
                 drain(self._wake)
                 self._reap()
-            if self._hunting:
+            if self._lost:
                 self._hunt()
             if self._requests.fileno() in ready and not self._accept():
                 break
@@ -294,21 +290,16 @@ class KeeperLoop:
             os._exit(status)
 
     def _reap(self) -> bool:
-        """Collect the dead; tell whether any child is left."""
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    return True
-                line = self._lines.pop(pid, None)
-                if line is not None and status:
-                    cgroup.kill(pid)
-                    self._lost[pid] = line
-                    self._hunting = True
-                elif line is not None:
-                    os.close(line)
-        except ChildProcessError:
-            return False
+        """Collect the dead, and note the shims that were killed; tell whether any child is left."""
+        dead, has_children = reap()
+        for pid in dead.keys() & self._lines.keys():
+            line = self._lines.pop(pid)
+            if dead[pid]:
+                cgroup.kill(pid)
+                self._lost[pid] = line
+            else:
+                os.close(line)
+        return has_children
 
     def _hunt(self) -> None:
         """Kill orphans; once none is left, tell those who wait that all is clean."""
@@ -319,17 +310,13 @@ class KeeperLoop:
             cgroup.remove(pid)
             _tell_lost(line)
         self._lost.clear()
-        self._hunting = False
 
     def _end_all(self) -> None:
         groups = [*self._lines, *self._lost]
         deadline = time.monotonic() + _PATIENCE
-        waiter = select.poll()
-        waiter.register(self._wake, select.POLLIN)
         while self._reap() and time.monotonic() < deadline:
             sweep.kill(os.getpid(), 0, set())
-            waiter.poll(_HUNT)
-            drain(self._wake)
+            await_child(self._wake, _HUNT)
         for pid in groups:
             cgroup.remove(pid)
 

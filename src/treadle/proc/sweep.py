@@ -22,9 +22,9 @@ def mark(folder: "os.PathLike[str]") -> str:
 
     A copied project has the same names, so the folder's own number is part of it.
     """
-    name = os.path.basename(folder)  # noqa: PTH119  # pathlib is what takes time
+    name = os.path.basename(folder)  # pathlib is what takes time
     try:
-        found = os.stat(folder)  # noqa: PTH116
+        found = os.stat(folder)
     except OSError:
         return name
     return f"{name}:{found.st_dev:x}:{found.st_ino:x}"
@@ -72,11 +72,8 @@ def _is_running(pid: int) -> bool:
 
 def terminate(root: int, group: int, number: int, spare: set[int]) -> None:
     """Send a polite signal once to everything below `root` but the `spare` ones."""
-    table = doomed(rows(), root, group, set())
-    if not spare and any(row[2] == group for row in table):
-        send_group(group, number)
-    for row in table:
-        if row[0] not in spare and (spare or row[2] != group):
+    for row in doomed(rows(), root, group, set()):
+        if row[0] not in spare:
             send(row[0], number)
 
 
@@ -89,7 +86,7 @@ def kill(root: int, group: int, spare: set[int]) -> list[Row]:
     """
     table = rows()
     if group and any(row[2] == group for row in table):
-        send_group(group, _KILL)
+        send(-group, _KILL)
     for pid, parent, _, _ in table:
         if parent == root and pid not in spare:
             send(pid, _KILL)
@@ -116,7 +113,7 @@ def doomed(table: list[Row], root: int, group: int, spare: set[int]) -> list[Row
 
 
 def send(pid: int, number: int) -> bool:
-    """Send a signal; tell whether there is such a process."""
+    """Send a signal to a process, or to the group of a negative number; tell whether it exists."""
     try:
         os.kill(pid, number)
     except PermissionError:
@@ -124,11 +121,6 @@ def send(pid: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def send_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; tell whether it has members."""
-    return send(-group, number)
 
 
 def rows() -> list[Row]:
@@ -152,7 +144,7 @@ def _row_of_proc(pid: int) -> Row | None:
 def _read(pid: int, name: str) -> bytes:
     """Read what the kernel tells of a process; nothing if it has ended or is somebody else's."""
     try:
-        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as handle:  # noqa: PTH123
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as handle:
             return handle.read()
     except OSError:
         return b""

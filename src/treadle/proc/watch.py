@@ -252,7 +252,6 @@ class Watch:
         self._rate = 0.0
         self._cause: Cause | None = None
         self._orders: list[tuple[float, Callable[[], None]]] = []
-        self._given_up = False
         self._disk = Disk(self._limits)
         self._load = Load(command, channel.shim, self._begun)
 
@@ -271,8 +270,6 @@ class Watch:
     def _wait(self, should_stop: ShouldStop | None, on_tick: OnTick | None) -> list[str]:
         while (words := self._channel.receive(self._pause())) is None:
             self._give_due_order()
-            if self._given_up:
-                return []
             self._look(should_stop)
             if on_tick:
                 on_tick(time.monotonic() - self._begun)
@@ -310,7 +307,7 @@ class Watch:
         """Ask politely, then kill, then kill the shim, then give up."""
         self._cause = self._cause or cause
         now = time.monotonic()
-        orders = [self._channel.kill, self._channel.kill_shim, self._give_up]
+        orders = [self._channel.kill, self._channel.kill_shim, self._channel.hang_up]
         self._orders = [(now + grace + _OBEY * step, order) for step, order in enumerate(orders)]
         if grace > 0:
             self._channel.terminate()
@@ -320,9 +317,6 @@ class Watch:
     def _give_due_order(self) -> None:
         if self._orders and time.monotonic() >= self._orders[0][0]:
             self._orders.pop(0)[1]()
-
-    def _give_up(self) -> None:
-        self._given_up = True
 
     def _ended(self, words: list[str]) -> Ended:
         if words[:1] == ["failed"]:

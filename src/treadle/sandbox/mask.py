@@ -39,18 +39,21 @@ class After(NamedTuple):
         """Yield where such secrets stand."""
         where = data.lower() if self.folds else data
         for word in self.words:
-            at = where.find(word)
+            at, done = where.find(word), 0
             while at >= 0:
-                found = self._at(data, at)
+                found = self._at(data, at, done)
                 if found and found.lastindex:
                     yield found.span(found.lastindex)
-                at = where.find(word, max(at + 1, found.end() if found else 0))
+                done = found.end() if found else done
+                if not found or done > at:  # else it stood before, and there may be another here
+                    at = where.find(word, max(at + 1, done))
 
-    def _at(self, data: bytes, at: int) -> re.Match[bytes] | None:
+    def _at(self, data: bytes, at: int, done: int) -> re.Match[bytes] | None:
+        """Look for the pattern; few are ever needed, so none is compiled before."""
         pattern = re.compile(self.pattern, re.IGNORECASE if self.folds else re.NOFLAG)
         if not self.back:
             return pattern.match(data, at)
-        return pattern.search(data, max(at - self.back, 0), at + _LONGEST)
+        return pattern.search(data, max(at - self.back, done), at + self.back + _LONGEST)
 
 
 class Dense(NamedTuple):
@@ -172,43 +175,13 @@ _CODE = signs("+/=_-\\%")  # of base64, hex and escapes
 _OVERLAP = 64 << 10  # more than any secret is long
 
 
-class _Sign(NamedTuple):
-    """A value in one of its forms; where `anchor` stands, `pattern` is looked for around it.
-
-    Without a pattern, the anchor is all of it. Few patterns are ever needed, so none is
-    compiled before.
-    """
-
-    anchor: bytes
-    pattern: bytes = b""
-    reach: int = 0
-
-    def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where this secret stands."""
-        at, done = data.find(self.anchor), 0
-        while at >= 0:
-            start, end = self._around(data, at, done)
-            if start < end:
-                yield start, end
-                done = end
-            if not start < end <= at:  # else it stood before, and there may be another here
-                at = data.find(self.anchor, max(at + 1, end))
-
-    def _around(self, data: bytes, at: int, done: int) -> tuple[int, int]:
-        if not self.pattern:
-            return at, at + len(self.anchor)
-        pattern = re.compile(self.pattern, re.DOTALL)
-        found = pattern.search(data, max(at - self.reach, done), at + self.reach)
-        return found.span() if found else (0, 0)
-
-
 class Mask:
     """What to take out, worked out once from an environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         values = _secrets(env)
-        coded = [(sign.anchor, sign) for value in values for sign in _coded(value)]
-        self._values: list[Kind] = [sign for value in values for sign in _forms(value)]
+        coded = [(form.words[0], form) for value in values for form in _coded(value)]
+        self._values: list[Kind] = [form for value in values for form in _forms(value)]
         self._values += [Dense(coded, _CODE, shortest=12, around=128)] if coded else []
         self._all = [*self._values, *_KINDS]
 
@@ -329,20 +302,20 @@ def _secrets(env: Mapping[str, str]) -> list[bytes]:
     return sorted(encoded, key=len, reverse=True)
 
 
-def _forms(value: bytes) -> Iterator[_Sign]:
+def _forms(value: bytes) -> Iterator[After]:
     """Yield a value as it is, wrapped, escaped and quoted."""
     text = value.decode(errors="surrogateescape")
-    yield from map(_Sign, {*_escaped(text), *_quoted(text)} - {value})
+    yield from map(_plain, {*_escaped(text), *_quoted(text)} - {value})
     yield from _in_lines(value)
 
 
-def _coded(value: bytes) -> Iterator[_Sign]:
+def _coded(value: bytes) -> Iterator[After]:
     """Yield a value in base64, in hex, and with every sign escaped."""
     pairs = [f"{byte:02x}" for byte in value]
     for hex_ in (pairs, [pair.upper() for pair in pairs]):
-        yield from (_Sign(before.join(("", *hex_)).encode()) for before in ("", "%", "\\x"))
+        yield from (_plain(before.join(("", *hex_)).encode()) for before in ("", "%", "\\x"))
     text = value.decode(errors="surrogateescape")
-    yield _Sign("".join(f"\\u{ord(sign):04x}" for sign in text).encode())
+    yield _plain("".join(f"\\u{ord(sign):04x}" for sign in text).encode())
     for offset in range(3):
         full = base64.b64encode(bytes(offset) + value)
         code = full[-(-offset * 8 // 6) : (offset + len(value)) * 8 // 6]
@@ -377,10 +350,14 @@ def _quoted(text: str) -> Iterator[bytes]:
     yield repr(text.encode(errors="surrogateescape"))[2:-1].encode()
 
 
-def _in_lines(code: bytes) -> Iterator[_Sign]:
+def _plain(form: bytes) -> After:
+    return After((form,), b"(%s)" % re.escape(form))
+
+
+def _in_lines(code: bytes) -> Iterator[After]:
     """Yield two parts side by side: a line that is wrapped may end in one of them, not in both."""
     letters = [re.escape(code[at : at + 1]) for at in range(len(code))]
     pattern = rb"(?:\r?\n[ \t]*|\\+n)?".join(letters)
     size = min(len(code) // 2, _ANCHOR)
     for anchor in (code[:size], code[size : size * 2]):
-        yield _Sign(anchor, pattern, len(code) * 2 + _INDENT)
+        yield After((anchor,), b"(%s)" % pattern, back=len(code) * 2 + _INDENT)

@@ -1,5 +1,6 @@
 """Tell what a child changed outside its reach, and what the sandbox kept from it there."""
 
+import operator
 import os
 import re
 import stat
@@ -22,11 +23,17 @@ class Mark(NamedTuple):
 
     inode: int
     mode: int
-    owner: tuple[int, int]
+    owner: int
+    group: int
     size: int
     links: int
     modified: int
     changed: int
+
+    @property
+    def rights(self) -> tuple[int, int, int]:
+        """Return its mode and its owners."""
+        return self.mode, self.owner, self.group
 
 
 class View(NamedTuple):
@@ -39,7 +46,7 @@ class View(NamedTuple):
     begun: int
     ended: int
     marks: Mapping[str, Mark]
-    rights: Mapping[str, tuple[int, tuple[int, int]]] = {}
+    rights: Mapping[str, tuple[int, int, int]] = {}
     is_whole: bool = True
 
 
@@ -66,7 +73,7 @@ def look(
         found = _below(folder, left_out, MAX_ENTRIES)
         is_whole = is_whole and len(found) <= MAX_ENTRIES
         marks |= found
-    rights = {path: (it.mode, it.owner) for at in busy for path, it in _below(at, set(), 0).items()}
+    rights = {path: it.rights for at in busy for path, it in _below(at, set(), 0).items()}
     return View(begun, time.time_ns(), marks, rights, is_whole)
 
 
@@ -96,7 +103,7 @@ def _is_only_about(old: Mark, new: Mark, since: int, until: int) -> bool:
         return False
     if not stat.S_ISDIR(new.mode) and (old.size, old.links) != (new.size, new.links):
         return False
-    if (old.mode, old.owner) != (new.mode, new.owner) or old.modified == new.modified:
+    if old.rights != new.rights or old.modified == new.modified:
         return True
     return not since <= new.modified <= until
 
@@ -124,20 +131,16 @@ def _below(folder: Path, skip: set[str], limit: int) -> dict[str, Mark]:
     return marks
 
 
+_OF_MARK = operator.attrgetter(
+    *("st_ino", "st_mode", "st_uid", "st_gid", "st_size", "st_nlink", "st_mtime_ns", "st_ctime_ns")
+)
+
+
 def _mark(path: str) -> Mark | None:
     try:
-        found = os.lstat(path)
+        return Mark._make(_OF_MARK(os.lstat(path)))
     except OSError:
         return None
-    return Mark(
-        found.st_ino,
-        found.st_mode,
-        (found.st_uid, found.st_gid),
-        found.st_size,
-        found.st_nlink,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
-    )
 
 
 _TAIL = 64 << 10
