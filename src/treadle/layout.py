@@ -1,7 +1,6 @@
 """Spell every path that treadle uses: inside a repository and in the user's folders."""
 
 import binascii
-import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -300,9 +299,4 @@ def _own(env: Mapping[str, str], variable: str, fallback: str) -> Path:
     """Return treadle's part of one of the user's folders."""
     value = env.get(variable, "")
     above = value if value.startswith("/") else f"{env.get('HOME') or '/'}/{fallback}"
-    return _ours(above)
-
-
-@functools.cache
-def _ours(above: str) -> Path:
     return Path(above) / "treadle"

@@ -14,7 +14,7 @@ from treadle.agents.acp import Conversation
 from treadle.agents.backend import Ask, hear, parse_event
 from treadle.config import load
 from treadle.config.schema import AgentConfig
-from treadle.contract import messages, strictjson
+from treadle.contract import load_object, messages
 from treadle.errors import TreadleError
 from treadle.git import build, judge
 from treadle.inbox import message as inbox_message
@@ -181,7 +181,7 @@ def _trouble(data: bytes) -> None:
 
 TARGETS = {
     "json": Target(
-        lambda data: strictjson.load_object(data, source="it"),
+        lambda data: load_object(data, source="it"),
         (b'{"a": [1, 2.5, "x", null, true]}', b"[" * 40, b'{"a": 1, "a": 2}', b"NaN", b'"\\ud800"'),
     ),
     "response": Target(

@@ -18,7 +18,7 @@ from treadle.agents.backend import (
     started,
     text_at,
 )
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.errors import FormatError
 from treadle.files import walk
 
@@ -33,7 +33,7 @@ def spent(ask: Ask) -> Usage | None:
     """Read the numbers that this call has left."""
     path = ask.state / "usage.json"
     try:
-        found = strictjson.load_object(walk.read(path, max_bytes=1 << 20), source=path.name)
+        found = load_object(walk.read(path, max_bytes=1 << 20), source=path.name)
     except FormatError:
         return None
     path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from treadle.agents.backend import (
     started,
     text_at,
 )
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.errors import FormatError
 from treadle.files import walk
 
@@ -49,7 +49,7 @@ def _auth(ask: Ask) -> str:
             return kind
     own = Path(env.get("GEMINI_CLI_HOME") or env.get("HOME") or "/") / _SETTINGS
     try:
-        found = strictjson.load_object(walk.read(own, max_bytes=1 << 20), source=str(own))
+        found = load_object(walk.read(own, max_bytes=1 << 20), source=str(own))
     except FormatError:
         return "oauth-personal"
     return text_at(found, "security", "auth", "selectedType") or "oauth-personal"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from treadle import layout
 from treadle.agents.backend import Refreshed, Tool
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import atomic, beneath, walk
 from treadle.store.sqlite import WriteLock
@@ -59,8 +59,8 @@ def renewed(
     which a token ends. Everything else must be as it was lent: keys, account, settings.
     """
     try:
-        old = strictjson.load_object(lent, source="login")
-        new = strictjson.load_object(found, source="login")
+        old = load_object(lent, source="login")
+        new = load_object(found, source="login")
     except FormatError:
         return None
     rule = _Rule([tuple(token.split(".")) for token in tokens], int(now * 1000), [])
@@ -187,7 +187,7 @@ def _who(token: str) -> list[object] | None:
         return None
     try:
         body = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        claims = strictjson.load_object(body, source="token")
+        claims = load_object(body, source="token")
     except (FormatError, binascii.Error, ValueError):
         return None
     return [_claim(claims, name) for name in _WHO]

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from treadle.agents import answer, backend
 from treadle.agents.backend import AgentResult, AgentSpec, number_at
 from treadle.config import agents
-from treadle.contract import Role, StepError, messages, strictjson
+from treadle.contract import Role, StepError, load_object, messages
 from treadle.contract.messages import (
     AgentRequest,
     AgentResponse,
@@ -123,7 +123,7 @@ def _iteration(folder: Path, fallback: int) -> int:
     """Read the recorded request; recordings made by hand may leave it out."""
     try:
         data = walk.read(folder / INPUT_JSON, max_bytes=_MAX_FILE)
-        found = number_at(strictjson.load_object(data, source=INPUT_JSON), "step", "iteration")
+        found = number_at(load_object(data, source=INPUT_JSON), "step", "iteration")
     except FormatError:
         return fallback
     return found or fallback

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.errors import BlockedError, ConfigError, FormatError, ProjectError
 from treadle.files import atomic
 from treadle.ids import mask
@@ -89,7 +89,7 @@ def _read_file(path: Path, name: str) -> dict[str, object]:
     if path.suffix != ".json":
         return _toml(data, name)
     try:
-        return strictjson.load_object(data, source=name)
+        return load_object(data, source=name)
     except FormatError as error:
         raise wrong(name, error.message.removeprefix(f"{name}: ")) from error
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from treadle.contract import Role, VerdictWord, strictjson
+from treadle.contract import Role, VerdictWord, load_object
 from treadle.errors import FormatError
 
 _Message = TypeVar("_Message", bound=Struct)
@@ -89,7 +89,7 @@ class AgentResponse(Struct, frozen=True, kw_only=True):
 
 def parse_response(data: bytes, *, source: str) -> tuple[AgentResponse, dict[str, object]]:
     """Return the response and the whole object, unknown keys kept, or raise FormatError."""
-    raw = strictjson.load_object(data, source=source)
+    raw = load_object(data, source=source)
     if "version" not in raw:
         raise FormatError(f"{source}: version is missing; it must be 1")
     response = _convert(raw, AgentResponse, source)
@@ -131,7 +131,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def parse_verdict(data: bytes, *, source: str, asked: Collection[str]) -> Verdict:
     """Return the verdict if it is well formed and agrees with itself, or raise FormatError."""
-    verdict = _convert(strictjson.load_object(data, source=source), Verdict, source)
+    verdict = _convert(load_object(data, source=source), Verdict, source)
     _check_consistency(verdict, source, asked)
     return verdict
 

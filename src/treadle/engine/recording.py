@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from treadle.config.schema import AgentConfig, Config
-from treadle.contract import ROLES, Criterion, strictjson
+from treadle.contract import ROLES, Criterion, load_object
 from treadle.engine.run import order as orders
 from treadle.engine.run import run_files
 from treadle.engine.run.order import NamedAgent, Order
@@ -100,7 +100,7 @@ def unpack(layout: Layout, source: Path) -> Recording:
             raise _odd(f"{source} is not a recording") from error
     try:
         data = walk.read(folder / _HEAD, max_bytes=_MAX_FILE)
-        raw = strictjson.load_object(data, source=f"{source.name}/{_HEAD}")
+        raw = load_object(data, source=f"{source.name}/{_HEAD}")
         return Recording(folder, msgspec.convert(raw, RecordedRequest))
     except (FormatError, msgspec.ValidationError) as error:
         raise _odd(f"{source}: {error}") from error

@@ -6,8 +6,8 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 
 from treadle.files import walk
 from treadle.files.atomic import sync
@@ -20,26 +20,8 @@ _AT_FDCWD = -100
 
 def sync_all(paths: Iterable[Path | str]) -> None:
     """Flush all of these in parallel; one barrier for them together."""
-    waiting, failed = list(paths), list[OSError | ValueError]()
-
-    def work() -> None:
-        while waiting:
-            try:
-                sync(waiting.pop())
-            except IndexError:  # another thread took the last one
-                return
-            except (OSError, ValueError) as error:
-                failed.append(error)
-
-    count = min(len(waiting), _THREADS) - 1
-    threads = [Thread(target=work, name="fsync", daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    work()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(_THREADS, "fsync") as pool:
+        list(pool.map(sync, paths))
 
 
 def rename_new(source: Path | str, target: Path | str) -> None:

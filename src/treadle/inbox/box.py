@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from treadle import frontmatter
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.engine.landing import tracker
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
 from treadle.files import atomic, beneath, sync, walk
@@ -329,7 +329,7 @@ def _read_reason(layout: Layout, name: str) -> dict[str, object]:
     path = layout.inbox_dead / f"{name}{REASON}"
     try:
         data = walk.read(path, max_bytes=_MAX_REASON)
-        return strictjson.load_object(data, source=path.name)
+        return load_object(data, source=path.name)
     except FormatError as error:
         return {"code": "unknown", "message": error.message}
 

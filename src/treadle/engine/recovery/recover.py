@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.agents import login
-from treadle.contract import ROLES, EventType, Role, strictjson
+from treadle.contract import ROLES, EventType, Role, load_object
 from treadle.engine import letters
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
@@ -221,7 +221,7 @@ def _from_input(folder: Path, run: Run) -> tuple[int, str]:
     fallback = run.row.iteration, utc(run.tools.now())
     path = folder / INPUT_JSON
     try:
-        body = strictjson.load_object(read(path, max_bytes=_MAX_INPUT), source=INPUT_JSON)
+        body = load_object(read(path, max_bytes=_MAX_INPUT), source=INPUT_JSON)
         started = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (FormatError, OSError):
         return fallback

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.engine.run.order import Order
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
@@ -64,7 +64,7 @@ def encode_run(
 def read_run(path: Path) -> RunFile:
     """Return what `run.json` says, or raise FormatError."""
     try:
-        raw = strictjson.load_object(walk.read(path, max_bytes=_MAX_RUN), source=path.name)
+        raw = load_object(walk.read(path, max_bytes=_MAX_RUN), source=path.name)
         found = msgspec.convert(raw, RunFile)
     except (FormatError, msgspec.ValidationError) as error:
         fix = ["treadle doctor --repair", f"treadle runs show {path.parent.name}"]
@@ -133,7 +133,7 @@ def read_committed(folder: Path, step: StepRow) -> Manifest:
 
 def parse_step(data: bytes, step: str) -> Manifest:
     """Return what a `step.json` says; FormatError unless it is whole."""
-    body = strictjson.load_object(data, source=f"{step}/{STEP_JSON}")
+    body = load_object(data, source=f"{step}/{STEP_JSON}")
     if body.pop("digest", None) != _digest(body):
         raise FormatError(f"{step}/{STEP_JSON}: its digest does not match")
     try:

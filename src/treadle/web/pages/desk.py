@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cronsim import CronSim
 
-from treadle.contract import strictjson
+from treadle.contract import load_object
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import walk
 from treadle.ids import HUMAN
@@ -234,6 +234,6 @@ def _quarantine(mail: MailLayout) -> list[tuple[str, str]]:
 def _reason(mail: MailLayout, name: str) -> str:
     try:
         data = walk.read(mail.quarantine / f"{name}{_REASON}", max_bytes=_MAX)
-        return str(strictjson.load_object(data, source=name).get("reason"))
+        return str(load_object(data, source=name).get("reason"))
     except FormatError as error:
         return error.message
