@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import FormatError, UsageError
-from treadle.mail.letter import INTENTS, STATUSES, Letter, parse, parse_time, split_name, write
+from treadle.mail.letter import INTENTS, STATUSES, Letter, parse, parse_time, write
 
 WORD = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 AGENT = st.builds(
@@ -55,8 +55,8 @@ def test_the_contracts_example_is_read():
 
 
 def test_headers_that_are_missing_come_from_the_file_name():
-    label = split_name("20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md")
-    found = parse("just text", label)
+    name = "20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md"
+    found = parse("just text", name)
     assert found == Letter(
         "coordinator",
         "engineer",

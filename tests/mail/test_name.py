@@ -1,6 +1,5 @@
 """File names split one way only."""
 
-from datetime import UTC, datetime
 from itertools import islice
 
 import pytest
@@ -8,26 +7,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.mail.test_letter import AGENT
-from treadle.mail.letter import INTENTS, Label, file_names, split_name
+from treadle.mail.letter import INTENTS, Letter, file_names, name_headers
 
-MOMENT = datetime(2025, 11, 21, 17, tzinfo=UTC)
+AT = "2025-11-21T17:00:00Z"
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(AGENT, AGENT, st.sampled_from(INTENTS), st.sampled_from([None, "FEAT-021", "a_b.c-d"]))
 def test_every_pair_of_agents_splits_at_its_own_place(sender, to, intent, task_id):
-    name = next(file_names(Label(MOMENT, sender, to, intent, task_id)))
+    name = next(file_names(Letter(sender, to, intent, "new", AT, task_id)))
     dotted = [item.replace("-", ".").replace("_", ".") for item in (sender, to)]
-    task = task_id.replace("_", ".") if task_id else None
-    assert split_name(name) == Label(MOMENT, *dotted, intent, task)
+    about = {"task_id": task_id.replace("_", ".")} if task_id else {}
+    known = dict(zip(("from", "to"), dotted, strict=True)) | {"intent": intent, "status": "new"}
+    assert name_headers(name) == known | {"created_at": AT} | about
 
 
 def test_a_taken_name_gets_a_number_that_is_no_field():
-    label = Label(MOMENT, "coordinator", "all", "implement_feature", "AUTH-012")
-    names = list(islice(file_names(label), 3))
+    letter = Letter("coordinator", "all", "implement_feature", "new", AT, "AUTH-012")
+    names = list(islice(file_names(letter), 3))
     stem = "20251121_170000_coordinator-all_implement-feature_AUTH-012"
     assert names == [f"{stem}.md", f"{stem}~002.md", f"{stem}~003.md"]
-    assert split_name(names[2]) == label
+    assert name_headers(names[2]) == name_headers(names[0])
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_a_taken_name_gets_a_number_that_is_no_field():
     ],
 )
 def test_names_that_do_not_follow_the_pattern(name):
-    assert split_name(name) is None
+    assert name_headers(name) == {}

@@ -110,7 +110,7 @@ def test_a_task_comes_with_all_it_needs_and_no_more(store, mission):
     write_task(mission, "WP03.md", "dependencies: [WP02]\n")
     write_task(mission, "WP04.md", "lane: nonsense\n")
     assert missions.resolve_task(Layout(mission.root), store, "wp02", None, NOW) == "auth.WP02"
-    assert [(row.task_id, row.lane) for row in store.mission_lanes("auth")] == [
+    assert [(row.task_id, row.lane) for row in store.mission_tasks("auth")] == [
         ("auth.WP01", "done"),
         ("auth.WP02", "planned"),
     ]

@@ -209,7 +209,7 @@ def test_text_is_in_the_order_of_its_bytes(shared):
 
 
 def test_a_commit_wakes_whoever_listens(shared, pg_store):
-    with closing(address.open_waker(Layout(shared.mail.root))) as waker:
+    with closing(address.find(Layout(shared.mail.root)).open_waker()) as waker:
         assert waker.wait(60)
         assert not waker.wait(0)
         later = threading.Timer(0.2, commit, (shared,))
@@ -219,7 +219,7 @@ def test_a_commit_wakes_whoever_listens(shared, pg_store):
 
 
 def test_a_listener_whose_line_was_cut_takes_it_that_it_missed_something(shared, pg_server):
-    with closing(address.open_waker(Layout(shared.mail.root))) as waker:
+    with closing(address.find(Layout(shared.mail.root)).open_waker()) as waker:
         assert waker.wait(60)
         cut_all_lines(pg_server)
         commit(shared)

@@ -195,11 +195,11 @@ def test_runs_are_found_by_words_among_all_of_them(store):
     ):
         store.insert_run(run_row(run_id, goal=goal, task_id="T_1" if goal == "x" else None), (), {})
     found = {
-        text: [row.run_id for row in store.runs_like(text, 1)] for text in ("add log", "0%", "t_")
+        text: [row.run_id for row in store.runs(1, text=text)] for text in ("add log", "0%", "t_")
     }
     assert found == {"add log": ids[3:], "0%": ids[:1], "t_": ids[2:3]}
-    assert [row.run_id for row in store.runs_like("add log", 9, ids[3])] == ids[1:2]
-    assert store.runs_like("add", 9, status="passed") == store.runs_like("%", 9)[1:] == []
+    assert [row.run_id for row in store.runs(9, ids[3], text="add log")] == ids[1:2]
+    assert store.runs(9, status="passed", text="add") == store.runs(9, text="%")[1:] == []
 
 
 def test_events_come_in_pages(store):

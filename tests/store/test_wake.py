@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from treadle.layout import Layout
-from treadle.store.address import open_waker
+from treadle.store import address
 from treadle.store.runs import History, RunRow
 from treadle.store.store import Store
 
@@ -22,7 +22,7 @@ def layout(tmp_path):
 
 def test_a_commit_is_noticed_once(layout):
     store = Store.open(layout)
-    seen = open_waker(layout)
+    seen = address.find(layout).open_waker()
     assert [seen.wait(0), seen.wait(0)] == [True, False]
     store.restore(RUN, History())
     store.request_stop(RUN.run_id, "r", datetime.now(UTC))
@@ -32,7 +32,7 @@ def test_a_commit_is_noticed_once(layout):
 
 
 def test_a_store_that_comes_and_goes_is_noticed(layout):
-    seen = open_waker(layout)
+    seen = address.find(layout).open_waker()
     assert not seen.wait(0)
     Store.open(layout).close()
     assert [seen.wait(0), seen.wait(0)] == [True, False]
@@ -42,7 +42,7 @@ def test_a_store_that_comes_and_goes_is_noticed(layout):
 
 
 def test_whoever_waits_is_woken_by_a_commit(layout):
-    with Store.open(layout) as store, closing(open_waker(layout)) as waker:
+    with Store.open(layout) as store, closing(address.find(layout).open_waker()) as waker:
         assert waker.wait(0)
         later = threading.Timer(0.1, store.restore, (RUN, History()))
         later.start()

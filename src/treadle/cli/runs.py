@@ -19,7 +19,6 @@ from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.store import address
-from treadle.store.address import open_waker
 from treadle.store.runs import Event, RunRow, StepRow
 from treadle.store.store import Reader, Store
 from treadle.store.transaction import Waker
@@ -37,7 +36,7 @@ def list_runs(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
         rows = _rows(store, args)
-        if not rows and layout.runs.exists() and not address.exists(layout):
+        if not rows and layout.runs.exists() and not address.find(layout).exists():
             output.warn("the store is missing; rebuild it with: treadle doctor --repair")
         if args.json:
             output.print_json(show_view.runs_document(store, rows))
@@ -152,7 +151,7 @@ def show_log(args: Namespace) -> int:
         seq = _print_after(store, run_id, 0, args.json)
         if args.follow:
             live = _LiveEvents(layout.run(run_id).live_events)
-            seq = _follow(store, open_waker(layout), live, (run_id, seq), args.json)
+            seq = _follow(store, address.find(layout).open_waker(), live, (run_id, seq), args.json)
         _print_after(store, run_id, seq, args.json)
     return ExitCode.DONE
 

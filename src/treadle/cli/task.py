@@ -26,7 +26,7 @@ Change = Callable[[Store, Namespace, datetime], int]
 def _find() -> Place:
     """Find the project; when its store is lost, take over the tasks that their files tell of."""
     found = context.find_project()
-    if found.layout.mail.tasks.is_dir() and not address.exists(found.layout):
+    if found.layout.mail.tasks.is_dir() and not address.find(found.layout).exists():
         with Store.open(found.layout) as store:
             output.warn(*files.take_over_all(store, found.layout.mail, store.now()))
     return found

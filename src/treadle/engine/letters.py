@@ -17,12 +17,12 @@ from treadle.mail.letter import (
     RUN_HEADER,
     Letter,
     format_time,
+    name_headers,
     parse,
     post,
     read_letter,
     read_text,
     register_agent,
-    split_name,
 )
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
@@ -89,7 +89,7 @@ def deliver(run: Run, folder: Path, role: Role) -> None:
     for number, path in enumerate(_left(folder) if _has_mail(run) else (), 1):
         message_id = f"{run.id}-{folder.name[:3]}-{number}"
         try:
-            letter = _signed(run, parse(read_text(path), split_name(path.name)), role, message_id)
+            letter = _signed(run, parse(read_text(path), path.name), role, message_id)
         except (FormatError, UsageError) as error:
             _refuse(run, folder.name, path.name, error.message)
             continue
@@ -129,7 +129,7 @@ def tell_end(run: Run) -> None:
 def is_letter(path: Path) -> bool:
     """Tell a letter in an outbox from a message to the inbox."""
     try:
-        return split_name(path.name) is not None or read_text(path).startswith(FIRST_LINE)
+        return bool(name_headers(path.name)) or read_text(path).startswith(FIRST_LINE)
     except (FormatError, OSError):
         return False
 

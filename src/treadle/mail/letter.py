@@ -33,15 +33,9 @@ NEED_TASK = frozenset((*WORK, "claim_task", "release_task", "test_results", "app
 ASKING = frozenset(("question", "request_help", "escalate", "approval_request"))
 STATUSES = ("new", "in_progress", "completed", "blocked", "failed")
 
-_REPLIES = {
-    "test": "test_results",
-    "audit": "audit_report",
-    "question": "answer",
-    "request_help": "answer",
-    "review_code": "answer",
-    "approval_request": "answer",
-    "escalate": "answer",
-}
+_REPLIES = {"test": "test_results", "audit": "audit_report"} | dict.fromkeys(
+    ("question", "request_help", "review_code", "approval_request", "escalate"), "answer"
+)
 
 
 def known_intent(text: str, extra: Sequence[str] = ()) -> str:
@@ -77,26 +71,20 @@ def reply_intent(intent: str) -> str:
     return _REPLIES.get(intent, "inform")
 
 
-_STAMP = "%Y%m%d_%H%M%S"
+# When, from whom to whom, what for and about which task; a name that was taken has a number.
+_NAME = re.compile(
+    r"(\d{8})_(\d{6})_([^_~-]+)-([^_~-]+)_([^_~]+)(?:_([^_~]+))?(?:~.*)?\.md", re.ASCII | re.DOTALL
+)
 
 
-class Label(NamedTuple):
-    """What a file name says; headers, where they are there, say it better."""
-
-    created_at: datetime
-    sender: str
-    to: str
-    intent: str
-    task_id: str | None
-
-
-def file_names(label: Label) -> Iterator[str]:
+def file_names(letter: "Letter") -> Iterator[str]:
     """Yield the letter's name, then the same with `~002`, `~003`, … for when it is taken."""
+    moment = parse_time(letter.created_at)
     fields = [
-        label.created_at.astimezone(UTC).strftime(_STAMP).zfill(15),  # a year may be short
-        f"{_dotted(label.sender)}-{_dotted(label.to)}",
-        label.intent.replace("_", "-"),
-        *([label.task_id.replace("_", ".")] if label.task_id else []),
+        f"{moment:%Y%m%d_%H%M%S}".zfill(15),  # a year may be short
+        f"{_dotted(letter.sender)}-{_dotted(letter.to)}",
+        letter.intent.replace("_", "-"),
+        *([letter.task_id.replace("_", ".")] if letter.task_id else []),
     ]
     return numbered("_".join(fields) + ".md")
 
@@ -110,27 +98,19 @@ def numbered(name: str) -> Iterator[str]:
             yield further
 
 
-def split_name(name: str) -> Label | None:
-    """Return what a name says, or None when it does not follow the pattern."""
-    fields = name.removesuffix(".md").partition("~")[0].split("_")
-    if not name.endswith(".md") or len(fields) not in (4, 5):
-        return None
-    sender, dash, to = fields[2].partition("-")
-    moment = _moment("_".join(fields[:2]))
-    if moment is None or not all((sender, dash, to, *fields[3:])) or "-" in to:
-        return None
-    task_id = fields[4] if len(fields) == 5 else None
-    return Label(moment, sender.lower(), to.lower(), fields[3].replace("-", "_"), task_id)
-
-
-def _moment(text: str) -> datetime | None:
-    # Not strptime, which loads locales and calendars first.
-    if len(text) != 15 or not text.replace("_", "").isdigit():
-        return None
+def name_headers(name: str) -> dict[str, str]:
+    """Return the headers that a file name tells; none if it does not follow the pattern."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return {}
+    day, hour, sender, to, intent, task_id = match.groups()
     try:
-        return datetime.fromisoformat(f"{text.replace('_', 'T')}+00:00")
+        created_at = format_time(datetime.fromisoformat(f"{day}T{hour}+00:00"))
     except ValueError:
-        return None
+        return {}
+    found = {"from": sender.lower(), "to": to.lower(), "intent": intent.replace("-", "_")}
+    about = {"task_id": task_id} if task_id else {}
+    return found | about | {"status": "new", "created_at": created_at}
 
 
 def _dotted(agent: str) -> str:
@@ -175,11 +155,10 @@ def write(letter: Letter) -> str:
     return "\n".join([FIRST_LINE, *lines, "", body])
 
 
-def parse(text: str, label: Label | None = None) -> Letter:
+def parse(text: str, name: str = "") -> Letter:
     """Read a letter; headers it lacks come from its file name."""
     head, body = _split(text)
-    headers = _headers(head) if head is not None else {}
-    found = _from_label(label) | headers
+    found = name_headers(name) | _headers(head)
     if missing := [name for name in _REQUIRED if not found.get(name)]:
         raise FormatError(f"no header {', '.join(missing)}, and the file name does not tell")
     try:
@@ -210,11 +189,11 @@ def _line(key: str, value: str) -> str:
     return value
 
 
-def _split(text: str) -> tuple[list[str] | None, str]:
-    """Return the header lines, or None without any, and the body as it is."""
+def _split(text: str) -> tuple[list[str], str]:
+    """Return the header lines and the body as it is."""
     lines = text.removeprefix("\ufeff").split("\n")
     if lines[0].rstrip() != FIRST_LINE:
-        return None, text
+        return [], text
     for number, line in enumerate(lines):
         if not line.strip():
             return lines[1:number], "\n".join(lines[number + 1 :])
@@ -236,19 +215,6 @@ def _pair(line: str) -> tuple[str, str]:
     if not colon or not key or not key.replace("_", "").replace("-", "").isalnum():
         raise FormatError(f"{line.strip()[:60]!r} is not a header; write it as key: value")
     return key, value.strip()
-
-
-def _from_label(label: Label | None) -> dict[str, str]:
-    if label is None:
-        return {}
-    found = {
-        "from": label.sender,
-        "to": label.to,
-        "intent": label.intent,
-        "status": "new",
-        "created_at": format_time(label.created_at),
-    }
-    return found | ({"task_id": label.task_id} if label.task_id else {})
 
 
 def _checked(found: Mapping[str, str], body: str) -> Letter:
@@ -298,7 +264,7 @@ def read_letter(path: Path) -> Letter:
     """Read a letter, or raise FormatError that says what is wrong with it."""
     if not path.name.isprintable():  # bytes that are no text are not either
         raise FormatError("its name has characters that cannot be printed")
-    return parse(read_text(path), split_name(path.name))
+    return parse(read_text(path), path.name)
 
 
 def read_text(path: Path) -> str:
@@ -370,9 +336,7 @@ def post(mail: MailLayout, letter: Letter) -> Sent:
 
 def drop(folder: Path, letter: Letter) -> str:
     """Write a letter into a folder under the first free name."""
-    moment = parse_time(letter.created_at)
-    label = Label(moment, letter.sender, letter.to, letter.intent, letter.task_id)
-    return atomic.deliver(folder, file_names(label), write(letter).encode())
+    return atomic.deliver(folder, file_names(letter), write(letter).encode())
 
 
 def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:

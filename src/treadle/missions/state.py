@@ -124,7 +124,7 @@ class Board:
     def __init__(self, store: Reader, mission: Mission, now: str) -> None:
         self.mission = mission
         self.now = now
-        rows = store.mission_lanes(mission.slug)
+        rows = store.mission_tasks(mission.slug)
         self._rows = {row.task_id.rpartition(".")[2]: row for row in rows}
         self._files: dict[str, TaskFile] = {}
 

@@ -145,7 +145,7 @@ def _files(project: Context) -> str:
 
 
 def _store(project: Context) -> str:
-    if not address.exists(project.layout):
+    if not address.find(project.layout).exists():
         return "no run yet"
     with Reader.open(project.layout) as reader:
         # Reading whole tables meets a damaged page that a single row would miss.
@@ -155,7 +155,7 @@ def _store(project: Context) -> str:
 
 
 def _journal(project: Context) -> str:
-    if not address.exists(project.layout):
+    if not address.find(project.layout).exists():
         return "asked when the store is made"
     store = Store.open(project.layout)
     mode = store.journal_mode

@@ -15,7 +15,6 @@ from treadle.store.sqlite import Sqlite
 from treadle.store.transaction import (
     Connection,
     Database,
-    Waker,
     Writer,
     closed_on_error,
     explained,
@@ -75,16 +74,6 @@ def at(url: str, schema: str, owner: str | None = None) -> Database:
             fix=["export TREADLE_STORE_SCHEMA=treadle_project"],
         )
     return _postgres(url, schema, owner)
-
-
-def exists(layout: Layout, env: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether anything was ever recorded."""
-    return find(layout, env).exists()
-
-
-def open_waker(layout: Layout, env: Mapping[str, str] = os.environ) -> Waker:
-    """Return what tells of changes to the project's store; the first wait ends at once."""
-    return find(layout, env).open_waker()
 
 
 def default_schema(root: Path) -> str:

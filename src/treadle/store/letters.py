@@ -172,9 +172,7 @@ def settle(store: Writing, letter_id: int, question_id: str | None = None) -> No
 @change
 def place(tx: Writing, row: LetterRow, to: BoxFolder, names: Iterator[str]) -> LetterRow | None:
     """Say that a letter lies elsewhere now; None when somebody else moved it before."""
-    for name in names:
-        if at(tx, to.folder, name) is None:
-            break
+    name = next(name for name in names if at(tx, to.folder, name) is None)
     moved = row._replace(box=to.box, agent=to.agent, folder=to.folder, name=name)
     values = moved._asdict() | {"seen_folder": row.folder, "seen_name": row.name}
     return moved if tx.execute("place_letter", values).rowcount else None

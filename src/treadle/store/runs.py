@@ -164,20 +164,20 @@ class RunReader(Reading):
         return self.first(RunRow, "run", run_id=run_id)
 
     def runs(
-        self, limit: int, before: str | None = None, status: RunStatus | None = None
+        self,
+        limit: int,
+        before: str | None = None,
+        status: RunStatus | None = None,
+        text: str = "",
     ) -> list[RunRow]:
-        """Return a page of runs, newest first; `before` is the last id of the page before."""
-        name = "runs_page_by_status" if status else "runs_page"
-        return self.records(RunRow, name, limit=limit, before=before or _END, status=status)
+        """Return a page of runs, newest first; `before` is the last id of the page before.
 
-    def runs_like(
-        self, text: str, limit: int, before: str | None = None, status: RunStatus | None = None
-    ) -> list[RunRow]:
-        """Return a page of the runs whose id, goal and task have a text's words in this order."""
+        Only those whose id, goal and task have a text's words in this order.
+        """
         words = re.sub(r"[!%_]", r"!\g<0>", text.lower()).split()
-        page = {"limit": limit, "before": before or _END, "status": status or "%"}
-        like = f"%{'%'.join(words)}%"
-        return self.records(RunRow, "runs_page_like", like=like, **page)
+        name = "runs_page_like" if words else "runs_page_by_status" if status else "runs_page"
+        values = {"limit": limit, "before": before or _END, "like": f"%{'%'.join(words)}%"}
+        return self.records(RunRow, name, **values, status=status)
 
     def running(self) -> list[RunRow]:
         """Return the runs that are under way, or were when their process died."""

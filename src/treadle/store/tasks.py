@@ -46,16 +46,6 @@ class MoveRow(NamedTuple):
     forced: bool
 
 
-class LaneRow(NamedTuple):
-    """Where one task of a mission stands."""
-
-    task_id: str
-    lane: str
-    owner: str | None
-    claim_id: str | None
-    lease_until: str | None
-
-
 @kept_in("mission_steps", is_blocked=bool)
 class MissionStepRow(NamedTuple):
     """What was reported of a mission's step that is not done: failures, or what blocks it."""
@@ -142,9 +132,9 @@ class TaskReader(Reading):
         """Return the reservations that still hold."""
         return self.records(ReservationRow, "reservations", now=now)
 
-    def mission_lanes(self, mission: str) -> list[LaneRow]:
-        """Return where the tasks of a mission stand."""
-        return self.records(LaneRow, "mission_lanes", mission=mission)
+    def mission_tasks(self, mission: str) -> list[TaskRow]:
+        """Return the tasks of a mission."""
+        return self.records(TaskRow, "mission_tasks", mission=mission)
 
     def mission_steps(self, mission: str) -> list[MissionStepRow]:
         """Return what was reported of a mission's steps that are not done."""

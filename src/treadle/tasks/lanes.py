@@ -90,59 +90,46 @@ def unknown_task(task_id: str, known: Iterable[str]) -> NotFoundError:
 def held_by_other(task: TaskRow) -> BlockedError:
     """Someone else works on it."""
     claim = task.claim_id or ""
-    by_run = is_run_id(claim)
-    who = f"{task.owner} (run {claim})" if by_run else f"{task.owner}"
-    release = f"treadle task release {task.task_id} --as {task.owner}"
-    return _blocked_task(
-        task,
-        f"{task.task_id} is {task.lane}, held by {who} until {task.lease_until}",
-        "task_held",
-        [f"treadle stop {claim}" if by_run else release],
-    )
+    fix = f"treadle task release {task.task_id} --as {task.owner}"
+    by_run = ""
+    if is_run_id(claim):
+        fix, by_run = f"treadle stop {claim}", f" (run {claim})"
+    said = f", held by {task.owner}{by_run} until {task.lease_until}"
+    return _blocked(task, "task_held", said, fix)
 
 
 def not_yours(task: TaskRow, owner: str) -> BlockedError:
     """It was taken over, or never belonged to whoever asks."""
-    holder = f"held by {task.owner}" if task.claim_id else "held by nobody"
-    return _blocked_task(
-        task,
-        f"{task.task_id} is {task.lane}, {holder} and not by this claim of {owner}",
-        "task_not_yours",
-        [f"treadle task show {task.task_id}"],
-    )
+    holder = task.owner if task.claim_id else "nobody"
+    said = f", held by {holder} and not by this claim of {owner}"
+    return _blocked(task, "task_not_yours", said, f"treadle task show {task.task_id}")
 
 
 def wrong_lane(task: TaskRow, to: str) -> BlockedError:
     """Its lane does not lead there."""
     onward = legal(task.lane)
     ways = f"from there it can go to {', '.join(onward)}" if onward else f"{task.lane} is final"
-    return _blocked_task(
-        task,
-        f"{task.task_id} is {task.lane}{_holder(task)} and cannot become {to}; {ways}",
-        "task_wrong_lane",
-        [_way(task, lane) for lane in onward] or [f"treadle task show {task.task_id}"],
+    fix = [_way(task, lane) for lane in onward] or [f"treadle task show {task.task_id}"]
+    return _blocked(
+        task, "task_wrong_lane", f"{_holder(task)} and cannot become {to}; {ways}", *fix
     )
 
 
 def waits_for_others(task: TaskRow, needed: Sequence[TaskRow]) -> BlockedError:
     """Other tasks must be done first."""
     names = ", ".join(f"{item.task_id} ({item.lane})" for item in needed)
-    return _blocked_task(
-        task,
-        f"{task.task_id} is {task.lane} and waits for {names}",
-        "task_waiting",
-        [_help(task, item) for item in needed],
-    )
+    fix = [_help(task, item) for item in needed]
+    return _blocked(task, "task_waiting", f" and waits for {names}", *fix)
 
 
 def not_approved(task: TaskRow) -> BlockedError:
     """A mission's task is done only after its review."""
-    return _blocked_task(
-        task,
-        f"{task.task_id} belongs to mission {task.mission} and is {task.lane}{_holder(task)}; "
-        f"it must be approved before it is done",
-        "task_not_approved",
-        [_way(task, legal(task.lane)[0])],
+    belongs = f"{task.task_id} belongs to mission {task.mission} and is {task.lane}{_holder(task)}"
+    return BlockedError(
+        f"{belongs}; it must be approved before it is done",
+        code="task_not_approved",
+        fix=[_way(task, legal(task.lane)[0])],
+        details=_details(task),
     )
 
 
@@ -156,14 +143,14 @@ def reserved(path: str, by: ReservationRow) -> BlockedError:
     )
 
 
-def _blocked_task(task: TaskRow, message: str, code: str, fix: Sequence[str]) -> BlockedError:
-    details: dict[str, object] = {
-        "task_id": task.task_id,
-        "lane": task.lane,
-        "owner": task.owner,
-        "legal": list(legal(task.lane)),
-    }
-    return BlockedError(message, code=code, fix=fix, details=details)
+def _blocked(task: TaskRow, code: str, why: str, *fix: str) -> BlockedError:
+    said = f"{task.task_id} is {task.lane}{why}"
+    return BlockedError(said, code=code, fix=fix, details=_details(task))
+
+
+def _details(task: TaskRow) -> dict[str, object]:
+    known = {"task_id": task.task_id, "lane": task.lane, "owner": task.owner}
+    return known | {"legal": list(legal(task.lane))}
 
 
 def _way(task: TaskRow, lane: str) -> str:

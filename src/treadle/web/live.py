@@ -10,7 +10,7 @@ from pathlib import Path
 
 from treadle.errors import StoreError
 from treadle.layout import Layout
-from treadle.store.address import open_waker
+from treadle.store import address
 from treadle.store.store import Reader
 
 MAX_STREAMS = 32
@@ -24,7 +24,7 @@ class Looking:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._store = open_waker(layout)
+        self._store = address.find(layout).open_waker()
         self._running = _running(layout)
         self._seen: dict[str, object] = {}
 

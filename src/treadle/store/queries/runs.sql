@@ -9,7 +9,7 @@ SELECT {runs} FROM runs WHERE status = :status AND run_id < :before
 ORDER BY run_id DESC LIMIT :limit
 
 -- name: runs_page_like
-SELECT {runs} FROM runs WHERE run_id < :before AND status LIKE :status
+SELECT {runs} FROM runs WHERE run_id < :before AND (CAST(:status AS TEXT) IS NULL OR status = :status)
     AND lower(run_id || ' ' || goal || ' ' || coalesce(task_id, '')) LIKE :like ESCAPE '!'
 ORDER BY run_id DESC LIMIT :limit
 

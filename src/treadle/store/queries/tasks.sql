@@ -90,9 +90,8 @@ DELETE FROM reservations WHERE task_id = :task_id
 SELECT {tasks} FROM tasks WHERE lane IN ('claimed', 'in_progress') AND owner = :owner
     AND lease_until > :now AND lease_until < :soon
 
--- name: mission_lanes
-SELECT task_id, lane, owner, claim_id, lease_until FROM tasks
-WHERE mission = :mission ORDER BY task_id
+-- name: mission_tasks
+SELECT {tasks} FROM tasks WHERE mission = :mission ORDER BY task_id
 
 -- name: mission_steps
 SELECT {mission_steps} FROM mission_steps WHERE mission = :mission

@@ -45,7 +45,7 @@ def _rows(store: Reader, asked: WebRequest) -> list[RunRow]:
     known = cast(RunStatus, status) if status in STATUSES else None
     page = _size(asked), asked.fields.get("before") or None, known
     text = asked.fields.get("q", "").strip()
-    return store.runs_like(text, *page) if text else store.runs(*page)
+    return store.runs(*page, text)
 
 
 def _size(asked: WebRequest) -> int:
