@@ -13,11 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from tests.git.support import workspace_at
 from treadle.errors import GitError
-from treadle.git import build, judge, repo, workspace
+from treadle.git import build, judge, repo, settings, workspace
 from treadle.git.call import unconfined
 from treadle.git.confined import Confined
+from treadle.git.workspace import Workspace
 from treadle.proc.keeper import Keeper
 from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
@@ -215,7 +215,15 @@ def attack(root, tier, kind, trap):
             return {**env, "TMPDIR": str(paths["tmp"])}
 
         hands = Confined(keeper, paths["run"] / "io", bound, known) if tier != "0" else unconfined
-        ws = workspace_at(place, root / "ws", paths["run"] / "checkout" / "index", base, hands)
+        ws = Workspace(
+            repo=place,
+            path=root / "ws",
+            index=paths["run"] / "checkout" / "index",
+            branch="main",
+            config=settings.read(place),
+            runner=hands,
+        )
+        workspace.create(ws, base)
         (paths["home"] / "attributes").write_text("*.dat filter=f\n")
         plant(ws, paths, kind, trap)
         refused = exercise(ws, paths, base)

@@ -6,7 +6,7 @@ from tests.builder import git, write_files
 from tests.git.support import head, make
 from treadle.errors import GitError
 from treadle.git import build, repo, scratch
-from treadle.git.build import Conflict, Merged
+from treadle.git.build import Conflict
 
 LINES = "".join(f"{n}\n" for n in range(20))
 
@@ -38,12 +38,12 @@ def test_changes_in_different_places_come_together(place, desk):
     ours = tree(place, {"a.txt": LINES.replace("0\n", "ours\n", 1)})
     theirs = tree(place, {"a.txt": LINES.replace("19\n", "theirs\n"), "c.txt": "c\n"})
     found = build.three_way(desk, base, ours, theirs)
-    assert isinstance(found, Merged)
+    assert isinstance(found, str)
     scratch.keep(desk)
-    text = git(place.root, "cat-file", "-p", f"{found.tree}:a.txt")
+    text = git(place.root, "cat-file", "-p", f"{found}:a.txt")
     assert text.startswith("ours\n")
     assert text.endswith("theirs\n")
-    assert git(place.root, "ls-tree", "--name-only", found.tree).split() == [
+    assert git(place.root, "ls-tree", "--name-only", found).split() == [
         "a.txt",
         "b.txt",
         "c.txt",
@@ -69,7 +69,7 @@ def test_swapping_the_sides_takes_a_change_out_again(place, desk):
     after = tree(place, {"a.txt": LINES.replace("0\n", "run\n", 1), "new.txt": "n\n"})
     later = tree(place, {"a.txt": LINES.replace("0\n", "run\n", 1), "new.txt": "n\n", "c": "c\n"})
     found = build.three_way(desk, after, later, before)
-    assert found == Merged(tree(place, {"c": "c\n"}))
+    assert found == tree(place, {"c": "c\n"})
 
 
 def test_an_unmerged_attempt_leaves_no_object_in_the_repository(place, desk):
@@ -101,7 +101,7 @@ def test_commits_are_merged_from_where_they_part(place, desk):
         git(place.root, "commit", "-q", "-m", name)
         sides.append(head(place))
     assert build.merge_commits(desk, *sides) == Conflict(("b.txt",))
-    assert isinstance(build.merge_commits(desk, sides[0], start), Merged)
+    assert isinstance(build.merge_commits(desk, sides[0], start), str)
 
 
 def test_what_is_no_tree_is_an_error(place, desk):

@@ -32,15 +32,28 @@ _PREFIX = re.compile(rb"^(?:diff --git|---|\+\+\+) \"?[abciow]/", re.MULTILINE)
 _NOTHING = b"/dev/null"
 _LOOKED_AT = 10_000  # names of a patch that is refused anyway
 _WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|[^ \t]+')
-_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)")
 _SIDE = re.compile(r"[abciow]/")
 MAX_EDIT_BYTES = 2 << 30
 _APPLY = ("apply", "--cached", "--whitespace=nowarn")
 _STAGE = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-OPAQUE = ("repository", "folder")
+_OPAQUE = ("repository", "folder")
 _NESTED = 8  # repositories inside repositories
 _MESSAGES = 3
 _NO_MEMORY = ("Out of memory", "cannot allocate", "unable to allocate", "too large to")
+_UNSAFE = str.maketrans("", "", "<>\n\r\0")
+_YES = ("true", "yes", "on", "1")
+_UTF8 = "i18n.commitEncoding=UTF-8"  # what treadle writes, whatever the user's editor does
+_MERGE_TREE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
+_NEVER = datetime.fromtimestamp(0, UTC)
+MAX_FILE_BYTES = 10_000_000
+MAX_BYTES = 50_000_000
+MAX_FILES = 5_000
+_NAMED = 200
+
+_INDEX = (
+    "diff-index --cached -p --binary --full-index --no-renames"
+    " --no-ext-diff --no-textconv --no-color --ignore-submodules=none"
+)
 
 
 class Built(NamedTuple):
@@ -58,19 +71,35 @@ class PatchFailed(NamedTuple):
     rule: str | None = None
 
 
-def find_oddity(patch: bytes) -> tuple[str, str] | None:
-    """Return the rule a patch breaks in its headers, and a sentence.
+class Author(NamedTuple):
+    """Who is named in a commit."""
+
+    name: str
+    email: str
+
+
+class Conflict(NamedTuple):
+    """The files on which the sides disagree."""
+
+    paths: tuple[str, ...]
+
+
+FALLBACK_AUTHOR = Author("treadle", "treadle@localhost")
+
+
+def find_oddity(patch: bytes) -> PatchFailed | None:
+    """Return which rule a patch breaks in its headers.
 
     Git makes a plain file of an odd mode and a path inside of an absolute one.
     """
     if sum(int(size) for size in _SIZE.findall(patch)) > judge.MAX_UNPACKED:
-        return "patch_unpacks", judge.explain("patch_unpacks", "the patch")
-    for mode in _MODE.findall(patch):
-        if mode.decode("ascii") not in _MODES:
-            return "mode", judge.explain("mode", "the patch", mode=mode.decode("ascii"))
+        return _broken("patch_unpacks", "the patch")
+    for mode in map(bytes.decode, _MODE.findall(patch)):
+        if mode not in _MODES:
+            return _broken("mode", "the patch", mode=mode)
     for name in _header_names(patch):
         if name.lstrip(b'"').startswith(b"/") and not name.startswith(_NOTHING):
-            return "path_absolute", judge.explain("path_absolute", os.fsdecode(name))
+            return _broken("path_absolute", os.fsdecode(name))
     return None
 
 
@@ -78,7 +107,7 @@ def broken_rule(patch: bytes) -> str | None:
     """Return the rule that a name in the headers breaks, for a patch that git would not take."""
     # A name without quotes is the rest of its line; with one, only its words are names.
     words = (
-        _unquoted(word)
+        os.fsdecode(scratch.unquoted(word))
         for name in _header_names(patch)
         for word in (b"" if b'"' in name else name, *_WORD.findall(name))
         if word
@@ -109,11 +138,10 @@ def from_patch(
     A workspace whose index holds the base saves reading it. Paths may be relative to the
     repository or to `subdir`.
     """
-    odd = find_oddity(patch)
-    if odd:
-        return PatchFailed(odd[1], odd[0])
+    if odd := find_oddity(patch):
+        return odd
     place = scratch.make(repo, folder, ws.runner if ws else call.unconfined)
-    seed(place, base_commit, ws)
+    _seed(place, base_commit, ws)
     complaint = ""
     for text, options, notes in _attempts(patch, subdir):
         done = call.run(
@@ -139,62 +167,125 @@ def from_edits(
 ) -> Built:
     """Build the tree of a commit with the workspace's own files, in the scratch place `folder`."""
     edits, notes = _absorb(ws, tuple(workspace.changes(ws) if found is None else found))
-    if sum(file_size(ws.path / change.path) for change in edits) > MAX_EDIT_BYTES:
+    if sum(_size(ws.path / change.path) for change in edits) > MAX_EDIT_BYTES:
         raise GitError(
             f"the changed files in {ws.path} are larger than {MAX_EDIT_BYTES >> 20} MB together",
             code="edits_too_big",
             fix=[f"du -ah {argument(str(ws.path))} | sort -h | tail"],
         )
-    place = scratch.make(ws.repo, folder, ws.runner)
-    seed(place, base_commit, ws)
-    stage(ws, place, edits)
+    place = _staged(ws, base_commit, folder, edits)
     return Built(_write_tree(place), place, notes)
 
 
-def seed(place: Scratch, base: str, ws: Workspace | None) -> None:
-    """Fill the scratch index with `base`, from the workspace's own index where that holds it."""
-    if ws and workspace.holds_commit(ws, base):
-        workspace.copy_index(ws.index, place.index)
-    else:
-        scratch.out(place, "read-tree", base)
+def write_patch(
+    ws: Workspace, commit: str, target: Path, found: Iterable[Change] | None = None
+) -> tuple[Change, ...]:
+    """Write the differences to `commit` as a diff git can apply; return what it is about.
 
-
-def file_size(path: Path) -> int:
-    """Return a file's own size; a missing one has none."""
+    Nothing reaches the repository's object store. What is too big is only named.
+    """
+    edits = tuple(workspace.changes(ws) if found is None else found)
+    taken = _small_ones(ws, edits)
+    folder = target.with_name(f".{target.name}.scratch")
     try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
+        place = _staged(ws, commit, folder, taken)
+        target.write_bytes(scratch.out(place, *_INDEX.split(), commit))
+    finally:
+        beneath.remove_tree(folder)
+    left_out = [change for change in edits if change not in taken]
+    lines = [f"# not shown: {change.path!r} ({change.kind})\n" for change in left_out[:_NAMED]]
+    if len(left_out) > _NAMED:
+        lines.append(f"# not shown: {len(left_out) - _NAMED} more\n")
+    with target.open("a") as handle:
+        handle.writelines(lines)
+    return edits
 
 
-def stage(ws: Workspace, place: Scratch, edits: Iterable[Change]) -> None:
-    """Bring the scratch index to the contents of the workspace's files."""
-    if names := _names(ws, edits):
-        done = call.run(
-            _STAGE,
-            place.place | {"GIT_WORK_TREE": str(ws.path)},
-            stdin=b"\0".join(os.fsencode(name) for name in names),
-            config=(
-                *workspace.filter_switches(ws),
-                *workspace.lfs_storage(ws, place.folder),
-                scratch.NO_SYNC,
-            ),
-            reach=place.reach(),
-        )
-        if done.returncode:
-            raise call.failure(_STAGE, done)
-    scratch.vouch(place)
+def author_of(config: GitSettings, env: Mapping[str, str] | None = None) -> Author:
+    """Return who commits: git's own variables, if they count, else the settings, else treadle."""
+    known = env or {}
+    return Author(
+        known.get("GIT_AUTHOR_NAME") or config.get("user.name") or FALLBACK_AUTHOR.name,
+        known.get("GIT_AUTHOR_EMAIL") or config.get("user.email") or FALLBACK_AUTHOR.email,
+    )
 
 
-def _unquoted(word: bytes) -> str:
-    if not word.startswith(b'"'):
-        return os.fsdecode(word)
-    return os.fsdecode(_ESCAPE.sub(_unescaped, word.strip(b'"')))
+def commit(built: Built, parent: str, message: str, when: datetime, author: Author) -> str:
+    """Commit a built tree, durably, and return the commit's id; no branch moves.
+
+    The object is written here rather than by `git commit-tree`: that saves a process in every
+    step and keeps signing, encodings and dates of the user's settings out of the id.
+    """
+    place = built.scratch
+    content = encode_commit(built.tree, [parent], message, when, author)
+    name = scratch.write_object(place.store, "commit", content, place.repo.object_format)
+    scratch.keep(place)
+    return name
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    text = found[1]
-    return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else text
+def encode_commit(
+    tree: str, parents: list[str], message: str, when: datetime, author: Author
+) -> bytes:
+    """Return a commit object's content."""
+    offset = when.strftime("%z") or "+0000"
+    person = f"{_clean(author.name)} <{_clean(author.email)}> {int(when.timestamp())} {offset}"
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    lines += [f"author {person}", f"committer {person}", "", message.replace("\0", "").strip()]
+    return "\n".join(lines).encode(errors="replace") + b"\n"
+
+
+def signs_commits(config: GitSettings) -> bool:
+    """Tell whether the user wants commits to be signed."""
+    return (config.get("commit.gpgsign") or "").lower() in _YES
+
+
+def commit_tree(
+    place: Scratch, tree: str, parent: str, message: str, *, when: datetime, who: Author, sign: bool
+) -> str:
+    """Commit a tree in the scratch place and return the commit's id; no branch moves."""
+    args = ["commit-tree", "-p", parent, *(["-S"] if sign else []), tree]
+    stamp = f"{int(when.timestamp())} +0000"
+    names = {
+        f"GIT_{role}_{part}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for part, value in (("NAME", who.name), ("EMAIL", who.email), ("DATE", stamp))
+    }
+    text = message.replace("\0", "").encode(errors="replace")
+    config = (scratch.NO_SYNC, _UTF8)
+    done = call.out(args, place.place | names, stdin=text, config=config)
+    return done.decode("ascii").strip()
+
+
+def three_way(place: Scratch, base: str, ours: str, theirs: str) -> str | Conflict:
+    """Return the tree `ours` with what happened between the trees `base` and `theirs`.
+
+    Git 2.38 finds the base of a merge only through history, so the trees get commits that say
+    just this; the histories they really have, cut off or rewritten, do not matter.
+    """
+    root = _point(place, base)
+    sides = [_point(place, tree, root) for tree in (ours, theirs)]
+    try:
+        return merge_commits(place, *sides)
+    finally:
+        for name in (root, *sides):
+            (place.store / name[:2] / name[2:]).unlink(missing_ok=True)
+
+
+def merge_commits(place: Scratch, ours: str, theirs: str) -> str | Conflict:
+    """Return the tree of two commits merged from where their histories part."""
+    args = (*_MERGE_TREE, ours, theirs)
+    config = (scratch.NO_SYNC, *settings.plain_merges(place.repo))
+    done = call.run(args, place.place, config=config)
+    if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
+        raise call.failure(args, done)
+    tree, *names = os.fsdecode(done.stdout).split("\0")
+    if done.returncode == 0:
+        return tree
+    return Conflict(tuple(dict.fromkeys(name for name in names if name)))
+
+
+def _broken(rule: str, what: str, **values: str) -> PatchFailed:
+    return PatchFailed(judge.explain(rule, what, **values), rule)
 
 
 def _header_names(patch: bytes) -> list[bytes]:
@@ -262,13 +353,47 @@ def _absorb(ws: Workspace, edits: tuple[Change, ...]) -> tuple[tuple[Change, ...
             beneath.remove_tree(ws.path / name / ".git")
             notes.append(f"{name} was a repository of its own; only its files were taken")
         edits = workspace.changes(ws)
-    left = [change.path for change in edits if change.kind in OPAQUE]
+    left = [change.path for change in edits if change.kind in _OPAQUE]
     return edits, (*notes, *(f"{name} could not be read and was not taken" for name in left))
+
+
+def _staged(ws: Workspace, base: str, folder: Path, edits: Iterable[Change]) -> Scratch:
+    """Return a scratch place whose index is `base` with the contents of the workspace's files."""
+    place = scratch.make(ws.repo, folder, ws.runner)
+    _seed(place, base, ws)
+    if names := _names(ws, edits):
+        done = call.run(
+            _STAGE,
+            place.place | {"GIT_WORK_TREE": str(ws.path)},
+            stdin=b"\0".join(os.fsencode(name) for name in names),
+            config=(*workspace.filter_settings(ws, place.folder), scratch.NO_SYNC),
+            reach=place.reach(),
+        )
+        if done.returncode:
+            raise call.failure(_STAGE, done)
+    scratch.vouch(place)
+    return place
+
+
+def _seed(place: Scratch, base: str, ws: Workspace | None) -> None:
+    """Fill the scratch index with `base`, from the workspace's own index where that holds it."""
+    if ws and workspace.holds_commit(ws, base):
+        workspace.copy_index(ws.index, place.index)
+    else:
+        scratch.out(place, "read-tree", base)
+
+
+def _size(path: Path) -> int:
+    """Return a file's own size; a missing one has none."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _names(ws: Workspace, edits: Iterable[Change]) -> list[str]:
     """Return the paths git is to look at, each of them readable."""
-    paths = {change.path for change in edits if change.kind not in OPAQUE}
+    paths = {change.path for change in edits if change.kind not in _OPAQUE}
     names = [path for path in sorted(paths) if _is_reachable(ws.path, path, paths)]
     for name in names:
         _make_readable(ws.path / name)
@@ -300,122 +425,17 @@ def _make_readable(path: Path) -> None:
         path.unlink()
 
 
-_UNSAFE = str.maketrans("", "", "<>\n\r\0")
-_YES = ("true", "yes", "on", "1")
-_UTF8 = "i18n.commitEncoding=UTF-8"  # what treadle writes, whatever the user's editor does
-_MERGE_TREE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
-_NEVER = datetime.fromtimestamp(0, UTC)
-
-
-class Author(NamedTuple):
-    """Who is named in a commit."""
-
-    name: str
-    email: str
-
-
-class Merged(NamedTuple):
-    """The tree that holds both sides; its objects are still in the scratch place."""
-
-    tree: str
-
-
-class Conflict(NamedTuple):
-    """The files on which the sides disagree."""
-
-    paths: tuple[str, ...]
-
-
-FALLBACK_AUTHOR = Author("treadle", "treadle@localhost")
-
-
-def author_of(config: GitSettings) -> Author:
-    """Return the user's identity; `treadle` where none is configured."""
-    name = config.get("user.name") or FALLBACK_AUTHOR.name
-    email = config.get("user.email") or FALLBACK_AUTHOR.email
-    return Author(name, email)
-
-
-def commit(built: Built, parent: str, message: str, when: datetime, author: Author) -> str:
-    """Commit a built tree, durably, and return the commit's id; no branch moves.
-
-    The object is written here rather than by `git commit-tree`: that saves a process in every
-    step and keeps signing, encodings and dates of the user's settings out of the id.
-    """
-    place = built.scratch
-    content = encode_commit(built.tree, [parent], message, when, author)
-    name = scratch.write_object(place.store, "commit", content, place.repo.object_format)
-    scratch.keep(place)
-    return name
-
-
-def encode_commit(
-    tree: str, parents: list[str], message: str, when: datetime, author: Author
-) -> bytes:
-    """Return a commit object's content."""
-    offset = when.strftime("%z") or "+0000"
-    person = f"{_clean(author.name)} <{_clean(author.email)}> {int(when.timestamp())} {offset}"
-    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-    lines += [f"author {person}", f"committer {person}", "", message.replace("\0", "").strip()]
-    return "\n".join(lines).encode(errors="replace") + b"\n"
-
-
-def signs_commits(config: GitSettings) -> bool:
-    """Tell whether the user wants commits to be signed."""
-    return (config.get("commit.gpgsign") or "").lower() in _YES
-
-
-def committer(config: GitSettings, env: Mapping[str, str]) -> Author:
-    """Return who commits: git's own variables, else the settings, else treadle."""
-    known = author_of(config)
-    return Author(
-        env.get("GIT_AUTHOR_NAME") or known.name, env.get("GIT_AUTHOR_EMAIL") or known.email
-    )
-
-
-def commit_tree(
-    place: Scratch, tree: str, parent: str, message: str, *, when: datetime, who: Author, sign: bool
-) -> str:
-    """Commit a tree in the scratch place and return the commit's id; no branch moves."""
-    args = ["commit-tree", "-p", parent, *(["-S"] if sign else []), tree]
-    stamp = f"{int(when.timestamp())} +0000"
-    names = {
-        f"GIT_{role}_{part}": value
-        for role in ("AUTHOR", "COMMITTER")
-        for part, value in (("NAME", who.name), ("EMAIL", who.email), ("DATE", stamp))
-    }
-    text = message.replace("\0", "").encode(errors="replace")
-    config = (scratch.NO_SYNC, _UTF8)
-    done = call.out(args, place.place | names, stdin=text, config=config)
-    return done.decode("ascii").strip()
-
-
-def three_way(place: Scratch, base: str, ours: str, theirs: str) -> Merged | Conflict:
-    """Bring what happened between the trees `base` and `theirs` into the tree `ours`.
-
-    Git 2.38 finds the base of a merge only through history, so the trees get commits that say
-    just this; the histories they really have, cut off or rewritten, do not matter.
-    """
-    root = _point(place, base)
-    sides = [_point(place, tree, root) for tree in (ours, theirs)]
-    try:
-        return merge_commits(place, *sides)
-    finally:
-        for name in (root, *sides):
-            (place.store / name[:2] / name[2:]).unlink(missing_ok=True)
-
-
-def merge_commits(place: Scratch, ours: str, theirs: str) -> Merged | Conflict:
-    """Merge two commits from where their histories part."""
-    args = (*_MERGE_TREE, ours, theirs)
-    config = (scratch.NO_SYNC, *settings.plain_merges(place.repo))
-    done = call.run(args, place.place, config=config)
-    if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
-        raise call.failure(args, done)
-    tree, *names = os.fsdecode(done.stdout).split("\0")
-    if done.returncode == 0:
-        return Merged(tree)
-    return Conflict(tuple(dict.fromkeys(name for name in names if name)))
+def _small_ones(ws: Workspace, edits: tuple[Change, ...]) -> set[Change]:
+    """Choose what a diff for people can hold."""
+    taken: set[Change] = set()
+    left = MAX_BYTES
+    for change in edits:
+        size = _size(ws.path / change.path)
+        fits = len(taken) < MAX_FILES and size <= min(left, MAX_FILE_BYTES)
+        if fits and change.kind not in _OPAQUE:
+            taken.add(change)
+            left -= size
+    return taken
 
 
 def _clean(text: str) -> str:
@@ -426,58 +446,3 @@ def _clean(text: str) -> str:
 def _point(place: Scratch, tree: str, *parents: str) -> str:
     content = encode_commit(tree, list(parents), "", _NEVER, FALLBACK_AUTHOR)
     return scratch.write_object(place.store, "commit", content, place.repo.object_format)
-
-
-MAX_FILE_BYTES = 10_000_000
-MAX_BYTES = 50_000_000
-MAX_FILES = 5_000
-_NAMED = 200
-
-_INDEX = (
-    "diff-index --cached -p --binary --full-index --no-renames"
-    " --no-ext-diff --no-textconv --no-color --ignore-submodules=none"
-)
-
-
-def write_patch(
-    ws: Workspace, commit: str, target: Path, found: Iterable[Change] | None = None
-) -> tuple[Change, ...]:
-    """Write the differences to `commit` as a diff git can apply; return what it is about.
-
-    Nothing reaches the repository's object store. What is too big is only named.
-    """
-    edits = tuple(workspace.changes(ws) if found is None else found)
-    taken = _small_ones(ws, edits)
-    place = scratch.make(ws.repo, target.with_name(f".{target.name}.scratch"), ws.runner)
-    try:
-        seed(place, commit, ws)
-        stage(ws, place, taken)
-        target.write_bytes(scratch.out(place, *_INDEX.split(), commit))
-    finally:
-        scratch.drop(place)
-    _append(target, [change for change in edits if change not in taken])
-    return edits
-
-
-def _small_ones(ws: Workspace, edits: tuple[Change, ...]) -> set[Change]:
-    """Choose what a diff for people can hold."""
-    taken: set[Change] = set()
-    left = MAX_BYTES
-    for change in edits:
-        size = file_size(ws.path / change.path)
-        if (
-            len(taken) < MAX_FILES
-            and size <= min(left, MAX_FILE_BYTES)
-            and change.kind not in OPAQUE
-        ):
-            taken.add(change)
-            left -= size
-    return taken
-
-
-def _append(target: Path, left_out: list[Change]) -> None:
-    lines = [f"# not shown: {change.path!r} ({change.kind})\n" for change in left_out[:_NAMED]]
-    if len(left_out) > _NAMED:
-        lines.append(f"# not shown: {len(left_out) - _NAMED} more\n")
-    with target.open("a") as handle:
-        handle.writelines(lines)

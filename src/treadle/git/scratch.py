@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,80 +59,6 @@ class Scratch:
         return Reach(self.runner, (self.folder,), memory)
 
 
-def write_object(store: Path, kind: str, content: bytes, object_format: str) -> str:
-    """Write an object into `store` and return its id; `keep` makes it durable."""
-    data = b"%s %d\0%s" % (kind.encode("ascii"), len(content), content)
-    name = hashlib.new(object_format, data).hexdigest()
-    path = store / name[:2] / name[2:]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        atomic.create(path, zlib.compress(data, _FAST), mode=_READ_ONLY)
-    return name
-
-
-def keep_objects(store: Path, target: Path) -> None:
-    """Move every object of `store` into `target`, durably: all there or not yet referred to."""
-    found = sorted(_stored_files(store), key=_packs_last)
-    if not found:
-        return
-    sync.sync_all(found)
-    folders = {target}
-    for path in found:
-        folder = target / path.parent.name
-        folders.add(_shared_folder(folder, target))
-        _move(path, folder / path.name)
-    sync.sync_all(folders)
-
-
-def keep_lfs(store: Path, target: Path) -> None:
-    """Move what Git LFS stored, durably; what is not what its name says stays behind."""
-    found = [path for path in store.glob("objects/??/??/*") if sha256(path) == path.name]
-    if not found:
-        return
-    sync.sync_all(found)
-    for path in found:
-        place = target / path.relative_to(store)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _move(path, place)
-        sync.sync_all([place.parent])
-
-
-def tidy_store(store: Path, others: Iterable[Path]) -> list[Path]:
-    """Leave nothing in a store but objects and what it borrows from; return its packs' indexes."""
-    for path in store.iterdir():
-        if not _OBJECT_FOLDER.fullmatch(path.name):
-            beneath.remove_tree(path)
-    write_alternates(store, others)
-    packs = list((store / "pack").glob("*"))
-    for path in packs:
-        if not _PACK.fullmatch(path.name):
-            beneath.remove_tree(path)
-    return [path for path in packs if path.suffix == ".idx"]
-
-
-def find_wrong(store: Path, object_format: str) -> Path | None:
-    """Return a file of the store that is not the object whose id it bears."""
-    found = store.glob("[0-9a-f][0-9a-f]/*")
-    return next((path for path in found if not _is_true(path, object_format)), None)
-
-
-def write_alternates(store: Path, others: Iterable[Path]) -> None:
-    """Let `store` borrow from other stores."""
-    (store / "info").mkdir(parents=True, exist_ok=True)
-    lines = b"".join(_quoted(os.fsencode(other)) + b"\n" for other in others)
-    (store / "info" / "alternates").write_bytes(lines)
-
-
-def alternates(store: Path, depth: int = 0) -> list[Path]:
-    """Return a store and all stores it borrows from, each with its full path."""
-    found = [store]
-    if depth < _MAX_ALTERNATES:
-        for line in _lines(store / "info" / "alternates"):
-            other = Path(os.path.normpath(store / os.fsdecode(_unquoted(line))))
-            found += [path for path in alternates(other, depth + 1) if path not in found]
-    return found
-
-
 def make(repo: Repo, folder: Path, runner: Runner = call.unconfined) -> Scratch:
     """Make an empty scratch place, whatever an earlier one left there."""
     beneath.remove_tree(folder)
@@ -154,18 +80,36 @@ def vouch(scratch: Scratch) -> None:
     to write through, another store to borrow from, an object that is not what its name says.
     """
     confined.require_plain(scratch.folder)
-    packs = tidy_store(scratch.store, alternates(scratch.repo.objects))
-    for pack in packs:  # git packs what is very large
-        out(scratch, "verify-pack", "--", str(pack))
-    wrong = find_wrong(scratch.store, scratch.repo.object_format)
-    if wrong:
-        raise confined.trespass(f"{wrong.parent.name}{wrong.name}, which is not that object,")
+    store, packs = scratch.store, list(scratch.store.glob("pack/*"))
+    for path in store.iterdir():
+        if not _OBJECT_FOLDER.fullmatch(path.name):
+            beneath.remove_tree(path)
+    write_alternates(store, alternates(scratch.repo.objects))
+    for path in packs:  # git packs what is very large
+        if not _PACK.fullmatch(path.name):
+            beneath.remove_tree(path)
+        elif path.suffix == ".idx":
+            out(scratch, "verify-pack", "--", str(path))
+    for path in store.glob("[0-9a-f][0-9a-f]/*"):
+        if not _is_true(path, scratch.repo.object_format):
+            raise confined.trespass(f"{path.parent.name}{path.name}, which is not that object,")
 
 
 def keep(scratch: Scratch) -> None:
-    """Move the built objects into the repository, durably."""
-    keep_lfs(scratch.folder / "lfs", scratch.repo.common_dir / "lfs")
+    """Move the built objects into the repository, durably: all there or not yet referred to."""
+    lfs = scratch.folder / "lfs" / "objects"
+    # What is not what its name says stays behind.
+    stored = [path for path in lfs.glob("??/??/*") if sha256(path) == path.name]
+    _keep(stored, lfs, scratch.repo.common_dir / "lfs" / "objects")
     keep_objects(scratch.store, scratch.repo.objects)
+
+
+def keep_objects(store: Path, target: Path) -> None:
+    """Move every object of `store` into `target`, durably."""
+    folders = [path for path in store.iterdir() if _OBJECT_FOLDER.fullmatch(path.name)]
+    found = [path for folder in folders for path in folder.iterdir() if path.is_file()]
+    # A pack's index comes last: git believes in a pack once its index is there.
+    _keep(sorted(found, key=lambda path: (path.suffix == ".idx", path.name)), store, target)
 
 
 def drop(scratch: Scratch) -> None:
@@ -173,21 +117,54 @@ def drop(scratch: Scratch) -> None:
     beneath.remove_tree(scratch.folder)
 
 
-def _stored_files(store: Path) -> list[Path]:
-    folders = [path for path in store.iterdir() if len(path.name) == 2 or path.name == "pack"]
-    return [path for folder in folders for path in folder.iterdir() if path.is_file()]
+def write_object(store: Path, kind: str, content: bytes, object_format: str) -> str:
+    """Write an object into `store` and return its id; `keep` makes it durable."""
+    data = b"%s %d\0%s" % (kind.encode("ascii"), len(content), content)
+    name = hashlib.new(object_format, data).hexdigest()
+    path = store / name[:2] / name[2:]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        atomic.create(path, zlib.compress(data, _FAST), mode=_READ_ONLY)
+    return name
 
 
-def _packs_last(path: Path) -> tuple[bool, str]:
-    """Put a pack's index last: git believes in a pack once its index is there."""
-    return path.suffix == ".idx", path.name
+def write_alternates(store: Path, others: Iterable[Path]) -> None:
+    """Let `store` borrow from other stores."""
+    (store / "info").mkdir(parents=True, exist_ok=True)
+    lines = b"".join(_quoted(os.fsencode(other)) + b"\n" for other in others)
+    (store / "info" / "alternates").write_bytes(lines)
 
 
-def _shared_folder(folder: Path, store: Path) -> Path:
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        folder.chmod(stat.S_IMODE(store.stat().st_mode))  # a shared repository stays shared
-    return folder
+def alternates(store: Path, depth: int = 0) -> list[Path]:
+    """Return a store and all stores it borrows from, each with its full path."""
+    found = [store]
+    if depth < _MAX_ALTERNATES:
+        for line in _lines(store / "info" / "alternates"):
+            other = Path(os.path.normpath(store / os.fsdecode(unquoted(line))))
+            found += [path for path in alternates(other, depth + 1) if path not in found]
+    return found
+
+
+def unquoted(name: bytes) -> bytes:
+    """Return a name as it is, which git may have put in quotes."""
+    if not name.startswith(b'"'):
+        return name
+    text = name.removeprefix(b'"').removesuffix(b'"').decode("unicode_escape", "ignore")
+    return text.encode("latin-1", "ignore")
+
+
+def _keep(files: Sequence[Path], store: Path, target: Path) -> None:
+    if not files:
+        return
+    sync.sync_all(files)
+    target.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        place = target / path.relative_to(store)
+        if not place.parent.is_dir():
+            place.parent.mkdir(parents=True)
+            place.parent.chmod(stat.S_IMODE(target.stat().st_mode))  # a shared one stays shared
+        _move(path, place)
+    sync.sync_all({target, *(target / path.relative_to(store).parent for path in files)})
 
 
 def _move(path: Path, target: Path) -> None:
@@ -229,9 +206,3 @@ def _lines(path: Path) -> list[bytes]:
     except OSError:
         return []
     return [line for line in lines if line and not line.startswith(b"#")]
-
-
-def _unquoted(line: bytes) -> bytes:
-    if not line.startswith(b'"'):
-        return line
-    return line[1:-1].decode("unicode_escape").encode("latin-1")

@@ -219,23 +219,20 @@ def run_git(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
     """Run git on the workspace, whatever its exit code; `-u` is the option that writes files."""
     writes = "-u" in args
     reach = ws.reach(*((ws.path,) if writes else ()))
-    config = (
-        filter_switches(ws) if writes else (*filter_switches(ws), *lfs_storage(ws, ws.index.parent))
-    )
+    config = filter_settings(ws, None if writes else ws.index.parent)
     done = call.run(args, ws.place, stdin=stdin, config=config, lock=ws.lock, reach=reach)
     if ws.runner is not call.unconfined:
         confined.require_plain(ws.index.parent)
     return done
 
 
-def filter_switches(ws: Workspace) -> Sequence[str]:
-    """Return what git must be told for every call that may run a content filter."""
-    return settings.switches(settings.disabled_filters(ws.repo, ws.config))
+def filter_settings(ws: Workspace, stored: Path | None) -> Sequence[str]:
+    """Return what git must be told for every call that may run a content filter.
 
-
-def lfs_storage(ws: Workspace, folder: Path) -> Sequence[str]:
-    """Let Git LFS store what it cleans in a folder that git may write; `scratch.keep` takes it."""
-    return (f"lfs.storage={folder}/lfs",) if "lfs" in ws.config.filters() else ()
+    What Git LFS cleans it keeps in `stored`, a folder that git may write; `scratch.keep` takes it.
+    """
+    off = settings.switches(settings.disabled_filters(ws.repo, ws.config))
+    return (*off, f"lfs.storage={stored}/lfs") if stored and "lfs" in ws.config.filters() else off
 
 
 def commit_of(ws: Workspace) -> str | None:

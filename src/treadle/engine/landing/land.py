@@ -189,7 +189,7 @@ def _message(run: Run, prefix: str = "", body: str = "") -> str:
 def _commit(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
     """Commit a tree as the user would; no branch moves."""
     settings = run.tools.git_settings
-    who, sign = build.committer(settings, run.tools.env), build.signs_commits(settings)
+    who, sign = build.author_of(settings, run.tools.env), build.signs_commits(settings)
     return build.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
 
 
@@ -205,7 +205,7 @@ def _combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[st
             fix=fix,
             details={"files": list(found.paths)},
         )
-    return found.tree
+    return found
 
 
 def _again(run: Run) -> str:
