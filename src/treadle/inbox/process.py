@@ -6,6 +6,7 @@ is written first, files are moved second, so that a kill in between is seen and 
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import filterfalse
 from pathlib import Path
@@ -145,20 +146,18 @@ def _fire(project: Context, watch: Watch) -> None:
                 watch(Progress(kind="note", run_id="", message=text))
 
 
+@dataclass
 class Pass:
     """One pass over the inbox: what it has seen, what came of it, what the next run builds on."""
 
-    def __init__(
-        self, tools: Tools, config: Config, submit: Submit | None, stops: Sequence[Status]
-    ) -> None:
-        self.tools = tools
-        self.config = config
-        self.submit = submit
-        self._stops = stops
-        self.outcomes: list[Outcome] = []
-        self.below: RunRow | None = None
-        self.failed_hook: str | None = None
-        self._seen: set[str] = set()
+    tools: Tools
+    config: Config
+    submit: Submit | None
+    stops: Sequence[Status]
+    outcomes: list[Outcome] = field(default_factory=list)
+    below: RunRow | None = None
+    failed_hook: str | None = None
+    _seen: set[str] = field(default_factory=set)
 
     @property
     def view(self) -> InboxView:
@@ -193,7 +192,7 @@ class Pass:
     def _is_over(self) -> bool:
         if self.tools.interrupted():
             return True
-        return any(item.status in self._stops for item in self.outcomes)
+        return any(item.status in self.stops for item in self.outcomes)
 
     def _messages(self) -> bool:
         """Carry out what lies in the inbox now, by name; tell whether there was anything new."""

@@ -24,7 +24,6 @@ PEERS = (
     "Scale/Scope",
 )
 
-# No pattern is compiled beforehand: `next` reads these files each time and is in a hurry.
 # What stands in brackets is to be replaced, in our templates and in others'; a link is not.
 _SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\](?!\()"
 # What is left of a template's sentence when its placeholders are taken out says nothing.
@@ -129,17 +128,14 @@ def _requirements(lines: list[Line]) -> Iterator[tuple[int, str]]:
 
 def _requirement(text: str) -> str | None:
     """Return what follows `FR-001` at the beginning of a text; None if that is not there."""
-    before, _, rest = text.partition("FR-")
-    after = rest.lstrip("0123456789")
-    is_alone = not any(sign.isalnum() or sign == "_" for sign in before + after[:1])
-    return after.lstrip(_SIGNS) if is_alone and len(rest) - len(after) >= 3 else None
+    found = re.match(r"\W*FR-[0-9]{3,}(?!\w)(.*)", text)
+    return found[1].lstrip(_SIGNS) if found else None
 
 
 def _item(text: str) -> str | None:
     """Return what a list item says; None for a line that is none."""
-    mark, _, words = text.strip().partition(" ")
-    is_item = mark in ("-", "*", "+") or (mark[:-1].isdigit() and mark[-1] in ".)")
-    return words if is_item else None
+    found = re.match(r"\s*(?:[-*+]|[0-9]+[.)])(?: |$)(.*)", text)
+    return found[1].strip() if found else None
 
 
 def _table_row(number: int, text: str) -> Iterator[tuple[int, str]]:

@@ -118,7 +118,7 @@ def _task_values(state: State, file: TaskFile) -> dict[str, str]:
         "task_title": line(file.title),
         "file": state.mission.name(file.path),
         "claim": "" if state.board.held_by(state.agent) == file.id else claim,
-        "criteria": _listed(f"{item.id}: {item.text}{_check(item)}" for item in file.criteria),
+        "criteria": _listed(map(_in_words, file.criteria)),
         "paths": _listed(f"`{path}`" for path in file.owned_files) or nothing,
         "dependencies": needed if file.dependencies else "",
     }
@@ -134,8 +134,9 @@ def _listed(items: Iterable[str]) -> str:
     return "\n".join(f"- {line(item)}" for item in items)
 
 
-def _check(item: Criterion) -> str:
-    return f" (checked by `$ {item.verify}`)" if item.verify else ""
+def _in_words(item: Criterion) -> str:
+    check = f" (checked by `$ {item.verify}`)" if item.verify else ""
+    return f"{item.id}: {item.text}{check}"
 
 
 def _last_attempt(state: State, at: At) -> str:

@@ -284,7 +284,7 @@ def save_dossier(mission: Mission, now: datetime) -> SavedDossier:
     path = mission.files.snapshot
     snapshot = compute_dossier(mission, now)
     known = load_dossier(path)
-    if known is not None and _content(known) == _content(snapshot):
+    if known is not None and {**known, "computed_at": snapshot["computed_at"]} == snapshot:
         return SavedDossier(known, path, False)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, (json.dumps(snapshot, indent=2) + "\n").encode())
@@ -310,6 +310,7 @@ def compute_dossier(mission: Mission, now: datetime) -> dict[str, object]:
     missing = [name for name in needed if name not in required]
     missing += [] if missions.task_names(mission) else [_ANY_TASK]
     optional = len(artifacts) - len(required)
+    status = "incomplete" if missing else "complete"
     return {
         "mission_slug": mission.slug,
         "snapshot_id": parity.removeprefix("sha256:")[:16],
@@ -319,18 +320,12 @@ def compute_dossier(mission: Mission, now: datetime) -> dict[str, object]:
         "required_missing": missing,
         "optional_artifacts": optional,
         "optional_present": optional,
-        "completeness_status": _completeness(artifacts, missing),
+        "completeness_status": status if artifacts else "unknown",
         "parity_hash_sha256": parity,
         "parity_hash_components": components,
         "artifact_summaries": [item._asdict() for item in artifacts],
         "computed_at": utc(now),
     }
-
-
-def _completeness(artifacts: list[Artifact], missing: list[str]) -> str:
-    if not artifacts:
-        return "unknown"
-    return "incomplete" if missing else "complete"
 
 
 def _artifacts(mission: Mission) -> Iterator[Artifact]:
@@ -344,7 +339,3 @@ def _artifacts(mission: Mission) -> Iterator[Artifact]:
         data = path.read_bytes()
         is_required = name in needed or name in tasks
         yield Artifact(name, hashlib.sha256(data).hexdigest(), len(data), is_required)
-
-
-def _content(snapshot: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in snapshot.items() if key != "computed_at"}

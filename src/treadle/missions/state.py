@@ -100,21 +100,16 @@ Decision = NextStep | Halt
 
 def document(decision: Decision) -> dict[str, object]:
     """Return a decision as the JSON that host agents read."""
-    answer: dict[str, object] = {
+    step = decision if isinstance(decision, NextStep) else None
+    halt = decision if isinstance(decision, Halt) else None
+    return {
         "schema_version": SCHEMA_VERSION,
         "kind": decision.kind,
-        "prompt_file": None,
-        "reason": None,
-        "reason_code": None,
-        "unblock": [],
+        "prompt_file": str(step.prompt_file) if step else None,
+        "reason": halt.reason if halt else None,
+        "reason_code": halt.reason_code if halt else None,
+        "unblock": list(halt.unblock) if halt else [],
         **decision.where._asdict(),
-    }
-    if isinstance(decision, NextStep):
-        return answer | {"prompt_file": str(decision.prompt_file)}
-    return answer | {
-        "reason": decision.reason,
-        "reason_code": decision.reason_code,
-        "unblock": list(decision.unblock),
     }
 
 
