@@ -108,8 +108,9 @@ def read_ref(repo: Repo, ref: str) -> str | None:
     return os.fsdecode(_parse(repo, f"{ref}^{{commit}}")) or None
 
 
+@functools.lru_cache(maxsize=64)
 def tree_of(repo: Repo, commit: str) -> str:
-    """Return the id of a commit's tree."""
+    """Return the id of a commit's tree, which never changes."""
     args = ["rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}"]
     return call.out(args, repo.place).decode("ascii").splitlines()[-1]
 

@@ -236,7 +236,7 @@ def tries_of(store: Reader, row: MessageRow) -> tuple[Try, ...]:
     return tuple(_try(store, run) for run in runs_of(store, row))
 
 
-def with_runs(row: MessageRow, tries: Sequence[Try]) -> MessageRow:
+def with_runs(row: MessageRow, tries: Sequence[Try | RunRow]) -> MessageRow:
     """Return a message's row with the runs that tried it."""
     return row._replace(run_ids=tuple(item.run_id for item in tries)) if tries else row
 

@@ -377,7 +377,7 @@ def _work(work: Pass, job: ReadyMessage, tries: Sequence[Try], action: Action) -
         if error.code != "hook_failed":
             raise
         action = Bury(error)
-    row = decide.with_runs(row, decide.tries_of(tools.store, row))
+    row = decide.with_runs(row, decide.runs_of(tools.store, row))
     if isinstance(action, Proceed):
         outcome = _finish(work, path, row, before)
     else:

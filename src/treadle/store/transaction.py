@@ -295,6 +295,9 @@ def _stored(values: Mapping[str, object] | Sequence[object]) -> Any:
 
 
 def _column(value: object) -> object:
+    kind = value.__class__
+    if kind is str or kind is int or value is None:  # most are
+        return value
     if isinstance(value, tuple | list | dict):
         return to_json(value)
     return int(value) if isinstance(value, bool) else value
