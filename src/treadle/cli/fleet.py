@@ -42,7 +42,9 @@ def show_fleet(args: Namespace) -> int:
     place, loaded = find_fleet(os.environ)
     found = site.status(place, lambda: _jobs(place, loaded.config.fleet))
     key = _describe(place)
-    return output.tell(args.json, {**_document(found), "key": key}, _print, found, key)
+    tables = {name: getattr(found, name) for name in ("workers", "repositories", "stuck")}
+    told = found._asdict() | {name: [row._asdict() for row in it] for name, it in tables.items()}
+    return output.tell(args.json, told | {"key": key}, _print, found, key)
 
 
 def make_key(args: Namespace) -> int:
@@ -84,16 +86,6 @@ def drain_worker(args: Namespace) -> int:
         fleet.set_status(store, named[0], "draining")
     said = f"worker {named[0]} finishes its steps, gives its runs back and leaves"
     return output.say(args.json, {"worker_id": named[0], "draining": True}, said)
-
-
-def _document(found: FleetStatus) -> dict[str, object]:
-    return {
-        "now": found.now,
-        "leader": found.leader,
-        "workers": [row._asdict() for row in found.workers],
-        "repositories": [row._asdict() for row in found.repositories],
-        "stuck": [row._asdict() for row in found.stuck],
-    }
 
 
 def _print(found: FleetStatus, key: dict[str, object]) -> None:

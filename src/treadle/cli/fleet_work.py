@@ -2,7 +2,8 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from treadle.cli import output
 from treadle.cli.fleet import find_fleet
@@ -31,7 +32,7 @@ from treadle.fleet.site import FleetSite
 from treadle.fleet.worker import Wishes
 from treadle.missions import mission
 from treadle.project import refuse_inside_run, trust
-from treadle.project.context import open_context
+from treadle.project.context import Context, open_context
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
@@ -85,58 +86,41 @@ def process_inbox(args: Namespace) -> int:
 
 
 def _submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
-    site, found = find_fleet(tools.env)
-    fleet_queue.sealing(site, tools.env)  # without a key no message could be carried out
-    desk = Desk(
-        tools.project,
-        loaded.config,
-        site,
-        tools.store,
-        fleet_queue.queue_of(site, found.config.fleet),
-    )
+    desk = _desk(tools.project, tools.store)
+    fleet_queue.sealing(desk.site, tools.env)  # without a key no message could be carried out
     return lambda asked: fleet_queue.submit(desk, asked)
+
+
+def _desk(project: Context, store: Store, priority: int = 0) -> Desk:
+    site, found = find_fleet(project.env)
+    queue = fleet_queue.queue_of(site, found.config.fleet)
+    return Desk(project, project.settings.config, site, store, queue, priority)
 
 
 def submit_runs(args: Namespace) -> int:
     """Queue what was asked and say under which ids it waits."""
     check(args, fleet=True)
     budgets = parse_budgets(args.budget)
-    project, loaded = open_configured({"budgets": budgets} if budgets else None)
+    project, _ = open_configured({"budgets": budgets} if budgets else None)
     require_trust(args, project)
-    site, found = find_fleet(project.env)
     with Store.open(project.layout) as store:
-        desk = Desk(
-            project,
-            loaded.config,
-            site,
-            store,
-            fleet_queue.queue_of(site, found.config.fleet),
-            args.priority or 0,
-        )
-        rows = list(_submit(desk, args, budgets))
+        rows = _submit(_desk(project, store, args.priority or 0), args, budgets)
         results = [run_document(row, memory.recall(store, row.run_id)) for row in rows]
     return output.tell(args.json, runs_document(results, args.tasks), _print, rows)
 
 
-def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> Iterator[RunRow]:
-    config, swaps = desk.config, agents.parse_swaps(args.agent)
+def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> list[RunRow]:
     if args.resume:
-        yield fleet_queue.resume(desk, find_run(desk.store, args.resume), budgets)
-        return
+        return [fleet_queue.resume(desk, find_run(desk.store, args.resume), budgets)]
+    freeze = partial(order.freeze, desk.config, swaps=agents.parse_swaps(args.agent))
     if args.goal is not None:
         asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
-        whole = order.freeze(config, text=args.goal, criteria=asked, swaps=swaps, task_id=None)
-        yield fleet_queue.submit(desk, whole)
-        return
-    for found in _tasks(desk, args):
-        whole = order.freeze(
-            config,
-            text=found.text or found.goal,
-            criteria=found.criteria,
-            swaps=swaps,
-            task_id=found.task_id,
-        )
-        yield fleet_queue.submit(desk, whole)
+        return [fleet_queue.submit(desk, freeze(text=args.goal, criteria=asked, task_id=None))]
+    orders = (
+        freeze(text=row.text or row.goal, criteria=row.criteria, task_id=row.task_id)
+        for row in _tasks(desk, args)
+    )
+    return [fleet_queue.submit(desk, asked) for asked in orders]
 
 
 def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TextIO
 
 from treadle import text as words
@@ -50,20 +50,14 @@ def print_error(error: TreadleError, *, as_json: bool) -> None:
         base = {"code": error.code, "message": message, "fix": fix}
         print_json({"error": {**base, **error.details, **base}})
         return
-    for difference in _differences(error):
-        block(difference, error=True)
+    changes = error.details.get("changes")  # what somebody else changed, if that is why
+    for change in changes if isinstance(changes, list) else ():
+        block(str(change["diff"]), error=True)
     # The bar tells what git or a file says in further lines from what treadle itself says.
     shown = words.block(message).replace("\n", "\n  | ")
     print(f"treadle: {shown}", file=sys.stderr)
     for command in fix:
         line("  try:", command, error=True)
-
-
-def _differences(error: TreadleError) -> Iterator[str]:
-    """Yield what somebody else changed, if that is why treadle stops."""
-    changes = error.details.get("changes")
-    if isinstance(changes, list):
-        yield from (str(change["diff"]) for change in changes)
 
 
 def say(as_json: bool, told: Mapping[str, object], *sentences: str) -> ExitCode:

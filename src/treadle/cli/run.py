@@ -36,6 +36,11 @@ from treadle.tasks import task
 from treadle.text import line, plural
 
 _WIDTH = 100
+# What a run's document has of its row.
+_TOLD = (
+    *("run_id", "task_id", "status", "verdict", "iteration"),
+    *("branch", "base_commit", "head_commit"),
+)
 
 
 def open_configured(
@@ -77,16 +82,9 @@ def runs_document(
 
 def run_document(row: RunRow, known: RunMemory) -> dict[str, object]:
     """Return the document of one run."""
-    return {
-        "run_id": row.run_id,
-        "task_id": row.task_id,
-        "status": row.status,
-        "verdict": row.verdict,
-        "iteration": row.iteration,
+    told = {name: getattr(row, name) for name in _TOLD}
+    return told | {
         "steps": row.current_step_index,
-        "branch": row.branch,
-        "base_commit": row.base_commit,
-        "head_commit": row.head_commit,
         "landed": known.landed and known.landed.commit,
         "undone": known.undone and known.undone.commit,
         "reason": known.reason,

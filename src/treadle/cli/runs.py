@@ -21,7 +21,6 @@ from treadle.project import find_place, here, refuse_inside_run
 from treadle.store import address
 from treadle.store.runs import Event, RunRow, StepRow
 from treadle.store.store import Reader, Store
-from treadle.store.transaction import Waker
 
 _STATUSES = ("running", "passed", "failed", "stopped")
 _COST_HEADS = ["steps", "tokens in", "cached", "tokens out", "USD", "minutes"]
@@ -150,19 +149,18 @@ def show_log(args: Namespace) -> int:
         run_id = find_run(store, args.run).run_id
         seq = _print_after(store, run_id, 0, args.json)
         if args.follow:
-            live = _LiveEvents(layout.run(run_id).live_events)
-            seq = _follow(store, address.find(layout).open_waker(), live, (run_id, seq), args.json)
+            seq = _follow(store, layout, (run_id, seq), args.json)
         _print_after(store, run_id, seq, args.json)
     return ExitCode.DONE
 
 
-def _follow(
-    store: Reader, waker: Waker, live: "_LiveEvents", start: tuple[str, int], as_json: bool
-) -> int:
+def _follow(store: Reader, layout: Layout, start: tuple[str, int], as_json: bool) -> int:
     run_id, seq = start
-    with closing(waker):
+    live = _live_lines(layout.run(run_id).live_events)
+    with closing(address.find(layout).open_waker()) as waker:
         while _is_running(store, run_id):
-            live.show(as_json)
+            for line in next(live):
+                _print_live(line, as_json)
             waker.wait(_PAUSE)
             seq = _print_after(store, run_id, seq, as_json)
     return seq
@@ -206,43 +204,36 @@ def _abandoned(row: RunRow) -> BlockedError | None:
     )
 
 
-class _LiveEvents:
-    """The events of the step that works now; a step that ends takes its file along."""
+def _live_lines(path: Path) -> Iterator[list[bytes]]:
+    """Yield what the step that works now has said since the last time; it takes its file along."""
+    stream: BinaryIO | None = None
+    rest = b""
+    try:
+        while True:
+            found: list[bytes] = []
+            if stream:  # even if it was moved meanwhile
+                *found, rest = (rest + stream.read()).split(b"\n")
+            if newer := _newer(path, stream):
+                stream = newer
+                *begun, rest = stream.read().split(b"\n")
+                found += begun
+            yield found
+    finally:
+        if stream:
+            stream.close()
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._open: BinaryIO | None = None
-        self._rest = b""
 
-    def show(self, as_json: bool) -> None:
-        """Print what has come since the last time."""
-        for line in self._lines():
-            _print_live(line, as_json)
-
-    def _lines(self) -> Iterator[bytes]:
-        yield from self._read()
-        if newer := self._newer():
-            self._open, self._rest = newer, b""
-            yield from self._read()
-
-    def _read(self) -> Iterator[bytes]:
-        """Read on in the open file, even if it was moved meanwhile."""
-        if self._open is None:
-            return
-        *whole, self._rest = (self._rest + self._open.read()).split(b"\n")
-        yield from whole
-
-    def _newer(self) -> BinaryIO | None:
-        """Open the file of a step that began since; the step may end this very moment."""
-        try:
-            found = self._path.open("rb")
-        except FileNotFoundError:
-            return None
-        if self._open is None:
-            return found
-        is_same = os.path.sameopenfile(found.fileno(), self._open.fileno())
-        (found if is_same else self._open).close()
-        return None if is_same else found
+def _newer(path: Path, stream: BinaryIO | None) -> BinaryIO | None:
+    """Open the file of a step that began since; the step may end this very moment."""
+    try:
+        found = path.open("rb")
+    except FileNotFoundError:
+        return None
+    if stream is None:
+        return found
+    is_same = os.path.sameopenfile(found.fileno(), stream.fileno())
+    (found if is_same else stream).close()
+    return None if is_same else found
 
 
 def _print_live(line: bytes, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from treadle.errors import ExitCode, StoreError
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.project import find_place, find_root, find_top, here, refuse_inside_run, setup, trust
-from treadle.project.context import Context, open_context
+from treadle.project.context import open_context
 from treadle.project.doctor import Check
 from treadle.project.setup import InitExtras, refuse_links
 from treadle.project.trust import ForeignChange
@@ -41,17 +41,8 @@ def set_up(args: Namespace) -> int:
         accept=args.trust,
         extras=InitExtras(agents_md=args.agents_md, skills=args.skills),
     )
-    told = {
-        "root": str(done.root),
-        "dry_run": args.dry_run,
-        "wrote": done.wrote,
-        "kept": done.kept,
-        "commit": done.commit,
-        "commands": [command._asdict() for command in done.commands],
-        "roles": dict(done.roles),
-        "trusted": done.trusted,
-        "foreign": done.foreign,
-    }
+    commands = [command._asdict() for command in done.commands]
+    told = done._asdict() | {"dry_run": args.dry_run, "commands": commands}
     return output.tell(args.json, told, _print_init, done, args.dry_run)
 
 
@@ -97,25 +88,21 @@ def trust_repository(args: Namespace) -> int:
     """Record the repository outside of it and show what may run now."""
     refuse_inside_run(os.environ)
     project = open_context(here(), os.environ, is_foreign=True)
+    changes: Sequence[ForeignChange] = ()
+    commands: Sequence[trust.BroughtCommand] = ()
     if args.revoke:
         trust.revoke(project)
-        return _tell_trust(args, project, "is no longer trusted")
-    changes = trust.changes(project, trust.look(project))
-    if not args.show:
-        trust.grant(project)
-    word = "is trusted" if trust.entry(project) else "is not trusted"
+        word = "is no longer trusted"
+    else:
+        changes, commands = (
+            trust.changes(project, trust.look(project)),
+            trust.commands(project.settings),
+        )
+        if not args.show:
+            trust.grant(project)
+        word = "is trusted" if trust.entry(project) else "is not trusted"
     if args.show and changes:
         word += "; others have committed changes that you have not trusted yet"
-    return _tell_trust(args, project, word, trust.commands(project.settings), changes)
-
-
-def _tell_trust(
-    args: Namespace,
-    project: Context,
-    word: str,
-    commands: Sequence[trust.BroughtCommand] = (),
-    changes: Sequence[ForeignChange] = (),
-) -> int:
     root = project.layout.root
     told = {
         "root": str(root),
