@@ -173,16 +173,11 @@ class TrustRecord(NamedTuple):
     head: str | None = None
     files: Mapping[str, tuple[str, ...]] = {}
 
-    def is_of(self, root: Path, common_dir: Path) -> bool:
-        """Tell whether this very repository is meant."""
-        return self.root == str(root.resolve()) and self.identity == identity(common_dir)
-
 
 def find_trust(env: Mapping[str, str], root: Path, common_dir: Path) -> TrustRecord | None:
     """Return what is on record of a repository, trusted or not."""
-    return next(
-        (item for item in _read_trust(trust_file(env)) if item.is_of(root, common_dir)), None
-    )
+    found = _read_trust(trust_file(env)).get(str(root.resolve()))
+    return found if found and found.identity == identity(common_dir) else None
 
 
 def require_trust(env: Mapping[str, str], root: Path, what: str) -> None:
@@ -217,8 +212,8 @@ def identity(git_dir: Path) -> str:
 
 
 @contextlib.contextmanager
-def trust_records(env: Mapping[str, str]) -> Iterator[list[TrustRecord]]:
-    """Hand out the record for a change; the folder itself is the lock."""
+def trust_records(env: Mapping[str, str]) -> Iterator[dict[str, TrustRecord]]:
+    """Hand out the records by root for a change; the folder itself is the lock."""
     path = trust_file(env)
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -244,11 +239,12 @@ def _line(path: Path) -> str:
     return os.fsdecode(path.read_bytes()).partition("\n")[0].rstrip("\r")
 
 
-def _read_trust(path: Path) -> list[TrustRecord]:
+def _read_trust(path: Path) -> dict[str, TrustRecord]:
     try:
-        return [_trust_record(**item) for item in json.loads(path.read_bytes())["repositories"]]
+        found = map(_trust_record, json.loads(path.read_bytes())["repositories"])
+        return {item.root: item for item in found}
     except FileNotFoundError:
-        return []
+        return {}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ProjectError(
             f"{path} is damaged ({error}); remove it and trust your repositories again",
@@ -257,14 +253,14 @@ def _read_trust(path: Path) -> list[TrustRecord]:
         ) from error
 
 
-def _trust_record(*, files: Mapping[str, list[str]] | None = None, **rest: Any) -> TrustRecord:
-    known = {key: value for key, value in rest.items() if key in TrustRecord._fields}
-    return TrustRecord(**known, files={name: tuple(marks) for name, marks in (files or {}).items()})
+def _trust_record(item: dict[str, Any]) -> TrustRecord:
+    files = {name: tuple(marks) for name, marks in item.get("files", {}).items()}
+    return TrustRecord(**{**item, "files": files})
 
 
-def _write_trust(path: Path, book: list[TrustRecord]) -> None:
+def _write_trust(path: Path, book: Mapping[str, TrustRecord]) -> None:
     if not book:
         path.unlink(missing_ok=True)
         return
-    document = {"version": 2, "repositories": [entry._asdict() for entry in book]}
+    document = {"version": 2, "repositories": [entry._asdict() for entry in book.values()]}
     atomic.write(path, json.dumps(document, indent=2).encode() + b"\n", mode=0o600)

@@ -255,28 +255,23 @@ def revoke(project: Context) -> bool:
     if not user_paths.trust_file(project.env).exists():
         return False
     with trust_records(project.env) as book:
-        rest = [item for item in book if item.root != str(project.layout.root.resolve())]
-        was_there, book[:] = len(rest) < len(book), rest
-    return was_there
+        return book.pop(str(project.layout.root.resolve()), None) is not None
 
 
 def _record(
     project: Context, seen: Seen, wrote: Mapping[str, str] | None = None, *, is_trusted: bool = True
 ) -> None:
-    root, common = project.layout.root, project.repo.common_dir
+    root, common = str(project.layout.root.resolve()), identity(project.repo.common_dir)
+    new = TrustRecord(root, common, since=utc(datetime.now(UTC)))
     with trust_records(project.env) as book:
-        known = next((item for item in book if item.is_of(root, common)), None)
-        book[:] = [item for item in book if item.root != str(root.resolve())]
-        book.append(
-            TrustRecord(
-                root=str(root.resolve()),
-                identity=identity(common),
-                since=known.since if known else utc(datetime.now(UTC)),
-                wrote={**(known.wrote if known else {}), **(wrote or {})},
-                trusted=is_trusted,
-                head=seen.head,
-                files=_accepted(seen, known.files if known else {}),
-            )
+        known = book.get(root, new)
+        if known.identity != common:
+            known = new
+        book[root] = known._replace(
+            wrote={**known.wrote, **(wrote or {})},
+            trusted=is_trusted,
+            head=seen.head,
+            files=_accepted(seen, known.files),
         )
 
 
