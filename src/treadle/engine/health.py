@@ -23,7 +23,7 @@ from treadle.engine import lock
 from treadle.engine.run import confinement
 from treadle.errors import NotFoundError, ProjectError, TreadleError
 from treadle.files import beneath
-from treadle.ids import nearest
+from treadle.ids import hint
 from treadle.layout import INPUT_JSON, STDERR, STDOUT, Layout
 from treadle.proc import environment, helper
 from treadle.proc.keeper import Keeper, Limits
@@ -60,9 +60,8 @@ def find_agent(config: Config, name: str) -> tuple[str, AgentConfig]:
     """Return the agent of this name or role."""
     known = [*config.agents, agents.BUILTIN]
     if name not in known and name not in ROLES:
-        close = nearest(name, known)
-        hint = f"; did you mean {close!r}?" if close else f"; known: {', '.join(known)}"
-        raise NotFoundError(f"no agent is called {name!r}{hint}", fix=["treadle config show"])
+        message = f"no agent is called {name!r}{hint(name, known, or_all=True)}"
+        raise NotFoundError(message, fix=["treadle config show"])
     found = config.agents.get(name, AgentConfig())
     return (found.use, config.agents[found.use]) if found.use in config.agents else (name, found)
 

@@ -19,6 +19,7 @@ from treadle.git import refs, remote
 from treadle.ids import utc
 from treadle.project import key
 from treadle.store.runs import RunRow
+from treadle.store.store import Reader
 
 
 class Pruned(NamedTuple):
@@ -32,8 +33,9 @@ class Pruned(NamedTuple):
 def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> Pruned:
     """Remove workspaces of ended runs, and archives of no step; with `history` whole runs."""
     limit = utc(tools.now() - timedelta(days=older_than))
-    rows = [row for row in _ended(tools) if (row.ended_at or row.created_at) <= limit]
-    workspaces = [row for row in rows if _has_workspace(tools, row)]
+    old = [it for it in view.every_run(tools.store) if (it.ended_at or it.created_at) <= limit]
+    rows = [row for row in old if _has_ended(tools.store, row)]
+    workspaces = [row for row in rows if tools.layout.run(row.run_id).workspace_link.is_symlink()]
     gone = rows if history else []
     vain = [] if history else [name for row in rows for name in _in_vain(tools, row, dry_run)]
     if not dry_run:
@@ -43,15 +45,9 @@ def prune(tools: Tools, *, older_than: float, history: bool, dry_run: bool) -> P
     return Pruned(_ids(workspaces), _ids(gone), tuple(vain))
 
 
-def _ended(tools: Tools) -> list[RunRow]:
-    rows = [row for row in view.every_run(tools.store) if row.status != "running"]
-    return [
-        row for row in rows if not memory.is_queued(row, memory.recall(tools.store, row.run_id))
-    ]
-
-
-def _has_workspace(tools: Tools, row: RunRow) -> bool:
-    return tools.layout.run(row.run_id).workspace_link.is_symlink()
+def _has_ended(store: Reader, row: RunRow) -> bool:
+    known = memory.recall(store, row.run_id)
+    return row.status != "running" and not memory.is_queued(row, known)
 
 
 def _forget(tools: Tools, row: RunRow) -> bool:

@@ -35,7 +35,7 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     version: int = 1
     run_id: str
     text: str
-    criteria: tuple[tuple[str, str, str | None], ...]
+    criteria: tuple[Criterion, ...]
     base_commit: str | None = None
 
 
@@ -45,18 +45,13 @@ class Recording(NamedTuple):
     folder: Path
     asked: RecordedRequest
 
-    @property
-    def criteria(self) -> tuple[Criterion, ...]:
-        """Return the criteria of the recorded run."""
-        return tuple(Criterion(*item) for item in self.asked.criteria)
-
 
 def export(layout: Layout, row: RunRow, target: Path) -> int:
     """Write a run's request and all its steps into one archive; return how many files it holds."""
     folder = layout.run(row.run_id)
     order = run_files.read_run(folder.run_json).order
     criteria = tuple(
-        (item.id, item.text, None if item.verify is UNSET else item.verify)
+        Criterion(item.id, item.text, None if item.verify is UNSET else item.verify)
         for item in order.criteria
     )
     asked = RecordedRequest(
@@ -129,7 +124,7 @@ def _extract(packed: BinaryIO, folder: Path) -> None:
 
 def require_known(found: Recording, store: Reader) -> None:
     """Stop before commands run that came with a file from somebody else."""
-    commands = [item.verify for item in found.criteria if item.verify]
+    commands = [item.verify for item in found.asked.criteria if item.verify]
     if commands and store.run(found.asked.run_id) is None:
         raise BlockedError(
             f"this recording was made elsewhere and would run: {'; '.join(commands)}",
@@ -142,7 +137,7 @@ def require_known(found: Recording, store: Reader) -> None:
 def order(config: Config, found: Recording, swaps: dict[str, str]) -> Order:
     """Return the recorded request, answered by the recording except for swapped roles."""
     asked = orders.freeze(
-        config, text=found.asked.text, criteria=found.criteria, swaps={}, task_id=None
+        config, text=found.asked.text, criteria=found.asked.criteria, swaps={}, task_id=None
     )
     recorded = AgentConfig(type="replay", recording=str(found.folder))
     answering = dict.fromkeys(ROLES, NamedAgent(name="replay", config=recorded))

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import fleet_run
@@ -23,19 +22,6 @@ _PATIENCE = 3
 # How soon a beat that the database did not take is tried again, and how short a pause may get.
 _AGAIN = 0.25
 _SHORTEST = 0.02
-
-
-class _Waiting(NamedTuple):
-    """A run that waits, or that a worker drives, and the store that has it."""
-
-    project: str
-    store: Store
-    row: RunRow
-
-    @property
-    def job(self) -> Job:
-        """Return the job that should stand for it."""
-        return Job(self.project, self.row.run_id, self.row.claim_epoch)
 
 
 class Beat(threading.Thread):
@@ -177,41 +163,39 @@ class Beat(threading.Thread):
         if time.monotonic() - self._swept_at < self._dead_after:
             return
         until = time.monotonic() + self._every
-        for item in self._without_job():
-            self._submit(item)
+        for project, row in self._without_job():
+            self._submit(project, row)
             if time.monotonic() > until:
                 return  # the next beat must not be late; what is left is found then
         self._swept_at = time.monotonic()
 
-    def _without_job(self) -> list[_Waiting]:
+    def _without_job(self) -> list[tuple[str, RunRow]]:
         """Return the runs that wait or are driven, and that the queue does not know."""
-        found = [item for name, _ in fleet.projects(self.store) for item in self._look(name)]
-        if not found:
-            return []
-        state = self._dispatcher.health()
+        found = [(name, row) for name, _ in fleet.projects(self.store) for row in self._runs(name)]
+        state = self._dispatcher.health()  # last: a run that is taken meanwhile has its job
         known = {(job.project, job.run_id) for job in (*state.waiting, *state.held)}
-        return [item for item in found if (item.project, item.row.run_id) not in known]
+        return [(name, row) for name, row in found if (name, row.run_id) not in known]
 
-    def _look(self, project: str) -> list[_Waiting]:
+    def _runs(self, project: str) -> list[RunRow]:
         """Return a project's runs; none if this treadle cannot read its store."""
         try:
             if project not in self._stores:
                 self._stores[project] = self._site.store(project)
             store = self._stores[project]
-            rows = [*fleet.queued(store), *fleet.held(store)]
+            return [*fleet.queued(store), *fleet.held(store)]
         except StoreError as error:
             if error.code == "store_unreachable":
                 raise
             return []
-        return [_Waiting(project, store, row) for row in rows]
 
-    def _submit(self, item: _Waiting) -> None:
+    def _submit(self, project: str, row: RunRow) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""
-        if item.row.status == "running" or item.job in self._submitted:
-            changed = fleet_run.requeue(item.store, item.row, "its worker lost it")
+        store, job = self._stores[project], Job(project, row.run_id, row.claim_epoch)
+        if row.status == "running" or job in self._submitted:
+            changed = fleet_run.requeue(store, row, "its worker lost it")
             if changed is None:
                 return
-            item = item._replace(row=changed)
-        known = memory.recall(item.store, item.row.run_id)
-        self._dispatcher.submit(item.job, fleet_run.priority_of(known))
-        self._submitted.add(item.job)
+            job = job._replace(attempt=changed.claim_epoch)
+        known = memory.recall(store, row.run_id)
+        self._dispatcher.submit(job, fleet_run.priority_of(known))
+        self._submitted.add(job)

@@ -4,12 +4,12 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -23,7 +23,7 @@ from treadle.engine.lock import MAIL
 from treadle.engine.recovery import recover
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run import order as run_order
-from treadle.engine.run.memory import ClaimCount, Progress, RunMemory, Watch
+from treadle.engine.run.memory import ClaimCount, Progress, Watch
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Archive, Run, Tools
 from treadle.engine.run.run_files import Manifest
@@ -138,7 +138,7 @@ class Worker:
         if row is None:
             return None
         try:
-            row = _take_steps(self, store, row, job.project)
+            row = _go_on(self, store, row, job.project)
         except FencedError:
             return None  # somebody else drives it now; it is theirs
         except TreadleError as error:
@@ -160,45 +160,64 @@ def _claim(worker: Worker, store: Store, run_id: str) -> RunRow | None:
     row = row._replace(claim_epoch=epoch, owner=worker.owner)
     if row.status != "running" and not memory.is_queued(row, known):
         return row  # it ended in the very moment in which its worker was lost; nobody was told
-    tries = _count(row, known)
-    if tries.claims > worker.config.fleet.max_epochs:
-        _give_up(store, row, tries.claims - 1)
+    at, before = row.current_step_index, known.tries
+    claims = before.claims + 1 if before and before.step_index == at else 1
+    if claims > worker.config.fleet.max_epochs:
+        _give_up(store, row, claims - 1)
         return None
-    message = f"by {worker.name}, epoch {epoch}"
-    told: dict[str, Any] = {"reason_code": None, "reason": None, "tries": tries}
-    fleet_run.record(store, row, EventType.RUN_CLAIMED, message, "running", **told)
+    told, tries = f"by {worker.name}, epoch {epoch}", ClaimCount(at, claims)
+    fleet_run.record(
+        store,
+        row,
+        EventType.RUN_CLAIMED,
+        told,
+        "running",
+        reason_code=None,
+        reason=None,
+        tries=tries,
+    )
     return row._replace(status="running", ended_at=None)
 
 
-def _count(row: RunRow, known: RunMemory) -> ClaimCount:
-    """Count the claims since the last committed step, this one included."""
-    before = known.tries
-    is_again = before is not None and before.step_index == row.current_step_index
-    return ClaimCount(row.current_step_index, before.claims + 1 if before and is_again else 1)
+def _go_on(worker: Worker, store: Store, row: RunRow, project: str) -> RunRow:
+    """Go on with a run in a clone of its own, which is removed afterwards."""
+    key = keys.read(worker.env)
+    asked = fleet_run.order_of(row, memory.recall(store, row.run_id), key)
+    held = _held_to(worker, row, asked, project)
+    folder = worker.layout.attempt(row.run_id, row.claim_epoch)
+    folder.mkdir(parents=True)
+    try:
+        repo = _clone(worker, row, asked.ticket, folder / "repo")
+        fleet_run.bring_commit(repo, store, row, asked.ticket, key)
+        home = structs.replace(held.workspace, root=str(folder / "space"))
+        here = structs.replace(asked, order=structs.replace(held, workspace=home))
+        tools = _tools(worker, store, repo)
+        fleet_run.restore(tools.layout, store, row, here, key)
+        run = resume.load_run(tools, row)
+        return _take_steps(worker, run, asked.ticket, key, run_order.lowered(asked.order, held))
+    finally:
+        beneath.remove_tree(folder)
 
 
-def _take_steps(worker: Worker, store: Store, row: RunRow, project: str) -> RunRow:
+def _take_steps(
+    worker: Worker, run: Run, ticket: Ticket, key: FleetKey, lowered: Sequence[str]
+) -> RunRow:
     """Take steps as everybody does, but upload each before its row and publish it afterwards.
 
     The branch follows the row because only the row is fenced: a worker that lost its run
     cannot write it, and so never pushes. Until then the archive holds the commit.
     """
-    key = keys.read(worker.env)
-    asked = fleet_run.order_of(row, memory.recall(store, row.run_id), key)
-    held = _held_to(worker, row, asked, project)
-    shelf = Shelf(asked.ticket.artifacts)
-    with _attempt(worker, row) as folder:
-        run = _load(worker, store, row, asked, held, key, folder)
-        _catch_up(run, shelf, asked.ticket.remote)
-        _prepare(run, run_order.lowered(asked.order, held))
-        for role in loop.turns(run):
-            if worker.draining.is_set():
-                fleet_run.give_back(run, "the worker drains")
-                return run.row
-            if done := loop.take_step(run, role):
-                loop.record_step(run, done, _upload(run, shelf, done, key))
-                _publish(run, asked.ticket.remote, done.found)
-        return loop.finish_run(run)
+    shelf = Shelf(ticket.artifacts)
+    _catch_up(run, shelf, ticket.remote)
+    _prepare(run, lowered)
+    for role in loop.turns(run):
+        if worker.draining.is_set():
+            fleet_run.give_back(run, "the worker drains")
+            return run.row
+        if done := loop.take_step(run, role):
+            loop.record_step(run, done, _upload(run, shelf, done, key))
+            _publish(run, ticket.remote, done.found)
+    return loop.finish_run(run)
 
 
 def _upload(run: Run, shelf: Shelf, done: Finished, key: FleetKey) -> Archive:
@@ -237,25 +256,6 @@ def _held_to(worker: Worker, row: RunRow, asked: FleetOrder, project: str) -> Or
     held = run_order.held_to(asked.order, worker.config)
     require_sandbox(held)
     return held
-
-
-def _load(
-    worker: Worker,
-    store: Store,
-    row: RunRow,
-    asked: FleetOrder,
-    held: Order,
-    key: FleetKey,
-    folder: Path,
-) -> Run:
-    """Make clone and folder of a run, as if it had always worked here."""
-    repo = _clone(worker, row, asked.ticket, folder / "repo")
-    fleet_run.bring_commit(repo, store, row, asked.ticket, key)
-    home = structs.replace(held.workspace, root=str(folder / "space"))
-    here = structs.replace(asked, order=structs.replace(held, workspace=home))
-    tools = _tools(worker, store, repo)
-    fleet_run.restore(tools.layout, store, row, here, key)
-    return resume.load_run(tools, row)
 
 
 def _catch_up(run: Run, shelf: Shelf, url: str) -> None:
@@ -300,18 +300,6 @@ def _clone(worker: Worker, row: RunRow, ticket: Ticket, path: Path) -> Repo:
     with contextlib.closing(WriteLock(mirror.with_suffix(".lock"))) as lock, lock:
         remote.mirror(ticket.remote, mirror)
     return remote.clone(ticket.remote, mirror, path, row.base_commit or "")
-
-
-@contextlib.contextmanager
-def _attempt(worker: Worker, row: RunRow) -> Iterator[Path]:
-    """Hand out the folder of one attempt and remove it afterwards."""
-    folder = worker.layout.attempt(row.run_id, row.claim_epoch)
-    beneath.remove_tree(folder)
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        beneath.remove_tree(folder)
 
 
 def _stop(worker: Worker, store: Store, row: RunRow, error: TreadleError) -> None:
@@ -424,17 +412,8 @@ def _die() -> None:
 
 
 def _register(store: Store, worker: str, slots: int) -> None:
-    now = store.now()
-    row = WorkerRow(
-        worker_id=worker,
-        host=os.uname().nodename,
-        pid=os.getpid(),
-        slots=slots,
-        busy=0,
-        status="alive",
-        started_at=utc(now),
-        beat_at=utc(now),
-    )
+    now, host = store.now(), os.uname().nodename
+    row = WorkerRow(worker, host, os.getpid(), slots, 0, "alive", utc(now), utc(now))
     fleet.register(store, row, utc(now - _FORGET))
 
 

@@ -107,9 +107,9 @@ def _cost(known: RunMemory, usage: Sequence[UsageRow]) -> str:
     minutes = known.spent.minutes if known.spent else 0.0
     if not usage:
         return f"{minutes:.1f} minutes; the agents reported no tokens."
-    tokens = sum((item.input_tokens or 0) + (item.output_tokens or 0) for item in usage)
-    cost = sum(item.cost_usd or 0.0 for item in usage)
-    return f"{minutes:.1f} minutes, {tokens} tokens, {cost:.2f} USD."
+    used = show_view.total_usage(usage)
+    tokens = used["input_tokens"] + used["output_tokens"]
+    return f"{minutes:.1f} minutes, {tokens} tokens, {used['cost_usd']:.2f} USD."
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

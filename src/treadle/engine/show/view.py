@@ -11,11 +11,12 @@ from treadle.engine.run import memory
 from treadle.errors import NotFoundError
 from treadle.ids import hint, is_run_id, utc
 from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, Layout
-from treadle.store.runs import CheckRow, CostRow, RunRow, StepRow, UsageRow
+from treadle.store.runs import CostRow, RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
 from treadle.text import plural
 
 _PAGE = 500
+_OBSERVED = "files/checks/observed.json"
 
 
 def every_run(store: Reader) -> Iterator[RunRow]:
@@ -45,8 +46,8 @@ def require_chain(store: Reader, text: str) -> None:
 
 
 def _unknown(what: str, text: str, known: list[str]) -> NotFoundError:
-    near = hint(text, known)
-    return NotFoundError(f"no {what} is called {text!r}{near}", fix=["treadle runs list"])
+    message = f"no {what} is called {text!r}{hint(text, known)}"
+    return NotFoundError(message, fix=["treadle runs list"])
 
 
 MAX_DAYS = 3650
@@ -73,24 +74,20 @@ def _grouped(name: str, rows: Iterable[CostRow]) -> list[dict[str, object]]:
 
 
 def _sum(rows: Sequence[CostRow]) -> dict[str, object]:
+    used = total_usage(rows)
     return {
         "steps": sum(row.steps for row in rows),
-        "input_tokens": sum(row.input_tokens for row in rows),
-        "cached_tokens": sum(row.cached_tokens for row in rows),
-        "output_tokens": sum(row.output_tokens for row in rows),
-        "cost_usd": round(sum(row.cost_usd for row in rows), 6),
+        **used,
+        "cost_usd": round(used["cost_usd"], 6),
         "minutes": round(sum(row.seconds for row in rows) / 60, 3),
     }
 
 
-def total_usage(rows: Sequence[UsageRow]) -> dict[str, object]:
+def total_usage(rows: Sequence[UsageRow | CostRow]) -> dict[str, float]:
     """Return the sums over all steps."""
-    return {
-        "input_tokens": sum(item.input_tokens or 0 for item in rows),
-        "cached_tokens": sum(item.cached_tokens or 0 for item in rows),
-        "output_tokens": sum(item.output_tokens or 0 for item in rows),
-        "cost_usd": sum(item.cost_usd or 0.0 for item in rows),
-    }
+    names = ("input_tokens", "cached_tokens", "output_tokens")
+    tokens = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
+    return {**tokens, "cost_usd": sum(row.cost_usd or 0.0 for row in rows)}
 
 
 def usage_words(rows: Sequence[UsageRow]) -> str | None:
@@ -117,27 +114,27 @@ class CriterionView(NamedTuple):
 
 def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
     """Return every criterion of a run with what is known about it."""
-    asked = _asked(layout, row.run_id)
     checks = store.checks(row.run_id)
-    last = _last_check(store.steps(row.run_id))
-    claimed = _claimed(layout.root / last.step_dir) if last else {}
-    notes = _notes(layout.root / last.step_dir) if last else {}
+    before, observed = (
+        {check.criterion_id: check for check in checks if check.phase == phase}
+        for phase in ("before", "check")
+    )
+    last = next((it for it in reversed(store.steps(row.run_id)) if it.role == "check"), None)
+    claimed = _claimed(layout, last) if last else {}
+    notes = _by_id(_load(layout.root / last.step_dir / _OBSERVED)) if last else {}
     views = []
-    for item in asked:
-        id_ = str(item.get("id"))
-        observed = _newest(checks, id_, "check")
-        before = _newest(checks, id_, "before")
-        claim = claimed.get(id_, {})
+    for id_, item in _by_id(asked_order(layout, row.run_id).get("criteria")).items():
+        first, seen, claim = before.get(id_), observed.get(id_), claimed.get(id_, {})
         views.append(
             CriterionView(
                 id=id_,
                 text=str(item.get("text")),
-                verify=_shown_text(item.get("verify")),
+                verify=_text(item.get("verify")),
                 claimed=_flag(claim.get("pass")),
-                observed=observed.passed if observed else None,
-                before=before.passed if before else None,
-                evidence=observed.log if observed else _shown_text(claim.get("evidence")),
-                note=notes.get(id_) if observed else None,
+                observed=seen.passed if seen else None,
+                before=first.passed if first else None,
+                evidence=seen.log if seen else _text(claim.get("evidence")),
+                note=_text(notes.get(id_, {}).get("note")) if seen else None,
             )
         )
     return views
@@ -157,38 +154,16 @@ def asked_order(layout: Layout, run_id: str) -> dict[str, object]:
 
 def claims(layout: Layout, step: StepRow) -> dict[str, bool | None]:
     """Return what a check step's agent claimed of each criterion."""
-    found = _claimed(layout.root / step.step_dir)
-    return {id_: _flag(item.get("pass")) for id_, item in found.items()}
+    return {id_: _flag(item.get("pass")) for id_, item in _claimed(layout, step).items()}
 
 
-def _asked(layout: Layout, run_id: str) -> list[dict[str, object]]:
-    found = asked_order(layout, run_id).get("criteria")
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+def _claimed(layout: Layout, step: StepRow) -> dict[str, dict[str, object]]:
+    return _by_id(_read(layout.root / step.step_dir / VERDICT_JSON).get("criteria"))
 
 
-def _claimed(step_dir: Path) -> dict[str, dict[str, object]]:
-    found = _read(step_dir / VERDICT_JSON).get("criteria")
-    items = found if isinstance(found, list) else []
-    return {str(item.get("id")): item for item in items if isinstance(item, dict)}
-
-
-def _notes(step_dir: Path) -> dict[str, str | None]:
-    found = _load(step_dir / "files" / "checks" / "observed.json")
-    items = found if isinstance(found, list) else []
-    return {
-        str(item.get("id")): _shown_text(item.get("note"))
-        for item in items
-        if isinstance(item, dict)
-    }
-
-
-def _last_check(steps: list[StepRow]) -> StepRow | None:
-    return next((step for step in reversed(steps) if step.role == "check"), None)
-
-
-def _newest(checks: list[CheckRow], id_: str, phase: str) -> CheckRow | None:
-    found = [check for check in checks if check.criterion_id == id_ and check.phase == phase]
-    return found[-1] if found else None
+def _by_id(items: object) -> dict[str, dict[str, object]]:
+    found = items if isinstance(items, list) else []
+    return {str(item.get("id")): item for item in found if isinstance(item, dict)}
 
 
 def _read(path: Path) -> dict[str, object]:
@@ -204,7 +179,7 @@ def _load(path: Path) -> object:
         return None
 
 
-def _shown_text(value: object) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
@@ -317,7 +292,3 @@ def _look(layout: Layout, steps: list[StepRow]) -> tuple[str, ...]:
     if checks:
         found.append(f"{checks[-1].step_dir}/{SCORECARD}")
     return tuple(name for name in found if (layout.root / name).is_file())
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

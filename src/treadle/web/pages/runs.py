@@ -73,7 +73,7 @@ def spent(store: Reader, run_id: str) -> str:
     minutes = kept.get("minutes") if isinstance(kept, dict) else None
     said = [f"{minutes:.1f} min"] if isinstance(minutes, float) and minutes >= 0.05 else []
     used = show_view.total_usage(store.usage(run_id))
-    tokens = int(str(used["input_tokens"])) + int(str(used["output_tokens"]))
+    tokens = used["input_tokens"] + used["output_tokens"]
     said += [f"{tokens:,} tok"] if tokens else []
     said += [f"${used['cost_usd']:.2f}"] if used["cost_usd"] else []
     return " · ".join(said)
