@@ -53,7 +53,7 @@ def test_bubblewrap_hides_inside_what_is_open_and_opens_inside_what_is_hidden(pl
     order = [word for word in words if word.startswith(str(home))]
     assert order[:2] == [str(home)] * 2
     assert order[-2:] == [str(state)] * 2
-    assert order[2:-2] == [str(home / name) for name in (".ssh", ".netrc", ".config/gh")]
+    assert order[2:-2] == [str(home / name) for name in (".config/gh", ".netrc", ".ssh")]
 
 
 @pytest.mark.skipif(sandbox_jails.probe().tier != "A", reason="NO BUBBLEWRAP HERE")

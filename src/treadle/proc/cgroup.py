@@ -76,13 +76,9 @@ def group_of(shim: int) -> str:
 
 def _make(folder: str) -> bool:
     try:
-        os.mkdir(folder)
-    except FileExistsError:  # of somebody who was killed: one that is in use cannot be removed
-        try:
+        if os.path.exists(folder):  # of somebody who was killed: one in use cannot be removed
             os.rmdir(folder)
-            os.mkdir(folder)
-        except OSError:
-            return False
+        os.mkdir(folder)
     except OSError:
         return False
     return True

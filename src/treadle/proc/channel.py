@@ -1,16 +1,15 @@
 """Talk to one shim: hand it a command, tell it to end it, hear how it ended."""
 
-import array
 import marshal
 import os
 import select
 import signal
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from treadle.errors import TreadleError
+from treadle.proc import sweep
 from treadle.proc.command import Command, Jail
 
 _SEND_TIMEOUT = 30.0
@@ -29,21 +28,18 @@ class Channel:
         self._sock.settimeout(_SEND_TIMEOUT)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
-        self._heard = b""
 
     def is_quiet(self) -> bool:
         """Tell whether an idle shim is still there: one that is gone has left word."""
         return not self._poll.poll(0)
 
-    def send(self, body: bytes, fds: Iterable[int]) -> bool:
+    def send(self, body: bytes, fds: list[int]) -> bool:
         """Hand over a command and its files; tell whether the shim took them."""
         self.is_reusable = False
         frame = len(body).to_bytes(8, "big") + body
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
         try:
-            sent = self._sock.sendmsg([frame], rights)
-            if sent < len(frame):
-                self._sock.sendall(memoryview(frame)[sent:])
+            sent = socket.send_fds(self._sock, [frame], fds)
+            self._sock.sendall(memoryview(frame)[sent:])
         except OSError:
             return False
         return True
@@ -59,10 +55,7 @@ class Channel:
     def kill_shim(self) -> None:
         """End a shim that does not answer; the keeper cleans up after it."""
         self.is_broken = True
-        try:
-            os.kill(self.shim, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+        sweep.send(self.shim, signal.SIGKILL)
 
     def receive(self, timeout: float) -> list[str] | None:
         """Return the next message's words, an empty list at the end, None if time is up."""
@@ -72,13 +65,9 @@ class Channel:
             data = self._sock.recv(4096)
         except ConnectionError:
             data = b""
-        self._heard += data
-        line, newline, rest = self._heard.partition(b"\n")
-        if not data or not newline:
-            self.is_broken = True
-            return []
-        self._heard = rest
-        return line.decode("ascii").split()
+        line, newline, _ = data.partition(b"\n")
+        self.is_broken = self.is_broken or not newline
+        return line.decode("ascii").split() if newline else []
 
     def hang_up(self) -> None:
         """Hear no more of a shim; should it ever go on, it ends what it runs."""
@@ -90,10 +79,8 @@ class Channel:
         self._sock.close()
 
     def _order(self, order: bytes) -> None:
-        try:
+        with suppress(OSError):  # the next message, or the end, tells
             self._sock.sendall(order)
-        except OSError:
-            return  # the next message, or the end, tells
 
 
 def frame_of(command: Command, program: str) -> bytes:

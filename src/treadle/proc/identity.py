@@ -83,21 +83,10 @@ def _host() -> str:
 
 
 def _boot() -> str:
-    if sys.platform == "linux":
-        return f"{_read(_BOOT_ID)}/{_pid_space()}"
-    return _ask("sysctl", "-n", "kern.bootsessionuuid")
-
-
-def _read(file: Path) -> str:
+    if sys.platform != "linux":
+        return _ask("sysctl", "-n", "kern.bootsessionuuid")
     try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
-
-
-def _pid_space() -> str:
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
+        return f"{_BOOT_ID.read_text().strip()}/{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 

@@ -87,10 +87,6 @@ class Layer(NamedTuple):
     kind: Kind
     above: "Layer | None"
 
-    def depth(self) -> int:
-        """Return how many layers lie around this one."""
-        return 1 + self.above.depth() if self.above else 0
-
     @property
     def is_island(self) -> bool:
         """Tell whether this opens what the layer around it hides."""
@@ -109,7 +105,7 @@ def layers(policy: Policy) -> tuple[Layer, ...]:
         around = above.kind if above else "readable"
         if kind != around and (kind, around) != ("readable", "writable"):
             found[path] = Layer(path, kind, above)
-    return tuple(sorted((found[path] for path in kinds if path in found), key=Layer.depth))
+    return tuple(found.values())
 
 
 def _nearest(path: str, found: Mapping[str, Layer]) -> Layer | None:
