@@ -32,7 +32,7 @@ def spec(folder: Path, keeper: Keeper, tool: str, path: str, **config) -> AgentS
         environment={"PATH": path, "HOME": str(folder / "home")},
         stdout=folder / "live" / "stdout.txt",
         stderr=folder / "live" / "stderr.txt",
-        limits=Limits(wall=120, idle=None, output_bytes=1 << 20),
+        limits=Limits(wall=120, output_bytes=1 << 20),
         keeper=keeper,
         should_stop=lambda: None,
         on_tick=lambda elapsed: None,

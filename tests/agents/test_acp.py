@@ -87,7 +87,7 @@ def test_a_stop_is_first_a_polite_cancel(tmp_path, keeper):
 
 
 def test_a_server_that_says_nothing_is_ended(tmp_path, keeper):
-    limits = Limits(wall=0.5, idle=None, output_bytes=1 << 20, grace=0.2)
+    limits = Limits(wall=0.5, output_bytes=1 << 20, grace=0.2)
     result = turn(tmp_path, keeper, "sleep", "30", limits=limits)
     assert result.error == StepError.TIMEOUT
 

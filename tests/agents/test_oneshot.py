@@ -156,7 +156,7 @@ def test_words_on_stderr_count_where_no_event_tells(codex):
 
 
 def test_a_silent_tool_is_ended(codex):
-    result = codex.turn("sleep 30", limits=Limits(wall=120, idle=0.3, output_bytes=None, grace=0.2))
+    result = codex.turn("sleep 30", limits=Limits(wall=120, idle=0.3, grace=0.2))
     assert (result.error, result.may_retry) == (StepError.IDLE_TIMEOUT, False)
 
 

@@ -72,7 +72,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
         environment={"PATH": f"{place / 'bin'}:/usr/bin:/bin", "HOME": str(place)},
         stdout=place / "live" / "stdout.txt",
         stderr=place / "live" / "stderr.txt",
-        limits=changes.pop("limits", Limits(wall=120, idle=None, output_bytes=1 << 20)),
+        limits=changes.pop("limits", Limits(wall=120, output_bytes=1 << 20)),
         keeper=keeper,
         should_stop=changes.pop("should_stop", lambda: None),
         on_tick=lambda elapsed: None,

@@ -91,14 +91,14 @@ from pathlib import Path
 from treadle.proc.keeper import Command, Keeper, Limits
 here = Path(sys.argv[1])
 def run(*argv, cap):
-    limits = Limits(60, None, cap)
+    limits = Limits(60, output_bytes=cap)
     return keeper.run(Command(argv, here, os.environ, None, here / "o", here / "e", limits))
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with Keeper() as keeper:
     run("true", cap=1)
     before = peak()
-    whole = run("head", "-c", "300000000", "/dev/zero", cap=None)
+    whole = run("head", "-c", "300000000", "/dev/zero", cap=1 << 60)
     capped = run("sh", "-c", "head -c 1000000000 /dev/zero", cap=1_000_000)
     print(whole.output_bytes, capped.reason, capped.output_bytes, peak() - before < 4096)
 """

@@ -133,7 +133,7 @@ def stop(folder, tier, reason, script=None):
     work.mkdir(exist_ok=True)
     limits = Limits(
         wall=1 if reason == "timeout" else 60,
-        idle=1 if reason == "idle_timeout" else None,
+        idle=1 if reason == "idle_timeout" else 600,
         output_bytes=8 * MB,
         grace=0.2,
         disk_bytes=40 * MB,

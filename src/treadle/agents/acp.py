@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -300,10 +301,10 @@ class _Talk:
     def _breach(self, now: float) -> str | None:
         """Hold the limits that the keeper cannot see, because the output is a pipe."""
         limits = self._ask.spec.limits
-        if limits.idle is not None and now - self.line.heard_at > limits.idle:
+        if now - self.line.heard_at > limits.idle:
             self.breach = StepError.IDLE_TIMEOUT
             return f"silent for {limits.idle:g} s; raise agents.{self._ask.spec.name}.idle_timeout"
-        if limits.output_bytes is not None and self.line.bytes > limits.output_bytes:
+        if self.line.bytes > limits.output_bytes:
             self.breach = StepError.OUTPUT_LIMIT
             return f"printed more than {limits.output_bytes} bytes"
         return None
@@ -362,7 +363,7 @@ def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> 
     prepared = replace(
         prepared,
         stdout=talk.line.stdout,
-        limits=spec.limits._replace(idle=None),
+        limits=spec.limits._replace(idle=inf),
         should_stop=talk.should_stop,
     )
     talk.start()

@@ -112,7 +112,7 @@ def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentRes
         name=spec.name,
         why=ended.detail or ended.reason,
         limits=spec.limits,
-        mib=(spec.limits.output_bytes or 0) / 2**20,
+        mib=spec.limits.output_bytes / 2**20,
     )
     return AgentResult(
         error=StepError(known.get("error", "agent_exit")),

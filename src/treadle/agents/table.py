@@ -1,6 +1,7 @@
 """Find the backend for a type of agent, and what is known of it."""
 
 import functools
+from math import inf
 from pathlib import Path
 
 from treadle.agents import acp, claude, codex, copilot, gemini, oneshot, opencode, program
@@ -65,8 +66,8 @@ def variables(config: AgentConfig) -> tuple[str, ...]:
     return (*(found.variables if found else ()), *own, *config.env_allow)
 
 
-def idle_limit(config: AgentConfig) -> float | None:
-    """Return how long the agent may be silent; None is for ever."""
+def idle_limit(config: AgentConfig) -> float:
+    """Return how long the agent may be silent."""
     if config.idle_timeout is None:
-        return _IDLE if is_prompted(config) else None
-    return config.idle_timeout or None
+        return _IDLE if is_prompted(config) else inf
+    return config.idle_timeout or inf

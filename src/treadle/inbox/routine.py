@@ -102,7 +102,7 @@ def run_hook(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -
     log.unlink(missing_ok=True)
     writable = (tools.layout.root, tools.repo.common_dir)
     host = Host(tools.project, config, tools.keeper, tools.interrupted, writable)
-    limits = Limits(wall=config.checks.timeout, idle=None, output_bytes=_HOOK_OUTPUT)
+    limits = Limits(wall=config.checks.timeout, output_bytes=_HOOK_OUTPUT)
     failure = host.run(words, limits, [log], env={"TREADLE_HOOK": hook, **env})
     tools.mask.file(log)
     if failure:
@@ -386,7 +386,7 @@ def ask_router(
     words = shlex.split(command) if isinstance(command, str) else list(command)
     is_argument = any("{prompt}" in word for word in words[1:])
     argv = [words[0], *(word.replace("{prompt}", question) for word in words[1:])]
-    limits = Limits(wall=external.timeout, idle=None, output_bytes=_ROUTER_OUTPUT)
+    limits = Limits(wall=external.timeout, output_bytes=_ROUTER_OUTPUT)
     with tempfile.TemporaryDirectory(prefix="treadle-router-") as folder:
         prompt, *logs = (Path(folder, name) for name in ("prompt", "stdout", "stderr"))
         prompt.write_text(question)
@@ -459,7 +459,7 @@ def blocking(host: Host, routine: Routine) -> Iterator[str]:
 def _pre_check(host: Host, command: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="treadle-check-") as folder:
         log = Path(folder) / "output"
-        limits = Limits(wall=_CHECK_TIMEOUT, idle=None, output_bytes=_OUTPUT)
+        limits = Limits(wall=_CHECK_TIMEOUT, output_bytes=_OUTPUT)
         failure = host.run(("sh", "-c", command), limits, [log])
         said = walk.tail(log, _SAID).strip()
     if failure:

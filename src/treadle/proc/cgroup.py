@@ -5,25 +5,27 @@ it at once. The shim loads this module, so it imports nothing that takes time to
 """
 
 import os
+import sys
 import time
 
 _EVENTS = {"memory": b"oom_kill", "pids": b"max"}  # controllers, and what tells of a limit met
+_UNLIMITED = sys.maxsize
 _EMPTYING = 0.5  # seconds for a group to be empty once everything in it is dead
 
 
 def enter(shim: int, memory: int, processes: int) -> bool:
-    """Move this process into a new group with these limits (0 is none), if there can be one.
+    """Move this process into a new group with these limits, if there can be one.
 
     What it starts then is born in there, and it must `leave` at once.
     """
     folder = group_of(shim)
-    if not folder or not (memory or processes) or not _make(folder):
+    if not folder or min(memory, processes) == _UNLIMITED or not _make(folder):
         return False
-    if memory:
+    if memory < _UNLIMITED:
         _write(f"{folder}/memory.max", memory)
         _write(f"{folder}/memory.swap.max", 0)
         _write(f"{folder}/memory.oom.group", 1)
-    if processes:
+    if processes < _UNLIMITED:
         _write(f"{folder}/pids.max", processes)
     if _write(f"{folder}/cgroup.procs", 0):
         return True

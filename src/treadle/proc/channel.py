@@ -96,7 +96,7 @@ def frame_of(command: Command, program: str) -> bytes:
     if jail.access:  # a shell opens /dev/stderr anew, and that is this file
         rules += [(_REOPEN, str(path)) for path in (command.stdout, command.stderr)]
     words = (str(command.cwd), program, argv, env)
-    limits = (command.limits.memory_bytes or 0, command.limits.processes or 0)
+    limits = (command.limits.memory_bytes, command.limits.processes)
     held = (jail.filter, jail.access, jail.scope, rules, jail.seen, jail.lasting)
     return marshal.dumps((words, limits, held))
 

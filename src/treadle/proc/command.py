@@ -2,7 +2,9 @@
 
 import errno
 import os
+import sys
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,18 +16,21 @@ Reason = (
 )
 
 
-class Limits(NamedTuple):
-    """When a command is ended; None means never."""
+UNLIMITED = sys.maxsize
 
-    wall: float | None = None
-    idle: float | None = None
-    output_bytes: int | None = None
+
+class Limits(NamedTuple):
+    """When a command is ended; what is not given never is the reason."""
+
+    wall: float = inf
+    idle: float = inf
+    output_bytes: int = UNLIMITED
     grace: float = 5.0
-    disk_bytes: int | None = None
+    disk_bytes: int = UNLIMITED
     disk: tuple[Path, ...] = ()  # the folders that `disk_bytes` counts
-    memory_bytes: int | None = None  # of all its processes together
-    processes: int | None = None  # threads included
-    growth_bytes: int | None = None
+    memory_bytes: int = UNLIMITED  # of all its processes together
+    processes: int = UNLIMITED  # threads included
+    growth_bytes: int = UNLIMITED
     growing: tuple[Path, ...] = ()  # the folders that may hold much, and grow by `growth_bytes`
 
 

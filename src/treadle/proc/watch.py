@@ -9,12 +9,11 @@ from pathlib import Path
 
 from treadle.proc import cgroup, sweep
 from treadle.proc.channel import Channel, Files
-from treadle.proc.command import Cause, Command, Ended, Limits, explain_refusal
+from treadle.proc.command import UNLIMITED, Cause, Command, Ended, Limits, explain_refusal
 
 _SHARE = 20  # counting may take one part in so many of the time
 _BLOCK = 512  # what st_blocks counts, whatever the file system's own blocks are
 _MAX_ENTRIES = 200_000
-_FOR = "it is meant for results, not for build output"
 _MAX_NEW = 1_000_000  # in a folder that may hold a whole repository and its build
 
 
@@ -37,22 +36,18 @@ class Disk:
 
     def _filled(self) -> Cause | None:
         limit = self._limits.disk_bytes
-        if limit is None:
-            return None
         sizes = [usage(folder) for folder in self._limits.disk]
         if sum(size for size, _ in sizes) > limit:
-            return Cause(
-                "disk_limit", f"filled its folder with more than {limit >> 20} MiB; {_FOR}"
-            )
-        if sum(count for _, count in sizes) > _MAX_ENTRIES:
-            return Cause("disk_limit", f"made more than {_MAX_ENTRIES} files in its folder; {_FOR}")
-        return None
+            told = f"filled its folder with more than {limit >> 20} MiB"
+        elif sum(count for _, count in sizes) > _MAX_ENTRIES:
+            told = f"made more than {_MAX_ENTRIES} files in its folder"
+        else:
+            return None
+        return Cause("disk_limit", f"{told}; it is meant for results, not for build output")
 
     def _grown(self) -> Cause | None:
         """Ask the file system, and walk through a folder only if it took in that much at all."""
         limit = self._limits.growth_bytes
-        if limit is None:
-            return None
         for folder in self._limits.growing:
             taken = _taken(folder)
             least = self._least[folder] = tuple(map(min, taken, self._least[folder]))
@@ -113,24 +108,23 @@ class Load:
 
     def breach(self, now: float) -> Cause | None:
         """Return the cause if the command takes too much by now."""
-        most, memory = self._limits.processes, self._limits.memory_bytes
-        if (most is None and memory is None) or now < self._next:
+        if now < self._next:
             return None
         held = cgroup.held(self._shim)
-        met = next((name for name, is_met in held.items() if is_met), "")
-        met = met or self._counted({"memory": memory, "pids": most}, held)
+        met = next((name for name, is_met in held.items() if is_met), "") or self._counted(held)
         self._next = now + (time.monotonic() - now) * _SHARE
         return exceeded(self._limits, met)
 
-    def _counted(self, limits: dict[str, int | None], held: Collection[str]) -> str:
+    def _counted(self, held: Collection[str]) -> str:
         """Count for ourselves what the kernel does not; return which limit is exceeded."""
-        most, memory = (limits[it] if it not in held else None for it in ("pids", "memory"))
-        if most is None and memory is None:
+        most = UNLIMITED if "pids" in held else self._limits.processes
+        memory = UNLIMITED if "memory" in held else self._limits.memory_bytes
+        if most == memory == UNLIMITED:
             return ""
         found = _tree(self._shim)
-        if most is not None and sum(found.values()) > most:
+        if sum(found.values()) > most:
             return "pids"
-        return "memory" if memory is not None and self._used(found, memory) > memory else ""
+        return "memory" if memory < UNLIMITED and self._used(found, memory) > memory else ""
 
     def _used(self, found: dict[int, int], memory: int) -> int:
         """Return the memory of all together; pages that they share count once if it matters."""
@@ -160,7 +154,7 @@ def exceeded(limits: Limits, what: str) -> Cause | None:
         told = f"ran more than {limits.processes} processes and threads at once"
         return Cause("process_limit", f"{told}; raise sandbox.processes")
     if what == "memory":
-        told = f"took more than {(limits.memory_bytes or 0) >> 20} MiB of memory"
+        told = f"took more than {limits.memory_bytes >> 20} MiB of memory"
         return Cause("memory_limit", f"{told}; raise sandbox.memory_mb")
     return None
 
@@ -231,11 +225,11 @@ _ABANDONED = Cause("stopped", "treadle itself was interrupted")
 
 def breach(limits: Limits, elapsed: float, quiet: float, written: int) -> Cause | None:
     """Return which limit is exceeded, if any."""
-    if limits.output_bytes is not None and written > limits.output_bytes:
+    if written > limits.output_bytes:
         return Cause("output_limit", f"wrote more than {limits.output_bytes} bytes")
-    if limits.wall is not None and elapsed >= limits.wall:
+    if elapsed >= limits.wall:
         return Cause("timeout", f"ran longer than {limits.wall:g} s")
-    if limits.idle is not None and quiet >= limits.idle:
+    if quiet >= limits.idle:
         return Cause("idle_timeout", f"wrote nothing for {limits.idle:g} s")
     return None
 
@@ -280,11 +274,8 @@ class Watch:
         now, limits = time.monotonic(), self._limits
         moments = [now + self._tick, *(moment for moment, _ in self._orders)]
         if self._cause is None:
-            if limits.wall is not None:
-                moments.append(self._begun + limits.wall)
-            if limits.idle is not None:
-                moments.append(self._grown_at + limits.idle)
-            if limits.output_bytes is not None and self._rate > 0:
+            moments += [self._begun + limits.wall, self._grown_at + limits.idle]
+            if self._rate > 0:
                 moments.append(now + (limits.output_bytes - self._written) / self._rate / 2)
         return max(min(moments) - now, _SHORTEST)
 
@@ -343,7 +334,7 @@ class Watch:
 
     def _record(self, cause: Cause) -> Ended:
         written, cap = sum(self._files.sizes()), self._limits.output_bytes
-        if cap is not None and written > cap:
+        if written > cap:
             cause = breach(self._limits, 0, 0, written) or cause
             self._files.cut(cap)
             written = cap

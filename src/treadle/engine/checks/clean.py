@@ -116,7 +116,7 @@ def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
         inputs = _inputs(run, tree)
         log = run.folder.clean_setup
         log.unlink(missing_ok=True)
-        limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
+        limits = Limits(wall=run.order.checks.timeout, output_bytes=_MAX_LOG)
         ended = confinement.execute(run, argv, log, log, limits, ws.path)
         if ended.reason != "exit" or ended.exit_code != 0:
             return ended

@@ -139,7 +139,7 @@ class Bench:
         if self._failed:
             return self._unprepared(criterion.id, command, self._failed, log)
         prepare(place or run.workspace.path, self._wishes)
-        limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=_MAX_LOG)
+        limits = Limits(wall=run.order.checks.timeout, output_bytes=_MAX_LOG)
         ended = confinement.execute(run, ("sh", "-c", command), log, log, limits, place)
         seen = _from_end(run, criterion.id, command, ended)
         if seen.passed and (told := silent(command, log)):

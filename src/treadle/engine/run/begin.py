@@ -131,7 +131,7 @@ def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
     folder = run.folder.folder / "setup"
     beneath.remove_tree(folder)
     folder.mkdir()
-    limits = Limits(wall=run.order.checks.timeout, idle=None, output_bytes=16 << 20)
+    limits = Limits(wall=run.order.checks.timeout, output_bytes=16 << 20)
     return confinement.execute(run, argv, folder / STDOUT, folder / STDERR, limits)
 
 
