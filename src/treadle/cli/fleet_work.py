@@ -43,7 +43,8 @@ from treadle.text import plural
 def work(args: Namespace) -> int:
     """Work until it is time to leave, say how many runs were driven."""
     refuse_inside_run(os.environ)
-    _check(args)
+    if args.slots is not None and not 1 <= args.slots <= 100:
+        raise UsageError("--slots must be from 1 to 100")
     site, loaded = find_fleet(os.environ)
     if site.layout:
         trust.require(open_context(site.layout.root, os.environ))
@@ -60,15 +61,6 @@ def work(args: Namespace) -> int:
     )
     told = {"worker_id": name, "runs": driven}
     return output.say(args.json, told, f"worker {name} leaves after {plural(driven, 'run')}")
-
-
-def _check(args: Namespace) -> None:
-    if args.slots is not None and not 1 <= args.slots <= 100:
-        raise UsageError("--slots must be from 1 to 100")
-    for name in ("idle_exit", "until"):
-        value = getattr(args, name)
-        if value is not None and value < 0:
-            raise UsageError(f"--{name.replace('_', '-')} must be 0 or more")
 
 
 def known_jobs(site: FleetSite, config: FleetConfig) -> set[tuple[str, str]] | None:

@@ -119,15 +119,6 @@ def overview() -> str:
     """List the commands, a line each."""
     names = top_level()
     width = max(map(len, names))
-    lines = [f"  {name:{width}}  {COMMANDS[name][1]}" for name in names]
-    return "\n".join(
-        [
-            "usage: treadle COMMAND [options]",
-            "",
-            f"{treadle.__doc__}",
-            "",
-            *lines,
-            "",
-            "treadle COMMAND --help explains a command; --json makes any of them answer in JSON.",
-        ]
-    )
+    listed = "\n".join(f"  {name:{width}}  {COMMANDS[name][1]}" for name in names)
+    last = "treadle COMMAND --help explains a command; --json makes any of them answer in JSON."
+    return f"usage: treadle COMMAND [options]\n\n{treadle.__doc__}\n\n{listed}\n\n{last}"

@@ -25,13 +25,15 @@ def _choose(project: Context, args: Namespace) -> Mission:
     return missions.choose(project.layout, args.mission, here())
 
 
+def _head(mission: Mission) -> dict[str, object]:
+    return {"schema_version": SCHEMA_VERSION, "mission_slug": mission.slug}
+
+
 def create_mission(args: Namespace) -> int:
     """Begin a mission."""
     done = scaffold.create(_open(), args.slug, args.title, datetime.now(UTC))
     files = done.mission.files
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "mission_slug": done.mission.slug,
+    document = _head(done.mission) | {
         "feature_dir": str(files.folder),
         "spec_file": str(files.spec),
         "meta_file": str(files.meta),
@@ -48,9 +50,7 @@ def set_up_plan(args: Namespace) -> int:
     project = _open()
     mission = _choose(project, args)
     done = scaffold.set_up_plan(project, mission)
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "mission_slug": mission.slug,
+    document = _head(mission) | {
         "phase_complete": done.blocked_reason is None,
         "blocked_reason": done.blocked_reason,
         "missing": list(done.missing),
@@ -70,10 +70,9 @@ def write_tasks(args: Namespace) -> int:
     mission = _choose(project, args)
     with Store.open(project.layout) as store:
         done = scaffold.write_tasks(store, mission, datetime.now(UTC))
-    head = {"schema_version": SCHEMA_VERSION, "mission_slug": mission.slug}
     lines = [*(f"wrote {name}" for name in done.wrote), *(f"kept {name}" for name in done.kept)]
     after = f"next: treadle next --mission {mission.slug}"
-    return output.say(args.json, head | done._asdict(), *lines, after)
+    return output.say(args.json, _head(mission) | done._asdict(), *lines, after)
 
 
 def save_dossier(args: Namespace) -> int:

@@ -121,22 +121,18 @@ def trust_repository(args: Namespace) -> int:
 
 def show_config(args: Namespace) -> int:
     loaded = load(Layout(find_root(here(), os.environ)), os.environ)
+    values, origins = dict(_flat(_shown(loaded), ())), loaded.origins
     rows = [
-        (key, json.dumps(value, ensure_ascii=False), origin["source"])
-        for key, value, origin in _values(loaded)
+        (key, json.dumps(values[key], ensure_ascii=False), origin.source)
+        for key, origin in origins.items()
     ]
     roles = {}
     for role in ROLES:
         name, agent = agents.resolve(loaded.config, role)
         roles[role] = {"agent": name, "type": agent.type}
-    origins = {key: origin for key, _, origin in _values(loaded)}
-    told = {"config": _shown(loaded), "origins": origins, "roles": roles}
+    known = {key: origin._asdict() for key, origin in origins.items()}
+    told = {"config": _shown(loaded), "origins": known, "roles": roles}
     return output.tell(args.json, told, output.print_table, ("KEY", "VALUE", "FROM"), rows)
-
-
-def _values(loaded: Loaded) -> list[tuple[str, object, dict[str, str]]]:
-    values = dict(_flat(_shown(loaded), ()))
-    return [(key, values[key], origin._asdict()) for key, origin in loaded.origins.items()]
 
 
 def _shown(loaded: Loaded) -> dict[str, object]:
