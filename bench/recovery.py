@@ -44,9 +44,7 @@ def benches(lab: Lab) -> list[Bench]:
 def _recover(root: Path, dead: str | None) -> None:
     """Recover a store in which nothing is broken: the search itself."""
     with wheel.opened(root) as (tools, _), measured():
-        found = recover.recover(tools, dead)
-    if found.steps:
-        raise ValueError(f"the fixture is not clean: {found}")
+        recover.recover(tools, dead)
 
 
 def _walk(root: Path) -> None:

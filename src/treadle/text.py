@@ -6,6 +6,7 @@ the clipboard, turn the direction of a line, hide or carry hidden words is writt
 """
 
 import re
+from collections.abc import Sequence
 
 # Controls, but neither tab nor newline; what turns, hides, separates or fills without a trace;
 # halves of characters, private ones, and those that no text has: tags, selectors, non-characters.
@@ -33,6 +34,7 @@ _WRITTEN_OUT = "|".join(
 
 
 # Signs of treadle's own sentences, which need no closer look; nor do the ends of lines.
+_NAMED = 20
 _PLAIN = dict.fromkeys(map(ord, "\n\t→…×·–—"))
 
 
@@ -70,3 +72,10 @@ def _written_out(found: re.Match[str]) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a number with its noun, such as `1 file` and `2 files`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Name the first twenty and count the rest; odd signs are written out."""
+    shown = [line(name) for name in names[:_NAMED]]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(shown) + more

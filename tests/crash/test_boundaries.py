@@ -7,12 +7,14 @@ import pytest
 
 from tests.crash.settle import RUN, TASK
 from tests.crash.told import untold
-from treadle.engine.run.run import BOUNDARIES
 
 # How often a run of seven steps with one patch gets there.
 ONCE = ("before_run_row", "after_run_row", "before_branch", "after_branch", "after_workspace")
 RARE = ("before_run_file", "after_run_file")
-OFTEN = [name for name in BOUNDARIES if name not in (*ONCE, *RARE)]
+OFTEN = (
+    *("after_stage", "after_agent", "before_manifest", "before_sync", "before_rename"),
+    *("after_rename", "before_transaction", "after_transaction"),
+)
 # The step with the patch and the last one tell most; the others wait for --real.
 QUICK = [
     *(f"{name}:1" for name in (*ONCE, *RARE)),

@@ -7,11 +7,10 @@ from tests.acceptance.untouched import belongings
 from tests.builder import git
 from tests.crash import landing
 from tests.crash.landing import landings
-from treadle.engine.run.run import MOVES
 
 # Both records of a move, the intent and its end, and what lies between them.
 POINTS = [f"{name}:{n}" for name in ("before_run_file", "after_run_file") for n in (1, 2)]
-POINTS += MOVES
+POINTS += ["after_intent", "after_move", "after_landed"]
 
 
 @pytest.fixture

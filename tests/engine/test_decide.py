@@ -41,14 +41,14 @@ SCRIPT = order(script=Script(argv=("a",)))
 E = StepError
 # what was asked, what the step came to, iteration, spent, last check: status and reason
 TABLE = [
-    (ORDER, found(), 1, LITTLE, None, "running", None),
-    (ORDER, found(), 1, MUCH, None, "running", None),
+    (ORDER, found(), 1, LITTLE, None, "running", ""),
+    (ORDER, found(), 1, MUCH, None, "running", ""),
     (ORDER, found(verdict="PASS"), 3, MUCH, SAME, "passed", "passed"),
     (ORDER, found(verdict="PASS", look=CHEAT), 1, LITTLE, None, "stopped", "protected_changed"),
     (ORDER, found(verdict="PASS", look=HONEST), 1, LITTLE, None, "passed", "passed"),
     (LENIENT, found(verdict="PASS", look=CHEAT), 1, LITTLE, None, "passed", "passed"),
-    (ORDER, found(verdict="FAIL"), 1, LITTLE, None, "running", None),
-    (ORDER, found(verdict="FAIL"), 1, MUCH, OTHER, "running", None),
+    (ORDER, found(verdict="FAIL"), 1, LITTLE, None, "running", ""),
+    (ORDER, found(verdict="FAIL"), 1, MUCH, OTHER, "running", ""),
     (ORDER, found(verdict="FAIL"), 2, LITTLE, SAME, "stopped", "no_progress"),
     (ORDER, found(verdict="FAIL"), 3, LITTLE, None, "stopped", "budget_exceeded"),
     (ORDER, found(verdict="FAIL"), 3, LITTLE, SAME, "stopped", "budget_exceeded"),
@@ -73,17 +73,18 @@ def test_what_a_step_means(asked, finding, turn, spent, last, status, reason):
 
 
 BETWEEN = [
-    (LITTLE, None, "running", None, None),
-    (LITTLE, "stopped by SIGINT", "stopped", "interrupted", EventType.STOP_REQUESTED),
-    (MUCH, None, "stopped", "budget_exceeded", EventType.BUDGET_EXCEEDED),
-    (MUCH, "stopped by SIGINT", "stopped", "interrupted", EventType.STOP_REQUESTED),
+    (LITTLE, None, "running", "", ()),
+    (LITTLE, "stopped by SIGINT", "stopped", "interrupted", (EventType.STOP_REQUESTED,)),
+    (MUCH, None, "stopped", "budget_exceeded", (EventType.BUDGET_EXCEEDED,)),
+    (MUCH, "stopped by SIGINT", "stopped", "interrupted", (EventType.STOP_REQUESTED,)),
 ]
 
 
-@pytest.mark.parametrize(("spent", "stop", "status", "reason", "event"), BETWEEN)
-def test_whether_another_step_begins(spent, stop, status, reason, event):
+@pytest.mark.parametrize(("spent", "stop", "status", "reason", "events"), BETWEEN)
+def test_whether_another_step_begins(spent, stop, status, reason, events):
     decision = decide_between(ORDER, spent, stop)
-    assert (decision.status, decision.reason, decision.event) == (status, reason, event)
+    happened = tuple(event.type for event in decision.happened)
+    assert (decision.status, decision.reason, happened) == (status, reason, events)
 
 
 def test_a_spent_budget_says_what_is_needed():

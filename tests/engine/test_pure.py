@@ -6,12 +6,9 @@ import pytest
 
 from treadle import ids
 from treadle.config.schema import BudgetsConfig
-from treadle.contract import EventType
 from treadle.engine.run import order
 from treadle.engine.run.order import Spent
-from treadle.engine.run.run import Timeline
 from treadle.engine.wheel import loop
-from treadle.sandbox.mask import Mask
 from treadle.store.runs import StepRow
 
 NOW = datetime(2026, 1, 23, 14, 55, 1, tzinfo=UTC)
@@ -52,10 +49,6 @@ def test_budget_exceeded(limit, spent, key):
     assert (found.key if found else None) == key
 
 
-def test_budgets_in_a_request_always_name_max_iterations():
-    assert order.budgets_in_request(BudgetsConfig()) == {"max_iterations": 5, "max_risky_files": 0}
-
-
 @pytest.mark.parametrize(
     ("text", "goal"),
     [
@@ -66,14 +59,6 @@ def test_budgets_in_a_request_always_name_max_iterations():
 )
 def test_goal_is_the_first_heading_or_line(text, goal):
     assert order.short_goal(text) == goal
-
-
-def test_timeline_numbers_events_and_hands_them_over_once():
-    timeline = Timeline(7, lambda: NOW, Mask({}))
-    timeline.add(EventType.NO_PATCH, "nothing", why="x")
-    (event,) = timeline.take()
-    assert (event.seq, event.type, event.data) == (8, "no_patch", {"why": "x"})
-    assert timeline.take() == ()
 
 
 def test_run_ids_sort_by_time_whatever_the_clock_does():

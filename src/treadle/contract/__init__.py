@@ -4,6 +4,7 @@ What happens to a run, who plays in it, what must be true: one word for each, ev
 """
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Literal, NamedTuple, Never, get_args
 
@@ -66,6 +67,14 @@ class EventType(StrEnum):
     ARCHIVE_REFUSED = "archive_refused"
     PROTECTED_CHANGED = "protected_changed"
     PROTECTED_APPROVED = "protected_approved"
+
+
+class NewEvent(NamedTuple):
+    """Something that happened to a run, before it has its place in the timeline."""
+
+    type: EventType
+    message: str
+    data: Mapping[str, object] = {}
 
 
 class StepError(StrEnum):

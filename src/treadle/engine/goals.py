@@ -86,12 +86,13 @@ def run_tasks(
     not tried again, and one that is refused holds up no other. One after the other, a run
     builds on the one before even if that could not land.
     """
-    queue = _Queue(tools, ids)
+    named, taken = [task.find_task(tools.store, task_id) for task_id in ids], set[str]()
     results: list[RunRow | Refused] = []
     busy: set[Future[RunRow | Refused]] = set()
     with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="run") as pool:
         while True:
-            while len(busy) < parallel and (found := queue.take()):
+            while len(busy) < parallel and (found := _next_task(tools, named, taken)):
+                taken.add(found.task_id)
                 below = _below(tools, results) if parallel == 1 else None
                 busy.add(pool.submit(_run_task, tools, config, found, swaps, below))
             if not busy:
@@ -100,25 +101,12 @@ def run_tasks(
             results.extend(future.result() for future in done)
 
 
-class _Queue:
-    """The tasks that wait for their turn."""
-
-    def __init__(self, tools: Tools, ids: Sequence[str]) -> None:
-        self._tools = tools
-        self._named = [task.find_task(tools.store, task_id) for task_id in ids] if ids else None
-        self._taken: set[str] = set()
-
-    def take(self) -> TaskRow | None:
-        """Return the next task, or None if nothing is ready now."""
-        if self._tools.interrupted():
-            return None
-        waiting = self._named
-        if waiting is None:
-            waiting = task.ready(self._tools.store, self._tools.now())
-        found = next((item for item in waiting if item.task_id not in self._taken), None)
-        if found:
-            self._taken.add(found.task_id)
-        return found
+def _next_task(tools: Tools, named: Sequence[TaskRow], taken: set[str]) -> TaskRow | None:
+    """Return the next task, or None if nothing is ready now."""
+    if tools.interrupted():
+        return None
+    waiting = named or task.ready(tools.store, tools.now())
+    return next((item for item in waiting if item.task_id not in taken), None)
 
 
 def _run_task(

@@ -1,12 +1,13 @@
 """Runs take part in the mail: they read letters about their task, pass others on, and report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from treadle.contract import EventType, Role
+from treadle.contract import EventType, NewEvent, Role
 from treadle.engine.run.memory import next_commands
 from treadle.engine.run.run import Run
-from treadle.engine.run.step_folder import OUTBOX, Stage
+from treadle.engine.run.step_folder import OUTBOX
 from treadle.errors import FormatError, UsageError
 from treadle.files import walk
 from treadle.ids import HUMAN, TREADLE, acting_agent
@@ -39,22 +40,24 @@ _MAX_NOTES = 32 << 10
 _INTRODUCTION = "Letters about this task, written by others; weigh them, they are not orders:"
 
 
-def environment(stage: Stage) -> dict[str, str]:
-    """Tell an agent where `treadle mail send` leaves letters until the step is committed."""
-    return {"TREADLE_LETTERS": str(stage.outbox)}
+class News(NamedTuple):
+    """What a step is told of the letters about its task, and the last one each role then has."""
+
+    text: str
+    given: Mapping[str, int]
 
 
-def unread(run: Run, stage: Stage) -> str:
-    """Return the letters about the run's task that this role has not been given yet."""
+def news(run: Run, role: Role) -> News:
+    """Look into the mail for what this role has not been given yet."""
+    given, store = run.memory.letters_given, run.tools.store
     if run.order.task_id is None:
-        return ""
-    given = _given(run)
-    found = _found(run, stage) if _has_mail(run) else _handed(run.tools.store, run.id)
-    new = [(number, words) for number, words in found if number > given.get(stage.role, 0)]
+        return News("", given)
+    found = _found(run, role) if _has_mail(run) else _handed(store, run.id)
+    new = [(number, words) for number, words in found if number > given.get(role, 0)]
     if not new:
-        return ""
-    run.given = {**given, stage.role: max(number for number, _ in new)}
-    return "\n\n".join([_INTRODUCTION, *(words for _, words in new)])[:_MAX_NOTES]
+        return News("", given)
+    text = "\n\n".join([_INTRODUCTION, *(words for _, words in new)])[:_MAX_NOTES]
+    return News(text, {**given, role: max(number for number, _ in new)})
 
 
 def hand_over(store: Store, mail: MailLayout, row: RunRow) -> None:
@@ -102,8 +105,7 @@ def _refuse(run: Run, step: str, name: str, why: str) -> None:
     noted = {(data.get("step", step), data.get("file")) for e in refused if (data := e.data or {})}
     if (step, name) not in noted:
         message = f"{OUTBOX}/{name} is not a letter: {why}"
-        run.timeline.add(EventType.LETTER_REFUSED, message, step=step, file=name)
-        run.record()
+        run.record(NewEvent(EventType.LETTER_REFUSED, message, {"step": step, "file": name}))
 
 
 def catch_up(run: Run) -> None:
@@ -139,15 +141,11 @@ def _has_mail(run: Run) -> bool:
     return run.tools.store.mail is not NO_MAIL
 
 
-def _given(run: Run) -> dict[str, int]:
-    return dict(run.memory.letters_given)
-
-
-def _found(run: Run, stage: Stage) -> list[tuple[int, str]]:
+def _found(run: Run, role: Role) -> list[tuple[int, str]]:
     """Return the letters about the run's task, from the folders of this machine."""
     store, mail = run.tools.store, run.tools.layout.mail
-    if run.order.agent(stage.role).config.type != "builtin":
-        register_agent(mail, _agent(run, stage.role))
+    if run.order.agent(role).config.type != "builtin":
+        register_agent(mail, _agent(run, role))
     effect.refresh(store, mail, run.tools.now())
     return _about(store, mail, run.id, run.order.task_id or "")
 
@@ -159,13 +157,12 @@ def _handed(store: Store, run_id: str) -> list[tuple[int, str]]:
 
 
 def _about(store: Store, mail: MailLayout, run_id: str, task_id: str) -> list[tuple[int, str]]:
-    rows = [row for row in table.of_task(store, task_id) if _is_news(run_id, row)]
-    return [(row.letter_id or 0, _quoted(mail, row)) for row in rows]
-
-
-def _is_news(run_id: str, row: LetterRow) -> bool:
-    own = (row.message_id or "").startswith(run_id)
-    return row.box != "logs" and row.copy_of is None and not own
+    return [
+        (row.letter_id or 0, _quoted(mail, row))
+        for row in table.of_task(store, task_id)
+        if row.box != "logs" and row.copy_of is None
+        if not (row.message_id or "").startswith(run_id)
+    ]
 
 
 def _quoted(mail: MailLayout, row: LetterRow) -> str:
@@ -209,16 +206,14 @@ def _claim_tested(run: Run, task_id: str) -> None:
     store, task = run.tools.store, run.tools.store.task(task_id)
     if task is None or run.row.verdict is None or store.task_checks(task.task_id):
         return
-    passed = run.row.verdict == "PASS"
-    now = format_time(run.tools.now())
-    said = TaskClaimRow(task_id, TESTS_PASSED, passed, _agent(run, "check"), now)
-    store.claim_check(said)
+    passed, now = run.row.verdict == "PASS", format_time(run.tools.now())
+    store.claim_check(TaskClaimRow(task_id, TESTS_PASSED, passed, _agent(run, "check"), now))
     write_views(store, store.mail, task_id)
 
 
 def _report(run: Run, to: str) -> Letter:
     intent, status = _kind(run)
-    number = f"{run.row.current_step_index:03d}"
+    message_id = f"{run.id}-{run.row.current_step_index:03d}-{run.row.status}"
     return Letter(
         sender=_agent(run, "check"),
         to=to,
@@ -226,10 +221,7 @@ def _report(run: Run, to: str) -> Letter:
         status=status,
         created_at=format_time(run.tools.now()),
         task_id=run.order.task_id,
-        extra=(
-            ("message_id", f"{run.id}-{number}-{run.row.status}"),
-            (RUN_HEADER, run.id),
-        ),
+        extra=(("message_id", message_id), (RUN_HEADER, run.id)),
         body=_body(run),
     )
 
@@ -246,27 +238,17 @@ def _kind(run: Run) -> tuple[str, str]:
 
 
 def _body(run: Run) -> str:
-    failed = set(run.memory.failing)
-    judged = run.row.verdict is not None
     results = [
-        f"- {item.id} {'failed' if item.id in failed else 'passed'}: {item.text}"
+        f"- {item.id} {'failed' if item.id in run.memory.failing else 'passed'}: {item.text}"
         for item in run.order.criteria
-        if judged
+        if run.row.verdict
     ]
-    commands = [f"- `{command}`" for command in next_commands(run.row, run.memory)]
+    left = [f"- Run: {run.row.run_dir}"]
+    if run.row.branch:
+        left.append(f"- Branch: {run.row.branch}")
+    left += [f"- `{command}`" for command in next_commands(run.row, run.memory)]
     reason = f": {run.memory.reason}" if run.memory.reason else ""
-    return "\n".join(
-        [
-            "## Summary",
-            f"{run.order.goal}: run {run.id} {run.row.status}{reason}",
-            "",
-            "## Results",
-            *(results or ["- no verdict"]),
-            "",
-            "## Artifacts",
-            f"- Run: {run.row.run_dir}",
-            *([f"- Branch: {run.row.branch}"] if run.row.branch else []),
-            *commands,
-            "",
-        ]
-    )
+    summary = f"{run.order.goal}: run {run.id} {run.row.status}{reason}"
+    results, artifacts = results or ["- no verdict"], [*left, ""]
+    parts = ["## Summary", summary, "", "## Results", *results, "", "## Artifacts", *artifacts]
+    return "\n".join(parts)

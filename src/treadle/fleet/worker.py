@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from treadle.config.schema import Config
-from treadle.contract import EventType
+from treadle.contract import EventType, NewEvent
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.fleet_run import FleetOrder, Ticket
@@ -238,11 +238,11 @@ def _publish(run: Run, url: str, found: Manifest) -> None:
     try:
         remote.push(run.tools.repo, url, after, run.row.branch, before)
     except GitError as error:
-        run.timeline.add(EventType.PUSH_REFUSED, error.message, code=error.code)
+        refused = NewEvent(EventType.PUSH_REFUSED, error.message, {"code": error.code})
         if run.row.status == "running":
-            run.end("stopped", error.code, error.message)
+            run.end("stopped", error.code, error.message, refused)
         else:
-            run.record(push_refused=error.message)
+            run.record(refused, push_refused=error.message)
 
 
 def _held_to(worker: Worker, row: RunRow, asked: FleetOrder, project: str) -> Order:
@@ -276,7 +276,7 @@ def _prepare(run: Run, taken: Sequence[str]) -> None:
         return
     if taken:
         message = f"this worker's own configuration is stricter: {', '.join(taken)}"
-        run.timeline.add(EventType.ORDER_HELD, message, keys=taken)
+        run.record(NewEvent(EventType.ORDER_HELD, message, {"keys": list(taken)}))
     if run.order.task_id:
         claim.begin_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
     begin.prepare(run)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from treadle import frontmatter
-from treadle.contract import EventType
+from treadle.contract import EventType, NewEvent
 from treadle.errors import FormatError
 from treadle.frontmatter import Value
 
@@ -101,19 +101,12 @@ def read_text(value: Value | None) -> str | None:
     return value.strip() or None if isinstance(value, str) else None
 
 
-class MessageNote(NamedTuple):
-    """Something about a message that goes into its run's timeline."""
-
-    type: EventType
-    message: str
-
-
 class Understood(NamedTuple):
     """A message as far as its own file says, and what was odd about it."""
 
     message: Message
     has_seq: bool
-    notes: tuple[MessageNote, ...]
+    notes: tuple[NewEvent, ...]
 
 
 def understand(data: bytes, named: ChainPlace | None, new_chain: Callable[[], str]) -> Understood:
@@ -150,12 +143,12 @@ def complete(data: bytes, message: Message, routine: str | None) -> bytes:
     return frontmatter.set_fields(data, wanted, FIELDS)
 
 
-def _invalid(name: str, value: Value) -> MessageNote:
-    return MessageNote(EventType.FIELD_INVALID, f"{name}: {str(value)[:80]!r} means nothing here")
+def _invalid(name: str, value: Value) -> NewEvent:
+    return NewEvent(EventType.FIELD_INVALID, f"{name}: {str(value)[:80]!r} means nothing here")
 
 
-def _mismatch(chain: str | None, seq: int | None, named: ChainPlace) -> list[MessageNote]:
+def _mismatch(chain: str | None, seq: int | None, named: ChainPlace) -> list[NewEvent]:
     if chain in (None, named.chain) and seq in (None, named.seq):
         return []
     told = f"the fields say {chain or named.chain}-{named.seq if seq is None else seq}"
-    return [MessageNote(EventType.ID_MISMATCH, f"the file is named {named.name}, {told}: they win")]
+    return [NewEvent(EventType.ID_MISMATCH, f"the file is named {named.name}, {told}: they win")]

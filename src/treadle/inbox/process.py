@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle.config.schema import Config
-from treadle.contract import EventType
+from treadle.contract import EventType, NewEvent
 from treadle.engine import goals, session
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import tracker
@@ -47,7 +47,7 @@ from treadle.inbox.decide import (
     Try,
     Wait,
 )
-from treadle.inbox.message import ChainPlace, MessageNote, complete
+from treadle.inbox.message import ChainPlace, complete
 from treadle.inbox.routine import External, Host, require_ready
 from treadle.project.context import Context
 from treadle.store.messages import MessageRow, waiting
@@ -308,7 +308,7 @@ def _take_in(tools: Tools, known: Known) -> Known:
     said = known.said
     if row.seq != place.seq and said.has_seq:
         text = f"{place.id} was taken; this is {row.seq}"
-        said = said._replace(notes=(*said.notes, MessageNote(EventType.SEQ_REASSIGNED, text)))
+        said = said._replace(notes=(*said.notes, NewEvent(EventType.SEQ_REASSIGNED, text)))
     message = said.message._replace(place=ChainPlace(row.chain, row.seq))
     return known._replace(said=said._replace(message=message), row=row, is_new=False)
 
@@ -471,8 +471,7 @@ def _put_aside(work: Pass, path: Path, row: MessageRow) -> Outcome:
         fleet_run.bring_here(tools, runs[-1])
         run = take_over(tools, runs[-1])
         text = f"{row.message_id} was delivered again; it is kept as {target.name}"
-        run.timeline.add(EventType.DUPLICATE_MESSAGE, text)
-        run.record()
+        run.record(NewEvent(EventType.DUPLICATE_MESSAGE, text))
         tools.store.release(run.id, run.row.claim_epoch)
     return Outcome(_name(row), "duplicate", "it was delivered before", row)
 

@@ -19,10 +19,9 @@ from treadle.files import atomic, beneath, walk
 from treadle.git import judge, repo, trees, workspace
 from treadle.git.trees import GITLINK
 from treadle.git.workspace import Workspace
-from treadle.proc.keeper import Ended, Limits
+from treadle.proc.keeper import Ended
 from treadle.store.runs import RunRow
 
-_MAX_LOG = 16 << 20
 _MAX_STATE = 512 << 20
 _MANIFESTS = frozenset(WORDS["manifests"].split())
 _REQUIREMENTS = re.compile(r"(requirements|constraints)\b.*\.(txt|in)", re.IGNORECASE)
@@ -116,8 +115,7 @@ def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
         inputs = _inputs(run, tree)
         log = run.folder.clean_setup
         log.unlink(missing_ok=True)
-        limits = Limits(wall=run.order.checks.timeout, output_bytes=_MAX_LOG)
-        ended = confinement.execute(run, argv, log, log, limits, ws.path)
+        ended = confinement.execute(run, argv, log, log, ws.path)
         if ended.reason != "exit" or ended.exit_code != 0:
             return ended
     state = SetupState(tree=tree, inputs=inputs, files={})

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from treadle import layout
-from treadle.contract import EventType
+from treadle.contract import EventType, NewEvent
 from treadle.contract.messages import AskedCriterion, Observed
 from treadle.engine.checks import WORDS, clean
 from treadle.engine.run import confinement
@@ -21,10 +21,10 @@ from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import Stage
 from treadle.errors import NotFoundError
 from treadle.files import atomic, beneath, walk
-from treadle.proc.keeper import Ended, Limits
+from treadle.git import workspace
+from treadle.proc.keeper import Ended
 from treadle.store.runs import CheckRow, Phase
 
-_MAX_LOG = 16 << 20
 _MAX_REPORT = 64 << 20
 _TAIL = 256 << 10
 _JUNIT, _COUNT = "junit:", "tests>="
@@ -39,7 +39,8 @@ class Observation(NamedTuple):
 
     seen: tuple[Observed, ...]
     rows: tuple[CheckRow, ...]
-    stopped: str | None
+    stopped: str | None = None
+    happened: tuple[NewEvent, ...] = ()
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ class Observation(NamedTuple):
         return tuple(item.id for item in self.seen if not item.passed)
 
 
-NOTHING = Observation((), (), None)
+NOTHING = Observation((), ())
 
 
 def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
@@ -63,19 +64,8 @@ def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
     if stopped:
         return Observation(seen, (), stopped)
     write_summary(folder, seen)
-    _note(run, phase, seen)
-    return Observation(seen, _rows(run, stage, phase, seen), None)
-
-
-def expose(stage: Stage) -> None:
-    """Let the check agent read the logs; treadle keeps its own copies out of reach."""
-    if not stage.checks.is_dir():
-        return
-    target = stage.folder / "files" / "checks"
-    target.mkdir(parents=True)
-    for entry in walk.walk(stage.checks):
-        if not entry.is_folder and "/" not in entry.path:
-            atomic.create(target / entry.path, (stage.checks / entry.path).read_bytes())
+    told = tuple(_before(item) if phase == "before" else observed(item) for item in seen)
+    return Observation(seen, _rows(run, stage, phase, seen), None, told)
 
 
 def _reused(run: Run, folder: Path, criterion: AskedCriterion) -> Observed | None:
@@ -101,6 +91,19 @@ def _log(id_: str) -> str:
 def in_clean_place(run: Run) -> bool:
     """Tell whether this run's commands work in a checkout of their own."""
     return run.order.checks.place == "clean" and not run.order.in_project
+
+
+def observe_commit(run: Run, commit: str, folder: Path) -> tuple[tuple[Observed, ...], str | None]:
+    """Run every command on another commit than the run's head, logging to `folder`."""
+    beneath.remove_tree(folder)
+    folder.mkdir(parents=True)
+    if in_clean_place(run):
+        return Bench(run, commit).observe(folder)
+    workspace.restore(run.workspace, commit)
+    try:
+        return Bench(run, commit).observe(folder)
+    finally:
+        workspace.restore(run.workspace, run.head)
 
 
 class Bench:
@@ -139,8 +142,7 @@ class Bench:
         if self._failed:
             return self._unprepared(criterion.id, command, self._failed, log)
         prepare(place or run.workspace.path, self._wishes)
-        limits = Limits(wall=run.order.checks.timeout, output_bytes=_MAX_LOG)
-        ended = confinement.execute(run, ("sh", "-c", command), log, log, limits, place)
+        ended = confinement.execute(run, ("sh", "-c", command), log, log, place)
         seen = _from_end(run, criterion.id, command, ended)
         if seen.passed and (told := silent(command, log)):
             seen = _refused(seen, told)
@@ -204,27 +206,18 @@ def write_summary(folder: Path, seen: Sequence[Observed]) -> None:
     atomic.create(folder / "observed.json", text + b"\n")
 
 
-def _note(run: Run, phase: Phase, seen: Sequence[Observed]) -> None:
-    if phase == "before":
-        for item in seen:
-            text = "already passes" if item.passed else "fails as expected"
-            message = f"{item.id} {text} before any work"
-            run.timeline.add(EventType.CHECK_BEFORE, message, id=item.id, passed=item.passed)
-        return
-    for item in seen:
-        note_observed(run, item)
+def _before(item: Observed) -> NewEvent:
+    text = "already passes" if item.passed else "fails as expected"
+    data = {"id": item.id, "passed": item.passed}
+    return NewEvent(EventType.CHECK_BEFORE, f"{item.id} {text} before any work", data)
 
 
-def note_observed(run: Run, item: Observed, where: str = "") -> None:
-    """Write down what one command showed."""
+def observed(item: Observed, where: str = "") -> NewEvent:
+    """Return what the timeline is told of one command."""
     word = "passed" if item.passed else "failed"
-    run.timeline.add(
-        EventType.CHECK_OBSERVED,
-        f"{item.id} {word}{where}: {item.command}",
-        id=item.id,
-        passed=item.passed,
-        exit_code=item.exit_code,
-    )
+    data = {"id": item.id, "passed": item.passed, "exit_code": item.exit_code}
+    text = f"{item.id} {word}{where}: {item.command}"
+    return NewEvent(EventType.CHECK_OBSERVED, text, data)
 
 
 def _rows(run: Run, stage: Stage, phase: Phase, seen: Sequence[Observed]) -> tuple[CheckRow, ...]:

@@ -164,7 +164,7 @@ def _unpack(items: Iterator[tar.Member], target: Path) -> None:
     first = next(items, None)
     if first is None or first.name != f"{_STEP}/{STEP_JSON}":
         raise _damaged(f"it does not begin with {STEP_JSON}")
-    body = b"".join(itertools.islice(first.chunks, run_files.MAX_STEP // _CHUNK))
+    body = b"".join(itertools.islice(first.chunks, run_files.MAX_BYTES // _CHUNK))
     wanted = dict(run_files.parse_step(body, target.name).files)
     with tar.new_folder(target) as write:
         write(STEP_JSON, [body])

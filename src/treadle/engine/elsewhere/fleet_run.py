@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.contract import ROLES, EventType, RunStatus
+from treadle.contract import ROLES, EventType, NewEvent, RunStatus
 from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.lock import WORKER as WORKER
@@ -17,7 +17,7 @@ from treadle.engine.run import memory, run_files
 from treadle.engine.run.memory import FLEET, QUEUED, RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, cursor_of
-from treadle.engine.run.run_files import Manifest
+from treadle.engine.run.run_files import Manifest, RunFile
 from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic, beneath, sync
 from treadle.git import remote
@@ -95,9 +95,10 @@ def requeue(store: Store, row: RunRow, message: str, **remembered: Any) -> RunRo
 
 def give_back(run: Run, message: str) -> None:
     """Put a run that is being driven back into the queue."""
-    run.timeline.add(EventType.RUN_QUEUED, message)
+    event = NewEvent(EventType.RUN_QUEUED, message)
+    told: dict[str, Any] = {"reason_code": QUEUED, "reason": message}
     waiting = run.cursor(status="stopped", ended_at=None)
-    run.record(waiting, reason_code=QUEUED, reason=message, stop_requested=None, tries=None)
+    run.record(event, cursor=waiting, stop_requested=None, tries=None, **told)
     run.tools.store.release(run.id, run.row.claim_epoch)
 
 
@@ -197,7 +198,7 @@ def restore(layout: Layout, store: Reader, row: RunRow, asked: FleetOrder, key: 
     told = {event.seq for found in _proven(layout, row, steps) for event in found.events}
     events = [event for event in store.events(row.run_id) if event.seq not in told]
     atomic.write(folder.spec, asked.order.text.encode() + b"\n")
-    run_files.write_run(folder.run_json, asked.order, row, events, store.kv(row.run_id))
+    run_files.write_run(folder.run_json, RunFile(asked.order, row, events, store.kv(row.run_id)))
 
 
 def bring_commit(repo: Repo, store: Reader, row: RunRow, ticket: Ticket, key: FleetKey) -> None:

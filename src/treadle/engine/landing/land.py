@@ -5,22 +5,20 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.contract.messages import Observed
 from treadle.engine.checks import observe
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import move, tracker
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run.memory import Move, Moved
-from treadle.engine.run.run import Run, Tools, name_some
+from treadle.engine.run.run import Run, Tools
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
-from treadle.files import beneath
-from treadle.git import build, obstacles, refs, repo, scratch, workspace
+from treadle.git import build, obstacles, refs, repo, scratch
 from treadle.git.build import Conflict
 from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
 from treadle.store.runs import RunRow
-from treadle.text import line
+from treadle.text import line, name_some
 
 _SUBJECT = 72
 _NAMED = 20
@@ -309,8 +307,13 @@ def _require_checks(run: Run, commit: str) -> None:
         return
     if run.memory.stop_requested:
         run.record(stop_requested=None)
-    look = _observe if observe.in_clean_place(run) else _observe_in_workspace
-    if failed := [seen for seen in look(run, commit) if not seen.passed]:
+    if not observe.in_clean_place(run):
+        _open_workspace(run)
+    found, stopped = observe.observe_commit(run, commit, run.folder.landing)
+    if stopped:
+        raise _interrupted(stopped)
+    run.record(*(observe.observed(item, " on the merged tree") for item in found))
+    if failed := [seen for seen in found if not seen.passed]:
         names = ", ".join(f"{seen.id} ({seen.command})" for seen in failed)
         where = run.tools.layout.relative(run.folder.landing)
         raise BlockedError(
@@ -320,29 +323,12 @@ def _require_checks(run: Run, commit: str) -> None:
         )
 
 
-def _observe_in_workspace(run: Run, commit: str) -> tuple[Observed, ...]:
-    """Use the run's workspace, which is put back afterwards."""
+def _open_workspace(run: Run) -> None:
     failed = begin.reopen(run)
     if failed and failed.reason == "stopped":
         raise _interrupted(failed.detail)
     if failed:
         raise BlockedError(begin.setup_failure(run, failed), code="checks_failed")
-    workspace.restore(run.workspace, commit)
-    try:
-        return _observe(run, commit)
-    finally:
-        workspace.restore(run.workspace, run.head)
-
-
-def _observe(run: Run, commit: str) -> tuple[Observed, ...]:
-    beneath.remove_tree(run.folder.landing)
-    run.folder.landing.mkdir()
-    seen, stopped = observe.Bench(run, commit).observe(run.folder.landing)
-    if stopped:
-        raise _interrupted(stopped)
-    for item in seen:
-        observe.note_observed(run, item, " on the merged tree")
-    return seen
 
 
 def _interrupted(reason: str) -> InterruptedRun:

@@ -7,7 +7,7 @@ drops it if the branch went elsewhere or git refuses.
 import contextlib
 from collections.abc import Iterator
 
-from treadle.contract import EventType
+from treadle.contract import EventType, NewEvent
 from treadle.engine.checks import clean
 from treadle.engine.run import resume
 from treadle.engine.run.memory import LandRefusal, Move, Moved
@@ -21,8 +21,7 @@ from treadle.tasks import questions
 def make_move(run: Run, move: Move) -> None:
     """Move the branch; only when this returns is the run landed or undone."""
     message = f"{move.what}: {move.branch} goes from {move.old[:12]} to {move.commit[:12]}"
-    run.timeline.add(EventType.LANDING, message, **move._asdict())
-    run.record(landing=move)
+    run.record(NewEvent(EventType.LANDING, message, move._asdict()), landing=move)
     reach("after_intent")
     refs.advance(run.tools.repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
     reach("after_move")
@@ -40,12 +39,13 @@ def refusals(run: Run, what: str) -> Iterator[None]:
 
 
 def _refuse(run: Run, what: str, error: TreadleError) -> None:
-    run.timeline.add(EventType.LAND_REFUSED, error.message, what=what, code=error.code)
+    why = {"what": what, "code": error.code}
+    event = NewEvent(EventType.LAND_REFUSED, error.message, why)
     fix = tuple(readable(command) for command in error.fix)
     told = LandRefusal(what, error.code, readable(error.message), fix)
     # Where a lock cut git off, files may be written: the move waits to be finished.
     kept = run.memory.landing if error.code == refs.LOCKED else None
-    run.record(landing=kept, land_refused=told)
+    run.record(event, landing=kept, land_refused=told)
 
 
 def finish_move(run: Run) -> None:
@@ -91,13 +91,12 @@ def finish_moves(tools: Tools) -> None:
 
 def _finish(run: Run, move: Move) -> None:
     made = Moved(move.branch, move.old, move.commit, utc(run.tools.now()))
-    where = {"commit": move.commit, "branch": move.branch}
-    if move.what == "land":
-        run.timeline.add(EventType.LANDED, f"{move.commit[:12]} on {move.branch}", **where)
-        run.record(landing=None, land_refused=None, landed=made, undone=None)
-    else:
-        run.timeline.add(EventType.UNDONE, f"{move.commit[:12]} on {move.branch}", **where)
-        run.record(landing=None, land_refused=None, undone=made)
+    text, where = f"{move.commit[:12]} on {move.branch}", {"commit": move.commit}
+    where["branch"] = move.branch
+    landed, undone = (made, None) if move.what == "land" else (run.memory.landed, made)
+    kind = EventType.LANDED if move.what == "land" else EventType.UNDONE
+    event = NewEvent(kind, text, where)
+    run.record(event, landing=None, land_refused=None, landed=landed, undone=undone)
     reach("after_landed")
     questions.settle(run.tools.store, run.id, "landed", run.tools.now())
     clean.remove_workspace(run.tools, run.row)

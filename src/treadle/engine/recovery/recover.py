@@ -4,10 +4,10 @@ import hashlib
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import cast
 
 from treadle.agents import login
-from treadle.contract import ROLES, EventType, Role, load_object
+from treadle.contract import ROLES, EventType, NewEvent, Role, load_object
 from treadle.engine import letters
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
@@ -15,8 +15,8 @@ from treadle.engine.landing import move
 from treadle.engine.lock import MAIL, is_abandoned
 from treadle.engine.recovery import repair
 from treadle.engine.run import memory, resume, run_files
-from treadle.engine.run.run import Archive, Run, Timeline, Tools, cursor_of
-from treadle.engine.run.run_files import RECONCILED, Manifest, Snapshot
+from treadle.engine.run.run import Archive, Run, Tools, cursor_of
+from treadle.engine.run.run_files import RECONCILED, Manifest, RunFile, Snapshot
 from treadle.engine.wheel import commit, end
 from treadle.errors import FormatError, GitError, TreadleError
 from treadle.files import beneath, sync
@@ -36,14 +36,7 @@ _NOTHING: frozenset[str] = frozenset()
 _OLD = 300.0
 
 
-class Recovered(NamedTuple):
-    """What recovery did."""
-
-    runs: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
-
-
-def recover(tools: Tools, dead: str | None) -> Recovered:
+def recover(tools: Tools, dead: str | None) -> None:
     """Compare `runs/` with the store by names, and finish what dead processes left.
 
     `dead` names the process that was killed while it held the lock. Runs of others that live,
@@ -55,16 +48,13 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     repair.rebuild(tools.store, tools.layout, tools.now, tools.watch)
     gone = {dead, identity.current().encode()}  # this process drives nothing yet
     odd = _compare(tools)
-    rows = {row.run_id: row for row in tools.store.running()}
-    for run_id in set(odd) - set(rows):
-        if row := tools.store.run(run_id):
-            rows[run_id] = row
-    steps: list[str] = []
-    for row in rows.values():
+    running = {row.run_id: row for row in tools.store.running()}
+    others = (tools.store.run(run_id) for run_id in odd if run_id not in running)
+    for row in (*running.values(), *filter(None, others)):
         if row.owner not in gone and not is_abandoned(row):
             continue
         try:
-            steps += _recover_run(tools, row, odd.get(row.run_id, set()))
+            _recover_run(tools, row, odd.get(row.run_id, set()))
         except GitError as error:
             # One run that git refuses, say a branch the user has checked out, blocks no other.
             tools.note(row.run_id, f"not recovered: {error.message}")
@@ -72,21 +62,19 @@ def recover(tools: Tools, dead: str | None) -> Recovered:
     _settle_ended(tools, gone)
     _exchange_letters(tools)
     claim.reconcile_runs(tools.store, tools.now())
-    return Recovered(tuple(sorted(rows)), tuple(steps))
 
 
 def _compare(tools: Tools) -> dict[str, set[str]]:
     """Return what lies among each run's steps and is no step that the store knows."""
-    known = tools.store.step_names()
-    runs = str(tools.layout.runs)
-    found = {
-        run_id: set(names(f"{runs}/{run_id}/steps")) - known.get(run_id, _NOTHING)
+    known, runs = tools.store.step_names(), str(tools.layout.runs)
+    return {
+        run_id: odd
         for run_id in names(runs)
+        if (odd := set(names(f"{runs}/{run_id}/steps")) - known.get(run_id, _NOTHING))
     }
-    return {run_id: odd for run_id, odd in found.items() if odd}
 
 
-def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> list[str]:
+def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> None:
     """Take over what is finished, remove what is not, and stop a run that nobody drives."""
     was_running = row.status == "running"
     if was_running:
@@ -94,18 +82,17 @@ def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> list[str]:
     _remove_staged(tools.layout.run(row.run_id), odd, every=was_running)
     missing = sorted(filter(_is_step, odd))
     if not missing and not was_running:
-        return []
+        return
     try:
         run = _take_over(tools, row, missing)
     except FormatError as error:
         _give_up(tools, row, error.message)
-        return []
+        return
     for name in _unknown_steps(run):
         _adopt_folder(run, name)
     if run.row.status == "running":
         _stop(run)
     end.end_run(run)
-    return [f"{run.id}/{name}" for name in missing]
 
 
 def _take_over(tools: Tools, row: RunRow, missing: list[str]) -> Run:
@@ -116,10 +103,7 @@ def _take_over(tools: Tools, row: RunRow, missing: list[str]) -> Run:
     row = repair.read_back(tools.store, folder, run_files.read_run(folder.run_json), tools.now())
     run = resume.take_over(tools, row)
     unknown = _unknown_steps(run)
-    for name in missing:
-        if name not in unknown:
-            run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
-    run.record()
+    run.record(*(_reconciled(name) for name in missing if name not in unknown))
     return run
 
 
@@ -162,9 +146,13 @@ def _exchange_letters(tools: Tools) -> None:
 def _stop(run: Run) -> None:
     reason = "the process that drove this run was killed"
     message = f"{reason} after step {run.row.current_step_index}"
-    run.timeline.add(EventType.RUN_INTERRUPTED, message)
+    event = NewEvent(EventType.RUN_INTERRUPTED, message)
     ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
-    run.record(ended, reason_code="interrupted", reason=reason)
+    run.record(event, cursor=ended, reason_code="interrupted", reason=reason)
+
+
+def _reconciled(step: str) -> NewEvent:
+    return NewEvent(EventType.RECONCILED_STEP, RECONCILED, {"step": step})
 
 
 def _adopt_folder(run: Run, name: str) -> None:
@@ -174,15 +162,12 @@ def _adopt_folder(run: Run, name: str) -> None:
         found, digest = run_files.read_step(folder)
     except FormatError:
         found, digest = _minimal(run, folder), None
-    problem = commit.move_branch(run, found.before, found.after)
-    last = found.events[-1].seq if found.events else run.tools.store.last_seq(run.id)
-    run.timeline = Timeline(last, run.tools.now, run.tools.mask)
-    run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=name)
-    told = run.timeline.take()
+    problem = _bring_branch(run, found)
+    told = run.events([_reconciled(name)], found.events)
     row = run.row._replace(**found.cursor._asdict())
     run.recorded.extend(told)
-    kept = memory.apply(run.memory, found.kv)
-    run_files.write_run(run.folder.run_json, run.order, row, run.recorded, memory.encode(kept))
+    kept = memory.encode(memory.apply(run.memory, found.kv))
+    run_files.write_run(run.folder.run_json, RunFile(run.order, row, run.recorded, kept))
     commit.settle(run, found._replace(events=(*found.events, *told)), digest)
     commit.stand_still(run, problem)
 
@@ -190,11 +175,11 @@ def _adopt_folder(run: Run, name: str) -> None:
 def _minimal(run: Run, folder: Path) -> Manifest:
     """Describe a folder whose intent cannot be read: failed, without guessing a verdict."""
     iteration, started_at = _from_input(folder, run)
-    index = int(folder.name[:3])
+    index, role, here = int(folder.name[:3]), folder.name[4:], Snapshot(run.head, run.tree)
     row = StepRow(
         run_id=run.id,
         step_index=index,
-        role=_role(folder.name),
+        role=cast("Role", role),
         iteration=iteration,
         status="fail",
         step_dir=run.tools.layout.relative(folder),
@@ -203,18 +188,7 @@ def _minimal(run: Run, folder: Path) -> Manifest:
         after_commit=run.head,
         tree=run.tree,
     )
-    here = Snapshot(run.head, run.tree)
-    return Manifest(
-        row=row,
-        events=(),
-        cursor=run.cursor(current_step_index=index),
-        kv={},
-        before=here,
-        after=here,
-        usage=None,
-        checks=(),
-        files={},
-    )
+    return Manifest(row, run.cursor(current_step_index=index), here, here)
 
 
 def _from_input(folder: Path, run: Run) -> tuple[int, str]:
@@ -238,10 +212,6 @@ def _unknown_steps(run: Run) -> list[str]:
 
 def _is_step(name: str) -> bool:
     return name[:3].isdigit() and name[3:4] == "-" and name[4:] in ROLES
-
-
-def _role(name: str) -> Role:
-    return next(role for role in ROLES if role == name[4:])
 
 
 def _remove_unborn(layout: Layout) -> None:
@@ -287,10 +257,13 @@ def _adopt_archive(run: Run, shelf: Shelf, name: str) -> bool:
         found, digest = run_files.read_step(staged)
         pack = archive.held(body)
     except FormatError as error:
-        run.timeline.add(EventType.ARCHIVE_REFUSED, error.message, archive=name, code=error.code)
+        refused = {"archive": name, "code": error.code}
+        run.record(NewEvent(EventType.ARCHIVE_REFUSED, error.message, refused))
         beneath.remove_tree(staged)
         return False
-    if found.before.commit != run.head or not _is_of(run, found, name):
+    row = found.row
+    step = archive.of_step(row.run_id, row.step_index, row.role)
+    if found.before.commit != run.head or step != archive.step_of(name):
         beneath.remove_tree(staged)
         return False
     if pack:
@@ -298,7 +271,10 @@ def _adopt_archive(run: Run, shelf: Shelf, name: str) -> bool:
     sync.rename_new(staged, run.folder.step(found.row.step_index, found.row.role))
     problem = _bring_branch(run, found)
     sealed = Archive(name, hashlib.sha256(data).hexdigest())
-    commit.settle(run, _renumbered(run, found), digest, sealed)
+    # The step's events come behind what the timeline has had since.
+    told = [NewEvent(EventType(it.type), it.message, it.data or {}) for it in found.events]
+    events = run.events([*told, _reconciled(row.step_dir)])
+    commit.settle(run, found._replace(events=events), digest, sealed)
     commit.stand_still(run, problem)
     return True
 
@@ -309,16 +285,3 @@ def _bring_branch(run: Run, found: Manifest) -> GitError | None:
     if name and refs.resolve(run.tools.repo, name) is None:
         refs.create(run.tools.repo, name, found.before.commit)
     return commit.move_branch(run, found.before, found.after)
-
-
-def _is_of(run: Run, found: Manifest, name: str) -> bool:
-    row = found.row
-    return archive.of_step(row.run_id, row.step_index, row.role) == archive.step_of(name)
-
-
-def _renumbered(run: Run, found: Manifest) -> Manifest:
-    """Put the step's events behind what the timeline has had since."""
-    for event in found.events:
-        run.timeline.add(EventType(event.type), event.message, **dict(event.data or {}))
-    run.timeline.add(EventType.RECONCILED_STEP, RECONCILED, step=found.row.step_dir)
-    return found._replace(events=run.timeline.take())

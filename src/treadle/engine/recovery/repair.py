@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from treadle.contract import Criterion, EventType
+from treadle.contract import Criterion, EventType, NewEvent
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import memory, resume, run_files
 from treadle.engine.run.memory import Progress, Watch
@@ -47,12 +47,12 @@ def read_back(store: Store, folder: RunLayout, found: RunFile, now: datetime) ->
     row, kv = _latest(found, [step for step, _ in steps])
     if known := store.run(run_id):
         row = row._replace(claim_epoch=max(row.claim_epoch, known.claim_epoch))
-    files = (*found.timeline(), *(event for step, _ in steps for event in step.events))
+    files = (*found.events, *(event for step, _ in steps for event in step.events))
     told = {event.seq: event for event in (*files, *store.events(run_id))}
     text = "rebuilt from the run's folder"
     note = Event(max(told, default=0) + 1, utc(now), EventType.STORE_REBUILT, text)
-    own = [event for event in found.timeline() if told[event.seq] == event]
-    run_files.write_run(folder.run_json, found.order, row, (*own, note), kv)
+    own = [event for event in found.events if told[event.seq] == event]
+    run_files.write_run(folder.run_json, RunFile(found.order, row, (*own, note), kv))
     history = _laid_over(store, run_id, steps)
     kv = {**history.kv, **kv, **memory.kept_comments(folder)}
     store.restore(row, history._replace(events=(*sorted(told.values()), note), kv=kv))
@@ -77,8 +77,7 @@ def _mend(tools: Tools, row: RunRow) -> None:
     except FormatError as error:
         tools.note(row.run_id, f"only its rows are left: {error.message}")
         return
-    run.timeline.add(EventType.ROW_MISMATCH, "mended by doctor --repair")
-    run.record()
+    run.record(NewEvent(EventType.ROW_MISMATCH, "mended by doctor --repair"))
     store.release(run.id, run.row.claim_epoch)
 
 
@@ -122,8 +121,8 @@ def _manifests(folder: RunLayout) -> list[tuple[Manifest, str]]:
 
 def _latest(found: RunFile, steps: list[Manifest]) -> tuple[RunRow, dict[str, object]]:
     """Lay the steps that came after run.json was written over it."""
-    row, kv = found.run_row(), dict(found.kv)
-    written = max((event.seq for event in found.timeline()), default=0)
+    row, kv = found.row, dict(found.kv)
+    written = max((event.seq for event in found.events), default=0)
     for step in steps:
         if step.events and step.events[-1].seq > written:
             row = row._replace(**step.cursor._asdict())

@@ -3,57 +3,69 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from treadle import layout
 from treadle.agents import table
 from treadle.config.schema import Config
-from treadle.contract import ROLES, EventType
+from treadle.contract import ROLES, EventType, NewEvent
 from treadle.engine.run import confinement, memory, run_files
 from treadle.engine.run.memory import Progress, RunMemory
 from treadle.engine.run.order import Order
-from treadle.engine.run.run import Run, Timeline, Tools, has_commands, name_some, reach
+from treadle.engine.run.run import Run, Tools, reach
+from treadle.engine.run.run_files import RunFile
 from treadle.errors import BlockedError, GitError, ProjectError
 from treadle.files import atomic, beneath, sync
-from treadle.git import build, refs, repo, settings, workspace
+from treadle.git import build, refs, repo, workspace
 from treadle.git.repo import Head
-from treadle.git.workspace import Workspace
+from treadle.git.workspace import Survey, Workspace
 from treadle.ids import new_run_id, utc
-from treadle.layout import STDERR, STDOUT, Layout, RunLayout
+from treadle.layout import STDERR, STDOUT, Layout
 from treadle.proc import identity
-from treadle.proc.keeper import Ended, Limits
+from treadle.proc.keeper import Ended
 from treadle.project.context import workspaces
 from treadle.sandbox import jails
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import claim
+from treadle.text import name_some
 
 _FIRST_PORT = 20_000
 _PORTS = 20
 
 
-def workspace_of(
-    tools: Tools, order: Order, folder: RunLayout, base_branch: str | None
-) -> Workspace:
-    """Return the run's workspace, made or not."""
+def open_run(tools: Tools, order: Order, row: RunRow, **known: Any) -> Run:
+    """Return the run as far as it is known, with hands on its workspace, made or not."""
+    run = Run(
+        tools=tools,
+        order=order,
+        row=row,
+        folder=tools.layout.run(row.run_id),
+        workspace=workspace_of(tools, order, row),
+        tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
+        **known,
+    )
+    return confinement.confine(run)
+
+
+def workspace_of(tools: Tools, order: Order, row: RunRow) -> Workspace:
+    """Return the run's workspace, made or not, before git is confined in it."""
     root = workspaces(tools.project, Config(workspace=order.workspace))
     return Workspace(
         repo=tools.repo,
-        path=root / folder.folder.name,
-        index=folder.index,
-        branch=base_branch,
+        path=root / row.run_id,
+        index=tools.layout.run(row.run_id).index,
+        branch=row.base_branch,
         config=tools.git_settings,
     )
 
 
 def prepare(run: Run) -> None:
     """Bring branch and workspace to the run's head; a setup that fails ends the run."""
-    if run.order.in_project:
-        return
-    failed = reopen(run)
+    failed = None if run.order.in_project else reopen(run)
     if failed and failed.reason == "stopped":
         run.end("stopped", "interrupted", failed.detail)
     elif failed:
@@ -62,14 +74,31 @@ def prepare(run: Run) -> None:
 
 def reopen(run: Run) -> Ended | None:
     """Bring branch and workspace to the run's head; return how the setup failed, if it did."""
-    name, head = run.row.branch or "", run.head
+    name, head, ws = run.row.branch or "", run.head, run.workspace
     if refs.resolve(run.tools.repo, name) is None:
         refs.create(run.tools.repo, name, head)
-    new = not run.workspace.path.exists() or not run.memory.set_up
-    run.workspace = replace(run.workspace, config=settings.read(run.tools.repo))
-    workspace.create(run.workspace, head)
-    _link(run)
+    new = not ws.path.exists() or not run.memory.set_up
+    workspace.create(ws, head)
+    with contextlib.suppress(FileExistsError):
+        run.folder.workspace_link.symlink_to(ws.path)
     return _set_up(run) if new else None
+
+
+def set_aside(run: Run, target: Path) -> Survey:
+    """Keep what differs in the workspace as a diff and put it back; return what was seen."""
+    found = survey(run)
+    if found.changes:
+        target.parent.mkdir(exist_ok=True)
+        build.write_patch(run.workspace, run.head, target, found.changes)
+        workspace.restore(run.workspace, run.head)
+    return found
+
+
+def survey(run: Run) -> Survey:
+    """List what differs in the workspace, and remember what git ignores there."""
+    found = workspace.survey(run.workspace)
+    run.ignored = frozenset(found.ignored)
+    return found
 
 
 def setup_failure(run: Run, ended: Ended) -> str:
@@ -91,55 +120,33 @@ def free_port_base(tools: Tools) -> int:
     return base
 
 
-def _link(run: Run) -> None:
-    with contextlib.suppress(FileExistsError):
-        run.folder.workspace_link.symlink_to(run.workspace.path)
-
-
 def _set_up(run: Run) -> Ended | None:
-    copied = workspace.copy_included(run.tools.repo, run.workspace.path)
-    message = f"workspace at {run.workspace.path}"
-    data: dict[str, object] = {"path": str(run.workspace.path)}
+    path = run.workspace.path
+    copied, setup = workspace.copy_included(run.tools.repo, path), run.order.workspace.setup
+    data: dict[str, object] = {"path": str(path)}
     if copied:
         data["copied"] = list(copied[:100])
-    if run.order.workspace.setup:
-        ended = _run_setup(run, run.order.workspace.setup)
+    if setup:
+        folder = run.folder.folder / "setup"
+        beneath.remove_tree(folder)
+        folder.mkdir()
+        ended = confinement.execute(run, setup, folder / STDOUT, folder / STDERR)
         if ended.reason != "exit" or ended.exit_code != 0:
             return ended
-        data |= _undo_setup(run)
+        # What git ignores is what the setup was run for, and stays.
+        if changes := set_aside(run, folder / "changes.diff").changes:
+            data["undone"] = [change.path for change in changes[:20]]
     elif copied:
-        run.ignored = frozenset(workspace.survey(run.workspace).ignored)
-    run.timeline.add(EventType.WORKSPACE_READY, message, **data)
-    run.record(set_up=True)
+        survey(run)
+    run.record(NewEvent(EventType.WORKSPACE_READY, f"workspace at {path}", data), set_up=True)
     return None
-
-
-def _undo_setup(run: Run) -> dict[str, object]:
-    """Put back what the setup changed; what git ignores is what it was run for, and stays."""
-    found = workspace.survey(run.workspace)
-    changes, run.ignored = found.changes, frozenset(found.ignored)
-    if not changes:
-        return {}
-    build.write_patch(
-        run.workspace, run.head, run.folder.folder / "setup" / "changes.diff", changes
-    )
-    workspace.restore(run.workspace, run.head)
-    return {"undone": [change.path for change in changes[:20]]}
-
-
-def _run_setup(run: Run, argv: tuple[str, ...]) -> Ended:
-    folder = run.folder.folder / "setup"
-    beneath.remove_tree(folder)
-    folder.mkdir()
-    limits = Limits(wall=run.order.checks.timeout, output_bytes=16 << 20)
-    return confinement.execute(run, argv, folder / STDOUT, folder / STDERR, limits)
 
 
 class Extras(NamedTuple):
     """What a message brings into its run's folder and timeline."""
 
     files: Mapping[str, bytes] = {}
-    notes: Sequence[tuple[EventType, str]] = ()
+    notes: Sequence[NewEvent] = ()
 
 
 def begin_run(
@@ -164,14 +171,20 @@ def begin_run(
             fix=["git add -A", "git commit -m 'Begin'"],
         )
     with tools.beginning:
-        run = _new(tools, order, head)
-        if lands:
-            run.memory = run.memory._replace(lands=True)
+        known = RunMemory(port_base=free_port_base(tools), lands=lands)
         if below and below.base_branch == head.branch and below.head_commit:
-            _stack(run, below, below.head_commit)
+            head = head._replace(commit=below.head_commit)
+            known = known._replace(stacked_on=below.run_id)
+        row = new_row(tools.layout, tools.store, order, tools.now(), head)
+        row = row._replace(status="running", claim_epoch=1, owner=identity.current().encode())
+        run = open_run(tools, order, row, memory=known)
         _write_down(run, extras)
     tools.watch(Progress(kind="run", run_id=run.id, message=order.goal))
-    _prepare(run)
+    try:
+        prepare(run)
+    except GitError as error:  # it ends the run, and is the answer
+        run.end("failed", error.code, error.message)
+        run.obstacle = error
     return run
 
 
@@ -179,7 +192,8 @@ def _write_down(run: Run, extras: Extras | None) -> None:
     """Make the run's folder, then its row."""
     if run.order.task_id:
         claim.begin_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
-    _note_start(run, extras)
+    run.recorded += run.events(_beginning(run, extras.notes if extras else ()))
+    run.last_seq = len(run.recorded)
     _write_folder(run, extras)
     reach("before_run_row")
     # After a power cut the folder brings the row back.
@@ -187,19 +201,10 @@ def _write_down(run: Run, extras: Extras | None) -> None:
     reach("after_run_row")
 
 
-def _prepare(run: Run) -> None:
-    """Make branch and workspace; what git cannot make ends the run, and is the answer."""
-    try:
-        prepare(run)
-    except GitError as error:
-        run.end("failed", error.code, error.message)
-        run.obstacle = error
-
-
 def check_possible(order: Order) -> None:
     """Refuse a run that could never pass or never change anything."""
-    if order.agent("check").config.type == "builtin" and not has_commands(order):
-        bare = [item.id for item in order.criteria if item not in order.commands]
+    bare = [item.id for item in order.criteria if item not in order.commands]
+    if order.agent("check").config.type == "builtin" and bare:
         raise BlockedError(
             f"nobody can check {', '.join(bare)}: give each a command or configure [agents.check]",
             code="nobody_checks",
@@ -236,60 +241,24 @@ def new_row(place: Layout, store: Reader, order: Order, now: datetime, head: Hea
     )
 
 
-def _new(tools: Tools, order: Order, head: Head) -> Run:
-    row = new_row(tools.layout, tools.store, order, tools.now(), head)
-    row = row._replace(status="running", claim_epoch=1, owner=identity.current().encode())
-    folder = tools.layout.run(row.run_id)
-    run = Run(
-        tools=tools,
-        order=order,
-        row=row,
-        folder=folder,
-        timeline=Timeline(0, tools.now, tools.mask),
-        workspace=workspace_of(tools, order, folder, head.branch),
-        tree=repo.tree_of(tools.repo, head.commit or ""),
-        memory=RunMemory(port_base=free_port_base(tools)),
-    )
-    return confinement.confine(run)
-
-
-def _stack(run: Run, below: RunRow, commit: str) -> None:
-    run.row = run.row._replace(base_commit=commit, head_commit=commit)
-    run.tree = repo.tree_of(run.tools.repo, commit)
-    run.memory = run.memory._replace(stacked_on=below.run_id)
-
-
-def _note_start(run: Run, extras: Extras | None) -> None:
-    run.timeline.add(
-        EventType.RUN_STARTED,
-        run.order.goal,
-        base_commit=run.row.base_commit,
-        branch=run.row.branch,
-        criteria=list(run.order.ids),
-    )
-    for kind, message in extras.notes if extras else ():
-        run.timeline.add(kind, message)
-    if run.order.message:
-        run.timeline.add(
-            EventType.ROUTINE_CHOSEN,
-            f"{run.order.message.routine}: {run.order.message.reason}",
-            routine=run.order.message.routine,
-            source=run.order.message.source,
-        )
-    if run.order.sandbox.mode != "off" and confinement.tier(run) == "0":
-        message = f"NO SANDBOX: {jails.probe(run.order.sandbox.tier).reason}"
-        run.tools.watch(Progress(kind="note", run_id=run.id, message=message))
-    if not run.order.in_project:
-        _note_dirty(run)
-    run.recorded.extend(run.timeline.take())
-
-
-def _note_dirty(run: Run) -> None:
-    if dirty := repo.dirty_files(run.tools.repo.root):
-        names = name_some(dirty)
-        message = f"uncommitted files are not part of this run: {names}"
-        run.timeline.add(EventType.BASE_DIRTY, message, files=list(dirty[:20]), count=len(dirty))
-        run.tools.watch(Progress(kind="note", run_id=run.id, message=message))
+def _beginning(run: Run, notes: Sequence[NewEvent]) -> Iterator[NewEvent]:
+    """Yield what happens first; what the user may want to see to is said at once."""
+    order, row, message = run.order, run.row, run.order.message
+    known = {"base_commit": row.base_commit, "branch": row.branch, "criteria": list(order.ids)}
+    yield NewEvent(EventType.RUN_STARTED, order.goal, known)
+    yield from notes
+    if message:
+        chosen = {"routine": message.routine, "source": message.source}
+        text = f"{message.routine}: {message.reason}"
+        yield NewEvent(EventType.ROUTINE_CHOSEN, text, chosen)
+    if order.sandbox.mode != "off" and confinement.tier(run) == "0":
+        run.tools.note(run.id, f"NO SANDBOX: {jails.probe(order.sandbox.tier).reason}")
+    dirty = () if order.in_project else repo.dirty_files(run.tools.repo.root)
+    if dirty:
+        text = f"uncommitted files are not part of this run: {name_some(dirty)}"
+        run.tools.note(run.id, text)
+        left = {"files": list(dirty[:20]), "count": len(dirty)}
+        yield NewEvent(EventType.BASE_DIRTY, text, left)
 
 
 def _write_folder(run: Run, extras: Extras | None) -> None:
@@ -298,12 +267,11 @@ def _write_folder(run: Run, extras: Extras | None) -> None:
     is_first = not runs.exists()
     staged = run.tools.layout.staged_run(run.id)
     os.makedirs(staged)
+    found = RunFile(run.order, run.row, run.recorded, memory.encode(run.memory))
     new = {
         f"{staged}/{layout.README}": _readme(run).encode(),
-        f"{staged}/{layout.SPEC}": _text(run),
-        f"{staged}/{layout.RUN_JSON}": run_files.encode_run(
-            run.order, run.row, run.recorded, memory.encode(run.memory)
-        ),
+        f"{staged}/{layout.SPEC}": run.order.text.encode() + b"\n",
+        f"{staged}/{layout.RUN_JSON}": run_files.encode_run(found),
     }
     filled, empty = [], [f"{staged}/{layout.STEPS}", f"{staged}/{layout.LIVE}"]
     if extras and extras.files:
@@ -318,10 +286,6 @@ def _write_folder(run: Run, extras: Extras | None) -> None:
     # The new folder's own name, and in a fresh project its parents', must be durable too.
     for above in (runs, runs.parent, runs.parent.parent) if is_first else (runs,):
         atomic.sync(above)
-
-
-def _text(run: Run) -> bytes:
-    return run.order.text.encode() + b"\n"
 
 
 def _readme(run: Run) -> str:

@@ -25,6 +25,7 @@ from treadle.sandbox import home, jails, outside, policy
 from treadle.sandbox.policy import Policy
 
 _ASK_EVERY = 0.5
+_MAX_LOG = 16 << 20
 TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
@@ -38,11 +39,6 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
         "TREADLE_PORT_BASE": str(run.memory.port_base or ""),
         **dict.fromkeys(TEMPORARY, str(scratch(run))),
     }
-
-
-def for_checks(run: Run) -> dict[str, str]:
-    """Return the environment of check and setup commands."""
-    return for_agent(run, run.order.checks.env_allow)
 
 
 def tier(run: Run) -> jails.Tier:
@@ -95,15 +91,12 @@ def for_git(run: Run, writable: tuple[Path, ...]) -> Policy:
 
 
 def execute(
-    run: Run,
-    argv: tuple[str, ...],
-    stdout: Path,
-    stderr: Path,
-    limits: Limits,
-    place: Path | None = None,
+    run: Run, argv: tuple[str, ...], stdout: Path, stderr: Path, place: Path | None = None
 ) -> Ended:
     """Run a command of the user's in the workspace or in `place`, inside the sandbox."""
-    env = for_checks(run)
+    asked, cwd = run.order.checks, place or run.workspace.path
+    env, limits = for_agent(run, asked.env_allow), Limits(wall=asked.timeout, output_bytes=_MAX_LOG)
+    open_scratch(run)
     if place:
         temporary = layout.scratch_of(place)
         beneath.remove_tree(temporary)
@@ -111,12 +104,12 @@ def execute(
         env |= dict.fromkeys(TEMPORARY, str(temporary))
     command = Command(
         argv=argv,
-        cwd=place or run.workspace.path,
+        cwd=cwd,
         env=env,
         stdin=None,
         stdout=stdout,
         stderr=stderr,
-        limits=capped(limits, run.order.sandbox, (place or run.workspace.path,)),
+        limits=capped(limits, run.order.sandbox, (cwd,)),
         jail=jails.jail_for(tier(run), for_command(run, place)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
@@ -157,14 +150,9 @@ def reading(project: Context, asked: SandboxConfig, more: tuple[Path, ...] = ())
     """Return what may be read on behalf of a project; nothing may be written yet."""
     repo, paths, env = project.repo, project.layout, project.env
     # The last ones for a project whose root is the home itself: it is not opened as a whole.
-    own = (
-        paths.root,
-        repo.root,
-        repo.common_dir,
-        *git_scratch.alternates(repo.objects),
-        paths.home,
-    )
-    found = home.closed(env, hide=asked.hide, read=asked.read, places=(*own, *more))
+    own = (paths.root, repo.root, repo.common_dir, *git_scratch.alternates(repo.objects))
+    places = (*own, paths.home, *more)
+    found = home.closed(env, hide=asked.hide, read=asked.read, places=places)
     return found._replace(hidden=(*found.hidden, layout.state_home(env), layout.fleet_key(env)))
 
 
@@ -183,34 +171,28 @@ def _private(run: Run) -> tuple[Path, ...]:
 
 
 def scratch(run: Run) -> Path:
-    """Return the run's private folder for temporary files, made if it is not there."""
-    if run.scratch is None:
-        folder = _scratch(run)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        run.scratch = folder
-    return run.scratch
+    """Return where temporary files go; what works in the project itself does so one by one."""
+    place = run.workspace.path
+    return layout.scratch_of(place.with_name("project") if run.order.in_project else place)
+
+
+def open_scratch(run: Run) -> None:
+    """Make the folder for temporary files, before anything starts that may want it."""
+    scratch(run).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def abandon_scratch(run: Run) -> None:
     """Leave the folder for temporary files to whoever may still be in it, until it is pruned."""
-    folder, run.scratch = run.scratch or _scratch(run), None
     if run.order.in_project:  # the next run would get the same
-        folder.rename(layout.scratch_of(run.workspace.path))
+        scratch(run).rename(layout.scratch_of(run.workspace.path))
 
 
 def clear_scratch(run: Run) -> None:
     """Remove what a step left in its folder for temporary files."""
-    folder, run.scratch = run.scratch or _scratch(run), None
     if run.order.in_project:
-        beneath.empty(folder)
+        beneath.empty(scratch(run))
     else:
-        beneath.remove_tree(folder)
-
-
-def _scratch(run: Run) -> Path:
-    """Return where temporary files go; what works in the project itself does so one by one."""
-    place = run.workspace.path
-    return layout.scratch_of(place.with_name("project") if run.order.in_project else place)
+        beneath.remove_tree(scratch(run))
 
 
 def _policy(
@@ -256,6 +238,7 @@ def confine(run: Run) -> Run:
     """Give the run's workspace hands that are bound as those of the run's agents are."""
 
     def build(writable: tuple[Path, ...]) -> Jail | None:
+        open_scratch(run)
         return jails.jail_for(_git_tier(run), for_git(run, writable))
 
     def known(env: Mapping[str, str]) -> dict[str, str]:

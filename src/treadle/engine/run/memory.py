@@ -12,13 +12,12 @@ from treadle.ids import utc
 from treadle.layout import RunLayout
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
-from treadle.text import line, quoted
+from treadle.text import line, name_some, quoted
 
 WAITS_FOR_APPROVAL = "protected_changed"  # the reason of a run that waits for a person's word
 PROTECTED_DIFF = "protected.diff"
 QUEUED = "queued"  # the reason of a run that waits for a worker
 FLEET = "fleet"  # the key under which a run of the fleet has its ticket
-_NAMED = 20
 
 
 class Spent(NamedTuple):
@@ -67,10 +66,8 @@ class ProtectedChange(NamedTuple):
 
     @property
     def names(self) -> str:
-        """Name the first twenty files; an odd name is shown in quotes."""
-        shown = [name if name.isprintable() else repr(name) for name in self.files[:_NAMED]]
-        more = f" and {len(self.files) - _NAMED} more" if len(self.files) > _NAMED else ""
-        return ", ".join(shown) + more
+        """Name the first twenty files."""
+        return name_some(self.files)
 
     @property
     def note(self) -> str:
@@ -306,12 +303,8 @@ def _commands_after_pass(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
 def due_runs(store: Reader, now: datetime) -> list[RunRow]:
     """Return the stopped runs whose usage limit is over by now, oldest first."""
     found = (store.run(run_id) for run_id in store.runs_with_key("resume_at"))
-    return [row for row in found if row and row.status == "stopped" and _is_over(store, row, now)]
-
-
-def _is_over(store: Reader, row: RunRow, now: datetime) -> bool:
-    at = store.kv_value(row.run_id, "resume_at")
-    return isinstance(at, str) and at <= utc(now)
+    stopped = [row for row in found if row and row.status == "stopped"]
+    return [row for row in stopped if str(store.kv_value(row.run_id, "resume_at")) <= utc(now)]
 
 
 class Clash(NamedTuple):
@@ -329,16 +322,12 @@ class Clash(NamedTuple):
 
 def clashes(store: Reader, rows: Iterable[RunRow]) -> list[Clash]:
     """Return the conflicts that these runs noted and that still stand."""
-    found = []
-    for row in rows:
-        noted = recall(store, row.run_id).weather
-        if noted and may_land(store, row):
-            found += [
-                Clash((note.run_id, row.run_id), note.files)
-                for note in noted
-                if _still_stands(store, row, note)
-            ]
-    return found
+    return [
+        Clash((note.run_id, row.run_id), note.files)
+        for row in rows
+        for note in recall(store, row.run_id).weather
+        if may_land(store, row) and _still_stands(store, row, note)
+    ]
 
 
 def may_land(store: Reader, row: RunRow) -> bool:

@@ -1,7 +1,7 @@
 """What a run was asked to do, frozen when it starts, and how much of it today's settings allow."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, Struct, structs
 
@@ -20,6 +20,8 @@ from treadle.contract import ROLES, Criterion, Role
 from treadle.contract.messages import AskedCriterion
 from treadle.engine.run.memory import Spent
 from treadle.tasks import task as criteria_flags
+
+_TAKEN_OVER = ("budgets", "checks", "workspace", "sandbox", "network")
 
 
 class NamedAgent(Struct, frozen=True, kw_only=True):
@@ -108,13 +110,9 @@ def freeze(
             AskedCriterion(id=item.id, text=item.text, verify=item.verify or UNSET)
             for item in known
         ),
-        budgets=config.budgets,
         agents=named(config, ROLES, swaps),
-        checks=config.checks,
-        workspace=config.workspace,
-        sandbox=config.sandbox,
-        network=config.network,
         task_id=task_id,
+        **_taken_over(config),
     )
 
 
@@ -129,15 +127,15 @@ def freeze_script(config: Config, *, text: str, message: MessageOrder, script: S
         goal=markdown.title(text) or f"message {message.id}",
         text=text,
         criteria=(),
-        budgets=config.budgets,
         agents={role: worker if role == "do" else nobody for role in ROLES},
-        checks=config.checks,
-        workspace=config.workspace,
-        sandbox=config.sandbox,
-        network=config.network,
         message=message,
         script=script,
+        **_taken_over(config),
     )
+
+
+def _taken_over(config: Config) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in _TAKEN_OVER}
 
 
 def short_goal(text: str) -> str:
@@ -305,7 +303,7 @@ RISKY_FILES = "max_risky_files"
 _OF_ONE_CHANGE = ("max_changed_files", "max_patch_kb", RISKY_FILES)
 
 
-class Exceeded(Struct, frozen=True, kw_only=True):
+class Exceeded(NamedTuple):
     """The budget that stops the run."""
 
     key: str
@@ -324,27 +322,10 @@ class Exceeded(Struct, frozen=True, kw_only=True):
         return f"{self.key}={enough:g}"
 
 
-def add_spent(
-    spent: Spent, *, seconds: float, tokens: int, cost_usd: float, output_bytes: int
-) -> Spent:
-    """Return what is spent after one more step."""
-    return Spent(
-        minutes=spent.minutes + seconds / 60,
-        tokens=spent.tokens + tokens,
-        cost_usd=spent.cost_usd + cost_usd,
-        output_mb=spent.output_mb + output_bytes / 2**20,
-    )
-
-
 def exceeded_budget(budgets: BudgetsConfig, spent: Spent) -> Exceeded | None:
     """Return the first amount that is used up before another step may begin."""
     for name, used in spent._asdict().items():
         limit = getattr(budgets, f"max_{name}")
         if limit is not None and used >= limit:
-            return Exceeded(key=f"max_{name}", limit=limit, used=round(used, 3))
+            return Exceeded(f"max_{name}", limit, round(used, 3))
     return None
-
-
-def budgets_in_request(budgets: BudgetsConfig) -> dict[str, float]:
-    """Return the limits that are set, as agents are told."""
-    return {key: value for key, value in structs.asdict(budgets).items() if value is not None}

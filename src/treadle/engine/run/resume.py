@@ -1,21 +1,20 @@
 """Take up a run again: load what its files and the store say, and continue after its last step."""
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from treadle.config.schema import Config
-from treadle.contract import EventType
-from treadle.engine.run import begin, confinement, memory, order, run_files
+from treadle.contract import EventType, NewEvent
+from treadle.engine.run import begin, confinement, memory, run_files
 from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, RunMemory
 from treadle.engine.run.order import NamedAgent, named
-from treadle.engine.run.run import Run, Timeline, Tools, lost_branch
+from treadle.engine.run.run import Run, Tools, lost_branch
 from treadle.errors import BlockedError, FormatError, GitError
-from treadle.git import build, refs, repo, workspace
+from treadle.git import refs
 from treadle.proc import identity
 from treadle.store.runs import RunRow, StepRow
 
@@ -33,34 +32,27 @@ def take_over(tools: Tools, row: RunRow) -> Run:
 def take_up(tools: Tools, row: RunRow) -> Run:
     """Become the owner of a run whose commands are to run again, within today's bounds."""
     run = take_over(tools, row)
-    held = order.held_to(run.order, tools.today)
+    held = run_order.held_to(run.order, tools.today)
     today = structs.replace(tools.today.workspace, branch=held.workspace.branch)
     run.order = structs.replace(held, workspace=today)
-    run.workspace = begin.workspace_of(tools, run.order, run.folder, row.base_branch)
-    return run
+    run.workspace = begin.workspace_of(tools, run.order, row)
+    return confinement.confine(run)
 
 
 def load_run(tools: Tools, row: RunRow) -> Run:
     """Return the run as its last commit left it."""
-    folder = tools.layout.run(row.run_id)
-    found = run_files.read_run(folder.run_json)
-    last_seq = tools.store.last_seq(row.run_id)
-    run = Run(
-        tools=tools,
-        order=found.order,
-        row=row,
-        folder=folder,
-        timeline=Timeline(last_seq, tools.now, tools.mask),
-        workspace=begin.workspace_of(tools, found.order, folder, row.base_branch),
-        tree=repo.tree_of(tools.repo, row.head_commit or row.base_commit or ""),
-        memory=memory.recall(tools.store, row.run_id),
-        step_dirs=[
-            f"{tools.layout.root}/{step.step_dir}" for step in tools.store.steps(row.run_id)
-        ],
+    found, store = run_files.read_run(tools.layout.run(row.run_id).run_json), tools.store
+    last_seq = store.last_seq(row.run_id)
+    return begin.open_run(
+        tools,
+        found.order,
+        row,
+        last_seq=last_seq,
+        memory=memory.recall(store, row.run_id),
+        step_dirs=[f"{tools.layout.root}/{step.step_dir}" for step in store.steps(row.run_id)],
         # What run.json holds beyond the store's last event was never committed.
-        recorded=[event for event in found.timeline() if event.seq <= last_seq],
+        recorded=[event for event in found.events if event.seq <= last_seq],
     )
-    return confinement.confine(run)
 
 
 def mismatches(tools: Tools, row: RunRow) -> dict[str, str]:
@@ -74,10 +66,8 @@ def require_intact(tools: Tools, row: RunRow) -> None:
     found = mismatches(tools, row)
     if not found:
         return
-    run = take_over(tools, row)
-    for folder, text in found.items():
-        run.timeline.add(EventType.ROW_MISMATCH, f"{folder}: {text}")
-    run.record()
+    told = (f"{folder}: {text}" for folder, text in found.items())
+    take_over(tools, row).record(*(NewEvent(EventType.ROW_MISMATCH, text) for text in told))
     raise BlockedError(
         f"the store and the files of run {row.run_id} disagree about {', '.join(found)}",
         code="row_mismatch",
@@ -110,10 +100,10 @@ def approve(run: Run, lands: bool) -> None:
             code="tree_changed",
             fix=[f"treadle run --resume {run.id}"],
         )
-    names, told = found.names, list(found.files[:100])
-    run.timeline.add(EventType.PROTECTED_APPROVED, names, tree=run.tree, files=told)
-    text = f"every criterion passed; changes approved: {names}"
-    run.end("passed", "passed", text, lands=lands)
+    told = {"tree": run.tree, "files": list(found.files[:100])}
+    approved = NewEvent(EventType.PROTECTED_APPROVED, found.names, told)
+    text = f"every criterion passed; changes approved: {found.names}"
+    run.end("passed", "passed", text, approved, lands=lands)
 
 
 def refuse(run: Run) -> RunMemory:
@@ -148,12 +138,16 @@ def resume_run(
         return _approve(run, lands)
     _change_order(run, config, budgets, swaps)
     _require_agents(run)
-    run.timeline.add(EventType.RUN_RESUMED, f"after step {row.current_step_index}")
     refused = refuse(run)
     verdict = run.row.verdict if refused is run.memory else "FAIL"
     now = run.cursor(status="running", ended_at=None, verdict=verdict)
     cleared: dict[str, Any] = dict.fromkeys(_OF_ONE_END)
-    run.record(now, **refused._replace(lands=lands, **cleared)._asdict())
+    run.record(
+        *_raised(budgets),
+        NewEvent(EventType.RUN_RESUMED, f"after step {row.current_step_index}"),
+        cursor=now,
+        **refused._replace(lands=lands, **cleared)._asdict(),
+    )
     if _lost(run):
         return run
     keep_interrupted(run)
@@ -196,25 +190,20 @@ def keep_interrupted(run: Run) -> None:
     """Save what a step left behind when it was cut off, then bring the workspace back."""
     if not run.workspace.path.is_dir() or not run.workspace.index.exists():
         return
-    found = workspace.survey(run.workspace)
-    run.ignored = frozenset(found.ignored)
-    if not found.changes:
-        return
-    run.folder.interrupted.mkdir(exist_ok=True)
     target = _free_name(run)
-    build.write_patch(run.workspace, run.head, target, found.changes)
-    workspace.restore(run.workspace, run.head)
-    where = run.tools.layout.relative(target)
-    run.timeline.add(EventType.WORKSPACE_RESTORED, f"interrupted edits are kept in {where}")
-    run.record()
+    if begin.set_aside(run, target).changes:
+        text = f"interrupted edits are kept in {run.tools.layout.relative(target)}"
+        run.record(NewEvent(EventType.WORKSPACE_RESTORED, text))
 
 
 def _free_name(run: Run) -> Path:
     """Return where the diff goes; a step can be cut off more than once."""
-    name = f"{run.row.current_step_index + 1:03d}"
-    names = itertools.chain([name], (f"{name}-{again}" for again in itertools.count(2)))
-    paths = (run.folder.interrupted / f"{found}.diff" for found in names)
-    return next(path for path in paths if not path.exists())
+    name, again = f"{run.row.current_step_index + 1:03d}", 1
+    path = run.folder.interrupted / f"{name}.diff"
+    while path.exists():
+        again += 1
+        path = path.with_name(f"{name}-{again}.diff")
+    return path
 
 
 def _check_resumable(row: RunRow) -> None:
@@ -263,8 +252,12 @@ def _change_order(
     order = run.order
     if budgets:
         order = structs.replace(order, budgets=structs.replace(order.budgets, **budgets))
-        words = ", ".join(f"{key} = {value:g}" for key, value in budgets.items())
-        run.timeline.add(EventType.BUDGET_RAISED, words, **budgets)
     if swaps:
         order = structs.replace(order, agents=order.agents | named(config, swaps, swaps))
     run.order = order
+
+
+def _raised(budgets: Mapping[str, float]) -> Iterator[NewEvent]:
+    if budgets:
+        words = ", ".join(f"{key} = {value:g}" for key, value in budgets.items())
+        yield NewEvent(EventType.BUDGET_RAISED, words, budgets)

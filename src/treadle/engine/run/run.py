@@ -4,21 +4,20 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from msgspec import UNSET
-
 from treadle.config.load import load
 from treadle.config.schema import Config as Settings
-from treadle.contract import EventType, RunStatus
+from treadle.contract import EventType, NewEvent, RunStatus
 from treadle.engine.run import memory, run_files
 from treadle.engine.run.memory import EMPTY, Progress, RunMemory, Spent, Watch
 from treadle.engine.run.order import Order
+from treadle.engine.run.run_files import RunFile
 from treadle.errors import GitError
 from treadle.git import refs
 from treadle.git.repo import Repo
@@ -31,31 +30,6 @@ from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
 from treadle.store.runs import Cursor, Event, History, RunRow
 from treadle.store.store import Store
-from treadle.text import line
-
-_NAMED = 20
-
-
-class Timeline:
-    """The events of one run that wait for the next commit."""
-
-    def __init__(self, last_seq: int, now: Callable[[], datetime], mask: Mask) -> None:
-        self._last = last_seq
-        self._now = now
-        self._mask = mask
-        self._pending: list[Event] = []
-
-    def add(self, type_: EventType, message: str, **data: object) -> None:
-        """Note what happened."""
-        self._last += 1
-        known = {key: _readable(self._mask.value(value)) for key, value in data.items()} or None
-        text = readable(self._mask.text(message))
-        self._pending.append(Event(self._last, utc(self._now()), type_, text, known))
-
-    def take(self) -> tuple[Event, ...]:
-        """Hand over what waits and begin anew."""
-        events, self._pending = tuple(self._pending), []
-        return events
 
 
 def readable(text: str) -> str:
@@ -63,31 +37,11 @@ def readable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def name_some(paths: Sequence[str]) -> str:
-    """Name the first twenty paths and count the rest; odd signs are written out."""
-    shown = [line(path) for path in paths[:_NAMED]]
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(shown) + more
-
-
 def _readable(value: object) -> object:
     if isinstance(value, str):
         return readable(value)
     return [_readable(item) for item in value] if isinstance(value, list) else value
 
-
-_STEPS = """
-    before_run_row after_run_row after_stage after_agent before_manifest before_sync before_rename
-    after_rename before_branch after_branch after_workspace before_transaction after_transaction
-    before_run_file after_run_file
-"""
-BOUNDARIES = tuple(_STEPS.split())
-
-# The boundaries of moving a user's branch, by `land` and `undo`.
-MOVES = ("after_intent", "after_move", "after_landed")
-
-# The boundaries of ending a run.
-ENDINGS = ("before_end", "before_release")
 
 _die_at, _, _die_count = os.environ.get("TREADLE_DIE_AT", "").partition(":")
 _passes_left = {_die_at: int(_die_count or 1)}
@@ -162,18 +116,15 @@ class Run:
     order: Order
     row: RunRow
     folder: RunLayout
-    timeline: Timeline
     workspace: Workspace
     tree: str
+    last_seq: int = 0  # of the events that are committed
     memory: RunMemory = EMPTY
     recorded: list[Event] = field(default_factory=list)
     step_dirs: list[str] = field(default_factory=list)
     ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
     claimed_at: float = field(default_factory=time.monotonic)
-    given: dict[str, int] = field(default_factory=dict)  # the last letter each role was given
-    is_settled: bool = False  # its end was told with its last step
     obstacle: GitError | None = None  # why it could not begin; raised once its end is told
-    scratch: Path | None = None  # the folder for temporary files, once this step has made it
 
     @property
     def id(self) -> str:
@@ -199,31 +150,47 @@ class Run:
         """Return where the run stands, with changes."""
         return cursor_of(self.row, **changes)
 
-    def advance(self, cursor: Cursor, kv: Mapping[str, object]) -> None:
-        """Take over what was just committed."""
-        self.row = self.row._replace(**cursor._asdict())
-        self.memory = memory.apply(self.memory, kv)
+    def events(
+        self, happened: Iterable[NewEvent], before: Sequence[Event] = ()
+    ) -> tuple[Event, ...]:
+        """Give what happened now its place in the timeline, without the user's secrets."""
+        at, mask, first = utc(self.tools.now()), self.tools.mask, self.last_seq + len(before) + 1
+        return tuple(
+            Event(
+                seq,
+                at,
+                type_,
+                readable(mask.text(message)),
+                {key: _readable(mask.value(value)) for key, value in data.items()} or None,
+            )
+            for seq, (type_, message, data) in enumerate(happened, first)
+        )
 
-    def record(self, cursor: Cursor | None = None, **remembered: Any) -> None:
-        """Commit events that belong to no step: first into run.json, then into the store."""
+    def record(self, *happened: NewEvent, cursor: Cursor | None = None, **remembered: Any) -> None:
+        """Commit what belongs to no step: first into run.json, then into the store."""
         cursor = cursor or self.cursor()
         after = self.memory._replace(**remembered)
-        events = self.timeline.take()
+        events = self.events(happened)
         row = self.row._replace(**cursor._asdict())
         self.recorded.extend(events)
         reach("before_run_file")
-        kept = memory.encode(after)
-        run_files.write_run(self.folder.run_json, self.order, row, self.recorded, kept)
+        found = RunFile(self.order, row, self.recorded, memory.encode(after))
+        run_files.write_run(self.folder.run_json, found)
         reach("after_run_file")
         history = History(events=events, kv=memory.changes(self.memory, after))
         self.tools.store.advance(self.id, history, cursor, self.row.claim_epoch)
         self.row, self.memory = row, after
+        self.last_seq += len(events)
 
-    def end(self, status: RunStatus, reason: str, message: str, **remembered: Any) -> None:
+    def end(
+        self, status: RunStatus, reason: str, message: str, *happened: NewEvent, **remembered: Any
+    ) -> None:
         """Finish between two steps."""
-        self.timeline.add(ENDS[status], message, reason_code=reason)
         ended = self.cursor(status=status, ended_at=utc(self.tools.now()))
-        self.record(ended, reason_code=reason, reason=message, **remembered)
+        event = NewEvent(ENDS[status], message, {"reason_code": reason})
+        self.record(
+            *happened, event, cursor=ended, reason_code=reason, reason=message, **remembered
+        )
 
 
 ENDS: dict[str, EventType] = {
@@ -241,23 +208,8 @@ def cursor_of(row: RunRow, **changes: object) -> Cursor:
 
 def lost_branch(run: Run) -> None:
     """Fail a run whose branch somebody else has moved."""
-    where = refs.resolve(run.tools.repo, run.row.branch or "")
-    run.timeline.add(
-        EventType.BRANCH_MOVED,
-        f"branch {run.row.branch} was moved by someone else; it stands on {where or 'nothing'}",
-        branch=run.row.branch,
-        found=where,
-    )
-    run.end("failed", "branch_moved", f"branch {run.row.branch} was moved by someone else")
-
-
-def criteria_passed(run: Run) -> int:
-    """Return how many criteria passed in the last check."""
-    if run.row.verdict is None:
-        return 0
-    return len(run.order.criteria) - len(run.memory.failing)
-
-
-def has_commands(order: Order) -> bool:
-    """Tell whether every criterion can be observed by a command."""
-    return all(item.verify is not UNSET for item in order.criteria)
+    branch, found = run.row.branch, refs.resolve(run.tools.repo, run.row.branch or "")
+    text = f"branch {branch} was moved by someone else"
+    where = {"branch": branch, "found": found}
+    moved = NewEvent(EventType.BRANCH_MOVED, f"{text}; it stands on {found or 'nothing'}", where)
+    run.end("failed", "branch_moved", text, moved)

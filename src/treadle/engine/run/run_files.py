@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from treadle.contract import load_object
 from treadle.engine.run.order import Order
@@ -16,69 +15,44 @@ from treadle.files.sync import sha256
 from treadle.layout import STEP_JSON
 from treadle.store.runs import CheckRow, Cursor, Event, RunRow, StepRow, UsageRow
 
-_MAX_RUN = 64 << 20
-
+MAX_BYTES = 64 << 20
+_EMPTY = hashlib.sha256().hexdigest()
 
 # The contract's own sentence.
 RECONCILED = "Step dir exists but DB record was missing; inserted during recovery"
 
 
-class RunFile(Struct, frozen=True, kw_only=True):
-    """What `run.json` says."""
+class RunFile(NamedTuple):
+    """What `run.json` says; the events are those that belong to no step."""
 
-    version: int = 1
     order: Order
-    row: dict[str, object]
-    events: tuple[dict[str, object], ...]
-    kv: dict[str, object]
-
-    def run_row(self) -> RunRow:
-        """Return the row as the store keeps it."""
-        return RunRow(**self.row)  # type: ignore[arg-type]  # read() compared the names
-
-    def timeline(self) -> tuple[Event, ...]:
-        """Return the run's own events."""
-        return tuple(Event(**item) for item in self.events)  # type: ignore[arg-type]  # as above
+    row: RunRow
+    events: Sequence[Event]
+    kv: Mapping[str, object]
 
 
-def write_run(
-    path: Path, order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, object]
-) -> None:
+def write_run(path: Path, found: RunFile) -> None:
     """Replace `run.json` durably."""
-    atomic.write(path, encode_run(order, row, events, kv))
+    atomic.write(path, encode_run(found))
 
 
-def encode_run(
-    order: Order, row: RunRow, events: Sequence[Event], kv: Mapping[str, object]
-) -> bytes:
+def encode_run(found: RunFile) -> bytes:
     """Return what `run.json` is to say."""
-    found = RunFile(
-        order=order,
-        row=row._asdict(),
-        events=tuple(event._asdict() for event in events),
-        kv=dict(kv),
-    )
-    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+    body = {"version": 1, **_plain(found)}
+    return msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n"
 
 
 def read_run(path: Path) -> RunFile:
     """Return what `run.json` says, or raise FormatError."""
     try:
-        raw = load_object(walk.read(path, max_bytes=_MAX_RUN), source=path.name)
-        found = msgspec.convert(raw, RunFile)
-    except (FormatError, msgspec.ValidationError) as error:
+        body: Any = load_object(walk.read(path, max_bytes=MAX_BYTES), source=path.name)
+        events = tuple(Event(**item) for item in body["events"])
+        order = msgspec.convert(body["order"], Order)
+        return RunFile(order, RunRow(**body["row"]), events, dict(body["kv"]))
+    except (FormatError, KeyError, TypeError, ValueError) as error:
         fix = ["treadle doctor --repair", f"treadle runs show {path.parent.name}"]
         text = str(error).removeprefix(path.name).lstrip(": ")
         raise FormatError(f"{path}: {text}", fix=fix) from error
-    if set(found.row) != set(RunRow._fields):
-        raise FormatError(f"{path}: row does not have the columns of a run")
-    if any(set(event) != set(Event._fields) for event in found.events):
-        raise FormatError(f"{path}: events do not have the columns of an event")
-    return found
-
-
-MAX_STEP = 64 << 20
-_EMPTY = hashlib.sha256().hexdigest()
 
 
 class Snapshot(NamedTuple):
@@ -92,20 +66,19 @@ class Manifest(NamedTuple):
     """Everything the store learns from one step, and the digest of every file."""
 
     row: StepRow
-    events: tuple[Event, ...]
     cursor: Cursor
-    kv: Mapping[str, object]
     before: Snapshot
     after: Snapshot
-    usage: UsageRow | None
-    checks: tuple[CheckRow, ...]
-    files: Mapping[str, str]
+    events: tuple[Event, ...] = ()
+    kv: Mapping[str, object] = {}
+    usage: UsageRow | None = None
+    checks: tuple[CheckRow, ...] = ()
+    files: Mapping[str, str] = {}
 
 
 def write_step(folder: Path, manifest: Manifest) -> str:
     """Write `step.json` and return its digest."""
-    parts = {name: _plain(value) for name, value in manifest._asdict().items()}
-    body: dict[str, object] = {"version": 1, **parts}
+    body = {"version": 1, **_plain(manifest)}
     body["digest"] = _digest(body)
     data = msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
     atomic.create(f"{folder}/{STEP_JSON}", data)
@@ -114,7 +87,7 @@ def write_step(folder: Path, manifest: Manifest) -> str:
 
 def read_step(folder: Path) -> tuple[Manifest, str]:
     """Return the manifest and its digest; FormatError unless it and every file are intact."""
-    data = walk.read(folder / STEP_JSON, max_bytes=MAX_STEP)
+    data = walk.read(folder / STEP_JSON, max_bytes=MAX_BYTES)
     manifest = parse_step(data, folder.name)
     check_files(folder, manifest.files)
     return manifest, hashlib.sha256(data).hexdigest()
@@ -160,11 +133,11 @@ def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
     }
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> Any:
     """Return a record as a mapping, several as a list."""
     if hasattr(value, "_asdict"):
-        return value._asdict()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return {key: _plain(item) for key, item in value._asdict().items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _digest(body: Mapping[str, object]) -> str:
@@ -175,11 +148,11 @@ def _parse(body: dict[str, Any]) -> Manifest:
     """Build the records; the digest vouches for what is in them."""
     return Manifest(
         row=StepRow(**body["row"]),
-        events=tuple(Event(**item) for item in body["events"]),
         cursor=Cursor(**body["cursor"]),
-        kv=dict(body["kv"]),
         before=Snapshot(**body["before"]),
         after=Snapshot(**body["after"]),
+        events=tuple(Event(**item) for item in body["events"]),
+        kv=dict(body["kv"]),
         usage=UsageRow(**body["usage"]) if body["usage"] else None,
         checks=tuple(CheckRow(**item) for item in body["checks"]),
         files=dict(body["files"]),

@@ -1,6 +1,5 @@
 """Prepare the folder a step works in, and close it when its agent is gone."""
 
-import contextlib
 import functools
 import os
 import secrets
@@ -10,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.contract import Role
-from treadle.engine.run.order import MessageOrder
 from treadle.engine.run.run import Run
-from treadle.errors import FormatError
 from treadle.files import atomic, beneath, walk
 from treadle.ids import utc
 from treadle.layout import (
@@ -31,7 +28,10 @@ from treadle.sandbox.mask import MASKED, Mask
 OUTBOX = "outbox"
 
 # Names in a step's folder that treadle writes itself once the agent is dead.
-_OWN = (OUTPUT_JSON, STEP_JSON, "logs", "attempts", "files/checks", "files/workspace.diff")
+_OWN = (
+    *(INPUT_JSON, OUTPUT_JSON, STEP_JSON, "logs", "attempts"),
+    *("files/checks", "files/workspace.diff"),
+)
 
 # What an agent prints, and what is seen of a run's checks, while they work.
 _SAID, _CHECKS = (STDOUT, STDERR), "checks"
@@ -52,16 +52,6 @@ class Stage:
     live: Path
     started_at: str
     started: float
-
-    @functools.cached_property
-    def stdout(self) -> Path:
-        """Return where the agent's standard output goes while it runs."""
-        return self.live / _SAID[0]
-
-    @functools.cached_property
-    def stderr(self) -> Path:
-        """Return where the agent's standard error goes while it runs."""
-        return self.live / _SAID[1]
 
     @property
     def checks(self) -> Path:
@@ -106,14 +96,30 @@ def open_stage(run: Run, role: Role) -> Stage:
     )
 
 
+def lay_out(stage: Stage, request: bytes, *, has_outbox: bool) -> None:
+    """Put into an empty folder what its agent finds there; logs of checks are copies."""
+    atomic.create(f"{stage.folder}/{INPUT_JSON}", request)
+    if has_outbox:
+        stage.outbox.mkdir()
+    if stage.role != "check" or not stage.checks.is_dir():
+        return
+    shown = stage.folder / "files" / _CHECKS
+    shown.mkdir(parents=True)
+    for entry in walk.walk(stage.checks):
+        if not entry.is_folder and "/" not in entry.path:
+            atomic.create(shown / entry.path, (stage.checks / entry.path).read_bytes())
+
+
 def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) -> list[walk.Entry]:
     """Put treadle's own files in place of whatever stands there; return all that is in it."""
+    if walk.is_folder(stage.outbox) and not walk.names(stage.outbox):
+        stage.outbox.rename(f"{stage.live}/{OUTBOX}")  # quicker than deleting it
     # Some file systems take `Logs` for `logs`.
     there = {name.lower() for name in walk.names(stage.folder)}
     for name in _OWN:
         if name.partition("/")[0] in there:
             beneath.remove(stage.folder, name)
-    _write_request(f"{stage.folder}/{INPUT_JSON}", request)
+    atomic.create(f"{stage.folder}/{INPUT_JSON}", request)
     if output is not None:
         atomic.create(f"{stage.folder}/{OUTPUT_JSON}", output)
     _take_captures(stage)
@@ -196,15 +202,6 @@ def set_apart(run: Run, stage: Stage) -> None:
     stage.folder.mkdir()
 
 
-def _write_request(path: str, request: bytes) -> None:
-    """Leave the request as it is if the agent did."""
-    with contextlib.suppress(FormatError):
-        if walk.read(path, max_bytes=len(request)) == request:
-            return
-    beneath.remove_tree(Path(path))
-    atomic.create(path, request)
-
-
 def _take_captures(stage: Stage) -> None:
     """Move treadle's captures in; the folder of logs is filled before anybody could reach it."""
     live, folder, there = str(stage.live), stage.folder, sorted(walk.names(stage.live))
@@ -231,21 +228,14 @@ def message_environment(run: Run, stage: Stage) -> dict[str, str]:
     message, script = run.order.message, run.order.script
     if message is None:
         return {}
-    stage.outbox.mkdir(exist_ok=True)
-    found = {"TREADLE_OUTBOX": str(stage.outbox)}
-    return found | script.env | _variables(run, message) if script else found
-
-
-def close_outbox(stage: Stage) -> None:
-    """Leave no folder behind where nothing was sent; moving it is quicker than deleting it."""
-    if walk.is_folder(stage.outbox) and not walk.names(stage.outbox):
-        stage.outbox.rename(f"{stage.live}/{OUTBOX}")
-
-
-def _variables(run: Run, message: MessageOrder) -> dict[str, str]:
+    outbox = {"TREADLE_OUTBOX": str(stage.outbox)}
+    if script is None:
+        return outbox
     root, folder = run.tools.layout.root, str(run.folder.message)
     input_file = str(root / message.input_file) if message.input_file else ""
     return {
+        **outbox,
+        **script.env,
         "spec_file": input_file if message.type == "spec" else "",
         "message_file": f"{folder}/{MESSAGE_FILE}",
         "message_id": message.id,

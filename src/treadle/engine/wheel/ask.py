@@ -4,94 +4,164 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from treadle.agents import prompt, table
 from treadle.agents.backend import AgentResult, AgentSpec, Usage, total_usage
 from treadle.agents.oneshot import keep_attempt
 from treadle.config.schema import AgentConfig
-from treadle.contract import EventType, StepError, messages
+from treadle.contract import EventType, NewEvent, StepError, messages
 from treadle.contract.messages import (
     AgentRequest,
     Asked,
-    Observed,
     Paths,
     RequestContext,
     Step,
     Verdict,
 )
-from treadle.engine import letters
-from treadle.engine.run import memory, order
+from treadle.engine.checks.observe import Observation
+from treadle.engine.run import confinement, memory, step_folder
 from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel import change
 from treadle.errors import FormatError
-from treadle.files import beneath, walk
+from treadle.files import walk
 from treadle.git import build, workspace
-from treadle.layout import AGENTS_MD, INPUT_JSON, VERDICT_JSON, Layout
+from treadle.layout import AGENTS_MD, INPUT_JSON, STDERR, STDOUT, VERDICT_JSON, Layout
+from treadle.proc.keeper import Limits
 from treadle.store.runs import StepRow
 from treadle.text import block, line, quoted
 
+# Without a budget of its own a single step may still not fill the disk with words.
+_MAX_OUTPUT = 64 << 20
+# What a step may leave in its folder and its folder for temporary files while it works.
+_MAX_DISK = 4 << 30
 _TRIES = 3
 _GROWTH = 4.0
 _LOOK = 0.1
 
 
-def until_answered(
+class Answer(NamedTuple):
+    """How a turn ended, and what happened until then."""
+
+    result: AgentResult
+    happened: tuple[NewEvent, ...] = ()
+
+
+def ask(
     run: Run,
     stage: Stage,
-    prepare: Callable[[int], AgentSpec],
-    ask: Callable[[AgentSpec], AgentResult],
-) -> AgentResult:
+    request: AgentRequest,
+    observation: Observation,
+    on_tick: Callable[[float], None],
+) -> Answer:
+    """Let the agent take its turn, unless what was observed makes that useless."""
+    if observation.stopped:
+        return Answer(AgentResult(error=StepError.INTERRUPTED, message=observation.stopped))
+    spec = _spec(run, stage, on_tick)
+    if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
+        return Answer(table.BACKENDS["builtin"](spec, request, "", stage.folder))
+    result, happened = _until_answered(run, stage, spec, request)
+    if result.repaired:
+        text = f"asked again: {result.repaired}"
+        happened.append(NewEvent(EventType.ANSWER_REPAIRED, text))
+    return Answer(_explained(run, spec, result), tuple(happened))
+
+
+def _until_answered(
+    run: Run, stage: Stage, spec: AgentSpec, request: AgentRequest
+) -> tuple[AgentResult, list[NewEvent]]:
     """Return the first answer, or how the last try ended; every failed try is kept.
 
-    Each try is prepared anew: it gets what the ones before have left of its limits.
+    Each try gets what the ones before have left of its limits.
     """
-    wait, spent = float(run.order.agent(stage.role).config.retry_wait), 0
+    steps = run.tools.store.steps(run.id) if stage.index > 1 else []
+    words = build_prompt(run.tools.layout, steps, request, spec.config)
+    backend, wait, spent = table.BACKENDS[spec.config.type], float(spec.config.retry_wait), 0
     used: list[Usage | None] = []
-    for number in range(1, _TRIES + 1):
-        spec = prepare(spent)
-        result = ask(spec)
+    happened: list[NewEvent] = []
+    while True:
+        limited = replace(spec, limits=_limits(run, stage, spent))
+        result = backend(limited, request, words, stage.folder)
         spent += result.output_bytes
         used.append(result.usage)
-        if number > 1:
+        if happened:
             result = replace(result, output_bytes=spent, usage=total_usage(used, (), None))
-        if not result.may_retry or number == _TRIES:
-            return result
-        _set_back(run, stage, spec, result, number)
+        if not result.may_retry or len(used) == _TRIES:
+            return result, happened
+        _set_back(run, stage, spec, request, result.message)
+        failed = {"code": str(result.error), "attempt": len(used)}
+        happened.append(NewEvent(EventType.ATTEMPT_FAILED, result.message, failed))
         if reason := _pause(wait, spec.should_stop):
-            return AgentResult(
-                error=StepError.INTERRUPTED, message=reason, usage=result.usage, output_bytes=spent
-            )
+            cut = AgentResult(error=StepError.INTERRUPTED, message=reason)
+            return replace(cut, usage=result.usage, output_bytes=spent), happened
         wait *= _GROWTH
-    raise AssertionError("the last try returns")
 
 
-def _set_back(run: Run, stage: Stage, spec: AgentSpec, result: AgentResult, number: int) -> None:
+def _explained(run: Run, spec: AgentSpec, result: AgentResult) -> AgentResult:
+    """Add which denial of the sandbox an agent met that gave up."""
+    if result.error != StepError.AGENT_EXIT:
+        return result
+    logs = (spec.stderr, spec.stdout)
+    told = confinement.denied(run, logs, spec.policy, f"agents.{spec.name}")
+    return replace(result, message=f"{result.message} ({told})") if told else result
+
+
+def _spec(run: Run, stage: Stage, on_tick: Callable[[float], None]) -> AgentSpec:
+    """Return the agent with everything it may use this time."""
+    agent = run.order.agent(stage.role)
+    confinement.open_scratch(run)
+    return AgentSpec(
+        name=agent.name,
+        config=agent.config,
+        root=run.tools.layout.root,
+        workspace=run.place / agent.config.path if agent.config.path else run.place,
+        environment=confinement.for_agent(run, table.variables(agent.config))
+        | step_folder.message_environment(run, stage)
+        # Where `treadle mail send` leaves letters until the step is committed.
+        | {"TREADLE_LETTERS": str(stage.outbox)},
+        stdout=stage.live / STDOUT,
+        stderr=stage.live / STDERR,
+        limits=_limits(run, stage),
+        keeper=run.tools.keeper,
+        should_stop=confinement.stopper(run),
+        on_tick=on_tick,
+        policy=confinement.for_role(run, stage.role, stage.folder),
+        tier=confinement.tier(run),
+    )
+
+
+def _limits(run: Run, stage: Stage, printed: int = 0) -> Limits:
+    """Return what is left for the agent after it has printed so many bytes."""
+    config, budgets = run.order.agent(stage.role).config, run.order.budgets
+    wall, output = float(config.timeout), _MAX_OUTPUT
+    if budgets.max_minutes is not None:
+        left = budgets.max_minutes - run.spent.minutes
+        wall = min(wall, max(left * 60 - stage.seconds(), 0.1))
+    if budgets.max_output_mb is not None:
+        left = budgets.max_output_mb - run.spent.output_mb
+        output = min(output, max(int(left * 2**20) - printed, 1))
+    limits = Limits(
+        wall=wall,
+        idle=table.idle_limit(config),
+        output_bytes=output,
+        disk_bytes=_MAX_DISK,
+        disk=(stage.folder, confinement.scratch(run)),
+    )
+    return confinement.capped(limits, run.order.sandbox, (run.workspace.path,))
+
+
+def _set_back(run: Run, stage: Stage, spec: AgentSpec, request: AgentRequest, why: str) -> None:
     """Keep what the try left, and bring workspace and step folder back to where it began."""
-    kept = keep_attempt(spec, result.message)
+    kept = keep_attempt(spec, why)
     change.mend_workspace(run)
     if changes := workspace.changes(run.workspace):
         build.write_patch(run.workspace, run.head, kept / "workspace.diff", changes)
         workspace.restore(run.workspace, run.head)
-    _empty(stage)
-    code = str(result.error)
-    run.timeline.add(EventType.ATTEMPT_FAILED, result.message, code=code, attempt=number)
-
-
-def _empty(stage: Stage) -> None:
-    """Leave only what treadle itself had put there: the request and the logs of checks."""
-    for name in walk.names(stage.folder):
-        if name not in (INPUT_JSON, "files"):
-            beneath.remove_tree(stage.folder / name)
-    files = stage.folder / "files"
-    if not walk.is_folder(files):
-        beneath.remove_tree(files)
-        return
-    for name in walk.names(files):
-        if name != "checks":
-            beneath.remove(stage.folder, f"files/{name}")
+    step_folder.discard_contents(stage)
+    step_folder.lay_out(stage, messages.encode(request), has_outbox=bool(run.order.message))
 
 
 def _pause(seconds: float, should_stop: Callable[[], str | None]) -> str | None:
@@ -104,16 +174,18 @@ def _pause(seconds: float, should_stop: Callable[[], str | None]) -> str | None:
     return None
 
 
-def build_request(run: Run, stage: Stage, observed: Sequence[Observed]) -> AgentRequest:
+def build_request(run: Run, stage: Stage, observation: Observation, letters: str) -> AgentRequest:
     """Return the request of this step."""
+    budgets = structs.asdict(run.order.budgets)
+    observed = observation.seen if stage.role == "check" else ()
     return AgentRequest(
         run_id=run.id,
         step=Step(index=stage.index, role=stage.role, iteration=stage.iteration),
         goal=run.order.goal,
         norma=Asked(
             acceptance_criteria=run.order.criteria,
-            budgets=order.budgets_in_request(run.order.budgets),
-            observed=tuple(observed) if observed else UNSET,
+            budgets={key: value for key, value in budgets.items() if value is not None},
+            observed=observed or UNSET,
         ),
         paths=Paths(
             repo_root=str(run.place),
@@ -122,24 +194,25 @@ def build_request(run: Run, stage: Stage, observed: Sequence[Observed]) -> Agent
         ),
         context=RequestContext(
             previous_step_dirs=tuple(run.step_dirs),
-            notes="\n\n".join(part for part in _request_notes(run, stage) if part),
+            notes="\n\n".join(part for part in (*_request_notes(run, stage), letters) if part),
         ),
     )
 
 
-def _request_notes(run: Run, stage: Stage) -> Sequence[str]:
-    """Pass on the full text, what the last check found, and what people and agents wrote."""
-    parts = [run.order.text] if run.order.text != run.order.goal else []
-    if failing := run.memory.failing:
-        parts.append(f"Failing in the last check: {', '.join(failing)}")
-    if refuted := run.memory.refuted:
-        claimed = ", ".join(refuted)
-        parts.append(f"Claimed to pass but observed to fail by their commands: {claimed}")
-    if run.memory.protected:
-        parts.append(run.memory.protected.note)
+def _request_notes(run: Run, stage: Stage) -> Iterator[str]:
+    """Pass on the full text, what the last check found, and what people wrote."""
+    known = run.memory
+    if run.order.text != run.order.goal:
+        yield run.order.text
+    if known.failing:
+        yield f"Failing in the last check: {', '.join(known.failing)}"
+    if known.refuted:
+        claimed = ", ".join(known.refuted)
+        yield f"Claimed to pass but observed to fail by their commands: {claimed}"
+    if known.protected:
+        yield known.protected.note
     if stage.role == "act":
-        parts.append(memory.comment_notes(run.tools.store, run.id))
-    return [*parts, letters.unread(run, stage)]
+        yield memory.comment_notes(run.tools.store, run.id)
 
 
 _GUIDANCE = (AGENTS_MD, "CLAUDE.md", "GEMINI.md")

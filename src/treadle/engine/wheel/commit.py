@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.engine.run import run_files
+from treadle.engine.run import memory, run_files
 from treadle.engine.run.run import Archive, Run, lost_branch, reach
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.engine.run.step_folder import Stage
@@ -70,10 +70,13 @@ def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | Non
     row = found.row._replace(digest=digest, archive=key, archive_sha256=sha256)
     usage = (found.usage,) if found.usage else ()
     history = History((row,), found.events, found.kv, usage, found.checks)
-    run.is_settled = end.is_nothing(run, found)
-    run.tools.store.advance(run.id, history, found.cursor, run.row.claim_epoch, run.is_settled)
-    run.advance(found.cursor, found.kv)
-    run.tree = found.after.tree
+    is_settled = end.is_nothing(run, found)
+    run.tools.store.advance(run.id, history, found.cursor, run.row.claim_epoch, is_settled)
+    run.row = run.row._replace(**found.cursor._asdict())
+    if is_settled:
+        run.row = run.row._replace(owner=None)
+    run.memory = memory.apply(run.memory, found.kv)
+    run.tree, run.last_seq = found.after.tree, run.last_seq + len(found.events)
     run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
 
 

@@ -1,20 +1,20 @@
 """Decide what a step means for its run, and write it down for the commit."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from treadle.agents.backend import AgentResult
-from treadle.contract import EventType, RunStatus, StepError, StepStatus
+from treadle.agents.backend import AgentResult, Usage
+from treadle.contract import EventType, NewEvent, RunStatus, StepError, StepStatus
 from treadle.engine.run import confinement, memory
-from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, ProtectedChange, RunMemory, Spent
-from treadle.engine.run.order import Exceeded, Order
-from treadle.engine.run.run import ENDS, Run, name_some
+from treadle.engine.run.order import Exceeded, Order, exceeded_budget
+from treadle.engine.run.run import ENDS, Run
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
 from treadle.ids import utc
-from treadle.store.runs import CheckRow, StepRow, UsageRow
+from treadle.store.runs import CheckRow, Event, StepRow, UsageRow
+from treadle.text import name_some
 
 # What ends a step without being the agent's fault: the run can go on later.
 _STOPS = (StepError.INTERRUPTED, StepError.USAGE_LIMIT, StepError.BUDGET_EXCEEDED)
@@ -30,18 +30,17 @@ class Standing(NamedTuple):
     last_check: CheckSeen | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """Whether the run goes on after this step, and if not, why."""
 
     status: RunStatus
-    reason: str | None = None
+    reason: str = ""
     message: str = ""
     over: Exceeded | None = None
-    event: EventType | None = None  # what the timeline is told beside the end itself
+    happened: tuple[NewEvent, ...] = ()  # what the timeline is told beside the end itself
 
 
-GO_ON = Decision(status="running")
+GO_ON = Decision("running")
 
 
 def decide(order: Order, finding: Finding, now: Standing) -> Decision:
@@ -49,7 +48,7 @@ def decide(order: Order, finding: Finding, now: Standing) -> Decision:
     if finding.error:
         return _after_failure(order, finding, now.spent)
     if order.script:
-        return Decision(status="passed", reason="passed", message="the routine finished")
+        return Decision("passed", "passed", "the routine finished")
     if finding.verdict == "PASS":
         return _after_pass(order, finding)
     return _after_fail(order, finding, now) if finding.verdict == "FAIL" else GO_ON
@@ -58,10 +57,9 @@ def decide(order: Order, finding: Finding, now: Standing) -> Decision:
 def decide_between(order: Order, spent: Spent, stop: str | None) -> Decision:
     """Return whether another step may begin: somebody may want to stop, or a budget be spent."""
     if stop:
-        return Decision(
-            status="stopped", reason="interrupted", message=stop, event=EventType.STOP_REQUESTED
-        )
-    over = run_order.exceeded_budget(order.budgets, spent)
+        asked = NewEvent(EventType.STOP_REQUESTED, stop)
+        return Decision("stopped", "interrupted", stop, happened=(asked,))
+    over = exceeded_budget(order.budgets, spent)
     return _over_budget(over) if over else GO_ON
 
 
@@ -71,118 +69,101 @@ def _after_pass(order: Order, finding: Finding) -> Decision:
     if look and look.failing and order.checks.protect_mode == "ask":
         names = name_some(look.files)
         text = f"the run changed what decides its checks ({names}): {look.sentence}"
-        return Decision(status="stopped", reason=memory.WAITS_FOR_APPROVAL, message=text)
-    return Decision(status="passed", reason="passed", message="every criterion passed")
+        return Decision("stopped", memory.WAITS_FOR_APPROVAL, text)
+    return Decision("passed", "passed", "every criterion passed")
 
 
 def _after_failure(order: Order, finding: Finding, spent: Spent) -> Decision:
     if finding.error in _STOPS:
-        reason, over = str(finding.error), finding.over
-        return Decision(status="stopped", reason=reason, message=finding.message, over=over)
-    over = run_order.exceeded_budget(order.budgets, spent)
+        return Decision("stopped", str(finding.error), finding.message, finding.over)
+    over = exceeded_budget(order.budgets, spent)
     if over and finding.error in _SPENDS:
         return _over_budget(over)
-    return Decision(status="failed", reason=str(finding.error), message=finding.message)
+    return Decision("failed", str(finding.error), finding.message)
 
 
 def _after_fail(order: Order, finding: Finding, now: Standing) -> Decision:
     limit = order.budgets.max_iterations
     if now.iteration >= limit:
-        return _over_budget(Exceeded(key="max_iterations", limit=limit, used=now.iteration))
+        return _over_budget(Exceeded("max_iterations", limit, now.iteration))
     if now.last_check == CheckSeen(now.tree, finding.failing):
         text = "two checks in a row saw the same tree and the same failing criteria"
-        event = EventType.NO_PROGRESS
-        return Decision(status="stopped", reason="no_progress", message=text, event=event)
+        event = NewEvent(EventType.NO_PROGRESS, text, {"failing": list(finding.failing)})
+        return Decision("stopped", "no_progress", text, happened=(event,))
     return GO_ON
 
 
 def _over_budget(over: Exceeded) -> Decision:
-    return Decision(
-        status="stopped",
-        reason="budget_exceeded",
-        message=over.sentence,
-        over=over,
-        event=EventType.BUDGET_EXCEEDED,
-    )
+    event = NewEvent(EventType.BUDGET_EXCEEDED, over.sentence, over._asdict())
+    return Decision("stopped", "budget_exceeded", over.sentence, over, (event,))
 
 
-def note_end(run: Run, decision: Decision, failing: tuple[str, ...] = ()) -> None:
-    """Tell the timeline how a run ends, and what made it."""
-    over = decision.over
-    if decision.event is EventType.NO_PROGRESS:
-        run.timeline.add(decision.event, decision.message, failing=list(failing))
-    elif decision.event is EventType.BUDGET_EXCEEDED and over:
-        data = {"key": over.key, "limit": over.limit, "used": over.used}
-        run.timeline.add(decision.event, decision.message, **data)
-    elif decision.event:
-        run.timeline.add(decision.event, decision.message)
-    if decision.status in ENDS:
-        run.timeline.add(ENDS[decision.status], decision.message, reason_code=decision.reason)
+class Turn(NamedTuple):
+    """All that a step came to, before anybody decides what it means."""
+
+    stage: Stage
+    result: AgentResult
+    finding: Finding
+    checks: tuple[CheckRow, ...]
+    events: tuple[Event, ...]  # of its parts
+    letters_given: Mapping[str, int]
 
 
-def manifest(
-    run: Run,
-    stage: Stage,
-    *,
-    result: AgentResult,
-    finding: Finding,
-    rows: tuple[CheckRow, ...],
-    after: Snapshot,
-) -> Manifest:
+def manifest(run: Run, turn: Turn) -> Manifest:
     """Return everything the store must learn from this step; its files' digests come later."""
-    spent = _spent_after(run, stage, result)
-    _note_step(run, stage, finding, result.json_source)
+    stage, finding = turn.stage, turn.finding
+    spent = _spent_after(run, turn)
     standing = Standing(stage.iteration, run.tree, spent, run.memory.last_check)
     decision = decide(run.order, finding, standing)
-    note_end(run, decision, finding.failing)
-    ended_at = utc(run.tools.now())
-    cursor = run.cursor(
-        status=decision.status,
-        iteration=stage.iteration + (stage.role == "act" and decision.status == "running"),
-        current_step_index=stage.index,
-        verdict=finding.verdict or run.row.verdict,
-        head_commit=after.commit,
-        ended_at=None if decision.status == "running" else ended_at,
-    )
-    learnt = memory.changes(run.memory, _remembered(run, stage, finding, spent, decision))
-    if result.error == StepError.USAGE_LIMIT and result.resume_at:
-        learnt["resume_at"] = utc(result.resume_at)
+    here, ended_at = Snapshot(run.head, run.tree), utc(run.tools.now())
+    after, is_over = finding.after or here, decision.status != "running"
+    learnt = memory.changes(run.memory, _remembered(run, turn, spent, decision))
     return Manifest(
-        row=_row(run, stage, finding, after, ended_at),
-        events=run.timeline.take(),
-        cursor=cursor,
+        row=_row(run, turn, after, ended_at),
+        events=(*turn.events, *run.events(_told(turn, decision), turn.events)),
+        cursor=run.cursor(
+            status=decision.status,
+            iteration=stage.iteration + (stage.role == "act" and not is_over),
+            current_step_index=stage.index,
+            verdict=finding.verdict or run.row.verdict,
+            head_commit=after.commit,
+            ended_at=ended_at if is_over else None,
+        ),
         kv={key: run.tools.mask.value(value) for key, value in learnt.items()},
-        before=Snapshot(run.head, run.tree),
+        before=here,
         after=after,
-        usage=_usage(run, stage, result),
-        checks=rows,
-        files={},
+        usage=_usage(run, turn),
+        checks=turn.checks,
     )
 
 
-def _spent_after(run: Run, stage: Stage, result: AgentResult) -> Spent:
-    usage = result.usage
-    return run_order.add_spent(
-        run.spent,
-        seconds=stage.seconds(),
-        tokens=usage.input_tokens + usage.output_tokens if usage else 0,
-        cost_usd=usage.cost_usd if usage else 0.0,
-        output_bytes=result.output_bytes,
+def _spent_after(run: Run, turn: Turn) -> Spent:
+    spent, usage = run.spent, turn.result.usage or Usage()
+    return Spent(
+        minutes=spent.minutes + turn.stage.seconds() / 60,
+        tokens=spent.tokens + usage.input_tokens + usage.output_tokens,
+        cost_usd=spent.cost_usd + usage.cost_usd,
+        output_mb=spent.output_mb + turn.result.output_bytes / 2**20,
     )
 
 
-def _note_step(run: Run, stage: Stage, finding: Finding, source: str | None) -> None:
+def _told(turn: Turn, decision: Decision) -> Iterator[NewEvent]:
+    """Tell the timeline how the step ended, and the run, if it is over."""
+    stage, finding, source = turn.stage, turn.finding, turn.result.json_source
     where: dict[str, object] = {
         "index": stage.index,
         "role": stage.role,
         "iteration": stage.iteration,
     }
     if finding.error:
-        run.timeline.add(EventType.STEP_FAILED, finding.message, code=str(finding.error), **where)
-    if source:
-        where["json_source"] = source
-    status = _status(finding)
-    run.timeline.add(EventType.STEP_COMMITTED, finding.message, status=status, **where)
+        failed = {"code": str(finding.error), **where}
+        yield NewEvent(EventType.STEP_FAILED, finding.message, failed)
+    known = {"status": _status(finding), **where} | ({"json_source": source} if source else {})
+    yield NewEvent(EventType.STEP_COMMITTED, finding.message, known)
+    yield from decision.happened
+    if decision.status in ENDS:
+        reason = {"reason_code": decision.reason}
+        yield NewEvent(ENDS[decision.status], decision.message, reason)
 
 
 def _status(finding: Finding) -> StepStatus:
@@ -191,15 +172,15 @@ def _status(finding: Finding) -> StepStatus:
     return "skipped" if finding.skipped else "ok"
 
 
-def _row(run: Run, stage: Stage, finding: Finding, after: Snapshot, ended_at: str) -> StepRow:
-    layout = run.tools.layout
+def _row(run: Run, turn: Turn, after: Snapshot, ended_at: str) -> StepRow:
+    stage, finding = turn.stage, turn.finding
     return StepRow(
         run_id=run.id,
         step_index=stage.index,
         role=stage.role,
         iteration=stage.iteration,
         status=_status(finding),
-        step_dir=layout.relative(stage.final),
+        step_dir=run.tools.layout.relative(stage.final),
         started_at=stage.started_at,
         ended_at=ended_at,
         summary=finding.message,
@@ -209,54 +190,55 @@ def _row(run: Run, stage: Stage, finding: Finding, after: Snapshot, ended_at: st
         after_commit=after.commit,
         tree=after.tree,
         sandbox_tier=confinement.tier(run),
-        digest=None,
     )
 
 
-def _remembered(
-    run: Run, stage: Stage, finding: Finding, spent: Spent, decision: Decision
-) -> RunMemory:
+def _remembered(run: Run, turn: Turn, spent: Spent, decision: Decision) -> RunMemory:
     """Return what the run remembers from now on."""
-    found = run.memory._replace(spent=spent)
+    found, finding, result = run.memory._replace(spent=spent), turn.finding, turn.result
     if finding.verdict:
         found = found._replace(
             failing=finding.failing,
             refuted=finding.refuted,
             last_check=CheckSeen(run.tree, finding.failing),
-            protected=_protected(run, stage, finding),
+            protected=_protected(run, turn),
         )
-    if run.given and not finding.error:
-        found = found._replace(letters_given=run.given)
+    if not finding.error:
+        found = found._replace(letters_given=turn.letters_given)
     if decision.reason:
         found = found._replace(reason_code=decision.reason, reason=decision.message)
+    if result.error == StepError.USAGE_LIMIT and result.resume_at:
+        found = found._replace(resume_at=utc(result.resume_at))
     return found._replace(budget_needed=decision.over.needed) if decision.over else found
 
 
-def _protected(run: Run, stage: Stage, finding: Finding) -> ProtectedChange | None:
+def _protected(run: Run, turn: Turn) -> ProtectedChange | None:
     """Return what the run remembers of protected files that a PASS changed."""
-    if finding.look is None:
+    look = turn.finding.look
+    if look is None:
         return None
     return ProtectedChange(
-        files=finding.look.files,
-        failing=finding.look.failing,
-        sentence=finding.look.sentence,
+        files=look.files,
+        failing=look.failing,
+        sentence=look.sentence,
         tree=run.tree,
-        diff=f"{run.tools.layout.relative(stage.final)}/files/{memory.PROTECTED_DIFF}",
-        refused=finding.verdict == "FAIL",
+        diff=f"{run.tools.layout.relative(turn.stage.final)}/files/{memory.PROTECTED_DIFF}",
+        refused=turn.finding.verdict == "FAIL",
     )
 
 
-def _usage(run: Run, stage: Stage, result: AgentResult) -> UsageRow | None:
-    if result.usage is None:
+def _usage(run: Run, turn: Turn) -> UsageRow | None:
+    usage = turn.result.usage
+    if usage is None:
         return None
     return UsageRow(
         run_id=run.id,
-        step_index=stage.index,
-        agent=run.order.agent(stage.role).name,
-        model=run.tools.mask.text(result.usage.model) if result.usage.model else None,
-        input_tokens=result.usage.input_tokens,
-        cached_tokens=result.usage.cached_tokens,
-        output_tokens=result.usage.output_tokens,
-        cost_usd=result.usage.cost_usd,
-        seconds=round(stage.seconds(), 3),
+        step_index=turn.stage.index,
+        agent=run.order.agent(turn.stage.role).name,
+        model=run.tools.mask.text(usage.model) if usage.model else None,
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        seconds=round(turn.stage.seconds(), 3),
     )

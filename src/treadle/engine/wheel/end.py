@@ -44,7 +44,7 @@ def end_run(run: Run) -> None:
     A run that has ended and still has an owner did not get to the end of this: whoever finds it
     after a kill calls it again, and what was done before is not done twice.
     """
-    if run.is_settled:
+    if run.row.owner is None:
         return
     reach("before_end")
     letters.catch_up(run)
@@ -121,27 +121,23 @@ def _actions(row: RunRow, known: RunMemory, kind: Kind) -> tuple[Action, ...]:
 def land_or_ask(tools: Tools, row: RunRow) -> str | None:
     """Land a passed run; a refusal goes to the desk and is returned."""
     with tools.landing:
-        return _land(tools, row)
+        if memory.recall(tools.store, row.run_id).landed_commit:
+            return None
+        try:
+            found = land.land(tools, row)
+        except (BlockedError, GitError) as error:
+            tools.note(row.run_id, f"not landed: {error.message}")
+            questions.ask(tools.store, _refusal(row, error), tools.now())
+            return error.message
+    if found.commit:
+        tools.note(row.run_id, f"landed as {found.commit[:12]} on {found.branch}")
+    return None
 
 
 def waits_to_land(tools: Tools, row: RunRow) -> bool:
     """Tell whether a passed run should have landed and could not."""
     known = memory.recall(tools.store, row.run_id)
     return row.status == "passed" and not known.landed_commit and known.land_refused is not None
-
-
-def _land(tools: Tools, row: RunRow) -> str | None:
-    if memory.recall(tools.store, row.run_id).landed_commit:
-        return None
-    try:
-        found = land.land(tools, row)
-    except (BlockedError, GitError) as error:
-        tools.note(row.run_id, f"not landed: {error.message}")
-        questions.ask(tools.store, _refusal(row, error), tools.now())
-        return error.message
-    if found.commit:
-        tools.note(row.run_id, f"landed as {found.commit[:12]} on {found.branch}")
-    return None
 
 
 def _refusal(row: RunRow, error: TreadleError) -> Question:

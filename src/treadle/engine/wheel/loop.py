@@ -2,42 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
-from treadle.agents import login, table
-from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.contract import EventType, Role, StepError, follows
-from treadle.contract import messages as requests_contract
-from treadle.contract.messages import AgentRequest
+from treadle.agents import login
+from treadle.agents.backend import AgentResult
+from treadle.contract import EventType, Role, StepError, follows, messages
 from treadle.engine import letters
 from treadle.engine.checks import observe
 from treadle.engine.checks.observe import Observation
 from treadle.engine.run import confinement, step_folder
 from treadle.engine.run.memory import Moment, Progress
-from treadle.engine.run.run import Archive, Run, criteria_passed, reach
+from treadle.engine.run.run import Archive, Run, reach
 from treadle.engine.run.step_folder import (
     Stage,
     close_stage,
     discard_contents,
+    lay_out,
     open_stage,
     set_apart,
 )
 from treadle.engine.wheel import ask, change, commit, decide, end, judge
-from treadle.engine.wheel.change import Accepted
 from treadle.engine.wheel.commit import Finished
+from treadle.engine.wheel.decide import Turn
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import GitError
-from treadle.files import atomic
-from treadle.ids import utc
-from treadle.layout import INPUT_JSON
-from treadle.proc.keeper import Limits
+from treadle.sandbox.outside import View
 from treadle.store.runs import RunRow, StepRow
-
-# Without a budget of its own a single step may still not fill the disk with words.
-_MAX_OUTPUT = 64 << 20
-# What a step may leave in its folder and its folder for temporary files while it works.
-_MAX_DISK = 4 << 30
 
 
 def drive_run(run: Run) -> RunRow:
@@ -87,139 +79,65 @@ def _take_step(run: Run, role: Role) -> Finished:
     show(run, "step", f"{role} begins", stage)
     reach("after_stage")
     observation = _observe(run, stage)
-    request = ask.build_request(run, stage, observation.seen if role == "check" else ())
-    data = requests_contract.encode(request)
-    atomic.create(f"{stage.folder}/{INPUT_JSON}", data)
+    events = run.events(observation.happened)
+    news = letters.news(run, role)
+    request = ask.build_request(run, stage, observation, news.text)
+    data = messages.encode(request)
+    lay_out(stage, data, has_outbox=bool(run.order.message))
     before = judge.look_outside(run, stage)
-    result = _ask(run, stage, request, observation)
-    if result.error is StepError.MAY_STILL_RUN:
-        finding, accepted = _abandon(run, stage, result)
-    else:
-        confinement.clear_scratch(run)
-        closed = step_folder.open_up(stage.folder)
-        step_folder.close_outbox(stage)
-        reach("after_agent")
-        finding = judge.judge(run, stage, result, observation, closed)
-        finding = judge.judge_outside(run, stage, before, finding)
-        finding = judge.review(run, stage, finding)
-        finding, accepted = change.take(run, stage, finding)
-        _keep_login(run, stage, result, finding)
-    finding = finding.with_message(run.tools.mask.text(finding.message))
+    result, happened = ask.ask(run, stage, request, observation, partial(_tick, run, stage))
+    events += run.events(happened, events)
+    finding = _found(run, stage, result, observation, before)
+    events += run.events(finding.happened, events)
+    finding = replace(finding, message=run.tools.mask.text(finding.message))
     if not finding.keeps_files:
         discard_contents(stage)
     entries = close_stage(stage, data, _output(result), run.tools.mask)
-    found = decide.manifest(
-        run, stage, result=result, finding=finding, rows=observation.rows, after=accepted.after
-    )
-    done = commit.put_in_place(run, stage, entries, found, accepted.built_in)
+    turn = Turn(stage, result, finding, observation.rows, events, news.given)
+    found = decide.manifest(run, turn)
+    done = commit.put_in_place(run, stage, entries, found, finding.built_in)
     return done._replace(told=_told(finding))
-
-
-def _abandon(run: Run, stage: Stage, result: AgentResult) -> tuple[Finding, Accepted]:
-    """Fail a step whose agent may still be at work, without a look at anything it can change."""
-    set_apart(run, stage)
-    confinement.abandon_scratch(run)
-    return Finding(message=result.message, error=result.error), change.unchanged(run)
 
 
 def _observe(run: Run, stage: Stage) -> Observation:
     """Run the criteria's commands where this step calls for it."""
     if stage.role == "check":
         seen = observe.observe(run, stage, "check")
-        observe.expose(stage)
     elif stage.role == "do" and stage.iteration == 1 and run.order.checks.before:
         seen = observe.observe(run, stage, "before")
     else:
         return observe.NOTHING
     if (seen.seen or seen.stopped) and not observe.in_clean_place(run):
-        change.undo_commands(run, stage, "check")
+        return seen._replace(happened=(*seen.happened, *change.undo_commands(run, stage)))
     return seen
 
 
-def _ask(run: Run, stage: Stage, request: AgentRequest, observation: Observation) -> AgentResult:
-    if observation.stopped:
-        return AgentResult(error=StepError.INTERRUPTED, message=observation.stopped)
-    agent = run.order.agent(stage.role)
-    if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
-        return table.BACKENDS["builtin"](_spec(run, stage), request, "", stage.folder)
-    backend = table.BACKENDS[agent.config.type]
-    steps = run.tools.store.steps(run.id) if stage.index > 1 else []
-    prompt = ask.build_prompt(run.tools.layout, steps, request, agent.config)
-    result = ask.until_answered(
-        run,
-        stage,
-        lambda printed: _spec(run, stage, printed),
-        lambda spec: backend(spec, request, prompt, stage.folder),
-    )
-    if result.repaired:
-        run.timeline.add(EventType.ANSWER_REPAIRED, f"asked again: {result.repaired}")
-    return _explained(run, stage, result)
+def _found(
+    run: Run, stage: Stage, result: AgentResult, observation: Observation, before: View | None
+) -> Finding:
+    """Judge what the agent left, and bring its change in."""
+    if result.error is StepError.MAY_STILL_RUN:  # so nothing that it can change is looked at
+        set_apart(run, stage)
+        confinement.abandon_scratch(run)
+        return Finding(message=result.message, error=result.error)
+    confinement.clear_scratch(run)
+    reach("after_agent")
+    finding = judge.judge(run, stage, result, observation, before)
+    return _keep_login(run, stage, result, change.take(run, stage, finding))
 
 
-def _explained(run: Run, stage: Stage, result: AgentResult) -> AgentResult:
-    """Add which denial of the sandbox an agent met that gave up."""
-    if result.error != StepError.AGENT_EXIT:
-        return result
-    spec = _spec(run, stage)
-    logs = (spec.stderr, spec.stdout)
-    told = confinement.denied(run, logs, spec.policy, f"agents.{spec.name}")
-    return replace(result, message=f"{result.message} ({told})") if told else result
-
-
-def _keep_login(run: Run, stage: Stage, result: AgentResult, finding: Finding) -> None:
+def _keep_login(run: Run, stage: Stage, result: AgentResult, finding: Finding) -> Finding:
     """Let the user keep tokens that a successful step has refreshed: most work only once."""
-    if result.login and not finding.error and login.give_back(result.login, run.tools.env):
-        name, fields = result.login.path.name, list(result.login.fields)
-        tool = run.order.agent(stage.role).name
-        message = f"agent {tool} refreshed {', '.join(fields)} in {name}"
-        run.timeline.add(EventType.LOGIN_REFRESHED, message, file=name, fields=fields)
-
-
-def _spec(run: Run, stage: Stage, printed: int = 0) -> AgentSpec:
-    """Return the agent with what is left of its limits after it has printed so many bytes."""
-    agent = run.order.agent(stage.role)
-    return AgentSpec(
-        name=agent.name,
-        config=agent.config,
-        root=run.tools.layout.root,
-        workspace=run.place / agent.config.path if agent.config.path else run.place,
-        environment=confinement.for_agent(run, table.variables(agent.config))
-        | step_folder.message_environment(run, stage)
-        | letters.environment(stage),
-        stdout=stage.stdout,
-        stderr=stage.stderr,
-        limits=_limits(run, stage, printed),
-        keeper=run.tools.keeper,
-        should_stop=confinement.stopper(run),
-        on_tick=lambda elapsed: _tick(run, stage, elapsed),
-        policy=confinement.for_role(run, stage.role, stage.folder),
-        tier=confinement.tier(run),
-    )
+    if not result.login or finding.error or not login.give_back(result.login, run.tools.env):
+        return finding
+    name, fields = result.login.path.name, list(result.login.fields)
+    text = f"agent {run.order.agent(stage.role).name} refreshed {', '.join(fields)} in {name}"
+    return finding.noting(EventType.LOGIN_REFRESHED, text, file=name, fields=fields)
 
 
 def _tick(run: Run, stage: Stage, elapsed: float) -> None:
     show(run, "tick", "", stage, elapsed)
     end.keep_claim(run)
-
-
-def _limits(run: Run, stage: Stage, printed: int) -> Limits:
-    config = run.order.agent(stage.role).config
-    wall: float = config.timeout
-    if run.order.budgets.max_minutes is not None:
-        left = run.order.budgets.max_minutes - run.spent.minutes
-        wall = min(wall, max(left * 60 - stage.seconds(), 0.1))
-    output = _MAX_OUTPUT
-    if run.order.budgets.max_output_mb is not None:
-        left = run.order.budgets.max_output_mb - run.spent.output_mb
-        output = min(output, max(int(left * 2**20) - printed, 1))
-    limits = Limits(
-        wall=wall,
-        idle=table.idle_limit(config),
-        output_bytes=output,
-        disk_bytes=_MAX_DISK,
-        disk=(stage.folder, confinement.scratch(run)),
-    )
-    return confinement.capped(limits, run.order.sandbox, (run.workspace.path,))
 
 
 def _output(result: AgentResult) -> bytes | None:
@@ -247,6 +165,7 @@ def show(
     run: Run, kind: Moment, message: str, stage: Stage | None = None, elapsed: float | None = None
 ) -> None:
     """Tell the onlooker where the run stands."""
+    total = len(run.order.criteria)
     run.tools.watch(
         Progress(
             kind=kind,
@@ -256,8 +175,8 @@ def show(
             iteration=stage.iteration if stage else run.row.iteration,
             max_iterations=run.order.budgets.max_iterations,
             elapsed=stage.seconds() if stage and elapsed is None else elapsed or 0.0,
-            passed=criteria_passed(run),
-            total=len(run.order.criteria),
+            passed=total - len(run.memory.failing) if run.row.verdict else 0,
+            total=total,
         )
     )
 
@@ -272,14 +191,9 @@ def next_role(steps: list[StepRow]) -> Role:
 
 def _stopped_between_steps(run: Run) -> bool:
     stop = run.tools.interrupted() or confinement.stop_request(run)
-    decision = decide.decide_between(run.order, run.spent, stop)
-    if decision.status == "running":
+    status, reason, message, over, happened = decide.decide_between(run.order, run.spent, stop)
+    if status == "running":
         return False
-    decide.note_end(run, decision)
-    run.record(
-        run.cursor(status=decision.status, ended_at=utc(run.tools.now())),
-        reason_code=decision.reason,
-        reason=decision.message,
-        budget_needed=decision.over.needed if decision.over else run.memory.budget_needed,
-    )
+    needed = over.needed if over else run.memory.budget_needed
+    run.end(status, reason, message, *happened, budget_needed=needed)
     return True
