@@ -4,7 +4,6 @@ import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 HOME_NAME = ".treadle"
 CONFIG_NAMES = ("config.toml", "config.json")
@@ -40,13 +39,19 @@ class _Below:
 class _Paths:
     """Paths below one folder; they never change."""
 
+    folder: Path
+
     def __init__(self, folder: Path) -> None:
-        self.folder: Final = folder
+        self.__dict__["folder"] = folder
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
 
 
 class Layout(_Paths):
     """The paths of one project, from its root; `mail_root` is where its letters lie."""
 
+    mail: "MailLayout"
     root = _Below(".")
     home = _Below(HOME_NAME)
     database = _Below(f"{HOME_NAME}/treadle.db")
@@ -77,7 +82,7 @@ class Layout(_Paths):
 
     def __init__(self, root: Path, mail_root: str | Path = MAIL_ROOT) -> None:
         super().__init__(root)
-        self.mail: Final = MailLayout(root / mail_root)
+        self.__dict__["mail"] = MailLayout(root / mail_root)
 
     def config_files(self) -> list[Path]:
         """Return the project's configuration files that exist."""
