@@ -307,8 +307,8 @@ def test_a_letter_does_not_take_a_task_that_somebody_else_took_meanwhile(
     taken, seen = claim.taken, []
     with Store.at(database) as other:
 
-        def slowly(tx, task, *rest):
-            after = taken(tx, task, *rest)
+        def slowly(tx, task, *rest, **more):
+            after = taken(tx, task, *rest, **more)
             if not seen:
                 seen.append(after)
                 claim.claim(other, "B-1", "ada", now)  # between the look and the change

@@ -140,9 +140,6 @@ def _check(row: LetterRow, agent: str) -> None:
         raise index.not_yours(row, f"{row.name} is {holder}")
 
 
-_PAGE = 500
-
-
 def acknowledge(store: Store, mail: MailLayout, row: LetterRow, agent: str) -> LetterRow:
     """Say that a letter is taken care of: claimed work goes to WORKSPACE, the rest to LOGS."""
     holder = row.agent or row.recipient
@@ -173,14 +170,10 @@ def archive_task(store: Store, mail: MailLayout, task_id: str) -> list[LetterRow
 
 def archive_older(store: Store, mail: MailLayout, age: timedelta, now: datetime) -> list[LetterRow]:
     """Sort letters in the LOGS that are older than this into a folder for each month."""
-    before, moved = (format_time(now - age), 0), []
-    while page := table.page(store, "logs", _PAGE, before=before):
-        for row in page:
-            if row.folder == LOGS:
-                month = index.logs(row.agent, row.created_at[:7])
-                moved.append(index.move_letter(store, mail, row, month))
-        before = (page[-1].created_at, page[-1].letter_id or 0)
-    return moved
+    return [
+        index.move_letter(store, mail, row, index.logs(row.agent, row.created_at[:7]))
+        for row in table.older(store, LOGS, format_time(now - age))
+    ]
 
 
 def _finish_broadcast(store: Store, mail: MailLayout, row: LetterRow) -> None:

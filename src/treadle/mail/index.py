@@ -201,7 +201,6 @@ def follow_file(store: Store, mail: MailLayout, before: LetterRow, after: Letter
 
 # A file that is no letter yet may still be being written.
 _YOUNG = 2_000_000_000
-_BATCH = 1000
 
 
 class _Found(NamedTuple):
@@ -258,9 +257,6 @@ def _take_in(store: Store, mail: MailLayout, look: _Found) -> list[str]:
     for name in look.new:
         if not (name.isprintable() and _moved(store, mail, look.seen.folder, name)):
             rows += _first_sight(mail, look.seen.folder, name, said)
-        if len(rows) >= _BATCH:
-            table.insert(store, rows)
-            rows = []
     if rows:
         table.insert(store, rows)
     return said

@@ -11,8 +11,8 @@ from treadle.errors import FormatError, UsageError
 from treadle.files import atomic, walk
 from treadle.ids import EVERYBODY, HUMAN, acting_agent, agent_name, hint, is_agent_id, is_task_id
 from treadle.layout import MailLayout
+from treadle.store.letters import WORK as WORK
 
-WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
 INTENTS = (
     *WORK,
     "status_update",

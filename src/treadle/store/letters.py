@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.store.tasks import count_up
-from treadle.store.transaction import Reading, Writing, change, kept_in
+from treadle.store.transaction import COLUMNS, Reading, Writing, change, kept_in
 
-# Sorts after every letter.
-_LAST: tuple[str, int] = ("~", 1 << 62)
+# What a letter can ask to be done; a query says `{work}`.
+WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
+COLUMNS["work"] = ", ".join(f"'{intent}'" for intent in WORK)
 
 
 @kept_in("mail_index", pending=bool)
@@ -76,20 +77,18 @@ def with_message_id(store: Reading, message_id: str) -> list[LetterRow]:
 
 
 def page(
-    store: Reading,
-    box: str,
-    limit: int,
-    agent: str | None = None,
-    intent: str | None = None,
-    before: tuple[str, int] | None = None,
+    store: Reading, box: str, limit: int, agent: str | None = None, intent: str | None = None
 ) -> list[LetterRow]:
     """Return the newest letters in the boxes of a kind, or in an agent's; new ones are to it."""
     query = "letters_in_box" if agent is None else "letters_held"
     if agent and box == "new":
         query = "letters_to"
-    created_at, letter_id = before or _LAST
-    values = {"box": box, "limit": limit, "agent": agent, "intent": intent}
-    return _rows(store, query, **values, created_at=created_at, letter_id=letter_id)
+    return _rows(store, query, box=box, limit=limit, agent=agent, intent=intent)
+
+
+def older(store: Reading, folder: str, before: str) -> list[LetterRow]:
+    """Return the letters of a folder that were written before this, newest first."""
+    return _rows(store, "letters_older", folder=folder, before=before)
 
 
 def unread(store: Reading) -> list[tuple[str, int]]:
@@ -146,7 +145,7 @@ def folders(store: Reading) -> dict[str, FolderRow]:
 @change
 def insert(tx: Writing, rows: Sequence[LetterRow]) -> None:
     """Add letters that were found; one that is known already stays as it is."""
-    # A number of its own for each, never given again: the words of a letter hang on it.
+    # A number of its own for each, never given again: who read up to one has read all before it.
     for row in rows:
         numbered = row._replace(letter_id=count_up(tx, "letter"))
         tx.execute("insert_letter", numbered)

@@ -10,10 +10,7 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id = ANY(ARRAY(
         ORDER BY created_at, letter_id LIMIT 64)
         UNION ALL
         (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = 'all'
-            AND sender <> :agent AND intent IN (
-                'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit',
-                'document'
-            )
+            AND sender <> :agent AND intent IN ({work})
             AND (created_at, letter_id) > (:created_at, :letter_id)
             AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)

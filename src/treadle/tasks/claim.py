@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from treadle.contract import RunStatus
@@ -30,10 +31,7 @@ def claim(
 ) -> TaskRow:
     """Take a task that nobody holds; of many who try at once, one gets it."""
     owner = acting_agent(owner)
-
-    def take(task: TaskRow) -> TaskRow:
-        return taken(store, task, owner, now, lease)
-
+    take = partial(taken, store, owner=owner, now=now, lease=lease)
     return change_task(store, task_id, take, Note(owner), now).after
 
 
@@ -154,10 +152,7 @@ def move_task(
     if force and not reason:
         raise UsageError(f"--force on {task_id} needs --reason to say why")
     by = acting(by)
-
-    def move(task: TaskRow) -> TaskRow:
-        return moved(store, task, to, by, now, reason, force)
-
+    move = partial(moved, store, to=to, by=by, now=now, reason=reason, force=force)
     return change_task(store, task_id, move, Note(by.owner, reason, force), now)
 
 

@@ -22,30 +22,29 @@ SELECT letter_id, name FROM mail_index WHERE folder = :folder
 
 -- name: letters_in_box
 SELECT {mail_index} FROM mail_index WHERE box = :box
-    AND (created_at, letter_id) < (:created_at, :letter_id)
     AND (CAST(:intent AS TEXT) IS NULL OR intent = :intent)
 ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 
 -- name: letters_to
 SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
-    AND (created_at, letter_id) < (:created_at, :letter_id)
     AND (CAST(:intent AS TEXT) IS NULL OR intent = :intent)
 ORDER BY created_at DESC, letter_id DESC LIMIT :limit
 
 -- name: letters_held
 SELECT {mail_index} FROM mail_index WHERE agent = :agent AND box = :box
-    AND (created_at, letter_id) < (:created_at, :letter_id)
     AND (CAST(:intent AS TEXT) IS NULL OR intent = :intent)
 ORDER BY created_at DESC, letter_id DESC LIMIT :limit
+
+-- name: letters_older
+SELECT {mail_index} FROM mail_index WHERE folder = :folder AND created_at < :before
+ORDER BY created_at DESC, letter_id DESC
 
 -- name: letters_of_task
 SELECT {mail_index} FROM mail_index WHERE task_id = :task_id ORDER BY created_at, letter_id
 
 -- name: letters_that_ask
 SELECT {mail_index} FROM mail_index WHERE task_id = :task_id
-    AND intent IN (
-        'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit', 'document'
-    )
+    AND intent IN ({work})
 ORDER BY letter_id LIMIT 1
 
 -- name: letters_pending
@@ -67,9 +66,7 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = :agent
 UNION ALL
 SELECT {mail_index} FROM mail_index WHERE box = 'new' AND recipient = 'all' AND sender <> :agent
     AND (created_at, letter_id) > (:created_at, :letter_id)
-    AND intent IN (
-        'implement_feature', 'fix_bug', 'refactor', 'review_code', 'test', 'audit', 'document'
-    )
+    AND intent IN ({work})
     AND (:task_id IS NULL OR task_id = :task_id) AND (expires_at IS NULL OR expires_at > :now)
 ORDER BY created_at, letter_id LIMIT 1
 
