@@ -4,7 +4,7 @@ import pytest
 
 from tests.acceptance.mission import REAL_PLAN, REAL_SPEC, SCAFFOLD_SPEC
 from tests.builder import git
-from treadle.missions import gates, prompt
+from treadle.missions import gates
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ GOOD_SPECS = {
     "priority after it": FR + "| FR-001 | Log in | High |\n",
 }
 BAD_SPECS = {
-    "our scaffold": prompt.scaffold("spec"),
+    "our scaffold": gates.scaffold("spec"),
     "empty": "",
     "empty table": FR,
     "empty description": FR + "| FR-001 | |\n",
@@ -107,7 +107,7 @@ GOOD_PLANS = {
     "plain": "### Technical Context\nLanguage/Version: C11\nConstraints: no malloc\n",
 }
 BAD_PLANS = {
-    "our scaffold": prompt.scaffold("plan"),
+    "our scaffold": gates.scaffold("plan"),
     "no section": "# Plan\n\nLanguage/Version: C11\nStorage: files\n",
     "only a language": CONTEXT
     + "- **Language/Version**: Python 3.11\n- **Storage**: [e.g., files]\n",

@@ -9,8 +9,8 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git
 from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
+from treadle.missions import gates, scaffold
 from treadle.missions import mission as missions
-from treadle.missions import prompt, scaffold
 from treadle.missions.scaffold import PlannedTask
 from treadle.project import setup
 from treadle.store.store import Store
@@ -61,7 +61,7 @@ def test_the_list_is_read_with_ids_files_and_criteria():
 
 
 def test_our_own_scaffold_lists_nothing():
-    assert scaffold.read_tasks(prompt.scaffold("plan")) == []
+    assert scaffold.read_tasks(gates.scaffold("plan")) == []
 
 
 def test_written_files_read_back_and_hand_written_ones_stay(store, mission):

@@ -12,6 +12,8 @@ from treadle.missions.mission import Mission
 
 Kind = Literal["spec", "plan"]
 
+_SCAFFOLDS = Path(__file__).with_name("scaffolds")
+
 LANGUAGE = "Language/Version"
 PEERS = (
     "Primary Dependencies",
@@ -81,6 +83,11 @@ def _missing_plan(lines: list[Line]) -> list[tuple[int, str]]:
         where = peers[0] if peers else head[0]
         found.append((where, f"give at least one more field a real value: {', '.join(PEERS)}"))
     return found
+
+
+def scaffold(name: str) -> str:
+    """Return the scaffold of a mission's file; what stands in brackets is to be replaced."""
+    return (_SCAFFOLDS / f"{name}.md").read_text("utf-8")
 
 
 def is_real(text: str) -> bool:

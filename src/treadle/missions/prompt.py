@@ -9,12 +9,13 @@ from pathlib import Path
 from treadle.contract import Criterion
 from treadle.files import atomic
 from treadle.ids import HUMAN
+from treadle.missions import gates
 from treadle.missions import mission as missions
 from treadle.missions.mission import TaskFile
 from treadle.missions.state import GATED, PHASES, TASK_PHASES, At, State
 from treadle.text import block, line, quoted
 
-_DATA = Path(__file__).parent
+_PROMPTS = Path(__file__).with_name("prompts")
 _MAX_NOTE = 4 << 10
 _KEPT = 7 * 24 * 60 * 60  # seconds
 _NAME = re.compile(r"(?P<step>[a-z]+(?:\.WP\d+)?)@(?P<agent>[^@]+)-[0-9a-f]{8}\.md")
@@ -65,7 +66,7 @@ def parse(state: State, step: str) -> At | None:
 
 def text(state: State, at: At) -> str:
     """Return a step's prompt: its template, without the paragraphs that have nothing to say."""
-    template = (_DATA / "prompts" / f"{at.phase}.md").read_text("utf-8")
+    template = (_PROMPTS / f"{at.phase}.md").read_text("utf-8")
     values = _common(state, at)
     if at.phase in GATED:
         values |= _gate_values(state, at)
@@ -77,11 +78,6 @@ def text(state: State, at: At) -> str:
     parts = (part.strip("\n").format_map(values) for part in template.split("\n\n"))
     own = [part for part in parts if part.strip()]
     return block("\n\n".join([*own, file.text] if file else own)) + "\n"
-
-
-def scaffold(name: str) -> str:
-    """Return the scaffold of a mission's file; what stands in brackets is to be replaced."""
-    return (_DATA / "scaffolds" / f"{name}.md").read_text("utf-8")
 
 
 def _common(state: State, at: At) -> dict[str, str]:
@@ -100,7 +96,7 @@ def _common(state: State, at: At) -> dict[str, str]:
 
 
 def _gate_values(state: State, at: At) -> dict[str, str]:
-    text = scaffold(GATED[at.phase])
+    text = gates.scaffold(GATED[at.phase])
     return {
         "missing": _listed(state.gate(at.phase).missing),
         "boundary": text[text.index("## Commit Boundary") :].strip(),

@@ -15,7 +15,7 @@ from treadle.files import atomic, beneath
 from treadle.git import repo as git
 from treadle.ids import utc
 from treadle.layout import MissionLayout
-from treadle.missions import gates, prompt
+from treadle.missions import gates
 from treadle.missions import mission as missions
 from treadle.missions.gates import SENTENCES, is_real
 from treadle.missions.mission import Mission
@@ -61,7 +61,7 @@ def _write_files(project: Context, mission: Mission, title: str, now: datetime) 
     }
     atomic.write(mission.files.meta, (json.dumps(meta, indent=2) + "\n").encode())
     atomic.write(
-        mission.files.spec, prompt.scaffold("spec").format(title=title).encode(errors="replace")
+        mission.files.spec, gates.scaffold("spec").format(title=title).encode(errors="replace")
     )
 
 
@@ -106,7 +106,7 @@ def set_up_plan(project: Context, mission: Mission) -> PlanState:
         return PlanState(entry.reason, entry.missing)
     plan = mission.files.plan
     if not plan.exists():
-        text = prompt.scaffold("plan").format(title=missions.title(mission))
+        text = gates.scaffold("plan").format(title=missions.title(mission))
         atomic.write(plan, text.encode(errors="replace"))
     if not gates.is_substantive(plan, "plan"):
         return PlanState(SENTENCES["plan"], gates.judge(mission, head, "plan").missing)
@@ -227,7 +227,7 @@ def _part(parts: list[str], key: str) -> tuple[str, ...]:
 
 def _task_text(draft: PlannedTask) -> str:
     criteria = draft.criteria or (draft.title,)
-    return prompt.scaffold("task").format(
+    return gates.scaffold("task").format(
         id=draft.id,
         title=_quoted(draft.title),
         dependencies=", ".join(draft.dependencies),
