@@ -9,8 +9,9 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git
 from tests.missions.conftest import write_task
 from treadle.layout import Layout
-from treadle.missions import gates, prompt, state
+from treadle.missions import gates, state
 from treadle.missions import mission as missions
+from treadle.missions import next as next_step
 from treadle.missions.next import Report, lend, report, retry
 from treadle.missions.state import NextStep
 from treadle.project import setup
@@ -72,9 +73,9 @@ def test_what_failed_too_often_is_asked_and_a_retry_closes_that(repo, store):
 
 def test_a_named_agent_is_lent_its_task_with_one_look_and_one_prompt(repo, store, monkeypatch):
     looks, prompts = [], []
-    real_look, real_write = gates.read_head, prompt.write
-    monkeypatch.setattr(gates, "read_head", lambda them: looks.append(1) or real_look(them))
-    monkeypatch.setattr(prompt, "write", lambda *args: prompts.append(1) or real_write(*args))
+    look, write = gates.read_head, next_step.write_prompt
+    monkeypatch.setattr(gates, "read_head", lambda them: looks.append(1) or look(them))
+    monkeypatch.setattr(next_step, "write_prompt", lambda *it: prompts.append(1) or write(*it))
     found = lend(stands(repo, store), store, LEASE)
     assert (found.where.task_id, store.task("auth.WP01").owner) == ("auth.WP01", "ann")
     assert (len(looks), len(prompts)) == (1, 1)

@@ -1,17 +1,25 @@
-"""Tell a host agent what to do now, lend it the task, take its reports."""
+"""Tell a host agent what to do now, with a prompt; lend it the task, take its reports."""
 
-from collections.abc import Callable, Sequence
+import binascii
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import NamedTuple
 
+from treadle.contract import Criterion
 from treadle.errors import BlockedError, FormatError, UsageError, argument
+from treadle.files import atomic
 from treadle.ids import HUMAN, utc
+from treadle.missions import gates, state
 from treadle.missions import mission as missions
-from treadle.missions import prompt, state
-from treadle.missions.mission import Mission
+from treadle.missions.mission import Mission, TaskFile
 from treadle.missions.state import (
     GATED,
     NOT_RESOLVABLE,
+    PHASES,
+    TASK_PHASES,
     At,
     Decision,
     Halt,
@@ -27,6 +35,7 @@ from treadle.tasks.claim import Holder
 from treadle.tasks.lanes import HELD, WALK, Lane
 from treadle.tasks.questions import Question
 from treadle.tasks.task import Note, find_task, moved_record, write_views
+from treadle.text import block, line, quoted
 
 _LANES = {"implement": ("planned", *HELD, "blocked"), "review": ("for_review", "in_review")}
 # Others may be faster; each time another task is the next one.
@@ -90,7 +99,7 @@ def _decide(found: State, store: Reader) -> Decision:
     if at is None or found.is_stuck(at.key):
         return _nothing_to_do(found, store, at)
     try:
-        return NextStep(at, prompt.write(found, at))
+        return NextStep(at, write_prompt(found, at))
     except OSError:
         return _no_prompt(found, at)
     except FormatError as error:
@@ -127,14 +136,14 @@ def _take(found: State, store: Store, id_: str, lease: timedelta) -> bool:
 def _reported(found: State, word: Report) -> At:
     """Return the step a report is about, and refuse one that cannot be."""
     if word.step is not None:
-        at = prompt.parse(found, word.step)
+        at = parse_step(found, word.step)
         if at is None:
             raise UsageError(
                 f"--step {word.step!r}: mission {found.mission.slug} has no such step; steps are"
                 " specify, plan, tasks, implement:WP01, review:WP01 and accept"
             )
         return at
-    at = prompt.last_issued(found) or state.current(found)
+    at = last_issued_step(found) or state.current(found)
     if at is None:
         raise BlockedError(
             f"mission {found.mission.slug} has no step to report on now",
@@ -346,3 +355,132 @@ def _waiting(found: State) -> Halt:
 
 def _retry_command(mission: Mission) -> str:
     return f"treadle next --json --mission {mission.slug} --retry"
+
+
+_PROMPTS = Path(__file__).with_name("prompts")
+_MAX_NOTE = 4 << 10
+_KEPT = 7 * 24 * 60 * 60  # seconds
+_PROMPT_NAME = re.compile(r"(?P<step>[a-z]+(?:\.WP\d+)?)@(?P<agent>[^@]+)-[0-9a-f]{8}\.md")
+
+
+def write_prompt(found: State, at: At) -> Path:
+    """Write a step's prompt under a name made of its content, and return where it lies."""
+    data = prompt_text(found, at).encode(errors="replace")
+    label = at.name.replace(":", ".")
+    name = f"{found.mission.slug}@{label}@{found.agent}-{binascii.crc32(data):08x}.md"
+    path = found.layout.prompts / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, data, durable=False)
+    _forget_old(found)
+    return path
+
+
+def last_issued_step(found: State) -> At | None:
+    """Return the step whose prompt this agent was given last."""
+    slug = found.mission.slug
+    given = [
+        (path.stat().st_mtime_ns, match["step"])
+        for path in found.layout.prompts.glob(f"{slug}@*.md")
+        if (match := _PROMPT_NAME.fullmatch(path.name.removeprefix(f"{slug}@")))
+        and match["agent"] == found.agent
+    ]
+    return parse_step(found, max(given)[1].replace(".", ":")) if given else None
+
+
+def _forget_old(found: State) -> None:
+    """Delete prompts that nobody reads any more; whoever asks again gets a new one."""
+    oldest = found.now.timestamp() - _KEPT
+    for path in found.layout.prompts.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
+
+
+def parse_step(found: State, step: str) -> At | None:
+    """Read a step's name, such as `specify` or `implement:WP01`; None if the mission has none."""
+    name, _, id_ = step.partition(":")
+    is_there = not id_ or id_ in found.board.names
+    for phase in PHASES:
+        if name == phase and is_there and bool(id_) == (phase in TASK_PHASES):
+            return found.at(phase, id_)
+    return None
+
+
+def prompt_text(found: State, at: At) -> str:
+    """Return a step's prompt: its template, without the paragraphs that have nothing to say."""
+    template = (_PROMPTS / f"{at.phase}.md").read_text("utf-8")
+    values = _common_values(found, at)
+    if at.phase in GATED:
+        values |= _gate_values(found, at)
+    elif at.phase == "accept":
+        values["approved"] = _approved(found)
+    file = found.board.file(at.id) if at.id else None
+    if file:
+        values |= _task_values(found, file)
+    parts = (part.strip("\n").format_map(values) for part in template.split("\n\n"))
+    own = [part for part in parts if part.strip()]
+    return block("\n\n".join([*own, file.text] if file else own)) + "\n"
+
+
+def _common_values(found: State, at: At) -> dict[str, str]:
+    mission, files = found.mission, found.mission.files
+    who = "" if found.agent == HUMAN else f" --agent {found.agent}"
+    return {
+        "slug": mission.slug,
+        "title": line(missions.title(mission)),
+        "root": str(mission.root),
+        "spec": mission.name(files.spec),
+        "plan": mission.name(files.plan),
+        "tasks": mission.name(files.tasks),
+        "last_attempt": _last_attempt(found, at),
+        "report": f"treadle next --json --mission {mission.slug}{who} --step {at.name}",
+    }
+
+
+def _gate_values(found: State, at: At) -> dict[str, str]:
+    text = gates.scaffold(GATED[at.phase])
+    return {
+        "missing": _listed(found.gate(at.phase).missing),
+        "boundary": text[text.index("## Commit Boundary") :].strip(),
+    }
+
+
+def _task_values(found: State, file: TaskFile) -> dict[str, str]:
+    task = found.mission.task_id(file.id)
+    who = "" if found.agent == HUMAN else f" --as {found.agent}"
+    claim = f"Take it first, so that nobody else does:\n\n    treadle task claim {task}{who}"
+    needed = f"Done before it, and yours to build on: {', '.join(file.dependencies)}."
+    nothing = "The task names none: change what it needs and nothing else."
+    return {
+        "task": task,
+        "task_title": line(file.title),
+        "file": found.mission.name(file.path),
+        "claim": "" if found.board.held_by(found.agent) == file.id else claim,
+        "criteria": _listed(map(_in_words, file.criteria)),
+        "paths": _listed(f"`{path}`" for path in file.owned_files) or nothing,
+        "dependencies": needed if file.dependencies else "",
+    }
+
+
+def _approved(found: State) -> str:
+    board, mission = found.board, found.mission
+    ids = board.in_lane("approved")
+    return _listed(f"{mission.task_id(id_)}: {board.file(id_).title}" for id_ in ids)
+
+
+def _listed(items: Iterable[str]) -> str:
+    return "\n".join(f"- {line(item)}" for item in items)
+
+
+def _in_words(item: Criterion) -> str:
+    check = f" (checked by `$ {item.verify}`)" if item.verify else ""
+    return f"{item.id}: {item.text}{check}"
+
+
+def _last_attempt(found: State, at: At) -> str:
+    row = found.reports.get(at.key)
+    if row is None or not row.failures:
+        return ""
+    note = f":\n\n{quoted(row.note, _MAX_NOTE)}" if row.note else ", without a word why"
+    times = "once" if row.failures == 1 else f"{row.failures} times"
+    return f"## The last attempt\n\nThis failed {times}. {row.who} reported at last{note}"
