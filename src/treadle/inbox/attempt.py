@@ -46,7 +46,7 @@ def begin(
     if job.choice.transcript:
         files["router.txt"] = job.choice.transcript.encode()
     extras = Extras(files, job.known.said.notes)
-    return run_begin.begin_run(tools, freeze(tools, config, job, context), below, extras)
+    return run_begin.begin_run(tools, freeze(config, job, context), below, extras)
 
 
 def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
@@ -57,7 +57,7 @@ def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
     return loop.drive_run(run)
 
 
-def freeze(tools: Tools, config: Config, job: ReadyMessage, context: str | None) -> Order:
+def freeze(config: Config, job: ReadyMessage, context: str | None) -> Order:
     """Write down what is asked of the run."""
     asked, text = _message(job), job.text
     if job.choice.routine.kind != "builtin":

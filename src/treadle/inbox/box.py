@@ -83,15 +83,6 @@ def put(path: Path, data: bytes, *, lasting: bool = True) -> None:
         atomic.sync(folder)
 
 
-def rename(path: Path, name: str) -> Path:
-    """Give a message its own name; FileExistsError if another file has it."""
-    if path.name == name:
-        return path
-    target = path.with_name(name)
-    sync.rename_new(path, target)
-    return target
-
-
 def move(path: Path, folder: Path) -> Path:
     """Move a file, whatever it is, under a safe name that nothing there has."""
     folder.mkdir(parents=True, exist_ok=True)

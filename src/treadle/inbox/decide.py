@@ -4,7 +4,7 @@ A pass performs what `decide` says; the dry run, the page and `route` only show 
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -343,10 +343,13 @@ def _limits(view: InboxView, row: MessageRow) -> Iterator[Question]:
             yield Question("approval", summary, chain, matter=f"max_cost_usd={limit}")
 
 
+SpecNext = Literal["list", "leave", "begin", "go on"]
+
+
 class SpecChoice(NamedTuple):
     """What is next for an unprocessed spec, its newest message, its bytes and its routine."""
 
-    next: Literal["list", "leave", "begin", "go on"]
+    next: SpecNext
     row: MessageRow | None
     digest: str | None
     routine: str | None
@@ -356,13 +359,10 @@ def decide_spec(view: InboxView, name: str) -> SpecChoice:
     """Say whether a spec gets a message: one that is dead waits until its bytes change."""
     row = view.store.spec_message(name)
     digest, wanted = box.glance_at_spec(view.layout, name)
-    if row and row.status == "done":
-        return SpecChoice("list", row, digest, wanted)
-    if row and row.status == "dead" and row.spec_digest == digest:
-        return SpecChoice("leave", row, digest, wanted)
-    if row is None or row.status == "dead":
+    if row is None or (row.status == "dead" and row.spec_digest != digest):
         return SpecChoice("begin", None, digest, wanted)
-    return SpecChoice("go on", row, digest, wanted)
+    following: Mapping[str, SpecNext] = {"done": "list", "dead": "leave"}
+    return SpecChoice(following.get(row.status, "go on"), row, digest, wanted)
 
 
 def spec_message(row: MessageRow | None, name: str, wanted: str | None) -> bytes:

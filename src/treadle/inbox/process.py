@@ -31,7 +31,7 @@ from treadle.errors import (
     ProjectError,
     TreadleError,
 )
-from treadle.files import atomic, walk
+from treadle.files import atomic, sync, walk
 from treadle.ids import utc
 from treadle.inbox import attempt, box, decide, routine, schedule
 from treadle.inbox.decide import (
@@ -321,7 +321,9 @@ def _complete(work: Pass, job: ReadyMessage) -> ReadyMessage:
     data = complete(known.data, message, chosen)
     if data != known.data:
         atomic.write(known.path, data)
-    path = box.rename(known.path, message.place.name)
+    path = known.path.with_name(message.place.name)
+    if path != known.path:
+        sync.rename_new(known.path, path)
     row = known.row._replace(
         routine=name,
         spec=job.spec_name,
@@ -411,7 +413,7 @@ def _begin(work: Pass, job: ReadyMessage, tries: Sequence[Try]) -> None:
     is_last = len(tries) == work.config.max_retries - 1
     context = attempt.failure_context(tools, tries) if tries and is_last else None
     if work.submit and job.choice.routine.kind == "builtin":
-        work.submit(attempt.freeze(tools, work.config, job, context))
+        work.submit(attempt.freeze(work.config, job, context))
         return
     run = attempt.begin(tools, work.config, job, work.below, context)
     for earlier in tries:

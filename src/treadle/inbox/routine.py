@@ -121,7 +121,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX = 8 << 20
 _SHEBANG = 256
 _DIRECTIVE = re.compile(r"^\s*(when|workspace|pre-check)\s*:\s*(.+?)\s*$", re.MULTILINE)
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_HEAD = re.compile(
+    r"(?:#!.*\n)?\n*((?:#.*\n)*)((?:\n|#.*\n|set .*\n|[A-Za-z_][A-Za-z0-9_]*=.*\n)*)"
+)
+_ASSIGNED = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=", re.MULTILINE)
 _PARAMETER = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _ENDINGS = (".sh", ".ipynb")
 
@@ -217,24 +220,10 @@ def _interpreter(text: str) -> tuple[str, ...]:
 
 def _script(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the first block of comments, and the variables that are set right behind it."""
-    lines = text.splitlines()
-    if lines and lines[0].startswith("#!"):
-        lines = lines[1:]
-    while lines and not lines[0].strip():
-        lines = lines[1:]
-    size = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    words = [line.removeprefix("#").removeprefix(" ").rstrip() for line in lines[:size]]
-    return "\n".join(words).strip("\n"), tuple(_assigned(lines[size:]))
-
-
-def _assigned(lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        if not line.strip() or line.startswith("#") or line.startswith("set "):
-            continue
-        found = _ASSIGNED.match(line)
-        if not found:
-            return
-        yield found[1]
+    found = _HEAD.match("".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+    about, settings = found.groups() if found else ("", "")
+    words = re.sub(r"^# ?", "", about, flags=re.MULTILINE)
+    return words.strip("\n"), tuple(_ASSIGNED.findall(settings))
 
 
 class _Metadata(msgspec.Struct):
