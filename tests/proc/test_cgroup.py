@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.proc.conftest import eventually, is_alive
-from treadle.proc import cgroup
+from treadle.proc import sweep
 from treadle.proc.keeper import Command, Limits
 
 
 def needs(controller):
     """Skip, and say so loudly, where no group with this controller can be made."""
-    above = cgroup._places()[1]
+    above = sweep._places()[1]
     known = Path(above, "cgroup.subtree_control").read_text().split() if above else []
     reason = f"NO CGROUP V2 WITH {controller.upper()} CAN BE HAD HERE"
     return pytest.mark.skipif(controller not in known, reason=reason)
@@ -25,7 +25,7 @@ def run(keeper, folder, script, **limits):
 
 
 def groups():
-    return [item.name for item in Path(cgroup._places()[1]).glob("treadle-*")]
+    return [item.name for item in Path(sweep._places()[1]).glob("treadle-*")]
 
 
 @needs("memory")

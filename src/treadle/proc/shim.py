@@ -17,7 +17,7 @@ import select
 import sys
 import time
 
-from treadle.proc import cgroup, confine, sweep
+from treadle.proc import confine, sweep
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <linux/prctl.h>
 _FAREWELL = 20  # milliseconds in which the kernel ends what was in a jail of its own processes
@@ -149,23 +149,23 @@ class Shim:
                 os.close(fd)
             os.chdir("/")
         heard = self._supervise()
-        met = next((name for name, is_met in cgroup.held(self._me).items() if is_met), "-")
+        met = next((name for name, is_met in sweep.met_limits(self._me).items() if is_met), "-")
         stragglers, left = self._end_all()
-        cgroup.remove(self._me)
+        sweep.remove_cgroup(self._me)
         order.over.release()
         self._say("ended", *self._outcome(), stragglers, left, met)
         return heard and not left
 
     def _start(self, order: confine.StartOrder, fds: list[int]) -> int:
         """Start a command in a group of its own, if there can be one."""
-        is_held, pid = cgroup.enter(self._me, order.memory, order.processes), 0
+        is_held, pid = sweep.enter_cgroup(self._me, order.memory, order.processes), 0
         try:
             pid = confine.start(order, fds)
         finally:
             if is_held:
-                cgroup.leave()
+                sweep.leave_cgroup()
             if not pid:
-                cgroup.remove(self._me)
+                sweep.remove_cgroup(self._me)
         return pid
 
     def _outcome(self) -> tuple[int, int]:
@@ -213,7 +213,7 @@ class Shim:
         if self._is_wrapped and self._status is not None and self._reap():
             # A jail that has ended vanishes by itself, sooner than all processes are looked at.
             await_child(self._wake, _FAREWELL)
-        killed = cgroup.kill(self._me) - {self._main}
+        killed = sweep.kill_cgroup(self._me) - {self._main}
         while (has_children := self._reap()) or sweep.send(-self._main, 0):
             found = sweep.kill(self._me, self._main, set())
             alive = {row[0] for row in found if row[3]}
@@ -295,7 +295,7 @@ class KeeperLoop:
         for pid in dead.keys() & self._lines.keys():
             line = self._lines.pop(pid)
             if dead[pid]:
-                cgroup.kill(pid)
+                sweep.kill_cgroup(pid)
                 self._lost[pid] = line
             else:
                 os.close(line)
@@ -307,7 +307,7 @@ class KeeperLoop:
         if sweep.kill(os.getpid(), 0, set(self._lines)):
             return
         for pid, line in self._lost.items():
-            cgroup.remove(pid)
+            sweep.remove_cgroup(pid)
             _tell_lost(line)
         self._lost.clear()
 
@@ -318,7 +318,7 @@ class KeeperLoop:
             sweep.kill(os.getpid(), 0, set())
             await_child(self._wake, _HUNT)
         for pid in groups:
-            cgroup.remove(pid)
+            sweep.remove_cgroup(pid)
 
 
 def _tell_lost(line: int) -> None:

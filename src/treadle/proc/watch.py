@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from treadle.proc import cgroup, sweep
+from treadle.proc import sweep
 from treadle.proc.channel import Channel, Files
 from treadle.proc.command import UNLIMITED, Cause, Command, Ended, Limits, explain_refusal
 
@@ -110,7 +110,7 @@ class Load:
         """Return the cause if the command takes too much by now."""
         if now < self._next:
             return None
-        held = cgroup.held(self._shim)
+        held = sweep.met_limits(self._shim)
         met = next((name for name, is_met in held.items() if is_met), "") or self._counted(held)
         self._next = now + (time.monotonic() - now) * _SHARE
         return exceeded(self._limits, met)

@@ -92,10 +92,10 @@ def seatbelt_profile(policy: Policy) -> str:
         lines.append(f"(allow file-write* (subpath {_quoted(path)}))")
         # The folder itself stays where it is.
         lines.append(f"(deny file-write-unlink (literal {_quoted(path)}))")
-    # Not its metadata: without that no path through the home could be followed.
-    lines += [f"(deny file-read-data (subpath {_quoted(path)}))" for path in _closed(policy)]
     if policy.home:
-        opened = settled((*policy.readable, *policy.writable))
+        # Not its metadata: without that no path through the home could be followed.
+        closed, opened = settled([policy.home]), settled((*policy.readable, *policy.writable))
+        lines += [f"(deny file-read-data (subpath {_quoted(path)}))" for path in closed]
         lines += [f"(allow file-read-data (subpath {_quoted(path)}))" for path in opened]
     lines += [
         f"(deny file-read* file-write* (subpath {_quoted(path)}))"
@@ -106,10 +106,6 @@ def seatbelt_profile(policy: Policy) -> str:
     if not policy.unix_sockets:
         lines.append("(deny network* (remote unix-socket))")
     return "\n".join(lines) + "\n"
-
-
-def _closed(policy: Policy) -> tuple[Path, ...]:
-    return settled([policy.home]) if policy.home else ()
 
 
 def _quoted(path: Path) -> str:

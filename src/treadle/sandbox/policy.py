@@ -1,6 +1,5 @@
 """Say what a child process may reach."""
 
-import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -47,11 +46,7 @@ _OPEN = (
 
 def expand(paths: Iterable[str], env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the paths with `~/` filled in; relative ones name nothing."""
-    return _expand(tuple(paths), env.get("HOME") or "/")
-
-
-@functools.lru_cache(maxsize=64)
-def _expand(paths: tuple[str, ...], home: str) -> tuple[Path, ...]:
+    home = env.get("HOME") or "/"
     full = (f"{home}{path[1:]}" if path.startswith("~/") else path for path in paths)
     return tuple(Path(path) for path in full if path.startswith("/"))
 
