@@ -32,11 +32,8 @@ def require_sandbox(asked: Config | order.Order) -> None:
         return
     found = jails.probe(asked.sandbox.tier)
     if found.tier == "0":
-        raise BlockedError(
-            f'sandbox = "required", but there is none: {found.reason}',
-            code="no_sandbox",
-            fix=[*found.fix, "treadle doctor"],
-        )
+        text = f'sandbox = "required", but there is none: {found.reason}'
+        raise BlockedError(text, code="no_sandbox", fix=[*found.fix, "treadle doctor"])
 
 
 def run_goal(

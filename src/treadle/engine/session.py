@@ -98,12 +98,10 @@ def _said_if_deleted(layout: Layout) -> Iterator[None]:
         gone = _deleted(layout, str(getattr(error, "filename", None) or ""))
         if gone is None:
             raise
-        raise ProjectError(
-            f"{layout.relative(gone)} was deleted while treadle worked in it;"
-            " what was not committed is lost",
-            code="project_gone",
-            fix=["treadle doctor --repair"],
-        ) from error
+        text = f"{layout.relative(gone)} was deleted while treadle worked in it"
+        text = f"{text}; what was not committed is lost"
+        fix = ["treadle doctor --repair"]
+        raise ProjectError(text, code="project_gone", fix=fix) from error
 
 
 def _deleted(layout: Layout, named: str) -> Path | None:

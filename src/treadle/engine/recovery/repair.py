@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from treadle.contract import Criterion, EventType, NewEvent
 from treadle.engine.elsewhere import fleet_run
@@ -22,6 +22,9 @@ from treadle.store.runs import Event, History, RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
+
+# What a message's row and its run's order have in common.
+_KEPT = ("chain", "seq", "routine", "spec", "spec_digest", "digest", "parent", "depth")
 
 
 def rebuild(store: Store, layout: Layout, now: Callable[[], datetime], watch: Watch) -> None:
@@ -148,17 +151,10 @@ def _message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRo
     """Return the message that a run carried out, as far as the run knows."""
     return MessageRow(
         message_id=message.id,
-        chain=message.chain,
-        seq=message.seq,
         status="waiting" if row.status != "passed" else "refused" if refused else "done",
-        routine=message.routine,
-        spec=message.spec,
-        spec_digest=message.spec_digest,
-        digest=message.digest,
-        parent=message.parent,
-        depth=message.depth,
         run_ids=(row.run_id,),
         reason=None,
         created_at=row.created_at,
         updated_at=row.created_at,
+        **{name: value for name, value in structs.asdict(message).items() if name in _KEPT},
     )

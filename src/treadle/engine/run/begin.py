@@ -165,11 +165,8 @@ def begin_run(
         check_possible(order)
     head = repo.head(tools.repo)
     if head.commit is None:
-        raise ProjectError(
-            "this repository has no commit yet, so there is nothing to work on",
-            code="no_commit",
-            fix=["git add -A", "git commit -m 'Begin'"],
-        )
+        text = "this repository has no commit yet, so there is nothing to work on"
+        raise ProjectError(text, code="no_commit", fix=["git add -A", "git commit -m 'Begin'"])
     with tools.beginning:
         known = RunMemory(port_base=free_port_base(tools), lands=lands)
         if below and below.base_branch == head.branch and below.head_commit:
@@ -205,18 +202,13 @@ def check_possible(order: Order) -> None:
     """Refuse a run that could never pass or never change anything."""
     bare = [item.id for item in order.criteria if item not in order.commands]
     if order.agent("check").config.type == "builtin" and bare:
-        raise BlockedError(
-            f"nobody can check {', '.join(bare)}: give each a command or configure [agents.check]",
-            code="nobody_checks",
-            fix=[f'--verify "{id_}=COMMAND"' for id_ in bare],
-        )
+        text = f"nobody can check {', '.join(bare)}: give each a command"
+        fix = [f'--verify "{id_}=COMMAND"' for id_ in bare]
+        raise BlockedError(f"{text} or configure [agents.check]", code="nobody_checks", fix=fix)
     agents = [(order.agent(role).config, role) for role in ROLES]
     if not any(table.can_change(config, role) for config, role in agents):
-        raise BlockedError(
-            "neither do nor act can change anything: configure [agents.do] or [agents.act]",
-            code="nobody_works",
-            fix=["treadle config show"],
-        )
+        text = "neither do nor act can change anything: configure [agents.do] or [agents.act]"
+        raise BlockedError(text, code="nobody_works", fix=["treadle config show"])
 
 
 def new_row(place: Layout, store: Reader, order: Order, now: datetime, head: Head) -> RunRow:

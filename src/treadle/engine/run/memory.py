@@ -221,7 +221,7 @@ def changes(before: RunMemory, after: RunMemory) -> dict[str, object]:
     for name in RunMemory._fields[:-1]:
         old, new = getattr(before, name), getattr(after, name)
         if old != new:
-            found[name] = None if new == getattr(EMPTY, name) else _plain(new)
+            found[name] = None if new == getattr(EMPTY, name) else plain(new)
     for key in {**before.others, **after.others}:
         if before.others.get(key) != after.others.get(key):
             found[key] = after.others.get(key)
@@ -257,13 +257,11 @@ def _record(kind: Any, value: object) -> Any:
         return None
 
 
-def _plain(value: object) -> object:
+def plain(value: Any) -> Any:
     """Return a record as a mapping, several values as a list."""
-    if isinstance(value, tuple):
-        if hasattr(value, "_asdict"):
-            return {key: _plain(item) for key, item in value._asdict().items()}
-        return [_plain(item) for item in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if hasattr(value, "_asdict"):
+        return {key: plain(item) for key, item in value._asdict().items()}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def is_queued(row: RunRow, memory: RunMemory) -> bool:
@@ -395,16 +393,11 @@ class Comment(NamedTuple):
 def add_comment(store: Store, folder: RunLayout, row: RunRow, comment: Comment) -> None:
     """Leave a comment for the next act step of a run that can still have one."""
     if row.status in ("passed", "failed"):
-        raise BlockedError(
-            f"run {row.run_id} has {row.status}: no further act step will read a comment",
-            code="run_over",
-            fix=["treadle run --goal GOAL"],
-        )
+        text = f"run {row.run_id} has {row.status}: no further act step will read a comment"
+        raise BlockedError(text, code="run_over", fix=["treadle run --goal GOAL"])
     if not any(step.step_index == comment.step_index for step in store.steps(row.run_id)):
-        raise NotFoundError(
-            f"run {row.run_id} has no step {comment.step_index}",
-            fix=[f"treadle runs show {row.run_id}"],
-        )
+        text = f"run {row.run_id} has no step {comment.step_index}"
+        raise NotFoundError(text, fix=[f"treadle runs show {row.run_id}"])
     value = comment._replace(text=comment.text[:_MAX_COMMENT])._asdict()
     if folder.folder.is_dir():  # a run of the fleet may have none here
         atomic.append(folder.comments, json.dumps(value).encode() + b"\n")

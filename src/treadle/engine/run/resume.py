@@ -68,11 +68,8 @@ def require_intact(tools: Tools, row: RunRow) -> None:
         return
     told = (f"{folder}: {text}" for folder, text in found.items())
     take_over(tools, row).record(*(NewEvent(EventType.ROW_MISMATCH, text) for text in told))
-    raise BlockedError(
-        f"the store and the files of run {row.run_id} disagree about {', '.join(found)}",
-        code="row_mismatch",
-        fix=["treadle doctor --repair"],
-    )
+    text = f"the store and the files of run {row.run_id} disagree about {', '.join(found)}"
+    raise BlockedError(text, code="row_mismatch", fix=["treadle doctor --repair"])
 
 
 def _problem(tools: Tools, step: StepRow) -> str | None:
@@ -85,21 +82,15 @@ def _problem(tools: Tools, step: StepRow) -> str | None:
     return None
 
 
-def approve(run: Run, lands: bool) -> None:
+def _approve(run: Run, lands: bool) -> None:
     """Let a run pass that waits for it, with exactly the tree that was looked at."""
     found = run.memory.protected
     if run.memory.reason_code != memory.WAITS_FOR_APPROVAL or found is None:
-        raise BlockedError(
-            f"run {run.id} does not wait for an approval of protected files",
-            code="nothing_to_approve",
-            fix=[f"treadle why {run.id}"],
-        )
+        text = f"run {run.id} does not wait for an approval of protected files"
+        raise BlockedError(text, code="nothing_to_approve", fix=[f"treadle why {run.id}"])
     if found.tree != run.tree:
-        raise BlockedError(
-            f"run {run.id} stands on another tree than the one that was looked at",
-            code="tree_changed",
-            fix=[f"treadle run --resume {run.id}"],
-        )
+        text = f"run {run.id} stands on another tree than the one that was looked at"
+        raise BlockedError(text, code="tree_changed", fix=[f"treadle run --resume {run.id}"])
     told = {"tree": run.tree, "files": list(found.files[:100])}
     approved = NewEvent(EventType.PROTECTED_APPROVED, found.names, told)
     text = f"every criterion passed; changes approved: {found.names}"
@@ -135,7 +126,9 @@ def resume_run(
     run = take_up(tools, row)
     _catch_up_branch(run)
     if approve:
-        return _approve(run, lands)
+        if not _lost(run):
+            _approve(run, lands)
+        return run
     _change_order(run, config, budgets, swaps)
     _require_agents(run)
     refused = refuse(run)
@@ -148,16 +141,9 @@ def resume_run(
         cursor=now,
         **refused._replace(lands=lands, **cleared)._asdict(),
     )
-    if _lost(run):
-        return run
-    keep_interrupted(run)
-    begin.prepare(run)
-    return run
-
-
-def _approve(run: Run, lands: bool) -> Run:
     if not _lost(run):
-        approve(run, lands)
+        keep_interrupted(run)
+        begin.prepare(run)
     return run
 
 
@@ -207,19 +193,14 @@ def _free_name(run: Run) -> Path:
 
 
 def _check_resumable(row: RunRow) -> None:
-    if row.status == "stopped":
-        return
+    run_id = row.run_id
     if row.status == "running":
-        raise BlockedError(
-            f"run {row.run_id} is running",
-            code="still_running",
-            fix=[f"treadle log -f {row.run_id}", f"treadle stop {row.run_id}"],
-        )
-    raise BlockedError(
-        f"run {row.run_id} has {row.status}; only a stopped run can go on",
-        code="not_resumable",
-        fix=[f"treadle why {row.run_id}", "treadle run"],
-    )
+        fix = [f"treadle log -f {run_id}", f"treadle stop {run_id}"]
+        raise BlockedError(f"run {run_id} is running", code="still_running", fix=fix)
+    if row.status != "stopped":
+        text = f"run {run_id} has {row.status}; only a stopped run can go on"
+        fix = [f"treadle why {run_id}", "treadle run"]
+        raise BlockedError(text, code="not_resumable", fix=fix)
 
 
 def _require_agents(run: Run) -> None:
