@@ -15,6 +15,7 @@ _RUN_ID = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}"
 _TASK_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*|[A-Za-z0-9]+([._-][A-Za-z0-9]+)*\.WP[0-9]{2,}"
 _SCHEMA = r"(?!pg_)[a-z][a-z0-9_]{0,62}"
 STORES = ("postgresql://", "postgres://", "sqlite:")
+_AGENT_ID = r"[a-z][a-z0-9]*([._-][a-z0-9]+)*"
 _CRITERION_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*"
 _STAMP = "%Y%m%d-%H%M%S"
 # What is secret in addresses that stand in a text: a group, if there is one. A token may stand
@@ -104,9 +105,7 @@ def acting_agent(text: str) -> str:
 
 def is_agent_id(text: str) -> bool:
     """Tell whether `text` may name an agent: words of small letters and digits, joined by . _ -"""
-    words = text.replace(".", "-").replace("_", "-").split("-")
-    is_small = text.isascii() and text == text.lower() and text[:1].isalpha()
-    return is_small and len(text) <= 64 and all(word.isalnum() for word in words)
+    return len(text) <= 64 and re.fullmatch(_AGENT_ID, text) is not None
 
 
 def utc(now: datetime) -> str:

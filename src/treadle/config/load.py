@@ -12,10 +12,9 @@ import msgspec
 from treadle.config import agents, read_files, schema, wrong
 from treadle.config.schema import BACKENDS, BudgetsConfig, Config, SandboxConfig, takes
 from treadle.errors import ConfigError, UsageError
-from treadle.ids import STORES, hint, is_schema, mask
+from treadle.ids import STORES, hint, is_agent_id, is_schema, mask
 from treadle.layout import Layout
 
-AGENT_NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 _TESTS = re.compile(r"tests>=[1-9][0-9]{0,6}")
 _UNFIT_FOR_BRANCH = re.compile(
     r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|\Z)|\A[-/.]|[/.]\Z"
@@ -180,7 +179,7 @@ def _mapping(value: object, path: schema.KeyPath, source: str) -> dict[str, obje
 
 
 def _check_name(name: str, path: schema.KeyPath, source: str) -> None:
-    if path == ("agents",) and not (AGENT_NAME.fullmatch(name) and len(name) <= 64):
+    if path == ("agents",) and not is_agent_id(name):
         raise _wrong(
             source,
             (*path, name),

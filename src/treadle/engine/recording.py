@@ -8,7 +8,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -105,7 +105,7 @@ def _odd(message: str) -> FormatError:
     return FormatError(message, fix=_FIX)
 
 
-def _extract(packed: BinaryIO, folder: Path) -> None:
+def _extract(packed: io.BufferedReader, folder: Path) -> None:
     """Write what the recording holds beside its place, and move it there when it is whole."""
     is_zipped = packed.read(len(_GZIP)) == _GZIP
     packed.seek(0)

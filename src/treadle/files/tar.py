@@ -11,7 +11,7 @@ import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
@@ -24,13 +24,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Stream(Protocol):
-    """Something to read from: a file, bytes, or what unzips one."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return so many bytes, fewer only at the end."""
-
-
 class Member(NamedTuple):
     """One file of an archive; its bytes can be read until the next one is asked for."""
 
@@ -38,7 +31,7 @@ class Member(NamedTuple):
     chunks: Iterator[bytes]
 
 
-def members(stream: Stream, *, max_files: int, max_bytes: int) -> Iterator[Member]:
+def members(stream: io.BufferedIOBase, *, max_files: int, max_bytes: int) -> Iterator[Member]:
     """Yield the files of an uncompressed archive, or raise FormatError at the first oddity."""
     count, left = 0, max_bytes
     for header in _headers(stream):
@@ -81,7 +74,7 @@ def new_folder(target: Path) -> Iterator[Callable[[str, Iterable[bytes]], str]]:
         os.close(held)
 
 
-def _headers(stream: Stream) -> Iterator[tarfile.TarInfo]:
+def _headers(stream: io.BufferedIOBase) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of plain files, with the long names that extended headers give."""
     long_name = None
     while any(block := _exactly(stream, _BLOCK)):
@@ -108,7 +101,7 @@ def _header(block: bytes) -> tarfile.TarInfo:
     return found
 
 
-def _extended(stream: Stream, size: int) -> str:
+def _extended(stream: io.BufferedIOBase, size: int) -> str:
     """Return the name that an extended header gives to the next file; it may say nothing else."""
     if size > _MAX_EXTENDED:
         raise _odd("a name is too long")
@@ -122,14 +115,14 @@ def _extended(stream: Stream, size: int) -> str:
         raise _odd(f"{rest[5:-1]!r} is not valid UTF-8") from error
 
 
-def _chunks(stream: Stream, size: int) -> Iterator[bytes]:
+def _chunks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
     while size:
         chunk = _exactly(stream, min(size, _CHUNK))
         size -= len(chunk)
         yield chunk
 
 
-def _exactly(stream: Stream, size: int) -> bytes:
+def _exactly(stream: io.BufferedIOBase, size: int) -> bytes:
     data = stream.read(size)
     if len(data) != size:
         raise _odd("it is cut off")
