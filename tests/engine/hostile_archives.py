@@ -25,9 +25,7 @@ def step_json(folder, files, *, more=(), digest=None):
     here = Snapshot("c", "t")
     said = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     said |= dict(more)
-    run_files.write_step(
-        folder, Manifest(ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), said)
-    )
+    run_files.write_step(folder, Manifest(ROW, Cursor("running", 1, 1), here, here, files=said))
     data = (folder / STEP_JSON).read_bytes()
     (folder / STEP_JSON).unlink()
     return data.replace(b'"do"', b'"act"') if digest else data

@@ -27,7 +27,7 @@ def step(tmp_path):
     (folder / "logs" / "stdout.txt").write_text("words")
     here = Snapshot("c", "t")
     files = {"logs/stdout.txt": sync.sha256(folder / "logs" / "stdout.txt")}
-    found = Manifest(ROW, (), Cursor("running", 1, 1), {}, here, here, None, (), files)
+    found = Manifest(ROW, Cursor("running", 1, 1), here, here, files=files)
     run_files.write_step(folder, found)
     return folder
 
