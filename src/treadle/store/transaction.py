@@ -362,7 +362,9 @@ class Transactions:
     def _lead(self) -> None:
         """Apply and commit; afterwards each change is saved or has its error."""
         batch = self._waiting[:]
-        del self._waiting[: len(batch)]
+        for change in batch:
+            with suppress(ValueError):  # a signal may have taken it away
+                self._waiting.remove(change)
         try:
             with self.writer.turn:
                 self._commit_in_turn(batch)
