@@ -124,7 +124,8 @@ def environment(place: Mapping[str, str]) -> dict[str, str]:
     where they run; Python imports nothing from there.
     """
     env = {name: value for name, value in os.environ.items() if not _steers(name)}
-    folders = tuple(path for path in (place.get("GIT_WORK_TREE"), _around(place)) if path)
+    around = place.get("GIT_DIR", "").rpartition("/")[0]
+    folders = tuple(path for path in (place.get("GIT_WORK_TREE"), around) if path)
     env["PATH"] = ":".join(_outside(env.get("PATH", os.defpath), folders)) or os.defpath
     return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PYTHONSAFEPATH": "1"}
 
@@ -207,10 +208,6 @@ def _steers(name: str) -> bool:
     if name.startswith("GIT_"):
         return not name.startswith(_KEPT)
     return name.startswith(_STEERING) or name in _STEERING_NAMES
-
-
-def _around(place: Mapping[str, str]) -> str:
-    return place.get("GIT_DIR", "").rpartition("/")[0]
 
 
 @lru_cache(maxsize=64)

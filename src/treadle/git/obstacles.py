@@ -27,14 +27,16 @@ def find(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     touched = frozenset(change.path for change in changes)
     added = {change.path for change in changes if not change.old}
     folders = {folder for path in touched for folder in trees.above(path)}
-    near = [entry for entry in _status(place) if _meets(entry.path, touched, folders)]
-    staged = {entry.path for entry in near if entry.staged not in " ?"}
+    status = call.fields([*call.STATUS, "--ignore-submodules=all"], place)
+    # One letter for the index, one for the file.
+    near = [(*line[:2], line[3:]) for line in status if _meets(line[3:], touched, folders)]
+    staged = {path for index, _, path in near if index not in " ?"}
     if staged:
         staged &= differing(place, new)
-    unstaged = {entry.path for entry in near if entry.file not in " ?"} - staged
+    unstaged = {path for _, file, path in near if file not in " ?"} - staged
     # A path can be both: staged as deleted, and there as a file that git does not know.
-    unknown = {entry.path for entry in near if entry.file == "?"} - staged
-    known = {entry.path for entry in near}
+    unknown = {path for _, file, path in near if file == "?"} - staged
+    known = {path for _, _, path in near}
     unknown |= {
         path
         for path in added - known
@@ -71,19 +73,6 @@ def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> No
         scratch.drop(place)
     if same:
         call.out(_ADD, repo.place, stdin=_lines(same))
-
-
-class _Entry(NamedTuple):
-    """One line of git's status: how a path is in the index, and how as a file."""
-
-    staged: str
-    file: str
-    path: str
-
-
-def _status(place: Mapping[str, str]) -> list[_Entry]:
-    lines = call.fields([*call.STATUS, "--ignore-submodules=all"], place)
-    return [_Entry(line[0], line[1], line[3:]) for line in lines]
 
 
 def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:

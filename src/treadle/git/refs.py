@@ -5,14 +5,13 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.errors import BlockedError, GitError, argument
 from treadle.files import sync
 from treadle.git import call
-from treadle.git.repo import Repo, operation_in_progress, read_ref
+from treadle.git.repo import Repo, cat_file, operation_in_progress, read_ref
 from treadle.proc.helper import Captured
 
 OWN_PREFIX = "treadle/"
@@ -43,23 +42,20 @@ class Arrivals:
 
     def __init__(self, repo: Repo, names: Iterable[str], actions: tuple[str, ...]) -> None:
         """Read the logs; `actions` are the beginnings of messages that say who moved a branch."""
-        steps = list(dict.fromkeys(_moves(repo, actions)))[-_MOST:]
-        plain = [name for name in names if "\n" not in name]
-        asked = [f"{commit}:{name}" for step in steps for commit in step for name in ("", *plain)]
-        found = iter(_resolve(repo, asked))
-        self._made: dict[str, dict[str, set[str | None]]] = {name: {} for name in plain}
-        for step in steps:
-            before = {name: next(found) for name in ("", *plain)}
-            after = {name: next(found) for name in ("", *plain)}
+        moves = list(dict.fromkeys(_moves(repo, actions)))[-_MOST:]
+        self._made: dict[str, dict[str, set[str | None]]] = {
+            name: {} for name in names if "\n" not in name
+        }
+        commits = {commit for move in moves for commit in move}
+        found = _ids(repo, [f"{commit}:{name}" for commit in commits for name in ("", *self._made)])
+        for old, new in moves:
             # What is gone from the object store says nothing about what was in it.
-            if before[""] or not step.old.strip("0"):
-                self._note(before, after)
-
-    def _note(self, before: Mapping[str, str | None], after: Mapping[str, str | None]) -> None:
-        for name, made in self._made.items():
-            new = after[name]
-            if new is not None and new != before[name]:
-                made.setdefault(new, set()).add(before[name])
+            if old.strip("0") and not found[f"{old}:"]:
+                continue
+            for name, made in self._made.items():
+                before, after = found[f"{old}:{name}"], found[f"{new}:{name}"]
+                if after and after != before:
+                    made.setdefault(after, set()).add(before)
 
     def is_own(self, name: str, blob: str, known: Collection[str]) -> bool:
         """Tell whether a content was made here, step by step, from nothing or from a known one."""
@@ -211,38 +207,27 @@ def contains(repo: Repo, commit: str, other: str) -> bool:
     return done.returncode == 0
 
 
-class _Move(NamedTuple):
-    """One move of a branch: from which commit to which."""
-
-    old: str
-    new: str
-
-
-def _moves(repo: Repo, actions: tuple[str, ...]) -> Iterator[_Move]:
-    for path in _logs(repo):
-        for line in path.read_bytes().splitlines():
+def _moves(repo: Repo, actions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield from which commit to which what is checked out here, and each branch, was moved."""
+    branches = repo.common_dir / "logs" / "refs" / "heads"
+    for path in (repo.git_dir / "logs" / "HEAD", *sorted(branches.rglob("*"))):
+        for line in path.read_bytes().splitlines() if path.is_file() else ():
             head, _, message = os.fsdecode(line).partition("\t")
             words = head.split(" ", 2)
             if len(words) == 3 and message.startswith(actions):
-                yield _Move(words[0], words[1])
+                yield words[0], words[1]
 
 
-def _logs(repo: Repo) -> Iterator[Path]:
-    """Yield the logs of what is checked out here, and of all branches."""
-    yield from (path for path in [repo.git_dir / "logs" / "HEAD"] if path.is_file())
-    branches = repo.common_dir / "logs" / "refs" / "heads"
-    yield from sorted(path for path in branches.rglob("*") if path.is_file())
-
-
-def _resolve(repo: Repo, asked: list[str]) -> Iterator[str | None]:
-    if not asked:
-        return
-    words = b"\0".join(map(os.fsencode, asked)) + b"\0"
-    args = ["cat-file", "--batch-check=%(objecttype) %(objectname)", "-z"]
+def _ids(repo: Repo, asked: list[str]) -> dict[str, str | None]:
+    """Return the ids of files and folders; None for one that is not there."""
     place = repo.place | {"GIT_NO_LAZY_FETCH": "1"}
-    for line in call.out(args, place, stdin=words).splitlines():
+    option = "--batch-check=%(objecttype) %(objectname)"
+    lines = cat_file(option, place, asked).split(b"\n") if asked else []
+    found: dict[str, str | None] = {}
+    for name, line in zip(asked, lines, strict=False):
         kind, _, id_ = line.partition(b" ")
-        yield id_.decode() if kind in (b"blob", b"tree") else None
+        found[name] = id_.decode() if kind in (b"blob", b"tree") else None
+    return found
 
 
 def _args(why: str, name: str, new: str, old: str) -> list[str]:

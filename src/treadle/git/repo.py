@@ -3,7 +3,7 @@
 import functools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,15 +125,37 @@ def dirty_files(root: Path, exclude: Iterable[str] = ()) -> tuple[str, ...]:
 def read_head(root: Path, names: Iterable[str]) -> dict[str, Committed]:
     """Read files of the last commit, all with one process."""
     names = tuple(names)
-    asked = "".join(f"info :{name}\ncontents HEAD:{name}\n" for name in names)
-    args = ["cat-file", "--batch-command"]
-    answer = call.out(args, {"GIT_WORK_TREE": str(root)}, stdin=os.fsencode(asked), cwd=root)
-    found, at = {}, 0
+    asked = [where + name for name in names for where in (":", "HEAD:")]
+    answers = objects({"GIT_WORK_TREE": str(root)}, asked, root)
+    found = {}
     for name in names:
-        kind, _, at = _object(answer, at, has_content=False)
-        committed, content, at = _object(answer, at, has_content=True)
-        found[name] = Committed(content if committed == b"blob" else None, kind == b"blob")
+        (staged, _), (kind, content) = next(answers), next(answers)
+        found[name] = Committed(content if kind == b"blob" else None, staged == b"blob")
     return found
+
+
+def objects(
+    place: Mapping[str, str], asked: Sequence[str], cwd: Path = Path("/")
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield type and content of each object by its id or name; a missing one has no type."""
+    output, at = cat_file("--batch", place, asked, cwd) if asked else b"", 0
+    for _ in asked:
+        end = output.index(b"\n", at)
+        words, at = output[at:end].rsplit(b" ", 2), end + 1
+        if len(words) == 3 and words[2].isdigit():
+            size = int(words[2])
+            yield words[1], output[at : at + size]
+            at += size + 1
+        else:
+            yield b"", b""
+
+
+def cat_file(
+    option: str, place: Mapping[str, str], asked: Iterable[str], cwd: Path = Path("/")
+) -> bytes:
+    """Ask git about objects by id or name, about all with one process."""
+    lines = os.fsencode("".join(f"{name}\n" for name in asked))
+    return call.out(["cat-file", option], place, stdin=lines, cwd=cwd)
 
 
 def tracked(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:
@@ -146,18 +168,6 @@ def operation_in_progress(repo: Repo) -> str | None:
     """Return the name of an operation the user has begun and not ended."""
     found = (name for sign, name in _OPERATIONS.items() if (repo.git_dir / sign).exists())
     return next(found, None)
-
-
-def _object(answer: bytes, at: int, *, has_content: bool) -> tuple[bytes, bytes, int]:
-    """Return the type of the next object (nothing if it is missing), its content, and the end."""
-    end = answer.index(b"\n", at)
-    words = answer[at:end].rsplit(b" ", 2)
-    if len(words) < 3 or not words[2].isdigit():
-        return b"", b"", end + 1
-    if not has_content:
-        return words[1], b"", end + 1
-    last = end + 1 + int(words[2])
-    return words[1], answer[end + 1 : last], last + 1
 
 
 def _require_git() -> None:

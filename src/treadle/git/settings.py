@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,21 +27,15 @@ class Setting(NamedTuple):
         return self.scope in ("local", "worktree")
 
 
-class FileStamp(NamedTuple):
-    """How a settings file looked; zeros if it was not there."""
-
-    path: Path
-    inode: int = 0
-    size: int = 0
-    modified: int = 0
-    changed: int = 0
+# How a settings file looked; nothing if it was not there.
+Stamp = tuple[Path, tuple[int, ...]]
 
 
 class GitSettings(NamedTuple):
     """All settings in force, and the files they came from."""
 
     entries: tuple[Setting, ...]
-    stamps: tuple[FileStamp, ...]
+    stamps: tuple[Stamp, ...]
 
     def get(self, key: str) -> str | None:
         """Return the value in force."""
@@ -58,15 +51,6 @@ class GitSettings(NamedTuple):
             if section == "filter" and command in _COMMANDS:
                 found.setdefault(driver, {})[command] = entry.value
         return found
-
-    def merge_drivers(self) -> tuple[str, ...]:
-        """Return the merge drivers that the repository itself brings."""
-        keys = [entry.key for entry in self.entries if entry.is_local]
-        return tuple(
-            key[len("merge.") : -len(".driver")]
-            for key in dict.fromkeys(keys)
-            if key.startswith("merge.") and key.endswith(".driver")
-        )
 
 
 def read(repo: Repo) -> GitSettings:
@@ -86,8 +70,8 @@ def disabled_filters(repo: Repo, trusted: GitSettings) -> tuple[str, ...]:
     These are filters that were not there, or ran something else, when `trusted` was read, and
     filters whose program lies in the work tree: in a workspace that is the agent's copy.
     """
-    stamps = tuple(_stamp(stamp.path) for stamp in trusted.stamps)
-    now = trusted if stamps == trusted.stamps else _read_again(repo, stamps)
+    is_same = all(stamp == _stamp(stamp[0]) for stamp in trusted.stamps)
+    now = trusted if is_same else read(repo)
     known = trusted.filters()
     return tuple(
         driver
@@ -98,7 +82,9 @@ def disabled_filters(repo: Repo, trusted: GitSettings) -> tuple[str, ...]:
 
 def plain_merges(repo: Repo) -> tuple[str, ...]:
     """Return the settings that put git's own text merge in place of the repository's drivers."""
-    drivers = read(repo).merge_drivers()
+    found = [entry.key.split(".", 1) for entry in read(repo).entries if entry.is_local]
+    names = [name for section, name in found if section == "merge" and name.endswith(".driver")]
+    drivers = tuple(name.removesuffix(".driver") for name in dict.fromkeys(names))
     _require_plain(drivers, "merge")
     return tuple(f"merge.{driver}.driver={_TEXT_MERGE}" for driver in drivers)
 
@@ -126,18 +112,12 @@ def _entry(scope: str, text: str) -> Setting:
     return Setting(scope, key, value if found else "true")
 
 
-def _stamp(path: Path) -> FileStamp:
+def _stamp(path: Path) -> Stamp:
     try:
         state = path.stat()
     except OSError:
-        return FileStamp(path)
-    return FileStamp(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-
-
-@lru_cache(maxsize=8)
-def _read_again(repo: Repo, stamps: tuple[FileStamp, ...]) -> GitSettings:
-    """Read the settings once for each way their files look."""
-    return read(repo)
+        return path, ()
+    return path, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def _lies_in_tree(root: Path, commands: dict[str, str]) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from treadle.git import call, scratch
-from treadle.git.repo import Repo
+from treadle.git.repo import Repo, cat_file, objects
 from treadle.git.scratch import Scratch
 
 LINK, GITLINK = "120000", "160000"
@@ -88,20 +88,14 @@ def files(repo: Repo, commit: str, paths: Collection[str] | None = None) -> dict
 def contents(repo: Repo, leaves: Iterable[Leaf]) -> dict[str, bytes]:
     """Return contents by id; what is no file stays out, and what is over 1 MiB or 64 in all."""
     wanted = list(_fitting(sizes(repo, leaves)))
-    return {
-        id_: data
-        for id_, data in zip(wanted, batch(repo.place, wanted), strict=True)
-        if data is not None
-    }
+    found = zip(wanted, objects(repo.place, wanted), strict=True)
+    return {id_: data for id_, (kind, data) in found if kind}
 
 
 def sizes(repo: Repo, leaves: Iterable[Leaf]) -> dict[str, int]:
     """Return how large the files among these are, by id."""
     ids = list(dict.fromkeys(leaf.id for leaf in leaves if leaf.mode.startswith("100")))
-    if not ids:
-        return {}
-    asked = "".join(f"{id_}\n" for id_ in ids).encode("ascii")
-    output = call.out(["cat-file", "--batch-check=%(objectsize)"], repo.place, stdin=asked)
+    output = cat_file("--batch-check=%(objectsize)", repo.place, ids) if ids else b""
     found = zip(ids, output.splitlines(), strict=True)
     return {id_: int(size) for id_, size in found if size.isdigit()}
 
@@ -109,10 +103,10 @@ def sizes(repo: Repo, leaves: Iterable[Leaf]) -> dict[str, int]:
 def names(place: Scratch | Repo, tree: str, folders: Iterable[str]) -> dict[str, list[str]]:
     """Return the names in each of these folders of a tree; the root is the empty string."""
     asked = list(folders)
-    rows, found = _ROW[len(tree) // 2], batch(place.place, [f"{tree}:{name}" for name in asked])
+    rows, found = _ROW[len(tree) // 2], objects(place.place, [f"{tree}:{name}" for name in asked])
     return {
-        folder: [os.fsdecode(name) for name in rows.findall(content or b"")]
-        for folder, content in zip(asked, found, strict=True)
+        folder: [os.fsdecode(name) for name in rows.findall(content)]
+        for folder, (_, content) in zip(asked, found, strict=True)
     }
 
 
@@ -162,24 +156,6 @@ def diff_summary(repo: Repo, old: str, new: str) -> str:
     """Return a line for each changed file and a sum, for people."""
     args = [*_DIFF, "--stat=100", "--stat-count=100", "-M", old, new]
     return call.out(args, repo.place).decode(errors="replace").rstrip("\n")
-
-
-def batch(place: Mapping[str, str], asked: list[str]) -> Iterator[bytes | None]:
-    """Yield the content of each object by its id or name; None for one that is not there."""
-    if not asked:
-        return
-    lines = os.fsencode("".join(f"{name}\n" for name in asked))
-    output = call.out(["cat-file", "--batch"], place, stdin=lines)
-    at = 0
-    for _ in asked:
-        end = output.index(b"\n", at)
-        header, at = output[at:end], end + 1
-        if header.endswith(b" missing"):
-            yield None
-            continue
-        size = int(header.split()[2])
-        yield output[at : at + size]
-        at += size + 1
 
 
 def _fitting(found: Mapping[str, int]) -> Iterator[str]:
