@@ -9,7 +9,7 @@ from bench import wheel
 from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
-from treadle.git import build, settings, workspace
+from treadle.git import build, workspace
 from treadle.git import repo as repos
 from treadle.git.workspace import Workspace
 
@@ -64,7 +64,9 @@ def _edited(root: Path, folder: Path) -> Workspace:
     repo = repos.find(root)
     head = repos.head(repo).commit or ""
     files, index = folder / "files", folder / "index"
-    ws = Workspace(repo=repo, path=files, index=index, branch="main", config=settings.read(repo))
+    ws = Workspace(
+        repo=repo, path=files, index=index, branch="main", config=repos.read_settings(repo)
+    )
     workspace.create(ws, head)
     workspace.restore(ws, head)
     files = sorted(ws.path.glob("part*/*.txt"))

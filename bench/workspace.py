@@ -11,7 +11,7 @@ from bench.told import measured
 from treadle.engine.checks import clean
 from treadle.engine.run import begin
 from treadle.git import repo as repos
-from treadle.git import settings, workspace
+from treadle.git import workspace
 from treadle.git.workspace import Workspace
 
 
@@ -43,7 +43,7 @@ def _create(root: Path, folder: Path) -> None:
     repo = repos.find(root)
     commit = repos.head(repo).commit or ""
     with measured():
-        files, index, config = folder / "files", folder / "index", settings.read(repo)
+        files, index, config = folder / "files", folder / "index", repos.read_settings(repo)
         ws = Workspace(repo=repo, path=files, index=index, branch="main", config=config)
         workspace.create(ws, commit)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from treadle.errors import GitError
-from treadle.git import build, judge, repo, settings, workspace
+from treadle.git import build, judge, repo, workspace
 from treadle.git.call import unconfined
 from treadle.git.confined import Confined
 from treadle.git.workspace import Workspace
@@ -220,7 +220,7 @@ def attack(root, tier, kind, trap):
             path=root / "ws",
             index=paths["run"] / "checkout" / "index",
             branch="main",
-            config=settings.read(place),
+            config=repo.read_settings(place),
             runner=hands,
         )
         workspace.create(ws, base)

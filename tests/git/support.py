@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builder import make_repository
-from treadle.git import build, judge, repo, settings, workspace
+from treadle.git import build, judge, repo, workspace
 from treadle.git.build import Built
 from treadle.git.call import Runner, unconfined
 from treadle.git.judge import Judged
@@ -52,7 +52,7 @@ def workspace_at(
         path=path,
         index=index,
         branch=branch,
-        config=settings.read(place),
+        config=repo.read_settings(place),
         runner=runner,
     )
     workspace.create(ws, commit)

@@ -7,7 +7,7 @@ import pytest
 from tests.builder import git
 from tests.git.corpus import APP_EDIT, BASE
 from tests.git.support import head, make
-from treadle.git import build, settings
+from treadle.git import build, repo
 from treadle.git.build import Author
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -66,9 +66,9 @@ def test_names_cannot_break_the_object(place, built):
 
 def test_identity_is_the_users(place):
     git(place.root, "config", "user.name", "Local")
-    assert build.author_of(settings.read(place)) == ("Local", "test@example.invalid")
+    assert build.author_of(repo.read_settings(place)) == ("Local", "test@example.invalid")
 
 
 def test_identity_falls_back_to_treadle(place, private_home):
     (private_home / ".gitconfig").write_text("")
-    assert build.author_of(settings.read(place)) == ("treadle", "treadle@localhost")
+    assert build.author_of(repo.read_settings(place)) == ("treadle", "treadle@localhost")

@@ -7,8 +7,8 @@ import pytest
 from tests.builder import git, write_files
 from tests.git.support import head, make
 from treadle.errors import BlockedError
-from treadle.git import obstacles
-from treadle.git.obstacles import Obstacles
+from treadle.git import refs
+from treadle.git.refs import Obstacles
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def place(tmp_path):
 
 
 def find(place):
-    return obstacles.find(place.root, place.place, head(place), "next")
+    return refs.find_obstacles(place.root, place.place, head(place), "next")
 
 
 def test_a_pipe_that_git_would_read_is_named_and_stays(place):

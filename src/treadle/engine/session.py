@@ -13,7 +13,7 @@ from treadle.engine.recovery import recover
 from treadle.engine.run.memory import Watch
 from treadle.engine.run.run import Tools
 from treadle.errors import ProjectError, StoreError, TreadleError
-from treadle.git import settings
+from treadle.git import repo
 from treadle.layout import Layout
 from treadle.proc import helper
 from treadle.proc.keeper import Keeper
@@ -72,7 +72,7 @@ def opened(
             project=project,
             store=store,
             keeper=keeper,
-            git_settings=settings.read(project.repo),
+            git_settings=repo.read_settings(project.repo),
             now=now or store.now,
             interrupted=lambda: interrupts.reason() or held.lost(),
             watch=watch,

@@ -36,8 +36,8 @@ from treadle.files.walk import names
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Dbos, Job
 from treadle.fleet.site import FleetSite
-from treadle.git import remote, settings
-from treadle.git.repo import Repo
+from treadle.git import remote
+from treadle.git.repo import Repo, read_settings
 from treadle.ids import utc
 from treadle.layout import FleetLayout, Layout
 from treadle.proc.keeper import Keeper
@@ -287,7 +287,7 @@ def _tools(worker: Worker, store: Store, repo: Repo) -> Tools:
         project=Context(Layout(repo.root, store.mail.root), repo, worker.env),
         store=store,
         keeper=worker.keeper,
-        git_settings=settings.read(repo),
+        git_settings=read_settings(repo),
         now=store.now,
         interrupted=lambda: None,
         watch=worker.watch,

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import beneath
-from treadle.git import call, judge, scratch, settings, trees, workspace
-from treadle.git.repo import Repo
+from treadle.git import call, judge, scratch, trees, workspace
+from treadle.git.repo import GitSettings, Repo, plain_merges
 from treadle.git.scratch import Scratch
-from treadle.git.settings import GitSettings
 from treadle.git.workspace import Change, Workspace
 
 _MODES = ("100644", "100755", "120000", "160000")
@@ -274,7 +273,7 @@ def three_way(place: Scratch, base: str, ours: str, theirs: str) -> str | Confli
 def merge_commits(place: Scratch, ours: str, theirs: str) -> str | Conflict:
     """Return the tree of two commits merged from where their histories part."""
     args = (*_MERGE_TREE, ours, theirs)
-    config = (scratch.NO_SYNC, *settings.plain_merges(place.repo))
+    config = (scratch.NO_SYNC, *plain_merges(place.repo))
     done = call.run(args, place.place, config=config)
     if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
         raise call.failure(args, done)

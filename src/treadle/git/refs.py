@@ -1,16 +1,17 @@
-"""Read, make and move references: treadle's own branches, the user's, and their logs."""
+"""Read, make and move branches, treadle's own and the user's, and see what is in the way."""
 
 import contextlib
 import os
 import re
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import BlockedError, GitError, argument
 from treadle.files import sync
-from treadle.git import call
+from treadle.git import call, confined, scratch, trees, workspace
 from treadle.git.repo import Repo, cat_file, operation_in_progress, read_ref
 from treadle.proc.helper import Captured
 
@@ -35,6 +36,15 @@ MADE_HERE = ("commit: ", "commit (amend): ", "commit (initial): ")
 _MOST = 2_000
 # What the file HEAD says where references lie in tables.
 _REFTABLE_HEAD = "refs/heads/.invalid"
+_ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
+
+
+class Obstacles(NamedTuple):
+    """Files that differ from the commit or are unknown to git, and would be overwritten."""
+
+    staged: tuple[str, ...] = ()
+    unstaged: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class Arrivals:
@@ -207,6 +217,57 @@ def contains(repo: Repo, commit: str, other: str) -> bool:
     return done.returncode == 0
 
 
+def find_obstacles(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
+    """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
+    confined.require_readable(root)
+    changes = trees.changed_files(place, old, new)
+    touched = frozenset(change.path for change in changes)
+    added = {change.path for change in changes if not change.old}
+    folders = {folder for path in touched for folder in trees.above(path)}
+    status = call.fields([*call.STATUS, "--ignore-submodules=all"], place)
+    # One letter for the index, one for the file.
+    near = [(*line[:2], line[3:]) for line in status if _meets(line[3:], touched, folders)]
+    staged = {path for index, _, path in near if index not in " ?"}
+    if staged:
+        staged &= _differing(place, new)
+    unstaged = {path for _, file, path in near if file not in " ?"} - staged
+    # A path can be both: staged as deleted, and there as a file that git does not know.
+    unknown = {path for _, file, path in near if file == "?"} - staged
+    known = {path for _, _, path in near}
+    unknown |= {
+        path
+        for path in added - known
+        if touched.isdisjoint(trees.above(path)) and _is_taken(root, path, touched | known)
+    }
+    return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
+
+
+def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> None:
+    """Let git know what an interrupted move of the branch `name` has already written.
+
+    Nothing of the user's lay there when the move began. A file that is as in `new` is staged,
+    so that git finds it right; the beginning of such a file is removed and comes again whole.
+    """
+    require_unlocked(repo, name)
+    touched = [change.path for change in trees.changed_files(repo.place, old, new)]
+    files = [(path, repo.root / path) for path in touched]
+    written = [path for path, file in files if file.is_symlink() or file.is_file()]
+    if not written:
+        return
+    place = scratch.make(repo, folder)
+    try:
+        workspace.copy_index(repo.git_dir / "index", place.index)
+        scratch.out(place, *_ADD, stdin=_joined(written))
+        differing = _differing(place.place, new)
+        same = [path for path in written if path not in differing]
+        for path in differing.intersection(written):
+            _drop_beginning(repo, path, new)
+    finally:
+        scratch.drop(place)
+    if same:
+        call.out(_ADD, repo.place, stdin=_joined(same))
+
+
 def _moves(repo: Repo, actions: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield from which commit to which what is checked out here, and each branch, was moved."""
     branches = repo.common_dir / "logs" / "refs" / "heads"
@@ -303,3 +364,40 @@ def _locked(lock: Path) -> BlockedError:
         fix=["git status", f"rm -f {shlex.quote(str(lock))}"],
         details={"lock": str(lock)},
     )
+
+
+def _meets(path: str, touched: frozenset[str], folders: set[str]) -> bool:
+    """Tell whether a file is touched, or would have to become a folder, or the reverse."""
+    return path in touched or path in folders or not touched.isdisjoint(trees.above(path))
+
+
+def _is_taken(root: Path, path: str, seen: frozenset[str]) -> bool:
+    """Tell whether a new file's name is taken, as only ignored files can do unnoticed."""
+    target = root / path
+    if target.is_dir() and not target.is_symlink():
+        inner = [item for item in target.rglob("*") if item.is_symlink() or not item.is_dir()]
+        return any(str(item.relative_to(root)) not in seen for item in inner)
+    if os.path.lexists(target):
+        return True
+    above = [root / name for name in trees.above(path) if name not in seen]
+    return any(parent.is_symlink() or parent.is_file() for parent in above)
+
+
+def _differing(place: Mapping[str, str], commit: str) -> set[str]:
+    """Return what is staged unlike in `commit`; git lets the same content stay."""
+    args = ["diff-index", "--cached", "-z", "--name-only", "--no-renames", commit]
+    return set(call.fields(args, place))
+
+
+def _joined(paths: list[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def _drop_beginning(repo: Repo, path: str, commit: str) -> None:
+    file = repo.root / path
+    done = call.run(["cat-file", "--filters", f"{commit}:{path}"], repo.place)
+    if done.returncode or file.is_symlink():
+        return
+    data = file.read_bytes()
+    if len(data) < len(done.stdout) and done.stdout.startswith(data):
+        file.unlink()

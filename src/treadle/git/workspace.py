@@ -13,10 +13,9 @@ from typing import Literal, NamedTuple
 
 from treadle.errors import GitError, argument
 from treadle.files import beneath, walk
-from treadle.git import call, confined, scratch, settings, trees
+from treadle.git import call, confined, scratch, trees
 from treadle.git.call import Reach, Runner
-from treadle.git.repo import Repo
-from treadle.git.settings import GitSettings
+from treadle.git.repo import GitSettings, Repo, disabled_filters, filters_off
 from treadle.proc import identity
 from treadle.proc.helper import Captured
 
@@ -231,7 +230,7 @@ def filter_settings(ws: Workspace, stored: Path | None) -> Sequence[str]:
 
     What Git LFS cleans it keeps in `stored`, a folder that git may write; `scratch.keep` takes it.
     """
-    off = settings.switches(settings.disabled_filters(ws.repo, ws.config))
+    off = filters_off(disabled_filters(ws.repo, ws.config))
     return (*off, f"lfs.storage={stored}/lfs") if stored and "lfs" in ws.config.filters() else off
 
 
@@ -439,12 +438,8 @@ def _setting(key: str, value: str) -> str:
 
 def _copy_state(repo: Repo, folder: Path) -> None:
     (folder / "info").mkdir()
-    copies = {
-        repo.common_dir / "shallow": folder / "shallow",
-        repo.common_dir / "info" / "exclude": folder / "info" / "exclude",
-        repo.common_dir / "info" / "attributes": folder / "info" / "attributes",
-        repo.git_dir / "info" / "sparse-checkout": folder / "info" / "sparse-checkout",
-    }
-    for source, target in copies.items():
+    shared = [repo.common_dir / name for name in ("shallow", "info/exclude", "info/attributes")]
+    for source in (*shared, repo.git_dir / "info" / "sparse-checkout"):
         if source.is_file():
-            shutil.copyfile(source, target)
+            above = folder / "info" if source.parent.name == "info" else folder
+            shutil.copyfile(source, above / source.name)

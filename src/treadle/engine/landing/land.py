@@ -12,7 +12,7 @@ from treadle.engine.run import begin, memory, resume
 from treadle.engine.run.memory import Move, Moved
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import BlockedError, ExitCode, InterruptedRun
-from treadle.git import build, obstacles, refs, repo, scratch
+from treadle.git import build, refs, repo, scratch
 from treadle.git.build import Conflict
 from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
@@ -213,7 +213,7 @@ def _again(run: Run) -> str:
 def _require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
     """Name the files that would be overwritten; `new` may still lie in the scratch place."""
     where = run.tools.repo.place | {"GIT_OBJECT_DIRECTORY": str(place.store)}
-    found = obstacles.find(run.tools.repo.root, where, old, new)
+    found = refs.find_obstacles(run.tools.repo.root, where, old, new)
     for kind, paths in found._asdict().items():
         if not paths:
             continue

@@ -13,7 +13,7 @@ from treadle.engine.run import resume
 from treadle.engine.run.memory import LandRefusal, Move, Moved
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.errors import BlockedError, FormatError, GitError, TreadleError
-from treadle.git import obstacles, refs
+from treadle.git import refs
 from treadle.ids import utc
 from treadle.tasks import questions
 
@@ -62,9 +62,7 @@ def finish_move(run: Run) -> None:
             where = f"{move.branch} stands on {(found or 'nothing')[:12]}"
             raise BlockedError(f"cut off by a kill, and now {where}", code="branch_moved")
         if refs.is_checked_out(repo, move.branch):
-            obstacles.stage_written(
-                repo, run.folder.live / "mend", move.branch, move.old, move.commit
-            )
+            refs.stage_written(repo, run.folder.live / "mend", move.branch, move.old, move.commit)
         refs.advance(repo, move.branch, move.commit, move.old, f"{move.what} {run.id}")
     except (BlockedError, GitError) as error:
         if error.code == refs.LOCKED:

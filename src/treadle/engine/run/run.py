@@ -20,8 +20,7 @@ from treadle.engine.run.order import Order
 from treadle.engine.run.run_files import RunFile
 from treadle.errors import GitError
 from treadle.git import refs
-from treadle.git.repo import Repo
-from treadle.git.settings import GitSettings
+from treadle.git.repo import GitSettings, Repo
 from treadle.git.workspace import Workspace
 from treadle.ids import utc
 from treadle.layout import Layout, RunLayout
