@@ -49,17 +49,17 @@ def set_up_plan(args: Namespace) -> int:
     """Write a scaffold for the plan, or commit a finished plan."""
     project = _open()
     mission = _choose(project, args)
-    done = scaffold.set_up_plan(project, mission)
+    gate, commit = scaffold.set_up_plan(project, mission)
     document = _head(mission) | {
-        "phase_complete": done.blocked_reason is None,
-        "blocked_reason": done.blocked_reason,
-        "missing": list(done.missing),
+        "phase_complete": gate.reason is None,
+        "blocked_reason": gate.reason,
+        "missing": list(gate.missing),
         "plan_file": str(mission.files.plan),
-        "commit": done.commit,
+        "commit": commit,
     }
     name = mission.name(mission.files.plan)
     good = (f"{name} is committed", f"next: treadle mission tasks --mission {mission.slug}")
-    shut = (done.blocked_reason, *done.missing) if done.blocked_reason else ()
+    shut = (gate.reason, *gate.missing) if gate.reason else ()
     output.say(args.json, document, *shut or good)
     return ExitCode.BLOCKED if shut else ExitCode.DONE
 

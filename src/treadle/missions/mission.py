@@ -14,7 +14,7 @@ from treadle.contract import Criterion
 from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
 from treadle.frontmatter import Value
 from treadle.git import repo
-from treadle.ids import hint, utc
+from treadle.ids import hint, nearest, utc
 from treadle.layout import SNAPSHOT, Layout, MissionLayout
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
@@ -87,8 +87,10 @@ def find(layout: Layout, slug: str) -> Mission:
     for mission in known:
         if mission.slug == slug:
             return mission
-    near = hint(slug, [mission.slug for mission in known])
-    raise NotFoundError(f"there is no mission {slug}{near}", fix=["treadle mission list"])
+    names = [mission.slug for mission in known]
+    close = nearest(slug, names)
+    fix = f"treadle mission status --mission {close}" if close else "treadle mission list"
+    raise NotFoundError(f"there is no mission {slug}{hint(slug, names)}", fix=[fix])
 
 
 def choose(layout: Layout, slug: str | None, cwd: Path) -> Mission:

@@ -17,7 +17,7 @@ from treadle.ids import utc
 from treadle.layout import MissionLayout
 from treadle.missions import gates
 from treadle.missions import mission as missions
-from treadle.missions.gates import SENTENCES, is_real
+from treadle.missions.gates import Gate, is_real
 from treadle.missions.mission import Mission
 from treadle.project.context import Context, commit_only, require_ready
 from treadle.store.store import Store
@@ -90,29 +90,23 @@ def _check_slug(project: Context, slug: str) -> None:
             )
 
 
-class PlanState(NamedTuple):
-    """How far the plan is; without a reason it is substantive and committed."""
+def set_up_plan(project: Context, mission: Mission) -> tuple[Gate, str | None]:
+    """Write the plan's scaffold if there is none, commit a plan that is one.
 
-    blocked_reason: str | None
-    missing: tuple[str, ...] = ()
-    commit: str | None = None
-
-
-def set_up_plan(project: Context, mission: Mission) -> PlanState:
-    """Write the plan's scaffold if there is none, commit a plan that is one."""
-    head = gates.read_head([mission])
+    Returns the gate that is shut, or the plan's open one with the commit.
+    """
+    head, plan = gates.read_head([mission]), mission.files.plan
     entry = gates.judge(mission, head, "spec")
     if entry.missing:
-        return PlanState(entry.reason, entry.missing)
-    plan = mission.files.plan
+        return entry, None
     if not plan.exists():
         text = gates.scaffold("plan").format(title=missions.title(mission))
         atomic.write(plan, text.encode(errors="replace"))
     if not gates.is_substantive(plan, "plan"):
-        return PlanState(SENTENCES["plan"], gates.judge(mission, head, "plan").missing)
+        return gates.judge(mission, head, "plan"), None
     require_ready(project)
     message = f"Add plan for feature {mission.slug}"
-    return PlanState(None, commit=commit_only(project, [mission.name(plan)], message))
+    return Gate("plan", ()), commit_only(project, [mission.name(plan)], message)
 
 
 HEADINGS = ("Tasks", "Task List", "Work Packages")
@@ -213,16 +207,14 @@ def _draft(text: str) -> PlannedTask:
     named = _ID.match(text)
     id_ = named[1].upper() if named else ""
     title = (text[named.end() :] if named else text).strip(" *") or id_
-    parts = extra["extra"].split(";") if extra else []
-    return PlannedTask(id_, title, _part(parts, "depends on"), _part(parts, "files"))
+    said = extra["extra"] if extra else ""
+    return PlannedTask(id_, title, _part(said, "depends on"), _part(said, "files"))
 
 
-def _part(parts: list[str], key: str) -> tuple[str, ...]:
-    for part in parts:
-        if part.strip().lower().startswith(key):
-            words = part.strip()[len(key) :].lstrip(" :").split(",")
-            return tuple(word.strip(" `") for word in words if word.strip(" `"))
-    return ()
+def _part(extra: str, key: str) -> tuple[str, ...]:
+    found = re.search(rf"(?:^|;)\s*{key}\b[ :]*([^;]*)", extra, re.IGNORECASE)
+    words = found[1].split(",") if found else []
+    return tuple(word.strip(" `") for word in words if word.strip(" `"))
 
 
 def _task_text(draft: PlannedTask) -> str:
