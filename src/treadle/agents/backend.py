@@ -225,8 +225,8 @@ class Tool:
         """Return how to start the tool, from what is written down of it."""
         known = _filled(self.start, ask.values())
         parts = ["program", "resume" if ask.resume else "begin", "options"]
-        parts += ["model"] if ask.spec.config.model else []
         parts += ["held"] if ask.is_held else ["loose", "edits"][: 1 + ask.edits]
+        parts += ["model"] if ask.spec.config.model else []
         words = [word for part in parts for word in known.get(part, ())]
         last = known.get("last_resumed" if ask.resume else "last", ())
         launch = Launch(
