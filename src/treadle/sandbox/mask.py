@@ -16,8 +16,6 @@ from urllib.parse import quote, quote_plus
 from treadle.files import beneath
 from treadle.ids import IN_ADDRESS
 
-_MARKS = b"_-.~:%"  # what most words hold and most blobs do not
-
 
 class Kind(Protocol):
     """One way in which secrets look."""
@@ -67,9 +65,8 @@ class Dense(NamedTuple):
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield where such secrets stand."""
         runs = self._runs(data)
-        absent = {mark for mark in _MARKS if mark not in runs}
         for word, kind in self.kinds if runs else ():
-            if absent.isdisjoint(word) and word in runs:
+            if word in runs:
                 yield from kind.spans(data)
 
     def _runs(self, data: bytes) -> bytes:
@@ -95,15 +92,11 @@ def signs(extra: str) -> bytes:
 _LONGEST = 4 << 10
 # Where a word may begin: in JSON also right after an escaped newline.
 _B = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
-# Without its group it is none, and what was read is passed over.
-_JWT = rb"(eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})|eyJ[A-Za-z0-9_-]{10,}"
 _PEM = (
     rb"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     rb"(?:(?:[^-]|-(?!----)){1,16000}-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     rb"|(?:(?:\s|\\+[nr]){1,8}[A-Za-z0-9+/=]{32,}){1,400}))"  # its end is missing
 )
-_JWK = rb"\"d\\*\":\s{0,3}\\*\"([A-Za-z0-9_-]{42,})"
-_PUTTY = rb"Private-Lines: [0-9]+((?:(?:\s|\\+[nr]){1,8}[A-Za-z0-9+/=]{16,}){1,400})"
 # What stands between a name and its value; a value that is no name in a program, no number, no
 # path and no call, or anything in quotes that is no sentence.
 _IS = rb"\\{0,3}[\"']?[ \t]{0,3}(?:=>?|:)[ \t]{0,3}"
@@ -128,26 +121,18 @@ _NAMED = b"|".join(
 )
 
 
-def _makers() -> Iterator[tuple[bytes, Kind]]:
+def _tokens() -> Iterator[tuple[bytes, Kind]]:
     """Yield the tokens of known makers, each with a word that stands in it."""
     for line in (resources.files("treadle.sandbox") / "tokens.txt").read_bytes().splitlines():
         if not line.startswith(b"#"):
-            words, back, looks = line.split()
+            words, back, looks = line.split(None, 2)
             looks = _B + looks[1:] if looks.startswith(b"^") else looks
             for word in words.split(b","):
-                yield word, After((word,), b"(%s)" % looks, back=int(back))
+                yield word, After((word,), looks, back=int(back))
 
-
-_DENSE = (
-    *_makers(),
-    (b"eyJ", After((b"eyJ",), _JWT)),
-    (b"Private-Lines:", After((b"Private-Lines:",), _PUTTY)),
-    *((word, After((word,), _JWK)) for word in (b'"d":', rb'"d\":')),
-    (b"slack.com/", After((b"slack.com/",), rb"slack\.com/services/([A-Za-z0-9/]{20,})")),
-)
 
 _KINDS: tuple[Kind, ...] = (
-    Dense(_DENSE, signs("_-"), shortest=15, around=48),
+    Dense(tuple(_tokens()), signs("_-"), shortest=15, around=48),
     After((b"-----BEGIN ",), _PEM),
     After((b"://",), IN_ADDRESS.encode()),
     After(_NAMES, _NAMED, folds=True),
