@@ -8,6 +8,7 @@ import _thread
 import ctypes
 import marshal
 import os
+import struct
 
 _NO_NEW_PRIVS, _SECCOMP, _FILTER, _CAP_DROP = 38, 22, 2, 24  # <linux/prctl.h>, <linux/seccomp.h>
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # Landlock, the same numbers on every architecture
@@ -107,15 +108,6 @@ def _spawn(order: StartOrder, fds: list[int]) -> int:
         )
 
 
-class _Ruleset(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scope", ctypes.c_uint64))
-
-
-class _Beneath(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
@@ -132,9 +124,8 @@ def landlock_version() -> int:
 def ruleset(access: int, scope: int, rules: list[tuple[int, str]]) -> int:
     """Return a descriptor of rules for Landlock; whoever asked closes it."""
     libc = _libc()
-    attributes = _Ruleset(access, 0, scope)
-    size = ctypes.sizeof(attributes) if scope else ctypes.sizeof(ctypes.c_uint64)
-    made = _check(libc.syscall(_CREATE, ctypes.byref(attributes), size, 0))
+    attributes = struct.pack("=QQQ", access, 0, scope) if scope else struct.pack("=Q", access)
+    made = _check(libc.syscall(_CREATE, attributes, len(attributes), 0))
     try:
         for rights, path in rules:
             _allow(libc, made, rights, path)
@@ -168,10 +159,9 @@ def _allow(libc: ctypes.CDLL, ruleset: int, rights: int, path: str) -> None:
     except OSError:  # what is not there, or not ours to see, needs no right
         return
     try:
-        rule = _Beneath(rights, parent)
-        if libc.syscall(_ADD, ruleset, _BENEATH, ctypes.byref(rule), 0):
-            rule.rights &= _FOR_FILES
-            _check(libc.syscall(_ADD, ruleset, _BENEATH, ctypes.byref(rule), 0))
+        if libc.syscall(_ADD, ruleset, _BENEATH, struct.pack("=Qi", rights, parent), 0):
+            for_file = struct.pack("=Qi", rights & _FOR_FILES, parent)
+            _check(libc.syscall(_ADD, ruleset, _BENEATH, for_file, 0))
     finally:
         os.close(parent)
 

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY")
 # What every program knows, where folders and certificates are, where toolchains live.
@@ -59,20 +58,15 @@ _COMMAND = (
 )
 
 
-class Own(NamedTuple):
-    """How to start a process of ours."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-
-
-def treadle_command(words: Sequence[str], here: Path, env: Mapping[str, str]) -> Own:
-    """Return how to run `treadle WORDS` for somebody who stands in `here`.
+def treadle_command(
+    words: Sequence[str], here: Path, env: Mapping[str, str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the command line and the variables of `treadle WORDS` for somebody in `here`.
 
     It stands outside of every repository, so that nothing in one can be taken for a part of it.
     """
     kept = {f"{_KEPT}{name}": value for name, value in env.items() if _is_pythons(name)}
-    return Own(python(_COMMAND, str(here), *words), without_python(env) | kept)
+    return python(_COMMAND, str(here), *words), without_python(env) | kept
 
 
 def python(code: str, *words: str, bare: bool = False) -> tuple[str, ...]:

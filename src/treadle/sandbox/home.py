@@ -45,13 +45,13 @@ def closed(
     command, wherever they lie.
     """
     home = os.path.realpath(env.get("HOME") or "/")
-    hidden, asked = expand(hide, env), expand(read, env)
+    hidden, asked = expand(hide, env), tuple(map(str, expand(read, env)))
     if home == "/":
         return Policy(hidden=hidden)
     homes, closed = _homes(home), settled(hidden)
     known = settled(path for path in _moved(_SECRETS, home, env) if path not in asked)
     secret = tuple(f"{path}/" for path in (*closed, *known))
-    found = (*_candidates(home, tuple(env.items()), time.monotonic() // _KEPT), *map(str, asked))
+    found = (*_candidates(home, tuple(env.items()), time.monotonic() // _KEPT), *asked)
     readable = (path for path in found if _is_open(path, home, homes, secret))
     own = _places(places, home, secret[: len(closed)])
     return Policy(
@@ -66,7 +66,7 @@ def _candidates(home: str, variables: tuple[tuple[str, str], ...], _: float) -> 
     """Return what might be read: whether it leads to a secret is looked at with every start."""
     env = dict(variables)
     found = (
-        *map(str, _moved(_READABLE, home, env)),
+        *_moved(_READABLE, home, env),
         *_SHARED,
         *_git_files(home, env),
         *_from_environment(env),
@@ -102,15 +102,15 @@ def _places(places: Iterable[Path], home: str, closed: tuple[str, ...]) -> Itera
             yield path
 
 
-def _moved(names: Iterable[str], home: str, env: Mapping[str, str]) -> Iterator[Path]:
+def _moved(names: Iterable[str], home: str, env: Mapping[str, str]) -> Iterator[str]:
     """Yield names as paths; a user may keep caches, settings and data somewhere else."""
     bases = {usual: env.get(name, "") for name, usual in _MOVED.items()}
     for name in names:
         usual = next((it for it in bases if f"{name}/".startswith(f"{it}/")), "")
         if usual and bases[usual].startswith("/"):
-            yield Path(bases[usual] + name[len(usual) :])
+            yield bases[usual] + name[len(usual) :]
         else:
-            yield Path(home, name)
+            yield f"{home}/{name}"
 
 
 def _git_files(home: str, env: Mapping[str, str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Say what a child process may reach."""
 
+import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -46,17 +47,21 @@ _OPEN = (
 
 def expand(paths: Iterable[str], env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the paths with `~/` filled in; relative ones name nothing."""
-    home = env.get("HOME") or "/"
+    return _expand(tuple(paths), env.get("HOME") or "/")
+
+
+@functools.lru_cache(maxsize=64)
+def _expand(paths: tuple[str, ...], home: str) -> tuple[Path, ...]:
     full = (f"{home}{path[1:]}" if path.startswith("~/") else path for path in paths)
     return tuple(Path(path) for path in full if path.startswith("/"))
 
 
-def settled(paths: Iterable[Path]) -> tuple[Path, ...]:
+def settled(paths: Iterable[str | Path]) -> tuple[Path, ...]:
     """Return the paths that exist, without links in them and each once."""
     return tuple(map(Path, _real(paths)))
 
 
-def _real(paths: Iterable[Path]) -> dict[str, None]:
+def _real(paths: Iterable[str | Path]) -> dict[str, None]:
     return dict.fromkeys(filter(None, map(real, paths)))
 
 
