@@ -217,11 +217,12 @@ def encode(memory: RunMemory) -> dict[str, object]:
 
 def changes(before: RunMemory, after: RunMemory) -> dict[str, object]:
     """Return what is to be stored so that a run remembers `after`; None removes a key."""
-    found: dict[str, object] = {}
-    for name in RunMemory._fields[:-1]:
-        old, new = getattr(before, name), getattr(after, name)
-        if old != new:
-            found[name] = None if new == getattr(EMPTY, name) else plain(new)
+    fields = zip(RunMemory._fields[:-1], before, after, EMPTY, strict=False)
+    found: dict[str, object] = {
+        name: None if new == empty else _plain(new)
+        for name, old, new, empty in fields
+        if old != new
+    }
     for key in {**before.others, **after.others}:
         if before.others.get(key) != after.others.get(key):
             found[key] = after.others.get(key)
@@ -257,11 +258,11 @@ def _record(kind: Any, value: object) -> Any:
         return None
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return a record as a mapping, several values as a list."""
     if hasattr(value, "_asdict"):
-        return {key: plain(item) for key, item in value._asdict().items()}
-    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+        return {key: _plain(item) for key, item in value._asdict().items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def is_queued(row: RunRow, memory: RunMemory) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from treadle.contract import load_object
-from treadle.engine.run.memory import plain
 from treadle.engine.run.order import Order
 from treadle.errors import FormatError
 from treadle.files import atomic, walk
@@ -39,7 +38,7 @@ def write_run(path: Path, found: RunFile) -> None:
 
 def encode_run(found: RunFile) -> bytes:
     """Return what `run.json` is to say."""
-    body = {"version": 1, **plain(found)}
+    body = {"version": 1, **_parts(found)}
     return msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n"
 
 
@@ -79,7 +78,7 @@ class Manifest(NamedTuple):
 
 def write_step(folder: Path, manifest: Manifest) -> str:
     """Write `step.json` and return its digest."""
-    body = {"version": 1, **plain(manifest)}
+    body = {"version": 1, **_parts(manifest)}
     body["digest"] = _digest(body)
     data = msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
     atomic.create(f"{folder}/{STEP_JSON}", data)
@@ -132,6 +131,17 @@ def digests(folder: Path, entries: Sequence[walk.Entry]) -> dict[str, str]:
         for item in entries
         if not item.is_folder
     }
+
+
+def _parts(record: RunFile | Manifest) -> dict[str, Any]:
+    """Return a record whose parts are flat records, lists of them, and plain values."""
+    return {name: _plain(value) for name, value in record._asdict().items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _digest(body: Mapping[str, object]) -> str:
