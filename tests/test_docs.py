@@ -231,6 +231,16 @@ def _error_codes():
     return codes
 
 
+def _from_table(name, assigned):
+    """Return what a name gets from the rows of a table: `what, name = TABLE[key]`."""
+    tables = {getattr(node.targets[0], "id", ""): node.value for node in assigned}
+    for node in assigned:
+        names = [getattr(item, "id", "") for item in getattr(node.targets[0], "elts", ())]
+        if name in names and isinstance(node.value, ast.Subscript):
+            rows = tables[node.value.value.id].values
+            yield from (row.elts[names.index(name)] for row in rows)
+
+
 def _texts(value, path):
     """Return the literal texts an argument can be, through one assignment."""
     found = [value]
@@ -238,6 +248,7 @@ def _texts(value, path):
         nodes = ast.walk(ast.parse(path.read_text()))
         assigned = [node for node in nodes if isinstance(node, ast.Assign)]
         found = [node.value for node in assigned if getattr(node.targets[0], "id", "") == value.id]
+        found += _from_table(value.id, assigned)
     nodes = [node for item in found for node in ast.walk(item) if isinstance(node, ast.Constant)]
     return {node.value for node in nodes if isinstance(node.value, str)}
 

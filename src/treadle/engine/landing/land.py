@@ -332,5 +332,5 @@ def _open_workspace(run: Run) -> None:
 
 
 def _interrupted(reason: str) -> InterruptedRun:
-    code = ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
-    return InterruptedRun(f"not landed: {reason}", exit_code=code)
+    ending = ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
+    return InterruptedRun(f"not landed: {reason}", exit_code=ending)
