@@ -1,6 +1,7 @@
 """End a run: tell its task, the desk and whoever asked, note conflicts, land if wished."""
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 
 from treadle.contract import EventType
@@ -12,7 +13,7 @@ from treadle.engine.run.memory import ClashNote, RunMemory, next_commands
 from treadle.engine.run.run import Run, Tools, reach, readable
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.run.step_folder import OUTBOX
-from treadle.errors import BlockedError, GitError, TreadleError
+from treadle.errors import BlockedError, GitError
 from treadle.git import build, scratch
 from treadle.git.build import Conflict
 from treadle.git.scratch import Scratch
@@ -92,12 +93,19 @@ def _question(row: RunRow, known: RunMemory) -> Question | None:
         kind = "approval"
     subject, actions = Subject("run", row.run_id), _actions(row, known, kind)
     given = {questions.command(action, subject) for action in actions}
+    look = [command for command in next_commands(row, known) if command not in given]
+    return _about(row, kind, str(known.reason), actions, look)
+
+
+def _about(
+    row: RunRow, kind: Kind, text: str, actions: tuple[Action, ...], look: Sequence[str]
+) -> Question:
     return Question(
         kind=kind,
-        summary=f"{row.goal}: {known.reason}",
-        subject=subject,
+        summary=f"{row.goal}: {text}",
+        subject=Subject("run", row.run_id),
         actions=actions,
-        look=tuple(it for it in next_commands(row, known) if it not in given),
+        look=tuple(look),
         run_id=row.run_id,
         task_id=row.task_id,
     )
@@ -112,10 +120,8 @@ def _actions(row: RunRow, known: RunMemory, kind: Kind) -> tuple[Action, ...]:
     if known.reason_code == "budget_exceeded":
         needed = str(known.budget_needed)
         return (Action("approve" if kind == "approval" else "resume", needed), LEAVE)
-    return (
-        Action("resume", target=questions.FLEET if known.is_of_fleet else None),
-        LEAVE,
-    )
+    where = questions.FLEET if known.is_of_fleet else None
+    return (Action("resume", target=where), LEAVE)
 
 
 def land_or_ask(tools: Tools, row: RunRow) -> str | None:
@@ -126,8 +132,10 @@ def land_or_ask(tools: Tools, row: RunRow) -> str | None:
         try:
             found = land.land(tools, row)
         except (BlockedError, GitError) as error:
-            tools.note(row.run_id, f"not landed: {error.message}")
-            questions.ask(tools.store, _refusal(row, error), tools.now())
+            text, actions = f"not landed: {error.message}", (Action("land"), LEAVE)
+            tools.note(row.run_id, text)
+            question = _about(row, "refused_landing", text, actions, error.fix)
+            questions.ask(tools.store, question, tools.now())
             return error.message
     if found.commit:
         tools.note(row.run_id, f"landed as {found.commit[:12]} on {found.branch}")
@@ -138,18 +146,6 @@ def waits_to_land(tools: Tools, row: RunRow) -> bool:
     """Tell whether a passed run should have landed and could not."""
     known = memory.recall(tools.store, row.run_id)
     return row.status == "passed" and not known.landed_commit and known.land_refused is not None
-
-
-def _refusal(row: RunRow, error: TreadleError) -> Question:
-    return Question(
-        kind="refused_landing",
-        summary=f"{row.goal}: not landed: {error.message}",
-        subject=Subject("run", row.run_id),
-        actions=(Action("land"), LEAVE),
-        look=tuple(error.fix),
-        run_id=row.run_id,
-        task_id=row.task_id,
-    )
 
 
 _RUNS = 50
@@ -195,20 +191,16 @@ def _conflicts(run: Run, others: list[RunRow]) -> tuple[ClashNote, ...]:
     finally:
         scratch.drop(place)
     return tuple(
-        ClashNote(
-            run_id=other.run_id,
-            head=run.head,
-            other_head=other.head_commit,
-            files=tuple(readable(path) for path in conflict.paths[:_FILES]),
-        )
-        for other, conflict in found
-        if conflict
+        ClashNote(other.run_id, run.head, other.head_commit, tuple(map(readable, paths[:_FILES])))
+        for other, paths in found
+        if paths
     )
 
 
-def _merge(place: Scratch, ours: str, theirs: str) -> Conflict | None:
+def _merge(place: Scratch, ours: str, theirs: str) -> Sequence[str]:
+    """Return the files in which two commits cannot be merged."""
     try:
         found = build.merge_commits(place, ours, theirs)
     except GitError:
-        return None  # a branch that is gone lands nowhere
-    return found if isinstance(found, Conflict) else None
+        return ()  # a branch that is gone lands nowhere
+    return found.paths if isinstance(found, Conflict) else ()
