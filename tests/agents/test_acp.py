@@ -67,7 +67,7 @@ def test_permission_is_given_where_the_sandbox_holds(tmp_path, keeper, tier, ans
 @pytest.mark.parametrize(("path", "chosen"), [("step/new", "yes"), ("step/../../x", None)])
 def test_without_a_sandbox_a_way_out_of_the_step_is_refused(tmp_path, keeper, path, chosen):
     spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin:/bin", cmd=("true",))
-    talk = acp._Talk(fake.ask(spec, acp.preset(spec.config).tool), request("do"), "", tmp_path)
+    talk = acp._Talk(fake.ask(spec, acp.preset(spec.config)), request("do"), "", tmp_path)
     call = {"kind": "edit", "locations": [{"path": str(tmp_path / path)}]}
     options = [{"optionId": "yes", "kind": "allow_once"}]
     assert talk._decide({"toolCall": call, "options": options}) == chosen

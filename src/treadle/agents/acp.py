@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.agents import answer, claude, codex, copilot, gemini, oneshot, opencode
 from treadle.agents import prompt as prompts
@@ -214,37 +213,22 @@ _CHANGES = ("edit", "delete", "move")
 _ERROR = "Error: "  # how a server says in a message that its service failed
 
 
-class Preset(NamedTuple):
-    """A known server: its command, and the tool whose state and isolation it shares."""
-
-    argv: tuple[str, ...]
-    tool: Tool
-    cumulative: tuple[str, ...] = ()
-    env: Callable[[Ask], Mapping[str, str]] = lambda ask: {}
-    variables: tuple[str, ...] = ()
-
-
+# The tools whose servers are known: a server shares its tool's state and isolation.
 PRESETS = {
-    "gemini": Preset(("gemini", "--acp"), gemini.TOOL),
-    "opencode": Preset(("opencode", "acp", "--pure"), opencode.TOOL),
-    "copilot": Preset(("copilot", "--acp"), copilot.TOOL, ("tokens",)),
-    "codex": Preset(
-        ("codex-acp",), codex.TOOL, env=codex.adapter, variables=("CODEX_CONFIG", "MODEL_PROVIDER")
-    ),
-    "claude": Preset(("claude-agent-acp",), claude.TOOL),
+    tool.name: tool for tool in (gemini.TOOL, opencode.TOOL, copilot.TOOL, codex.TOOL, claude.TOOL)
 }
 # A server of the user's own: nothing is known about its state or logins.
-_OWN = Preset((), Tool(name="acp", home="", state_variable="", tell=lambda event: iter(())))
+_OWN = Tool(name="acp", home="", state_variable="", tell=lambda event: iter(()))
 
 
-def preset(config: AgentConfig) -> Preset:
+def preset(config: AgentConfig) -> Tool:
     """Return what is known about an agent's server."""
     return PRESETS[config.preset] if config.preset else _OWN
 
 
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
-    tool, role = preset(spec.config).tool, request.step.role
+    tool, role = preset(spec.config), request.step.role
     turn = functools.partial(_converse, spec, request, prompt)
     return oneshot.lend_login(tool, spec, role, step_dir, turn)
 
@@ -252,11 +236,11 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
 def launch(ask: Ask) -> Launch:
     """Return how to start the server; presets work in the step's folder, away from settings."""
     known = preset(ask.spec.config)
-    start = known.tool.launch(ask)
-    program = known.argv or agents.argv(ask.spec.root, ask.spec.config)
+    start = known.launch(ask)
+    program = known.acp.get("program") or agents.argv(ask.spec.root, ask.spec.config)
     argv = (*program, *ask.spec.config.extra_args)
-    cwd = ask.step_dir if known.argv else start.cwd
-    return replace(start, argv=argv, cwd=cwd, env={**start.env, **known.env(ask)})
+    cwd = ask.step_dir if known.acp else start.cwd
+    return replace(start, argv=argv, cwd=cwd, env={**start.env, **known.adapter(ask)})
 
 
 class _Talk:
@@ -372,7 +356,7 @@ def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> 
     finally:
         talk.close()
     result = replace(result, output_bytes=result.output_bytes + talk.line.bytes)
-    counters = ("cost", *preset(spec.config).cumulative)
+    counters = ("cost", *preset(spec.config).acp.get("cumulative", ()))
     used = total_usage(talk.calls, counters, spec.config.prices)
     return replace(_settled(spec, talk, ended.reason, result), usage=used)
 
@@ -392,7 +376,7 @@ def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> 
     by_itself = reason in ("exit", "signal", "lost")
     if not by_itself and (reason != "stopped" or spec.should_stop()):
         return result
-    return oneshot.failed(preset(spec.config).tool, spec, Heard(error=talk.error), result)
+    return oneshot.failed(preset(spec.config), spec, Heard(error=talk.error), result)
 
 
 def _usage(ended: object, cost: float) -> Usage | None:

@@ -203,7 +203,8 @@ class Tool:
     `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
     files in there, `tokens` the fields in them that a refresh changes; `variables` reach it,
     `keys` among them make a login needless; `cumulative` names the counters that go on counting
-    when a conversation goes on; `start` is its command line, which `adjust` completes; `spent`
+    when a conversation goes on; `start` is its command line, which `adjust` completes; `acp` is its
+    server of the Agent Client Protocol, and `adapter` what that wants in its environment; `spent`
     finds the numbers of a tool that does not tell them in its events.
     """
 
@@ -213,6 +214,8 @@ class Tool:
     tell: Callable[[Event], Iterator[Remark]]
     start: Mapping[str, Any] = field(default_factory=dict)
     adjust: Callable[[Ask, Launch], Launch] = lambda ask, launch: launch
+    acp: Mapping[str, Any] = field(default_factory=dict)
+    adapter: Callable[[Ask], Mapping[str, str]] = lambda ask: {}
     spent: Callable[[Ask], Usage | None] | None = None
     variables: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()

@@ -62,4 +62,4 @@ def adapter(ask: Ask) -> dict[str, str]:
     }
 
 
-TOOL = known_tool("codex", tell, adjust=adjust)
+TOOL = known_tool("codex", tell, adjust=adjust, adapter=adapter)

@@ -47,7 +47,7 @@ def is_prompted(config: AgentConfig) -> bool:
 
 def tool(config: AgentConfig) -> Tool | None:
     """Return the tool that an agent is, or that its server belongs to."""
-    return acp.preset(config).tool if config.type == "acp" else TOOLS.get(config.type)
+    return acp.preset(config) if config.type == "acp" else TOOLS.get(config.type)
 
 
 def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
@@ -62,7 +62,7 @@ def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
 def variables(config: AgentConfig) -> tuple[str, ...]:
     """Return the variables that reach the agent besides the usual ones."""
     found = tool(config)
-    own = acp.preset(config).variables if config.type == "acp" else ()
+    own = acp.preset(config).acp.get("variables", ()) if config.type == "acp" else ()
     return (*(found.variables if found else ()), *own, *config.env_allow)
 
 

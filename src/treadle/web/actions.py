@@ -9,7 +9,7 @@ from urllib.parse import quote
 from treadle.errors import BlockedError, ExitCode
 from treadle.ids import HUMAN
 from treadle.proc import environment, helper
-from treadle.web.pages import desk, health, run, runs, tasks
+from treadle.web.pages import desk, run, runs, tasks
 from treadle.web.site import Page, PageAction, Site, WebRequest
 
 _PATIENCE = 60.0  # seconds for what should end at once
@@ -87,7 +87,7 @@ PAGES = (
     Page("/mail/{letter}", "letter.html", desk.letter_document, desk.letter_view),
     Page("/inbox", "inbox.html", desk.inbox_document, desk.inbox_view, "Inbox"),
     Page("/cost", "cost.html", runs.cost_document, runs.cost_view, "Cost"),
-    Page("/health", "health.html", health.document, health.view, "Health"),
+    Page("/health", "health.html", runs.health_document, runs.health_view, "Health"),
 )
 
 

@@ -1,10 +1,19 @@
-"""Runs: what works, what worked, and how each of them stands."""
+"""Runs and this machine: what works and worked, what it cost, what is kept, what is healthy."""
 
+import os
 from datetime import date, timedelta
+from itertools import islice
+from pathlib import Path
 from typing import cast
 
 from treadle.contract import RunStatus
+from treadle.engine import health, lock
 from treadle.engine.show import view as show_view
+from treadle.errors import TreadleError
+from treadle.files import walk
+from treadle.ids import is_run_id
+from treadle.project.context import workspaces
+from treadle.store import address
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.web import render
@@ -121,3 +130,57 @@ def _numbers(row: dict[str, object]) -> dict[str, float]:
     found = {name: float(str(row[name])) for name in ("cost_usd", "minutes")}
     tokens = float(str(row["input_tokens"])) + float(str(row["output_tokens"]))
     return found | {"tokens": tokens}
+
+
+_MOST = 20_000  # entries of a workspace that are counted
+
+
+def health_document(site: Site, asked: WebRequest) -> Document:
+    """Return what `treadle doctor --json` does."""
+    return health.health_document(health.examine(site.project.layout.root, site.project.env))
+
+
+def health_view(site: Site, asked: WebRequest, found: Document) -> Document:
+    """Add what takes space, and who holds the lock."""
+    layout = site.project.layout
+    with site.store() as store:
+        kept = [_kept(store, path) for path in _workspaces(site)]
+        running = store.running()
+    files = [layout.database, *layout.home.glob(f"{layout.database.name}-*")]
+    return {
+        "kept": kept,
+        "total": sum(int(str(item["size"])) for item in kept),
+        "running": running,
+        "holder": lock.holder(layout.run_lock),
+        "store": address.find(layout).name,
+        "store_size": sum(map(_length, files)),
+    }
+
+
+def _workspaces(site: Site) -> list[Path]:
+    try:
+        root = workspaces(site.project)
+    except TreadleError:
+        return []
+    return [root / name for name in sorted(walk.names(root), reverse=True) if is_run_id(name)]
+
+
+def _kept(store: Reader, path: Path) -> dict[str, object]:
+    row = store.run(path.name)
+    size, is_more = _folder_size(path)
+    status = row.status if row else None
+    return {"run_id": path.name, "status": status, "size": size, "is_more": is_more}
+
+
+def _folder_size(folder: Path) -> tuple[int, bool]:
+    """Add up what lies below a folder, as far as one cares to wait."""
+    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    sizes = [_length(path) for path in islice(files, _MOST + 1)]
+    return sum(sizes[:_MOST]), len(sizes) > _MOST
+
+
+def _length(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
