@@ -72,54 +72,6 @@ def empty(folder: Path) -> None:
         os.close(at)
 
 
-def _unlinked(holder: int, name: str) -> bool:
-    """Remove a file, or tell that it is a folder."""
-    try:
-        os.unlink(name, dir_fd=holder)
-    except FileNotFoundError:
-        return True
-    except (IsADirectoryError, PermissionError):  # the second is what some systems say of folders
-        if not stat.S_ISDIR(os.lstat(name, dir_fd=holder).st_mode):
-            raise
-        return False
-    return True
-
-
-def _open(holder: int, name: str) -> int:
-    """Open a folder that its owner can change afterwards: an agent may have taken its rights."""
-    try:
-        at = os.open(name, _FOLDER, dir_fd=holder)
-    except PermissionError:
-        _open_up(holder, name)
-        at = os.open(name, _FOLDER, dir_fd=holder)
-    if stat.S_IMODE(os.fstat(at).st_mode) & _ALL != _ALL:
-        os.fchmod(at, _ALL)
-    return at
-
-
-def _open_up(holder: int, name: str) -> None:
-    if not hasattr(os, "O_PATH"):
-        os.chmod(name, _ALL, dir_fd=holder, follow_symlinks=False)
-        return
-    at = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=holder)
-    try:
-        os.chmod(f"/proc/self/fd/{at}", _ALL)
-    finally:
-        os.close(at)
-
-
-def _empty(folder: int) -> list[str]:
-    """Delete the files of one folder and return the names of the folders in it."""
-    nested = []
-    with os.scandir(folder) as found:
-        for item in found:
-            if item.is_dir(follow_symlinks=False):
-                nested.append(item.name)
-            else:
-                os.unlink(item.name, dir_fd=folder)
-    return nested
-
-
 def empty_upwards(root: Path, folder: Path) -> None:
     """Remove a folder if it is empty, and those above it that are empty then; never `root`."""
     while folder != root:
@@ -187,6 +139,54 @@ def remove(folder: Path, name: str) -> None:
     """Take away what lies below `folder` under this name, if it is there."""
     with contextlib.suppress(FileNotFoundError), _holder(folder, name, make=False) as (at, last):
         remove_at(at, last)
+
+
+def _unlinked(holder: int, name: str) -> bool:
+    """Remove a file, or tell that it is a folder."""
+    try:
+        os.unlink(name, dir_fd=holder)
+    except FileNotFoundError:
+        return True
+    except (IsADirectoryError, PermissionError):  # the second is what some systems say of folders
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=holder).st_mode):
+            raise
+        return False
+    return True
+
+
+def _open(holder: int, name: str) -> int:
+    """Open a folder that its owner can change afterwards: an agent may have taken its rights."""
+    try:
+        at = os.open(name, _FOLDER, dir_fd=holder)
+    except PermissionError:
+        _open_up(holder, name)
+        at = os.open(name, _FOLDER, dir_fd=holder)
+    if stat.S_IMODE(os.fstat(at).st_mode) & _ALL != _ALL:
+        os.fchmod(at, _ALL)
+    return at
+
+
+def _open_up(holder: int, name: str) -> None:
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, _ALL, dir_fd=holder, follow_symlinks=False)
+        return
+    at = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=holder)
+    try:
+        os.chmod(f"/proc/self/fd/{at}", _ALL)
+    finally:
+        os.close(at)
+
+
+def _empty(folder: int) -> list[str]:
+    """Delete the files of one folder and return the names of the folders in it."""
+    nested = []
+    with os.scandir(folder) as found:
+        for item in found:
+            if item.is_dir(follow_symlinks=False):
+                nested.append(item.name)
+            else:
+                os.unlink(item.name, dir_fd=folder)
+    return nested
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from treadle.git.repo import Repo
 from treadle.layout import HOME_NAME, Layout
 from treadle.project import find_place, find_root, find_top, place_mail
 
+_IDENTITY = ("GIT_AUTHOR_", "GIT_COMMITTER_")
+
 
 class Context(NamedTuple):
     """Everything a command needs to know about where and under which settings it works."""
@@ -98,22 +100,6 @@ def refuse_tracked(project: Context) -> Context:
     return project._replace(tracked=listed)
 
 
-def _own_database(project: Context) -> tuple[str, ...]:
-    """Return the file of a store that the configuration puts elsewhere in the repository."""
-    store = read_early(project.layout, project.env).store or ""
-    path = project.layout.root / store.removeprefix("sqlite:")
-    inside = store.startswith("sqlite:") and path.is_relative_to(project.layout.root)
-    return (project.layout.relative(path),) if inside else ()
-
-
-def _open(layout: Layout, env: Mapping[str, str]) -> Context:
-    # A copy: asking the process for its variables decodes each of them every time.
-    return Context(layout, git.find(layout.root), dict(env))
-
-
-_IDENTITY = ("GIT_AUTHOR_", "GIT_COMMITTER_")
-
-
 def require_ready(project: Context) -> None:
     """Stop while git itself is in the middle of something."""
     operation = git.operation_in_progress(project.repo)
@@ -147,6 +133,19 @@ def commit_only(project: Context, names: Sequence[str], message: str) -> str | N
             call.out(["rm", "--quiet", "--cached", "--ignore-unmatch", "--", *new], place, cwd=root)
         raise call.failure(args, done)
     return git.head(project.repo).commit
+
+
+def _own_database(project: Context) -> tuple[str, ...]:
+    """Return the file of a store that the configuration puts elsewhere in the repository."""
+    store = read_early(project.layout, project.env).store or ""
+    path = project.layout.root / store.removeprefix("sqlite:")
+    inside = store.startswith("sqlite:") and path.is_relative_to(project.layout.root)
+    return (project.layout.relative(path),) if inside else ()
+
+
+def _open(layout: Layout, env: Mapping[str, str]) -> Context:
+    # A copy: asking the process for its variables decodes each of them every time.
+    return Context(layout, git.find(layout.root), dict(env))
 
 
 def _identity(project: Context) -> dict[str, str]:

@@ -48,6 +48,89 @@ class ForeignChange(NamedTuple):
     diff: str
 
 
+# Settings that decide where work goes and how much of it there may be.
+_TOLD = (
+    *(("sandbox", key) for key in ("tier", "read", "memory_mb", "processes", "disk_mb")),
+    ("land", "run"),
+    ("budgets", "max_risky_files"),
+    ("budgets", "max_cost_usd"),
+    ("mail", "root"),
+    ("workspace", "root"),
+)
+
+
+class BroughtCommand(NamedTuple):
+    """Something that a configuration makes treadle run."""
+
+    key: str
+    command: str
+    source: str
+
+
+def commands(loaded: Loaded) -> tuple[BroughtCommand, ...]:
+    """Return what the repository's own files would run, or allow to what runs."""
+    found = (*_commands(loaded), *_loosened(loaded))
+    return tuple(item for item, is_theirs in found if is_theirs)
+
+
+def require(project: Context, more: Sequence[BroughtCommand] = ()) -> None:
+    """Stop unless the user trusts this repository, as it is now; `more` is what its files add."""
+    project = _configured(project)
+    known = entry(project)
+    if known is None:
+        raise _untrusted(project, (*commands(project.settings), *more))
+    seen = look(project)
+    if seen.foreign:
+        raise _changed(project, seen, known)
+    if not seen.is_known:
+        _record(project, seen)
+
+
+def look(project: Context) -> Seen:
+    """Return what runs, schedules, prompts or sets policy here, held against the record."""
+    asked = project if project.tracked is not None else refuse_tracked(project)
+    return _compare(_configured(asked), entry(project))
+
+
+def _configured(project: Context) -> Context:
+    """Judge no repository by settings that were never read."""
+    return project if project.settings.origins else reread(project)
+
+
+def changes(project: Context, seen: Seen) -> tuple[ForeignChange, ...]:
+    """Return what somebody else's commits brought since the user trusted this repository."""
+    return tuple(_brought(project, seen, entry(project)))
+
+
+def entry(project: Context) -> TrustRecord | None:
+    """Return the record of this very repository, or None if it is not trusted."""
+    found = record(project)
+    return found if found and found.trusted else None
+
+
+def record(project: Context) -> TrustRecord | None:
+    """Return what is on record of this very repository, trusted or not."""
+    return find_trust(project.env, project.layout.root, project.repo.common_dir)
+
+
+def grant(project: Context, wrote: Mapping[str, str] | None = None) -> None:
+    """Trust this repository from now on, with what is in it now."""
+    _record(project, look(reread(project)), wrote)
+
+
+def note(project: Context, wrote: Mapping[str, str]) -> None:
+    """Remember what `init` wrote into a repository that is not trusted."""
+    _record(project, Seen(None, {}, ()), wrote, is_trusted=False)
+
+
+def revoke(project: Context) -> bool:
+    """Forget this repository; tells whether there was anything to forget."""
+    if not user_paths.trust_file(project.env).exists():
+        return False
+    with trust_records(project.env) as book:
+        return book.pop(str(project.layout.root.resolve()), None) is not None
+
+
 def _compare(project: Context, entry: TrustRecord | None) -> Seen:
     """Compare every covered file with what was accepted; git is asked only where that differs.
 
@@ -173,89 +256,6 @@ def _unified(name: str, before: bytes, after: bytes) -> str:
     lines = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
     rest = [f"({len(lines) - _MAX_LINES} more lines)"] if len(lines) > _MAX_LINES else []
     return "\n".join([*lines[:_MAX_LINES], *rest])
-
-
-# Settings that decide where work goes and how much of it there may be.
-_TOLD = (
-    *(("sandbox", key) for key in ("tier", "read", "memory_mb", "processes", "disk_mb")),
-    ("land", "run"),
-    ("budgets", "max_risky_files"),
-    ("budgets", "max_cost_usd"),
-    ("mail", "root"),
-    ("workspace", "root"),
-)
-
-
-class BroughtCommand(NamedTuple):
-    """Something that a configuration makes treadle run."""
-
-    key: str
-    command: str
-    source: str
-
-
-def commands(loaded: Loaded) -> tuple[BroughtCommand, ...]:
-    """Return what the repository's own files would run, or allow to what runs."""
-    found = (*_commands(loaded), *_loosened(loaded))
-    return tuple(item for item, is_theirs in found if is_theirs)
-
-
-def require(project: Context, more: Sequence[BroughtCommand] = ()) -> None:
-    """Stop unless the user trusts this repository, as it is now; `more` is what its files add."""
-    project = _configured(project)
-    known = entry(project)
-    if known is None:
-        raise _untrusted(project, (*commands(project.settings), *more))
-    seen = look(project)
-    if seen.foreign:
-        raise _changed(project, seen, known)
-    if not seen.is_known:
-        _record(project, seen)
-
-
-def look(project: Context) -> Seen:
-    """Return what runs, schedules, prompts or sets policy here, held against the record."""
-    asked = project if project.tracked is not None else refuse_tracked(project)
-    return _compare(_configured(asked), entry(project))
-
-
-def _configured(project: Context) -> Context:
-    """Judge no repository by settings that were never read."""
-    return project if project.settings.origins else reread(project)
-
-
-def changes(project: Context, seen: Seen) -> tuple[ForeignChange, ...]:
-    """Return what somebody else's commits brought since the user trusted this repository."""
-    return tuple(_brought(project, seen, entry(project)))
-
-
-def entry(project: Context) -> TrustRecord | None:
-    """Return the record of this very repository, or None if it is not trusted."""
-    found = record(project)
-    return found if found and found.trusted else None
-
-
-def record(project: Context) -> TrustRecord | None:
-    """Return what is on record of this very repository, trusted or not."""
-    return find_trust(project.env, project.layout.root, project.repo.common_dir)
-
-
-def grant(project: Context, wrote: Mapping[str, str] | None = None) -> None:
-    """Trust this repository from now on, with what is in it now."""
-    _record(project, look(reread(project)), wrote)
-
-
-def note(project: Context, wrote: Mapping[str, str]) -> None:
-    """Remember what `init` wrote into a repository that is not trusted."""
-    _record(project, Seen(None, {}, ()), wrote, is_trusted=False)
-
-
-def revoke(project: Context) -> bool:
-    """Forget this repository; tells whether there was anything to forget."""
-    if not user_paths.trust_file(project.env).exists():
-        return False
-    with trust_records(project.env) as book:
-        return book.pop(str(project.layout.root.resolve()), None) is not None
 
 
 def _record(
