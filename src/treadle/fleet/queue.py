@@ -109,11 +109,12 @@ class Dbos:
 
         The number of slots is one for all workers: the one of the worker that came last.
         """
+        shared = {"creator": self._connect, "pool_timeout": _FOREVER}
         config: DBOSConfig = {
             "name": _NAME,
             "system_database_url": self._url,
             "sys_db_pool_size": _POOL,
-            "db_engine_kwargs": self._lines(),
+            "db_engine_kwargs": {} if self._url.startswith("sqlite:") else shared,
             "executor_id": self._worker,
             "application_version": _VERSION,
             "serializer": DBOSPortableJSONSerializer(),
@@ -154,12 +155,6 @@ class Dbos:
             {job for job, item in jobs if item.status != "PENDING"},
             {job: item.executor_id or "" for job, item in jobs if item.status == "PENDING"},
         )
-
-    def _lines(self) -> dict[str, Any]:
-        """Say how the engine connects: SQLite needs nothing said."""
-        if self._url.startswith("sqlite:"):
-            return {}
-        return {"creator": self._connect, "pool_timeout": _FOREVER}
 
     def _connect(self) -> psycopg.Connection[Any]:
         """Wait out an outage here: the engine itself would back off for up to a minute, and lets

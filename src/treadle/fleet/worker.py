@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -165,17 +165,9 @@ def _claim(worker: Worker, store: Store, run_id: str) -> RunRow | None:
     if claims > worker.config.fleet.max_epochs:
         _give_up(store, row, claims - 1)
         return None
-    told, tries = f"by {worker.name}, epoch {epoch}", ClaimCount(at, claims)
-    fleet_run.record(
-        store,
-        row,
-        EventType.RUN_CLAIMED,
-        told,
-        "running",
-        reason_code=None,
-        reason=None,
-        tries=tries,
-    )
+    told = f"by {worker.name}, epoch {epoch}"
+    kept: dict[str, Any] = {"reason_code": None, "reason": None, "tries": ClaimCount(at, claims)}
+    fleet_run.record(store, row, EventType.RUN_CLAIMED, told, "running", **kept)
     return row._replace(status="running", ended_at=None)
 
 
