@@ -20,7 +20,6 @@ from treadle.store.transaction import (
     Row,
     Transactions,
     Writer,
-    explained,
     sql,
 )
 
@@ -62,8 +61,10 @@ class Reader(RunReader, TaskReader, QuestionReader, MessageReader):
 
     def all(self, name: str, **values: object) -> list[Row]:
         """Return the rows that a query finds."""
-        with explained(self._database):
+        try:
             return self._reading.execute(sql(name), values).fetchall()
+        except self._database.error as error:
+            raise self._database.explain(error) from error
 
 
 class Transaction(InTransaction, RunStore, TaskStore, QuestionStore, MessageStore):

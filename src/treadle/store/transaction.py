@@ -174,6 +174,8 @@ to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # parameter each, `{runs_updates}` for an upsert's assignments.
 COLUMNS: dict[str, str] = {}
 _READ: dict[type, dict[str, Callable[[Any], object]]] = {}
+# Most values are kept as they are.
+_PLAIN = frozenset({str, int, float})
 _AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids"})
 
 
@@ -229,7 +231,9 @@ class Reading:
 
     def records(self, record: type[R], name: str, **values: object) -> list[R]:
         """Return what a query finds, each row as a record."""
-        return [_made(record, row) for row in self.all(name, **values)]
+        found = [record._make(row) for row in self.all(name, **values)]
+        read = _READ.get(record)
+        return [_made(row, read) for row in found] if read else found
 
     def first(self, record: type[R], name: str, **values: object) -> R | None:
         """Return the first record that a query finds."""
@@ -280,24 +284,18 @@ class InTransaction(Writing):
             self.connection.executemany(sql(name), [_stored(row) for row in rows])
 
 
-def _made(record: type[R], row: Row) -> R:
-    found, read = record._make(row), _READ.get(record)
-    if not read:
-        return found
-    return found._replace(**{name: made(getattr(found, name)) for name, made in read.items()})
+def _made(row: R, read: Mapping[str, Callable[[Any], object]]) -> R:
+    return row._replace(**{name: made(getattr(row, name)) for name, made in read.items()})
 
 
-def _stored(values: Mapping[str, object] | Sequence[object]) -> Any:
+def _stored(values: dict[str, object] | Sequence[object]) -> Any:
     """Return the values of a statement as columns hold them."""
-    if isinstance(values, Mapping):
-        return {name: _column(value) for name, value in values.items()}
-    return [_column(value) for value in values]
+    if isinstance(values, dict):
+        return dict(zip(values, _stored(list(values.values())), strict=True))
+    return [it if it is None or type(it) in _PLAIN else _column(it) for it in values]
 
 
 def _column(value: object) -> object:
-    kind = value.__class__
-    if kind is str or kind is int or value is None:  # most are
-        return value
     if isinstance(value, tuple | list | dict):
         return to_json(value)
     return int(value) if isinstance(value, bool) else value
