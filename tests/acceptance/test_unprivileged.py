@@ -82,7 +82,7 @@ class Nobody:
         if kind == "builtin":
             agent += f"run = {json.dumps(['sh', '-c', do])}\n"
         self.settings(f'[sandbox]\ntier = "{tier}"\n[agents.do]\n{agent}')
-        ask = f"from treadle.sandbox import jails; print(jails.jails({tier!r}).tier)"
+        ask = f"from treadle.sandbox import jails; print(jails.probe({tier!r}).tier)"
         if self.call(self.python, "-P", "-c", ask).strip() != tier:
             pytest.skip(f"TIER {tier} CANNOT RUN HERE AS ANOTHER USER")
         words = ("run", "--goal", "Go", "--ac", "x", "--verify", f"AC1={verify}", "--json")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from treadle import frontmatter, ids, markdown
+from treadle import config, frontmatter, ids, markdown
 from treadle.agents import answer, oneshot, table
 from treadle.agents.acp import Conversation
 from treadle.agents.backend import Ask, hear, parse_event
@@ -84,7 +84,7 @@ def _config(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".toml", dir=_SCRATCH) as file:
         file.write(data)
         file.flush()
-        load.leaves(load.read_file(Path(file.name), name="config.toml"), "config.toml")
+        load.leaves(config._read_file(Path(file.name), "config.toml"), "config.toml")
 
 
 def _frontmatter(data: bytes) -> None:

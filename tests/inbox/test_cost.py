@@ -14,7 +14,7 @@ def test_a_message_costs_four_commits_and_few_calls(inbox):
     few = profiled(inbox, range(2, 5))
     many = profiled(inbox, range(5, 18))
     assert (commits(many) - commits(few)) / 10 == 4
-    assert (many.total_calls - few.total_calls) / 10 <= 6400
+    assert (many.total_calls - few.total_calls) / 10 <= 7000
 
 
 def write(inbox, numbers):

@@ -22,6 +22,16 @@ from treadle.git.repo import Repo
 _READ_ONLY = 0o444
 _OBJECT_FOLDER = re.compile(r"[0-9a-f]{2}|pack")
 _PACK = re.compile(r"pack-[0-9a-f]+\.(pack|idx)")
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_LETTERS = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"t": b"\t",
+    b"n": b"\n",
+    b"v": b"\v",
+    b"f": b"\f",
+    b"r": b"\r",
+}
 _PIECE = 1 << 20
 _FAST = 1  # ids do not compress anyway
 _MAX_ALTERNATES = 5  # as deep as git itself follows one store's pointer to another
@@ -149,8 +159,12 @@ def unquoted(name: bytes) -> bytes:
     """Return a name as it is, which git may have put in quotes."""
     if not name.startswith(b'"'):
         return name
-    text = name.removeprefix(b'"').removesuffix(b'"').decode("unicode_escape", "ignore")
-    return text.encode("latin-1", "ignore")
+    return _ESCAPE.sub(_unescaped, name.removeprefix(b'"').removesuffix(b'"'))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    text = found[1]
+    return bytes([int(text, 8) & 255]) if text[:1] in b"01234567" else _LETTERS.get(text, text)
 
 
 def _keep(files: Sequence[Path], store: Path, target: Path) -> None:

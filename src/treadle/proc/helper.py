@@ -52,6 +52,7 @@ def is_stop_over(begun: float) -> bool:
 _TICK, _GLANCE = 100, 2  # milliseconds between two looks at a child: where it wakes us, and else
 _IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, which Python ignores and others should not
 _KILL = 9  # SIGKILL; the signal module takes its time to load
+_CANNOT_START = (126, 127)  # what a shell says of a program
 _DESKTOP = 3.0  # seconds for the desktop to say that it cannot
 
 
@@ -114,11 +115,12 @@ def detach(argv: Sequence[str], env: Mapping[str, str], patience: float) -> Capt
 def show(path: Path) -> None:
     """Ask the desktop to open a file, in the user's browser most likely."""
     program = "open" if sys.platform == "darwin" else "xdg-open"
-    try:
-        detach([program, str(path)], os.environ, _DESKTOP)
-    except TreadleError as error:
-        text = f"{error.message}; open the link by hand"
-        raise TreadleError(text, code="program_unusable") from error
+    # Outside of every repository, so that nothing in one can be taken for a part of it.
+    words = ("sh", "-c", 'cd / && exec "$@"', "sh", program, str(path))
+    done = detach(words, os.environ, _DESKTOP)
+    if done and done.returncode in _CANNOT_START:
+        text = f"{program} is not installed or not in PATH; open the link by hand"
+        raise TreadleError(text, code="program_unusable")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ _GROWTH = 4.0
 _LOOK = 0.1
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """How a turn ended, and what happened until then."""
 
     result: AgentResult
@@ -56,18 +56,18 @@ def ask(
     request: AgentRequest,
     observation: Observation,
     on_tick: Callable[[float], None],
-) -> Answer:
+) -> Reply:
     """Let the agent take its turn, unless what was observed makes that useless."""
     if observation.stopped:
-        return Answer(AgentResult(error=StepError.INTERRUPTED, message=observation.stopped))
+        return Reply(AgentResult(error=StepError.INTERRUPTED, message=observation.stopped))
     spec = _spec(run, stage, on_tick)
     if stage.role == "check" and observation.failing and run.order.checks.skip_agent_on_fail:
-        return Answer(table.BACKENDS["builtin"](spec, request, "", stage.folder))
+        return Reply(table.BACKENDS["builtin"](spec, request, "", stage.folder))
     result, happened = _until_answered(run, stage, spec, request)
     if result.repaired:
         text = f"asked again: {result.repaired}"
         happened.append(NewEvent(EventType.ANSWER_REPAIRED, text))
-    return Answer(_explained(run, spec, result), tuple(happened))
+    return Reply(_explained(run, spec, result), tuple(happened))
 
 
 def _until_answered(
