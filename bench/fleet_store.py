@@ -17,19 +17,20 @@ import psycopg
 from bench.harness import Bench, Claim, Command, Maker, Sample
 from bench.lab import REPOSITORY, Lab
 from bench.told import measured
+from treadle.mail import claim as mail_claim
 from treadle.store import address
 from treadle.store import letters as index
-from treadle.store.letters import BoxFolder, LetterRow, TaskTaken, Wanted
+from treadle.store.letters import LetterRow
 from treadle.store.runs import Cursor, Event, History, RunRow
-from treadle.store.store import Store
+from treadle.store.store import Store, Transaction
 from treadle.store.transaction import Database
 
 PROCESSES = 8
 # Claims a second, and milliseconds from a commit to whoever listens.
 PG_RATE, SQLITE_RATE, P50, P99 = 1290, 2700, 2.0, 12.0
 _NOW = "2026-01-01T00:00:00.000000Z"
+_CLAIMED = datetime(2026, 1, 2, tzinfo=UTC)
 _RUN = "20260101-000000-000000"
-_INBOX = BoxFolder("inbox", "b", "AGENTS/b/INBOX")
 
 
 def benches(lab: Lab, server: str) -> list[Bench]:
@@ -108,13 +109,13 @@ def _letter(number: int) -> LetterRow:
 
 def _claimant(database: Database) -> Callable[[], str | None]:
     store = Store.at(database)
-    wanted = Wanted("b", _INBOX, _NOW)
+
+    def take(tx: Transaction) -> str | None:
+        found = mail_claim.take_row(tx, "b", _CLAIMED)
+        return found[0].name if found else None
 
     def claim() -> str | None:
-        found = index.claim(
-            store, wanted, lambda name: iter((name,)), lambda row, task: TaskTaken()
-        )
-        return found.before.name if found else None
+        return store.write(take, alone=False)
 
     return claim
 

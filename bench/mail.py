@@ -17,7 +17,7 @@ from bench.told import measured
 from treadle.layout import Layout
 from treadle.mail import effect, find, index
 from treadle.mail.claim import claim_next
-from treadle.mail.effect import Draft
+from treadle.mail.letter import Draft
 from treadle.store.store import Reader, Store
 
 PROCESSES = 8
@@ -181,7 +181,7 @@ def _list_often(root: Path) -> None:
         for _ in range(200):
             with Reader.open(layout) as store:
                 assert not index.is_stale(store, layout.mail)
-                assert len(find.list_letters(store, find.Asked("b"))) == 50
+                assert len(find.list_letters(store, find.LetterQuery("b"))) == 50
 
 
 def _send_many(root: Path, count: int) -> None:

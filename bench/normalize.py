@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.harness import Bench, Command
 from bench.lab import Lab
 from bench.told import measured
+from treadle.files import atomic
 from treadle.inbox import box
 from treadle.inbox import message as inbox_message
 from treadle.inbox.message import place_in_name
@@ -71,7 +72,8 @@ def candidate(root: Path) -> None:
             named = place_in_name(name, lambda _: False)
             message = inbox_message.understand(data, named, lambda: "2026010100000000").message
             new = inbox_message.complete(data, message, message.routine or "develop")
-            box.replace(path, data, new)
+            if new != data:
+                atomic.write(Path(path), new)
 
 
 def again(root: Path) -> None:

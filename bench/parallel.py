@@ -49,8 +49,8 @@ class _Clock:
 
     def __init__(self, store: Store) -> None:
         self.times: list[float] = []
-        self._commit = store.commit_step
-        store.commit_step = self.commit  # type: ignore[method-assign, assignment]  # a stopwatch
+        self._commit = store.advance
+        store.advance = self.commit  # type: ignore[method-assign, assignment]  # a stopwatch
 
     def commit(self, *args: object) -> None:
         begun = time.perf_counter()

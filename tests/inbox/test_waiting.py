@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from treadle.inbox import schedule
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout
 from treadle.store.runs import History, RunRow
@@ -26,7 +27,9 @@ class Clock:
 
 
 @pytest.fixture
-def layout(tmp_path):
+def layout(tmp_path, monkeypatch):
+    for name in ("_STILL", "_WAKE", "_STEP"):
+        monkeypatch.setattr(schedule, name, getattr(schedule, name) / 10)
     (tmp_path / ".treadle").mkdir()
     return Layout(tmp_path)
 
