@@ -188,7 +188,7 @@ def _folder(root: Path, index: int) -> Path:
     names = [f"{number}.txt" for number in range(4)]
     files = {name: sync.sha256(folder / name) for name in names}
     here = Snapshot("c", "t")
-    made = Manifest(_row(index), (), Cursor("running", 1, index), {}, here, here, None, (), files)
+    made = Manifest(_row(index), Cursor("running", 1, index), here, here, files=files)
     run_files.write_step(folder, made)
     return folder
 
