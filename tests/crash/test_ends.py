@@ -38,6 +38,18 @@ def test_a_failed_run_is_told_of_after_a_kill(project, point):
     assert state(project) == ("failed", None, "blocked", ["failed_run"], ["test_results"])
 
 
+def test_a_later_pass_answers_what_earlier_runs_of_the_task_asked(project):
+    project.agent("plan", FAILING)
+    project.agent("do", WORKER, edits=True)
+    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=test -f one")
+    project.treadle("run", "T-1")
+    (item,) = project.treadle("desk", "--json").json["items"]
+    assert item["kind"] == "failed_run"
+    project.agent("plan", "ok()")
+    assert project.treadle("run", "T-1").code == 0
+    assert project.treadle("desk", "--json").json["items"] == []
+
+
 def test_a_letter_is_refused_once_however_often_recovery_finds_it(project):
     project.agent("plan", 'write("outbox/bad.md", "# MESSAGE\\nfrom: a\\n\\n"); ok()')
     project.agent("do", FAILING, edits=True)

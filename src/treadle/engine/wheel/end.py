@@ -25,6 +25,8 @@ from treadle.tasks.questions import Kind, Question
 
 _RENEW_EVERY = 300.0
 _KINDS: dict[str, Kind] = {"budget_exceeded": "budget", memory.WAITS_FOR_APPROVAL: "approval"}
+# What nobody needs to decide once another run has done the task.
+_MOOT = ("budget", "failed_run")
 # A person's own signal or `stop` needs no question back to that person; the others pass by.
 _NO_QUESTION = ("interrupted", "usage_limit", "queued")
 
@@ -65,8 +67,16 @@ def tell_desk(store: Store, row: RunRow, known: RunMemory, now: datetime) -> Non
         claim.finish_run(store, row.task_id, row.run_id, row.status, now)
     if row.status == "passed":
         questions.settle(store, row.run_id, row.status, now)
+        _settle_earlier(store, row, now)
     elif question := _question(row, known):
         questions.ask(store, question, now)
+
+
+def _settle_earlier(store: Store, row: RunRow, now: datetime) -> None:
+    """Close what earlier runs of the same task asked: it has been done without them."""
+    for item in store.questions() if row.task_id else ():
+        if item.task_id == row.task_id and item.kind in _MOOT:
+            questions.close(store, item.subject, f"passed in {row.run_id}", now)
 
 
 def _release(run: Run) -> None:
