@@ -29,7 +29,7 @@ KILLS = test_boundaries.QUICK + test_boundaries.SLOW
         f"kill at named boundaries, before every change goes in | {len(KILLS)} |",
         f"feeds each {EXAMPLES} inputs with hypothesis",
         f"{len(TARGETS)} parsers",
-        " times in each test run, ".join(str(mark) for mark in (3, 200)),
+        " times in each test run, ".join(str(mark) for mark in (3, 120)),
     ],
 )
 def test_a_count_is_true(sentence):
@@ -39,7 +39,7 @@ def test_a_count_is_true(sentence):
 def test_random_kills_are_as_many_as_documented():
     found = test_landing.test_kills_of_everything_at_any_moment.pytestmark
     numbers = next(mark.args[1] for mark in found if mark.name == "parametrize")
-    assert [numbers[0], numbers[1].values[0]] == [3, 200]
+    assert [numbers[0], numbers[1].values[0]] == [3, 120]
 
 
 @pytest.mark.parametrize("name", TARGETS)

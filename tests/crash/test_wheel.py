@@ -30,8 +30,8 @@ def test_nothing_is_promised_on_a_full_disk(wheel):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("victim", experiments.VICTIMS)
 def test_many_kills(wheel, victim):
-    report = experiments.kills(wheel, victim, sample=80)
-    assert report.tried == 80
+    report = experiments.kills(wheel, victim, sample=60)
+    assert report.tried == 60
     assert report.broken == []
 
 
@@ -48,6 +48,6 @@ def test_many_kills_of_a_run_that_waits_for_a_person():
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", experiments.KINDS)
 def test_many_power_cuts(wheel, kind):
-    report = experiments.power(wheel, kind, 200)
-    assert report.tried == 200
+    report = experiments.power(wheel, kind, 120)
+    assert report.tried == 120
     assert report.broken == []

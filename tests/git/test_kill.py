@@ -54,7 +54,7 @@ def kill_once(place, ws, delay: float) -> None:
     assert child.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.real)])
+@pytest.mark.parametrize("kills", [4, pytest.param(120, marks=pytest.mark.real)])
 @pytest.mark.timeout(600)
 def test_killed_work_goes_on(tmp_path, kills):
     place = make(tmp_path / "p", FILES)
