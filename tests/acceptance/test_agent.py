@@ -132,6 +132,7 @@ exit 1; fi
     return env
 
 
+@pytest.mark.real
 def test_a_second_try_gets_what_the_first_has_left_of_the_time(project):
     env = stumbling(project, "sleep 60", first="sleep 1")
     run = project.run_json("--verify", "AC1=true", "--budget", "max_minutes=0.1", env=env)

@@ -245,7 +245,7 @@ def test_a_program_that_is_missing_or_not_executable(project):
     assert "chmod +x" in result["reason"]
 
 
-@pytest.mark.parametrize("key", ["timeout", "idle_timeout"])
+@pytest.mark.parametrize("key", ["timeout", pytest.param("idle_timeout", marks=pytest.mark.real)])
 def test_a_hanging_agent_is_ended(project, key):
     project.good_agents()
     ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -255,6 +255,7 @@ def test_a_hanging_agent_is_ended(project, key):
     assert f"agents.plan.{key}" in result["reason"]
 
 
+@pytest.mark.real
 def test_a_flood_of_output_is_cut_off(project):
     project.good_agents()
     project.agent("plan", "while True: sys.stdout.write('x' * 65536)")

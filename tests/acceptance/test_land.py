@@ -351,7 +351,13 @@ def test_a_branch_named_treadle_stands_in_the_way_of_a_runs_own(site):
     assert (run["status"], run["reason_code"]) == ("failed", "branch_in_the_way")
 
 
-@pytest.mark.parametrize("name", ["index", "HEAD", "refs/heads/main"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index",
+        *(pytest.param(name, marks=pytest.mark.real) for name in ("HEAD", "refs/heads/main")),
+    ],
+)
 def test_a_lock_of_another_git_is_respected(site, name):
     run_id = site.passed()
     lock = site.root / ".git" / f"{name}.lock"

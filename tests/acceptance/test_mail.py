@@ -260,8 +260,8 @@ def test_a_patch_keeps_off_what_others_reserved(tasked, mail):
     ("role", "dies_at"),
     [
         ("plan", "after_transaction:1"),
-        ("plan", "before_transaction:1"),
-        ("check", "after_transaction:3"),
+        pytest.param("plan", "before_transaction:1", marks=pytest.mark.real),
+        pytest.param("check", "after_transaction:3", marks=pytest.mark.real),
     ],
 )
 def test_a_letter_left_before_a_kill_is_delivered_once(tasked, mail, role, dies_at):

@@ -20,7 +20,11 @@ def site(project):
     return found
 
 
-@pytest.mark.parametrize("is_checked_out", [True, False], ids=["here", "elsewhere"])
+@pytest.mark.parametrize(
+    "is_checked_out",
+    [True, pytest.param(False, marks=pytest.mark.real)],
+    ids=["here", "elsewhere"],
+)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_move_is_made_once(site, point, is_checked_out):
     run_id = site.passed()

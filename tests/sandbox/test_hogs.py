@@ -36,6 +36,12 @@ MORE = {
 }
 
 
+# One tier for every day, the others for the real tests.
+TIERS = [
+    pytest.param(tier, marks=() if tier == "B" else pytest.mark.real) for tier in survivors.tiers()
+]
+
+
 def slow(way):
     """Leave the storms of processes to the real tests; they end where the machine feels nothing."""
     return pytest.param(way, marks=pytest.mark.real) if MORE[way][0] == "process_limit" else way
@@ -57,7 +63,7 @@ SCRIPTS = {
 MEETS = dict.fromkeys(HOGS, 0) | {"timeout": 1, "idle_timeout": 1}
 
 
-@pytest.mark.parametrize("tier", survivors.tiers())
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("reason", HOGS)
 def test_a_hog_is_stopped_and_nobody_grows(tmp_path, tier, reason):
     before = resident()
@@ -67,7 +73,7 @@ def test_a_hog_is_stopped_and_nobody_grows(tmp_path, tier, reason):
     assert resident() - before < 100_000
 
 
-@pytest.mark.parametrize("tier", survivors.tiers())
+@pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("way", [slow(way) for way in MORE])
 def test_other_ways_to_take_too_much_are_stopped(tmp_path, tier, way):
     reason, script = MORE[way]
@@ -82,7 +88,7 @@ def test_a_folder_in_memory_of_the_sandbox_counts_as_memory(tmp_path):
     assert ended.reason == "memory_limit"
 
 
-@pytest.mark.parametrize("tier", survivors.tiers())
+@pytest.mark.parametrize("tier", TIERS)
 def test_pages_that_processes_share_count_once(tmp_path, tier):
     share = "import os, time\na = bytearray(40 << 20)\nfor n in range(5):\n if not os.fork(): break"
     script = f"python3 -S -c '{share}\ntime.sleep(1.5)'"
