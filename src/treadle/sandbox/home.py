@@ -73,7 +73,7 @@ def _candidates(home: str, variables: tuple[tuple[str, str], ...], _: float) -> 
         *_programs(env),
         *(sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])),  # treadle's own
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(filter(os.path.lexists, dict.fromkeys(found)))
 
 
 def is_known(path: str, policy: Policy) -> bool:
