@@ -281,7 +281,7 @@ def _print_why(found: Explanation) -> None:
     if found.usage:
         output.line(f"used: {found.usage}")
     for line in found.weather:
-        output.line(f"weather: {line}")
+        output.line(f"conflicts: {line}")
     for path in found.look:
         output.line(f"look: {path}")
     for command in found.next:

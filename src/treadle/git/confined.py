@@ -158,7 +158,7 @@ def _end(path: Path) -> bytes:
 
 def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:
     with contextlib.suppress(OSError):
-        if opens and (mode := os.stat(folder).st_mode) & 0o700 != 0o700:  # noqa: PTH116
+        if opens and (mode := os.stat(folder).st_mode) & 0o700 != 0o700:  # noqa: PTH116  # as below
             Path(folder).chmod(stat.S_IMODE(mode) | 0o700)
         with os.scandir(folder) as found:
             return list(found)

@@ -322,7 +322,7 @@ class Sent(NamedTuple):
 
     name: str
     letter: Letter
-    said: list[str] = []  # noqa: RUF012  # never changed in place
+    said: Sequence[str] = ()
 
 
 def post(mail: MailLayout, letter: Letter) -> Sent:

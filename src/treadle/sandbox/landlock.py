@@ -230,7 +230,7 @@ def around(hidden: Iterable[str], start: str = "/") -> Iterator[tuple[str, int]]
     secret = set(hidden)
     ways = {way for path in secret for way in _ways(path, start)}
     if not ways:
-        yield ("/.", 0) if start == "/" else (start, os.stat(start).st_ino)  # noqa: PTH116
+        yield ("/.", 0) if start == "/" else (start, os.stat(start).st_ino)  # noqa: PTH116  # as text
     yield from (path for way in ways for path in _beside(way, ways | secret))
 
 

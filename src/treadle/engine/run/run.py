@@ -171,14 +171,14 @@ class Run:
         after = self.memory._replace(**remembered)
         events = self.events(happened)
         row = self.row._replace(**cursor._asdict())
-        self.recorded.extend(events)
         reach("before_run_file")
-        found = RunFile(self.order, row, self.recorded, memory.encode(after))
+        found = RunFile(self.order, row, [*self.recorded, *events], memory.encode(after))
         run_files.write_run(self.folder.run_json, found)
         reach("after_run_file")
         history = History(events=events, kv=memory.changes(self.memory, after))
         self.tools.store.advance(self.id, history, cursor, self.row.claim_epoch)
         self.row, self.memory = row, after
+        self.recorded.extend(events)
         self.last_seq += len(events)
 
     def end(
