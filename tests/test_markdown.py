@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.contract import Criterion
-from treadle.markdown import criteria, section, title
+from treadle.markdown import checkboxes, criteria, section, title, without_criteria
 
 SPEC = """# Add auth ##
 
@@ -101,3 +101,37 @@ def test_a_section_ends_at_the_next_heading_of_its_level():
 )
 def test_the_title_is_the_first_line_that_says_something(text, expected):
     assert title(text) == expected
+
+
+def test_criteria_may_stand_under_success_criteria():
+    for heading in ("Success Criteria", "Objectives & Success Criteria", "success criteria:"):
+        assert criteria(f"## {heading}\n- Fast: `$ true`\n") == (Criterion("AC1", "Fast", "true"),)
+    both = "## Success Criteria\n- Later\n## Acceptance Criteria\n- First\n"
+    assert [item.text for item in criteria(both)] == ["First"]
+    assert [item.text for item in criteria(both.replace("- First", "None."))] == ["Later"]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (
+            "# G\n\n- a\n\n## Acceptance Criteria\n\n- a\n- b\n\n## C\n\nx",
+            "# G\n\n- a\n\n## C\n\nx",
+        ),
+        ("# G\n\n## Acceptance Criteria\n\n- a\n  b\n\nMind c.", "Mind c."),
+        ("# G\n\n## Acceptance Criteria\n\n- a\n\n  ```\n  code\n  ```\n", "- a"),
+        ("# G\n\nno list", "no list"),
+    ],
+    ids=["dropped", "words stay", "code stays", "none"],
+)
+def test_a_text_without_what_became_criteria(text, left):
+    found = without_criteria(text)
+    assert left in found
+    assert ("Acceptance" in found) is (left in ("Mind c.", "- a"))
+    assert found.count("- a") == ("- a" in left)
+
+
+def test_checklists_have_no_items_in_code_or_comments():
+    code, comment = "```\n- [ ] code\n```\n", "<!--\n- [ ] hidden\n-->\n"
+    text = f"- [ ] one\n  - [x] two \n{code}{comment}* [X] three\n- four\n"
+    assert checkboxes(text) == [(" ", "one"), ("x", "two"), ("X", "three")]

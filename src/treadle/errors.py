@@ -9,14 +9,20 @@ TreadleError                 1   code names the cause; fix lists literal command
 ├── GitError                 1   git said no
 ├── StoreError               1   the store cannot be read or written
 ├── BlockedError             3   a gate or a question stands in the way
+│   └── SpentError           4   the runs of this day are at their limit
 ├── LockedError             75   another process holds the lock
 ├── FencedError              1   another process has taken this run over
 └── InterruptedRun     130/143   a signal ended the work
 """
 
+import contextlib
 import shlex
+import sys
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
+
+from treadle import __version__
 
 
 class ExitCode(IntEnum):
@@ -31,6 +37,11 @@ class ExitCode(IntEnum):
     LOCKED = 75
     INTERRUPTED = 130
     TERMINATED = 143
+
+
+def stop_code(reason: str) -> ExitCode:
+    """Return how a command ends that was told to stop, by the signal that the reason names."""
+    return ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
 
 
 class TreadleError(Exception):
@@ -54,10 +65,41 @@ class TreadleError(Exception):
         self.details = details or {}
 
 
+def whom_to_ask(path: Path) -> str:
+    """Name the owner of what can be seen of a path, who can give a missing right."""
+    for place in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            try:
+                name = place.owner()
+            except KeyError:
+                name = f"user {place.stat().st_uid}"
+            return f"ask its owner, {name}, for the right"
+    return "ask its owner for the right"
+
+
 def argument(word: str) -> str:
     """Write a name so that a shell takes it whole, and no command takes it for an option."""
     quoted = shlex.quote(word)
     return f"-- {quoted}" if word.startswith("-") else quoted
+
+
+def edit(path: str) -> str:
+    """Return the command that opens a file of the project."""
+    return f"${{EDITOR:-vi}} {shlex.quote(path)}"
+
+
+def install_extra(extra: str) -> str:
+    """Return the command that adds an extra to this installation, wherever it came from."""
+    url = ""
+    for place in sys.path:
+        with contextlib.suppress(OSError):
+            told = Path(place, f"treadle-{__version__}.dist-info", "direct_url.json").read_text()
+            url = told.partition('"url":')[2].partition('"')[2].partition('"')[0]
+            break
+    what = shlex.quote(f"treadle[{extra}]" + (f" @ {url}" if url else ""))
+    if "/uv/tools/" in sys.prefix:
+        return f"uv tool install --force {what}"
+    return f"pipx install --force {what}" if "/pipx/venvs/" in sys.prefix else f"pip install {what}"
 
 
 class UsageError(TreadleError):
@@ -108,6 +150,13 @@ class BlockedError(TreadleError):
 
     code = "blocked"
     exit_code = ExitCode.BLOCKED
+
+
+class SpentError(BlockedError):
+    """What all runs of a day may use together is used."""
+
+    code = "night_limit"
+    exit_code = ExitCode.BUDGET
 
 
 class LockedError(TreadleError):

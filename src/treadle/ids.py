@@ -18,6 +18,7 @@ STORES = ("postgresql://", "postgres://", "sqlite:")
 _AGENT_ID = r"[a-z][a-z0-9]*([._-][a-z0-9]+)*"
 _CRITERION_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*"
 _STAMP = "%Y%m%d-%H%M%S"
+_BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # What is secret in addresses that stand in a text: a group, if there is one. A token may stand
 # for the user; a password may hold @ and /, as people write it; digits before a / are a port.
 IN_ADDRESS = (
@@ -43,6 +44,17 @@ def new_run_id(now: datetime, last: str | None, rand: int) -> str:
         moment = datetime.strptime(stamp, _STAMP) + timedelta(seconds=1)
         stamp, tail = moment.strftime(_STAMP), rand % 0x800000
     return f"{stamp}-{tail:06x}"
+
+
+def new_mission_id(now: datetime, rand: int) -> str:
+    """Return a ULID, as spec-kitty names missions: the time, then eighty random bits."""
+    value = int(now.timestamp() * 1000) << 80 | rand % (1 << 80)
+    return "".join(_BASE32[value >> shift & 31] for shift in range(125, -1, -5))
+
+
+def short_run(run_id: str) -> str:
+    """Return the end of a run's id, which is enough to name it."""
+    return run_id[-6:]
 
 
 def is_run_id(text: str) -> bool:
@@ -111,6 +123,23 @@ def is_agent_id(text: str) -> bool:
 def utc(now: datetime) -> str:
     """Write a moment as RFC 3339 in UTC, to the microsecond, so that text order is time order."""
     return now.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def local(stamp: str, shape: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
+    """Write a stored moment for a person: in their own zone, which is named."""
+    try:
+        return datetime.fromisoformat(stamp).astimezone().strftime(shape)
+    except ValueError:  # whoever wrote it is not treadle
+        return stamp
+
+
+def age(stamp: str, now: datetime) -> str:
+    """Say how long ago a moment was: 40s, 12m, 5h or 3d."""
+    seconds = max((now - datetime.fromisoformat(stamp)).total_seconds(), 0)
+    unit, size = next(
+        (it for it in (("d", 86_400), ("h", 3600), ("m", 60)) if seconds >= it[1]), ("s", 1)
+    )
+    return f"{int(seconds // size)}{unit}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

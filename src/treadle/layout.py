@@ -1,9 +1,12 @@
 """Spell every path that treadle uses: inside a repository and in the user's folders."""
 
 import binascii
+import contextlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 HOME_NAME = ".treadle"
 CONFIG_NAMES = ("config.toml", "config.json")
@@ -15,24 +18,96 @@ RUN_JSON, README, SPEC = "run.json", "treadle.md", "spec.md"
 INPUT_JSON, OUTPUT_JSON, STEP_JSON = "input.json", "output.json", "step.json"
 VERDICT_JSON, SCORECARD, PLAN, PATCH = "verdict.json", "scorecard.md", "plan.md", "patch.diff"
 STDOUT, STDERR, PROMPT = "stdout.txt", "stderr.txt", "prompt.md"
+GROWTH = "growth.jsonl"  # when the first two of them grew
+WORKSPACE_DIFF = "workspace.diff"
 AGENTS_MD, SNAPSHOT = "AGENTS.md", "snapshot-latest.json"
+# Where spec-kitty writes down how the tasks of a mission stand, and how they came there.
+KITTY_STATUS, KITTY_EVENTS = "status.json", "status.events.jsonl"
 STEPS, LIVE, MESSAGE, EVENTS = "steps", "live", "message", "events.jsonl"
+USED, CACHES, IMAGES = "used.json", "caches", "images"
 # Where letters can lie, as commands and the store call it.
 BOXES = ("new", "inbox", "workspace", "logs")
 MAIL_ROOT = f"{HOME_NAME}/mail"
+# Compiled when they are needed, as most commands need neither.
+_KEPT = rf"(?<![\w./~-])(?:{re.escape(HOME_NAME)}/[\w./-]*[\w-]|specs/[\w.-]+\.spec\.md)"
+# What git's own settings say of where the main work tree lies.
+_CORE = r"(?m)^\s*(bare|worktree)\s*=\s*(.+?)\s*$"
+
+
+class WorkTree(NamedTuple):
+    """A checkout: its top, git's folder for it, the folder that all checkouts of it share."""
+
+    top: Path
+    git_dir: Path
+    common_dir: Path
+
+    @property
+    def main(self) -> Path:
+        """Return the top of the main work tree; a bare repository has room in its own folder."""
+        if self.git_dir == self.common_dir:
+            return self.top
+        said: dict[str, str] = {}
+        for name in ("config", "config.worktree"):
+            with contextlib.suppress(OSError):
+                said |= re.findall(_CORE, (self.common_dir / name).read_text(errors="replace"))
+        if said.get("bare") == "true":
+            return self.common_dir / "treadle"
+        if "worktree" in said:
+            return Path(os.path.normpath(self.common_dir / said["worktree"]))
+        return self.common_dir.parent if self.common_dir.name == ".git" else self.top
+
+
+def find_work_tree(start: Path) -> WorkTree | None:
+    """Return the checkout around a folder, from the small files that name it."""
+    for folder in (start, *start.parents):
+        dot_git = folder / ".git"
+        if (dot_git / "HEAD").is_file():
+            return WorkTree(folder, dot_git, dot_git)
+        if dot_git.is_file():
+            git_dir = _named(dot_git, "gitdir: ")
+            shared = git_dir / "commondir"
+            return WorkTree(folder, git_dir, _named(shared) if shared.is_file() else git_dir)
+    return None
+
+
+def _named(path: Path, label: str = "") -> Path:
+    """Return the folder that a file of git's names, relative to its own."""
+    text = os.fsdecode(path.read_bytes()).partition("\n")[0].rstrip("\r")
+    return Path(os.path.normpath(path.parent / text.removeprefix(label)))
+
+
+def from_here(text: str, folder: Path) -> str:
+    """Spell specs and what treadle keeps of the project as they are reached from a folder."""
+    tree = find_work_tree(folder) if f"{HOME_NAME}/" in text or "specs/" in text else None
+    return re.sub(_KEPT, lambda it: _reached(it[0], folder, tree), text) if tree else text
+
+
+def _reached(name: str, folder: Path, tree: WorkTree) -> str:
+    for base in (folder, *folder.parents):
+        if (base / name).exists():
+            return os.path.relpath(base / name, folder)
+        if base.is_relative_to(tree.top):
+            shared = tree.main / base.relative_to(tree.top) / name
+            if shared.exists():
+                return str(shared)
+        if base == tree.top:
+            break
+    return name
 
 
 class _Below:
     """A path below a folder, joined when it is first asked for: most are not."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, above: str = "folder") -> None:
         self._name = name
+        self._above = above
 
     def __set_name__(self, _: object, attribute: str) -> None:
         self._attribute = attribute
 
     def __get__(self, paths: "_Paths", _: object) -> Path:
-        path = paths.__dict__[self._attribute] = paths.folder / self._name
+        above: Path = getattr(paths, self._above)
+        path = paths.__dict__[self._attribute] = above / self._name
         return path
 
 
@@ -49,44 +124,66 @@ class _Paths:
 
 
 class Layout(_Paths):
-    """The paths of one project, from its root; `mail_root` is where its letters lie."""
+    """The paths of one project, from its root; `mail_root` is where its letters lie.
+
+    What people write lies in the work tree they stand in. What treadle keeps lies below `shared`,
+    the project's folder in the main work tree, and is the same for all of them.
+    """
 
     mail: "MailLayout"
+    shared: Path
     root = _Below(".")
-    home = _Below(HOME_NAME)
-    database = _Below(f"{HOME_NAME}/treadle.db")
-    locks = _Below(f"{HOME_NAME}/locks")
-    run_lock = _Below(f"{HOME_NAME}/locks/run.lock")
-    store_lock = _Below(f"{HOME_NAME}/locks/store.lock")
-    runs = _Below(f"{HOME_NAME}/runs")
-    archives = _Below(f"{HOME_NAME}/artifacts")
-    fleet_queue = _Below(f"{HOME_NAME}/fleet.db")
-    recordings = _Below(f"{HOME_NAME}/recordings")
-    routines = _Below(f"{HOME_NAME}/routines")
-    roles = _Below(f"{HOME_NAME}/roles")
-    cron = _Below(f"{HOME_NAME}/cron")
-    inbox = _Below(f"{HOME_NAME}/inbox")
-    inbox_done = _Below(f"{HOME_NAME}/inbox/done")
-    inbox_dead = _Below(f"{HOME_NAME}/inbox/dead")
-    hooks = _Below(f"{HOME_NAME}/hooks")
-    home_gitignore = _Below(f"{HOME_NAME}/.gitignore")
-    config_toml = _Below(f"{HOME_NAME}/config.toml")
-    prompts = _Below(f"{HOME_NAME}/prompts")
+    home = _Below(HOME_NAME, "shared")
+    database = _Below("treadle.db", "home")
+    locks = _Below("locks", "home")
+    run_lock = _Below("run.lock", "locks")
+    store_lock = _Below("store.lock", "locks")
+    waiters = _Below("waiting", "locks")
+    runs = _Below("runs", "home")
+    archives = _Below("artifacts", "home")
+    fleet_queue = _Below("fleet.db", "home")
+    recordings = _Below("recordings", "home")
+    images = _Below("images", "home")  # of tasks
+    inbox = _Below("inbox", "home")
+    inbox_done = _Below("done", "inbox")
+    inbox_dead = _Below("dead", "inbox")
+    hooks = _Below("hooks", "home")
+    verify = _Below("verify", "home")
+    tries = _Below("tries", "home")
+    claims = _Below("claims", "home")
+    worktrees = _Below("worktrees", "home")
+    adopted = _Below("adopted", "home")  # what other systems left
+    home_gitignore = _Below(".gitignore", "settings")
+    config_toml = _Below("config.toml", "settings")
+    routines = _Below("routines", "settings")
+    roles = _Below("roles", "settings")
+    cron = _Below("cron", "settings")
+    prompts = _Below("prompts", "settings")  # where an agent that works here can read them
     specs = _Below("specs")
     tracker = _Below("specs/processed-spec.md")
     missions = _Below("missions")
     kitty_specs = _Below("kitty-specs")
     agents_md = _Below("AGENTS.md")
     skills = _Below(".agents/skills")
+    claude_skills = _Below(".claude/skills")
     root_gitignore = _Below(".gitignore")
 
-    def __init__(self, root: Path, mail_root: str | Path = MAIL_ROOT) -> None:
+    def __init__(
+        self, root: Path, mail_root: str | Path = MAIL_ROOT, shared: Path | None = None
+    ) -> None:
         super().__init__(root)
-        self.__dict__["mail"] = MailLayout(root / mail_root)
+        self.__dict__["shared"] = shared or root
+        self.__dict__["mail"] = MailLayout(self.shared / mail_root)
+
+    @property
+    def settings(self) -> Path:
+        """Return the folder of what people write for treadle: this work tree's, if it has one."""
+        own = self.folder / HOME_NAME
+        return self.home if not _configs(own) and _configs(self.home) else own
 
     def config_files(self) -> list[Path]:
         """Return the project's configuration files that exist."""
-        return [path for name in CONFIG_NAMES if (path := self.home / name).is_file()]
+        return _configs(self.settings)
 
     def mission_homes(self) -> tuple[Path, Path]:
         """Return the folders that may hold missions: treadle's own and spec-kitty's."""
@@ -102,12 +199,14 @@ class Layout(_Paths):
 
     def changing(self) -> list[Path]:
         """Return what treadle itself writes at any time, whoever works."""
-        ours = [self.home / name for name in ("inbox", "mail", "prompts", "runs")]
-        return [*ours, *self.private()]
+        folders = [self.inbox, self.mail.root, self.prompts, self.runs, self.archives]
+        folders += [self.images, self.tries, self.adopted]
+        return [*folders, self.tracker, self.verify, self.claims, self.worktrees, *self.private()]
 
     def private(self) -> list[Path]:
         """Return what nobody in a sandbox may open: whoever can read a file can lock it."""
-        files = [f"{self.database.name}{ending}" for ending in ("", "-wal", "-shm", "-journal")]
+        stores, endings = (self.database, self.fleet_queue), ("", "-wal", "-shm", "-journal")
+        files = [f"{store.name}{ending}" for store in stores for ending in endings]
         return [self.locks, *(self.home / name for name in files)]
 
     def fixed(self) -> list[Path]:
@@ -116,21 +215,38 @@ class Layout(_Paths):
         post = [mail.new, mail.agents, mail.logs, mail.quarantine, mail.tasks]
         return [self.run_lock, self.store_lock, self.inbox_done, self.inbox_dead, *post]
 
+    def task_root(self, task_id: str) -> Path:
+        """Return the project's folder in the worktree of a task; without one, the one here."""
+        top = self.worktrees / task_id
+        here, there = find_work_tree(self.root), find_work_tree(top)
+        if here and there and there.top == top and there.common_dir == here.common_dir:
+            return top / self.root.relative_to(here.top)
+        return self.root
+
     def records(self) -> list[str]:
         """Return what treadle alone writes and believes, relative to the root."""
-        names = "treadle.db fleet.db runs artifacts locks prompts mail hooks inbox/done inbox/dead"
+        names = (
+            "treadle.db fleet.db runs artifacts locks prompts mail hooks inbox/done inbox/dead"
+            " worktrees images adopted"
+        )
         return [f"{HOME_NAME}/{name}" for name in names.split()]
 
     def relative(self, path: Path) -> str:
         """Spell a path the way the store keeps it: relative to the root, so projects may move."""
-        text, above = str(path), f"{self.root}/"
-        if text.startswith(above):
-            return text[len(above) :]
+        text = str(path)
+        # One work tree may lie in the other: the longer name is the nearer one.
+        for above in sorted((f"{self.root}/", f"{self.shared}/"), key=len, reverse=True):
+            if text.startswith(above):
+                return text[len(above) :]
         return path.relative_to(self.root).as_posix()
 
     def shown(self, path: Path) -> str:
         """Spell a path for people: from the root, if it is inside."""
         return self.relative(path) if path.is_relative_to(self.root) else str(path)
+
+
+def _configs(folder: Path) -> list[Path]:
+    return [path for name in CONFIG_NAMES if (path := folder / name).is_file()]
 
 
 class MissionLayout(_Paths):
@@ -140,6 +256,12 @@ class MissionLayout(_Paths):
     spec = _Below("spec.md")
     plan = _Below("plan.md")
     tasks = _Below("tasks")
+
+    def status_folders(self) -> tuple[Path, Path]:
+        """Return where spec-kitty may keep a mission's status: here, or in a checkout for that."""
+        here, tree = self.folder, find_work_tree(self.folder)
+        above = tree.main if tree else here.parent.parent
+        return here, above / ".worktrees" / f"{here.name}-coord" / here.parent.name / here.name
 
     @property
     def snapshot(self) -> Path:
@@ -185,7 +307,9 @@ class RunLayout(_Paths):
 
     run_json = _Below(RUN_JSON)
     spec = _Below(SPEC)
+    plan = _Below(PLAN)
     workspace_link = _Below("workspace")
+    images = _Below(IMAGES)
     index = _Below("checkout/index")
     git = _Below("git")
     live = _Below(LIVE)
@@ -194,6 +318,7 @@ class RunLayout(_Paths):
     interrupted = _Below("interrupted")
     abandoned = _Below("abandoned")
     landing = _Below("landing")
+    pull_request = _Below("pull-request.md")
     clean_index = _Below("clean/index")
     clean_state = _Below("clean.json")
     clean_setup = _Below("clean-setup.txt")
@@ -217,6 +342,16 @@ def lock_of(database: Path) -> Path:
 def scratch_of(workspace: Path) -> Path:
     """Return the folder for temporary files of whatever works in a workspace."""
     return workspace.with_name(f"{workspace.name}.tmp")
+
+
+def caches_of(workspace: Path) -> Path:
+    """Return where the setups of all runs of a project keep what they fetch."""
+    return workspace.with_name(CACHES)
+
+
+def own_caches_of(checkout: Path) -> Path:
+    """Return the same for a setup that runs what nobody has accepted; it goes with its checkout."""
+    return checkout.with_name(f"{checkout.name}.{CACHES}")
 
 
 def clean_of(workspace: Path) -> Path:
@@ -251,7 +386,9 @@ class FleetLayout:
     def __init__(self, env: Mapping[str, str], fleet: str, worker: str) -> None:
         self.home = cache_home(env) / "fleet"
         # Who is alive, only the fleet's own database knows: each fleet cleans up its own.
-        self.workers = self.home / "work" / f"{binascii.crc32(fleet.encode()):08x}"
+        name = f"{binascii.crc32(fleet.encode()):08x}"
+        self.workers = self.home / "work" / name
+        self.parked = self.home / "parked" / name
         self.work = self.workers / worker
 
     def mirror(self, url: str) -> Path:

@@ -10,12 +10,15 @@ from treadle.ids import is_criterion_id
 
 MAX_TITLE = 200
 CRITERIA_HEADING = "Acceptance Criteria"
+# The first of them that has items counts; spec-kitty's work packages have the last one.
+_CRITERIA_HEADINGS = (CRITERIA_HEADING, "Success Criteria", "Objectives & Success Criteria")
 
 # Compiled when a line looks like it: most commands read few lines.
 _HEADING = r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$"
 _FENCE = r"[ \t>]*(`{3,}|~{3,})(.*)$"
 _ITEM = r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)"
 _CHECKBOX = r"\[[ xX]\](?:[ \t]+|$)"
+_BOX = r"[ \t>]*[-*+] +\[([ xX])\][ \t]+(.*\S)"
 _VERIFY = r"(?<!`)(?P<ticks>`+) ?\$[ \t]+(?P<command>(?:(?!(?P=ticks)).)+?) ?(?P=ticks)\.?$"
 _EXPLICIT_ID = r"\**(?P<id>[A-Za-z][A-Za-z0-9._-]*\d)\**:\**\s+(?=\S)"
 
@@ -41,14 +44,16 @@ def title(text: str) -> str:
 def section(text: str, heading: str) -> str | None:
     """Return what stands under a heading, to the next one of its level; None without it."""
     found = _section(text, heading)
-    return None if found is None else "\n".join(line.text for line in found).strip("\n")
+    return None if found is None else "\n".join(line.text for line in found[1]).strip("\n")
 
 
 def criteria(text: str) -> tuple[Criterion, ...]:
-    """Return the items under *Acceptance Criteria*, each with the command that checks it."""
-    items = _items(_section(text, CRITERIA_HEADING) or [])
+    """Return the items under *Acceptance Criteria*, each with the command that checks it.
+
+    A text without any has them under *Success Criteria* or *Objectives & Success Criteria*.
+    """
     found: dict[str, Criterion] = {}
-    for number, item in enumerate(items, 1):
+    for number, item in enumerate(_items(_criteria_section(text)[1]), 1):
         criterion = _criterion(item, f"AC{number}")
         if criterion.id in found:
             criterion = criterion._replace(id=_free_id(found, number))
@@ -56,17 +61,48 @@ def criteria(text: str) -> tuple[Criterion, ...]:
     return tuple(found.values())
 
 
-def _section(text: str, heading: str) -> list[Line] | None:
-    level = 0
+def without_commands(text: str) -> str:
+    """Return a text in which `criteria` finds no command, wherever it is written down."""
+    return re.sub(r"(`+)[ \t$]*\$", r"\1", text)
+
+
+def checkboxes(text: str) -> list[tuple[str, str]]:
+    """Return the items of checklists with their marks, space or x; none of code or comments."""
+    rows = (re.match(_BOX, line.text) for line in lines(text) if not line.is_code)
+    return [(found[1], found[2]) for found in rows if found]
+
+
+def without_criteria(text: str) -> str:
+    """Return a text without the items that `criteria` reads, and without their bare heading."""
+    start, inside = _criteria_section(text)
+    if not inside or any(line.is_code for line in inside):  # code is in no criterion
+        return text
+    taken = {start + at for item in _grouped(inside) for at in item}
+    rows, end = text.splitlines(), start + len(inside)
+    left = [row for at, row in enumerate(rows[start:end], start) if at not in taken]
+    around = rows[:start], left
+    if not any(row.strip() for row in left):
+        around = rows[: start - 1], []
+    return "\n".join((*around[0], *around[1], *rows[end:]))
+
+
+def _criteria_section(text: str) -> tuple[int, list[Line]]:
+    """Return the lines of the first section that has criteria, and where they begin."""
+    sections = (_section(text, name) for name in _CRITERIA_HEADINGS)
+    return next((it for it in sections if it and any(_items(it[1]))), (0, []))
+
+
+def _section(text: str, heading: str) -> tuple[int, list[Line]] | None:
+    level = start = 0
     inside: list[Line] = []
-    for line in lines(text):
+    for number, line in enumerate(lines(text), 1):
         if level and 0 < line.level <= level:
-            return inside
+            break
         if level:
             inside.append(line)
         elif line.level and _same(_heading(line.text), heading):
-            level = line.level
-    return inside if level else None
+            level, start = line.level, number
+    return (start, inside) if level else None
 
 
 def _same(found: str, wanted: str) -> bool:
@@ -80,6 +116,21 @@ def _heading(line: str) -> str:
 
 def lines(text: str) -> Iterator[Line]:
     """Yield the lines: comments left out, code marked so that nothing in it counts."""
+    may_begin, in_list = True, False  # an indented block of code, which lists have none of
+    for line in _fenced(text):
+        words = line.text.strip()
+        is_deep = line.text[:1] in (" ", "\t") and line.text.expandtabs(4).startswith("    ")
+        is_code = line.is_code or bool(words and is_deep and may_begin and not in_list)
+        yield line._replace(is_code=is_code)
+        if words and not is_code and not is_deep:
+            begins = bool(re.match(_ITEM, line.text))
+            leaves = line.level or (may_begin and not line.text[0].isspace())
+            in_list = begins or (in_list and not leaves)
+        may_begin = not words or is_code or line.level > 0
+
+
+def _fenced(text: str) -> Iterator[Line]:
+    """Yield the lines; comments are left out, and what stands between fences is code."""
     fence, in_comment = "", False
     for raw in text.splitlines():
         if fence:
@@ -115,22 +166,32 @@ def _visible(line: str, in_comment: bool) -> tuple[str, bool]:
 
 def _items(lines: list[Line]) -> Iterator[str]:
     """Yield the top-level list items, continuation lines joined."""
-    item: list[str] = []
+    for first, *rest in _grouped(lines):
+        text = re.sub(_ITEM, "", lines[first].text, count=1)
+        yield from _joined([text, *(lines[at].text for at in rest if not lines[at].is_code)])
+
+
+def _grouped(lines: list[Line]) -> Iterator[list[int]]:
+    """Yield the numbers of the lines that are one top-level list item."""
+    item: list[int] = []
     content = 0
     after_blank = False
-    for line in lines:
+    for at, line in enumerate(lines):
         match = None if line.is_code else re.match(_ITEM, line.text)
         indent = len(line.text) - len(line.text.lstrip())
         if match and (not item or indent < content):
-            yield from _joined(item)
-            item, content = [line.text[match.end() :]], match.end()
+            if item:
+                yield item
+            item, content = [at], match.end()
         elif line.level or (after_blank and line.text.strip() and indent < content):
-            yield from _joined(item)
+            if item:
+                yield item
             item = []
-        elif item and not line.is_code:
-            item.append(line.text)
+        elif item:
+            item.append(at)
         after_blank = not line.text.strip()
-    yield from _joined(item)
+    if item:
+        yield item
 
 
 def _joined(item: list[str]) -> Iterator[str]:

@@ -39,6 +39,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     seconds: float
     log: str
     note: str | UnsetType = UNSET
+    flaky: bool | UnsetType = UNSET
 
 
 class Asked(Struct, frozen=True, kw_only=True):

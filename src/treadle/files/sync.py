@@ -6,8 +6,8 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 from treadle.files import walk
 from treadle.files.atomic import sync
@@ -20,8 +20,24 @@ _AT_FDCWD = -100
 
 def sync_all(paths: Iterable[Path | str]) -> None:
     """Flush all of these in parallel; one barrier for them together."""
-    with ThreadPoolExecutor(_THREADS, "fsync") as pool:
-        list(pool.map(sync, paths))
+    names = list(paths)
+    left, failed = iter(names), list[Exception]()
+
+    def flush() -> None:
+        try:
+            for name in left:
+                sync(name)
+        except Exception as error:  # noqa: BLE001  # raised where all of them are waited for
+            failed.append(error)
+
+    helpers = [Thread(target=flush) for _ in names[1:_THREADS]]
+    for helper in helpers:
+        helper.start()
+    flush()
+    for helper in helpers:
+        helper.join()
+    if failed:
+        raise failed[0]
 
 
 def rename_new(source: Path | str, target: Path | str) -> None:

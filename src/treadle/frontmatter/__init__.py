@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 MAX_BYTES = 64 << 10
-_SIMPLE = re.compile(r"[A-Za-z0-9_/.](?:[A-Za-z0-9_/.-]| (?=[A-Za-z0-9_/.-]))*")
+_SIMPLE = r"[A-Za-z0-9_/.](?:[A-Za-z0-9_/.-]| (?=[A-Za-z0-9_/.-]))*"
 _Edit = tuple[int, int, bytes]
 BOM = b"\xef\xbb\xbf"
 
@@ -91,7 +91,7 @@ def set_fields(data: bytes, changes: Mapping[str, str], order: Sequence[str] = (
 
 def quote(value: str) -> str:
     """Write a value so that YAML reads exactly it."""
-    if _SIMPLE.fullmatch(value):
+    if re.fullmatch(_SIMPLE, value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[^ -~]", lambda sign: f"\\U{ord(sign[0]):08x}", escaped) + '"'
@@ -189,19 +189,14 @@ def _is_fence(line: bytes) -> bool:
 
 
 # Whatever YAML could read in another way (comments behind a value, tabs, signs with a meaning,
-# escapes, any other indentation) is left to the parser. Compiled when it is needed.
+# escapes, any other indentation) is left to the parser. Each is compiled when it is needed.
 _KEY = r"(?P<key>[A-Za-z][A-Za-z0-9_-]{0,63}):"
 _PLAIN = r"[\w./(~$](?:[!-9;-~\w]|:(?=[!-~\w])| +(?=[!\"$-9;-~\w]))*"
 _QUOTED = r"""'[ -&(-~]*'|"[ !#-\[\]-~]*\""""
 _WORD = rf"[\w./~$](?:[\w./*~$@-]| (?=[\w./]))*|{_QUOTED}"
-_LINE = (
-    rf"{_KEY}(?:(?:\n(?P<deep> *)(?P<block>- (?:{_PLAIN}|{_QUOTED})"
-    rf"(?:\n(?P=deep)- (?:{_PLAIN}|{_QUOTED}))*)(?=\n(?:[A-Za-z#]|\Z))"
-    rf"|(?: +(?:(?P<plain>{_PLAIN})|(?P<quoted>{_QUOTED})"
-    rf"|(?P<flow>\[(?: *(?:{_WORD})(?:, *(?:{_WORD}))*)? *\])"
-    r"|(?P<lines>\|\n(?:  [!-~][ -~]*\n)+(?=[A-Za-z]|\Z))))?)"
-    r"(?: *\r?\n|(?<=\n)))|#[ -~]*\r?\n|\r?\n"
-)
+_ITEM = rf"- (?:{_PLAIN}|{_QUOTED})"
+_NOTHING = r" *\r?\n"
+_NO_FIELD = r"#[ -~]*\r?\n|\r?\n"
 _OTHER = rf"{_KEY}(?: [^\n]*)?\n(?:[ \t-][^\n]*\n|\n)*"
 
 
@@ -215,36 +210,55 @@ def read_plain(data: bytes, block: Block, wanted: Container[str] | None = None) 
     except UnicodeDecodeError:
         return None
     entries: dict[str, Field] = {}
-    line, other = re.compile(_LINE), re.compile(_OTHER)
     at, top = 0, len(text)
     while at < len(text):
-        found = other.match(text, at) if wanted is not None else None
-        if found is None or found["key"] in (wanted or ()):
-            found = line.match(text, at)
-            if found is None or found["key"] in entries:
-                return None
-            if found["key"]:
-                top = top if entries else at
-                entries[found["key"]] = _field(found)
-        at = found.end()
+        key = _match(_KEY if wanted is None else _OTHER, text, at)
+        passed = _match(_NO_FIELD, text, at) if key is None else None
+        if key and wanted is not None and key["key"] not in wanted:
+            passed = key
+        if passed:
+            at = passed.end()
+            continue
+        found = _field(key["key"], text, key.end("key") + 1) if key else None
+        if found is None or found[0].key in entries:
+            return None
+        top = top if entries else at
+        entries[found[0].key], at = found
     fields = Fields(tuple(entries.values()), top)
     return _in_bytes(fields, text, block.start)
 
 
-def _field(line: re.Match[str]) -> Field:
-    key, kind = line["key"], next((name for name in _VALUES if line[name] is not None), None)
-    if kind is None:
-        after = line.end("key") + 1
-        return Field(key, "", after, after)
-    return Field(key, _VALUES[kind](line[kind]), *line.span(kind))
+def _field(key: str, text: str, at: int) -> tuple[Field, int] | None:
+    """Return the field of a key, and where its last line ends; None if YAML has to say."""
+    sign = text[at : text.find("\n", at)].strip()[:1]
+    if sign == "[":
+        return _flow(key, text, at)
+    pattern, read = _VALUES.get(sign, _VALUES["."])
+    if found := _match(pattern, text, at):
+        return Field(key, read(found["value"]), *found.span("value")), found.end()
+    nothing = _match(_NOTHING, text, at)
+    return (Field(key, "", at, at), nothing.end()) if nothing else None
+
+
+def _flow(key: str, text: str, at: int) -> tuple[Field, int] | None:
+    """Return a list in brackets on one line, if each of its items is a plain or quoted word."""
+    end = text.find("\n", at)
+    line = text[at:end].removesuffix("\r").rstrip(" ")
+    before, _, inside = line.removesuffix("]").partition("[")
+    items = [item.strip(" ") for item in inside.split(",")] if inside.strip(" ") else []
+    is_plain = line.endswith("]") and before and not before.strip(" ")
+    if not is_plain or not all(re.fullmatch(_WORD, item) for item in items):
+        return None
+    value: Value = [_unquoted(item) for item in items]
+    return Field(key, value, at + len(before), at + len(line)), end + 1
+
+
+def _match(pattern: str, text: str, at: int) -> re.Match[str] | None:
+    return re.compile(pattern).match(text, at)
 
 
 def _unquoted(text: str) -> str:
     return text[1:-1] if text[:1] in ("'", '"') else text
-
-
-def _flow(text: str) -> Value:
-    return [_unquoted(word) for word in re.findall(_WORD, text[1:-1])]
 
 
 def _block(text: str) -> Value:
@@ -255,10 +269,14 @@ def _lines(text: str) -> Value:
     return text[2:].replace("\n  ", "\n").removeprefix("  ")
 
 
-_VALUES: dict[str, Callable[[str], Value]] = {
-    **{"plain": _unquoted, "quoted": _unquoted},
-    **{"flow": _flow, "block": _block, "lines": _lines},
+# What may stand behind a key, by its first sign there, and how it is read.
+_VALUES: dict[str, tuple[str, Callable[[str], Value]]] = {
+    ".": (rf" +(?P<value>{_PLAIN}) *\r?\n", str),
+    "'": (rf" +(?P<value>{_QUOTED}) *\r?\n", _unquoted),
+    "|": (r" +(?P<value>\|\n(?:  [!-~][ -~]*\n)+)(?=[A-Za-z]|\Z)", _lines),
+    "": (rf"\n(?P<deep> *)(?P<value>{_ITEM}(?:\n(?P=deep){_ITEM})*)\n(?=[A-Za-z#]|\Z)", _block),
 }
+_VALUES['"'] = _VALUES["'"]
 
 
 def _in_bytes(fields: Fields, text: str, offset: int) -> Fields:
