@@ -1,5 +1,6 @@
 """Helpers say all they have to say; attended ones hear when to stop, detached ones go on."""
 
+import errno
 import os
 import signal
 import sys
@@ -33,6 +34,14 @@ def test_a_helper_that_does_not_listen_is_no_error():
 
 def test_a_signal_is_a_negative_code():
     assert helper.run(["/bin/sh", "-c", "kill -9 $$"], os.environ).returncode == -9
+
+
+def test_a_container_that_refuses_handles_of_processes_is_no_obstacle(monkeypatch):
+    def refuse(pid):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
+    assert helper.run(["/bin/echo", "heard"], os.environ).stdout == b"heard\n"
 
 
 def test_a_missing_program_is_named_and_leaves_nothing_open():

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.builder import wait_for, write_files
 from tests.sandbox import homes
 from tests.sandbox.test_hostile import as_nobody, place  # noqa: F401  # the fixture
 from treadle.proc.command import Command
@@ -94,9 +97,9 @@ def test_homes_of_other_users_are_closed_too(own, monkeypatch):
     (others / "ada").mkdir(parents=True)
     empty.mkdir()
     monkeypatch.setattr(home, "_HOMES", (str(others), str(empty), str(own)))
-    hidden = home.closed({"HOME": str(own)}).hidden
+    hidden = set(map(Path, home.closed({"HOME": str(own)}).hidden))
     assert others in hidden
-    assert not {empty, own} & set(hidden)
+    assert not {empty, own} & hidden
 
 
 def test_a_link_to_what_the_user_hides_elsewhere_opens_nothing(own):
@@ -125,3 +128,47 @@ def test_a_home_among_others_opens_only_its_own_parts(tmp_path, tier, monkeypatc
         keeper.run(Command(("sh", "-c", script), tmp_path, env, None, out, log, jail=held))
     assert out.read_text() == "ada/.cargo/bin/x\n\n\n\n"
     assert not (tmp_path / "homes/ada/x").exists()
+
+
+def grow_old(folder):
+    """Wait until the change of a folder is one that its times tell from the next."""
+    wait_for(lambda: time.time_ns() - folder.stat().st_ctime_ns > home._YOUNG)
+
+
+def test_a_home_that_stays_as_it_is_is_looked_at_once(tmp_path, monkeypatch):
+    own = tmp_path / "home"
+    write_files(own, {".aws/credentials": "key", ".cargo/bin/x": "", ".config/git/config": ""})
+    env = {"HOME": str(own)}
+    grow_old(own)
+    first, opened = home.closed(env), []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda *words: opened.append(words) or real(*words))
+    assert home.closed(env) == first
+    assert [words[0] for words in opened] == [str(own)]
+
+
+def test_a_secret_is_closed_as_soon_as_it_is_there(own, tmp_path):
+    """Be it new, moved behind a link, or where a link that led nowhere leads now."""
+    env, aside = {"HOME": str(own)}, tmp_path / "aside"
+    aside.mkdir()
+    for name in (".aws", ".kube"):
+        shutil.rmtree(own / name)
+    (own / ".kube").symlink_to(aside / "kube")
+    grow_old(own)
+
+    def closed(path):
+        return str(path) in home.closed(env).hidden
+
+    assert not closed(own / ".aws")
+    (own / ".aws").mkdir()
+    assert closed(own / ".aws")
+    grow_old(own)
+    assert closed(own / ".aws")
+    (own / ".aws").rename(aside / "aws")
+    (own / ".aws").symlink_to(aside / "aws")
+    assert closed(aside / "aws")
+    grow_old(own)
+    assert closed(aside / "aws")
+    assert not closed(aside / "kube")
+    (aside / "kube").mkdir()
+    assert closed(aside / "kube")

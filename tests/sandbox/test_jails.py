@@ -72,7 +72,7 @@ def test_a_hidden_folder_in_one_to_write_in_cannot_be_read(place, tmp_path):
 
 
 def test_a_path_that_no_file_can_have_needs_no_rule(place):
-    assert settled([place / ("x" * 300), place]) == (place.resolve(),)
+    assert settled([place / ("x" * 300), place]) == (str(place.resolve()),)
 
 
 def test_landlock_allows_everything_beside_what_is_hidden(place):

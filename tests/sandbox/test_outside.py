@@ -125,6 +125,20 @@ def test_a_folder_it_may_not_write(home, text):
     assert 'checks.writable = ["~/.npm"]' in told(home, text.format(home=home))
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("EROFS: read-only file system, mkdir '{home}/.yarn'", '["~/.yarn"]'),
+        ("EACCES: permission denied, open '{home}/.yarn/x'", '["~/.yarn"]'),
+        ("open {home}/.cache/go-build/00/x: read-only file system", '["~/.cache/go-build"]'),
+        ("cannot create {home}/.x: Read-only file system", "a folder there may stand in"),
+    ],
+)
+def test_a_missing_folder_is_named_itself_and_not_what_is_around_it(home, text, key):
+    (home / ".cache").mkdir()
+    assert key in told(home, text.format(home=home))
+
+
 def test_a_hidden_file(home):
     text = f"cat: {home}/.ssh/id: Permission denied"
     assert "take ~/.ssh out of sandbox.hide" in told(home, text)

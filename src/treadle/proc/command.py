@@ -146,7 +146,7 @@ def explain_refusal(program: str, folder: Path, stage: str, number: int) -> Caus
     if number in _BUSY:
         return Cause("lost", f"the system cannot start another process ({told})")
     if stage == "sandbox":
-        return Cause("lost", f"the kernel takes no further sandbox here ({told})")
+        return Cause("lost", f"the kernel allows no further sandbox here ({told})")
     if stage == "folder":
         return Cause("missing", f"{folder}: cannot work in this folder ({told})")
     if number == errno.ENOENT:

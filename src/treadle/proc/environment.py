@@ -1,5 +1,6 @@
 """Choose what children know of the user's environment: agents little, treadle's own no Python."""
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,17 @@ FILES_OF_WORKERS = (
     *("AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS"),
     *("GOOGLE_SERVICE_ACCOUNT", "AZURE_FEDERATED_TOKEN_FILE", "BOTO_CONFIG"),
 )
+# Names by which a system, a shell or an interpreter is steered.
+_SYSTEM = (
+    r"(?i:(LD|DYLD|GIT|TREADLE|LC|XDG|SSH|BASH|PYTHON|PERL|RUBY|NODE|JUPYTER|IPYTHON)_?.*"
+    r"|PATH|HOME|SHELL|USER|LOGNAME|TERM|LANG|TZ|IFS|ENV|PS[0-9]|PWD|OLDPWD|TMPDIR|EDITOR|PAGER"
+    r"|[A-Z]+_PROXY|UID|EUID|PPID|SHELLOPTS|CDPATH|GLOBIGNORE|OPTARG|OPTIND|RANDOM|HISTFILE)"
+)
+
+
+def is_system(name: str) -> bool:
+    """Tell whether a variable is the system's or treadle's own, which nobody else may set."""
+    return re.fullmatch(_SYSTEM, name) is not None
 
 
 def allowed(
@@ -56,6 +68,15 @@ _COMMAND = (
     f"os.environ.update({{name[{len(_KEPT)}:]: os.environ.pop(name) for name in kept}}); "
     "from treadle.cli.main import main; sys.exit(main())"
 )
+
+
+_MAX_WORD = 100 << 10  # bytes; the kernel takes words of a command line up to 128 KiB
+
+
+def is_word(text: str) -> bool:
+    """Tell whether a text can be a word of a command line."""
+    data = text.encode(errors="replace")
+    return "\0" not in text and len(data) <= _MAX_WORD and data.decode() == text
 
 
 def treadle_command(

@@ -1,4 +1,4 @@
-"""Run programs beside this process: short helpers such as git, treadle itself, the desktop.
+"""Run programs beside this process: short helpers such as git, and treadle itself.
 
 Not with the subprocess module, which takes longer to load than most helpers run.
 """
@@ -6,13 +6,11 @@ Not with the subprocess module, which takes longer to load than most helpers run
 import _thread
 import os
 import select
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from math import inf
-from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import NotFoundError, TreadleError
@@ -50,16 +48,21 @@ def is_stop_over(begun: float) -> bool:
 
 
 _TICK, _GLANCE = 100, 2  # milliseconds between two looks at a child: where it wakes us, and else
-_IGNORED = (13, 25)  # SIGPIPE and SIGXFSZ, which Python ignores and others should not
-_KILL = 9  # SIGKILL; the signal module takes its time to load
-_CANNOT_START = (126, 127)  # what a shell says of a program
-_DESKTOP = 3.0  # seconds for the desktop to say that it cannot
+# Before a command line: it runs outside of every repository, so that no setting there is read.
+FROM_NOWHERE = ("/bin/sh", "-c", 'cd / && exec "$@"', "sh")
+_IGNORED = (2, 13, 25)  # SIGINT, SIGPIPE and SIGXFSZ, which others should not ignore
+# The signal module takes its time to load; seconds between the two.
+_TERM, _KILL, _FAREWELL = 15, 9, 0.5
 
 
 def run(
-    argv: Sequence[str], env: Mapping[str, str], stdin: bytes = b"", timeout: float = 60.0
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    timeout: float = 60.0,
+    look: Callable[[], None] = lambda: None,
 ) -> Captured:
-    """Run a helper to its end and return what it said.
+    """Run a helper to its end and return what it said; `look` now and then, and end it by raising.
 
     One that takes too long is ended, and so is one that goes on long after this process was asked
     to stop.
@@ -68,14 +71,12 @@ def run(
     with _unnamed_files(stdin, b"", b"") as files:
         pid = _start(argv, env, files)
         try:
-            code = _end_of(pid, timeout, partial(_check_stop, argv[0], begun))
+            code = _end_of(pid, timeout, partial(_check, argv[0], begun, look))
             if code is None:
                 text = f"{argv[0]} did not finish within {timeout:g} s: {' '.join(argv)}"
                 raise TreadleError(text, code="helper_timeout")
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, _KILL)
-            os.waitpid(pid, 0)
+            _end(pid)
             raise
         return Captured(code, *map(_content, files[1:]))
 
@@ -86,10 +87,34 @@ def attend(argv: Sequence[str], env: Mapping[str, str], stop: Callable[[], int |
     It has a session of its own, so that Ctrl-C reaches it through us and not twice.
     """
     with _unnamed_files(b"") as (nothing,):
-        pid = _start(argv, env, (nothing, 1, 2))
+        return _attended(_start(argv, env, (nothing, 1, 2)), stop)
+
+
+def follow(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    stop: Callable[[], int | None],
+    hear: Callable[[bytes], None],
+    stdin: bytes = b"",
+) -> Captured:
+    """Return what a command said; `hear` gets what it says on stderr meanwhile, all of it."""
+    with _unnamed_files(stdin, b"", b"") as files:
+        code = _attended(_start(argv, env, files), stop, lambda: hear(_content(files[2])))
+        return Captured(code, *map(_content, files[1:]))
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], files: Sequence[int]) -> int:
+    """Start a command with these three streams and return its process; the caller ends it."""
+    return _start(argv, env, files)
+
+
+def _attended(
+    pid: int, stop: Callable[[], int | None], look: Callable[[], None] = lambda: None
+) -> int:
     sent: list[int] = []
 
     def pass_on() -> None:
+        look()
         number = None if sent else stop()
         if number is not None:
             os.kill(pid, number)
@@ -100,9 +125,16 @@ def attend(argv: Sequence[str], env: Mapping[str, str], stop: Callable[[], int |
     return code
 
 
-def detach(argv: Sequence[str], env: Mapping[str, str], patience: float) -> Captured | None:
+def foreground(argv: Sequence[str], env: Mapping[str, str], stdout: int = 1) -> int:
+    """Let a person's program have the terminal until it ends, and return its exit code."""
+    return _attended(_start(argv, env, (0, stdout, 2), is_apart=False), lambda: None)
+
+
+def detach(
+    argv: Sequence[str], env: Mapping[str, str], patience: float, stdin: bytes = b""
+) -> Captured | None:
     """Return what a command said, or None if it still works after `patience` seconds."""
-    with _unnamed_files(b"", b"", b"") as files:
+    with _unnamed_files(stdin, b"", b"") as files:
         pid = _start(argv, env, files)
         code = _end_of(pid, patience)
         if code is not None:
@@ -110,17 +142,6 @@ def detach(argv: Sequence[str], env: Mapping[str, str], patience: float) -> Capt
     # Somebody must take note of its end, or it would stay in the process table.
     _thread.start_new_thread(os.waitpid, (pid, 0))
     return None
-
-
-def show(path: Path) -> None:
-    """Ask the desktop to open a file, in the user's browser most likely."""
-    program = "open" if sys.platform == "darwin" else "xdg-open"
-    # Outside of every repository, so that nothing in one can be taken for a part of it.
-    words = ("sh", "-c", 'cd / && exec "$@"', "sh", program, str(path))
-    done = detach(words, os.environ, _DESKTOP)
-    if done and done.returncode in _CANNOT_START:
-        text = f"{program} is not installed or not in PATH; open the link by hand"
-        raise TreadleError(text, code="program_unusable")
 
 
 @contextmanager
@@ -151,7 +172,9 @@ def _content(file: int) -> bytes:
     return os.pread(file, os.fstat(file).st_size, 0)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], files: Sequence[int]) -> int:
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], files: Sequence[int], is_apart: bool = True
+) -> int:
     """Start the first program of that name in the PATH of `env`, not in that of this process."""
     actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
     for folder in env.get("PATH", os.defpath).split(":"):
@@ -162,7 +185,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], files: Sequence[int]) ->
             os.posix_spawn, path, tuple(argv), env, file_actions=actions, setsigdef=_IGNORED
         )
         try:
-            return _in_session(start)
+            return _in_session(start) if is_apart else start()
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except OSError as error:
@@ -183,11 +206,11 @@ def _end_of(pid: int, seconds: float, look: Callable[[], None] | None = None) ->
     """Return a child's exit code, or None if it has none by then; `look` now and then."""
     deadline, tick, poll = time.monotonic() + seconds, _GLANCE, select.poll()
     with ExitStack() as stack:
-        if hasattr(os, "pidfd_open"):
+        with suppress(AttributeError, OSError):  # not everywhere, and some containers refuse it
             handle = os.pidfd_open(pid)
             stack.callback(os.close, handle)
             poll.register(handle, select.POLLIN)
-            tick = _TICK
+            tick = _TICK if look else 100 * _TICK
         while time.monotonic() < deadline:
             poll.poll(min(tick, (deadline - time.monotonic()) * 1000))
             found, status = os.waitpid(pid, os.WNOHANG)
@@ -198,7 +221,17 @@ def _end_of(pid: int, seconds: float, look: Callable[[], None] | None = None) ->
     return None
 
 
-def _check_stop(program: str, begun: float) -> None:
+def _check(program: str, begun: float, look: Callable[[], None]) -> None:
     if is_stop_over(begun):
         text = f"{program} went on after treadle was asked to stop, and was ended"
         raise TreadleError(text, code="helper_stopped")
+    look()
+
+
+def _end(pid: int) -> None:
+    """End a helper with all of its group; git is given the time to remove its locks."""
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.killpg(pid, _TERM)
+        _end_of(pid, _FAREWELL)
+        os.killpg(pid, _KILL)
+        os.waitpid(pid, 0)

@@ -130,7 +130,7 @@ class Keeper:
                 process.kill()
             time.sleep(_DYING)
         raise TreadleError(
-            "the system lets treadle start no further process; close some programs and try again",
+            "treadle cannot start another process here; close some programs and try again",
             code="no_process",
         )
 

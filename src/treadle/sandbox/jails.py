@@ -51,9 +51,10 @@ def _mounts(policy: Policy) -> Iterator[str]:
             yield from ("--bind" if kind == "writable" else "--ro-bind", path)
         yield path
     if policy.home:
-        closed, home, plain = Closed(found), real(policy.home), {item.path for item in found}
-        places = (it for it in (*policy.readable, *policy.writable) if str(it) not in plain)
-        for link, target in dict(_links(places)).items():
+        closed, home, plain = Closed(found), str(real(policy.home)), {item.path for item in found}
+        places = (*policy.readable, *policy.writable)
+        linked = (Path(it) for it in places if str(it) not in plain)
+        for link, target in dict(_links(linked)).items():
             if closed.around(str(link.parent)):
                 yield from ("--symlink", target, str(link))
         # Only now: the kernel makes no place for a mount in a folder that nothing may change.
@@ -108,8 +109,8 @@ def seatbelt_profile(policy: Policy) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(path: Path) -> str:
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+def _quoted(path: str) -> str:
+    text = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
 

@@ -7,7 +7,6 @@ import platform
 import struct
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 from treadle.proc import confine
@@ -82,7 +81,7 @@ def seccomp_filter(
 
 def _calls(machine: str) -> dict[str, dict[str, int]]:
     """Return the numbers of system calls, in their groups."""
-    groups = tomllib.loads((resources.files("treadle.sandbox") / "syscalls.toml").read_text())
+    groups = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
     column = list(_AUDIT).index(machine)
     return {
         group: {name: numbers[column] for name, numbers in calls.items() if numbers[column] >= 0}

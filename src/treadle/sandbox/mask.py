@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 from urllib.parse import quote, quote_plus
@@ -123,7 +122,7 @@ _NAMED = b"|".join(
 
 def _tokens() -> Iterator[tuple[bytes, Kind]]:
     """Yield the tokens of known makers, each with a word that stands in it."""
-    for line in (resources.files("treadle.sandbox") / "tokens.txt").read_bytes().splitlines():
+    for line in Path(__file__).with_name("tokens.txt").read_bytes().splitlines():
         if not line.startswith(b"#"):
             words, back, looks = line.split(None, 2)
             looks = _B + looks[1:] if looks.startswith(b"^") else looks
@@ -147,6 +146,7 @@ _SECRET_NAMES = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL|AUTH|_KEY\Z|_PAT\Z",
     re.IGNORECASE,
 )
+_PASSWORDS = re.compile(r"://[^\s/:@]*:([^\s/@]{8,})@")  # of proxies and registries
 _SHORTEST = 8  # shorter values are words that stand in every log
 _CHUNK = 1 << 20
 _LINE = 20  # a line of a longer secret, such as a key, that is one by itself
@@ -191,8 +191,8 @@ class Mask:
         """Rewrite a file of treadle's own without secrets."""
         self.file_in(path.parent, path.name)
 
-    def file_in(self, folder: Path, name: str) -> None:
-        """Rewrite a file below a folder without secrets; one without any is left as it is.
+    def file_in(self, folder: Path, name: str) -> list[tuple[int, int]]:
+        """Rewrite a file below a folder without secrets; return where they stood, if any did.
 
         No link on the way to it is followed. A diff keeps what merely looks like a token: it
         must still apply.
@@ -203,6 +203,7 @@ class Mask:
             if spans:
                 with beneath.replaced(folder, name, mode=0o644) as masked:
                     _copy(stream, spans, masked)
+            return spans
 
 
 def _found(kinds: Sequence[Kind], data: bytes) -> list[tuple[int, int]]:
@@ -283,6 +284,7 @@ def _secrets(env: Mapping[str, str]) -> list[bytes]:
         if _SECRET_NAMES.search(name) and len(value) >= _SHORTEST:
             found.add(value)
             found.update(line for line in value.splitlines() if len(line) >= _LINE)
+        found.update(_PASSWORDS.findall(value))
     encoded = [value.encode(errors="surrogateescape") for value in found]
     return sorted(encoded, key=len, reverse=True)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from treadle.files import walk
 from treadle.sandbox import home as homes
-from treadle.sandbox.policy import Closed, Policy, layers, settled
+from treadle.sandbox.policy import Closed, Place, Policy, layers, settled
 
 MAX_ENTRIES = 20_000  # of one tree; of a bigger one, those nearest to its top
 _SLACK = 20_000_000  # nanoseconds by which the clock of files lags behind
@@ -145,6 +145,8 @@ def _mark(path: str) -> Mark | None:
 
 _TAIL = 64 << 10
 _MAX_PATHS = 1000
+# Folders of a home in which every program has its own.
+_BROAD = ("", ".cache", ".config", ".local", ".local/share", ".local/state", "Library/Caches")
 _REFUSED = r"Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES|EPERM"
 # How a program speaks of what it cannot read: in tier A it is not there, or it is empty.
 _FAILED = r"(?:cannot|could not|unable to|failed to) \w+"
@@ -181,14 +183,16 @@ def explain_denial(log: Path, policy: Policy, home: Path, owner: str = "checks")
         if told := _unread(name, closed, policy, home):
             return told
     for name in _paths(_WRITES, text):
-        if told := _unwritten(Path(name), policy, home, owner):
+        # A folder that is missing is made when it may be written.
+        is_folder = re.search(rf"mkdir\W+{re.escape(name)}(?![^{_AROUND}])", text) is not None
+        if told := _unwritten(Path(name), policy, home, owner, is_folder=is_folder):
             return told
     refused = _SOCKETS.search(text)
     if not policy.network and (refused or _NETWORK.search(text)):
         return f'the sandbox keeps it off the network; {owner}.network = "full" would allow it'
-    if refused and not policy.unix_sockets and owner == "checks":
+    if refused and not policy.unix_sockets and not owner.startswith("agents"):
         text = "the sandbox blocked a Unix socket"
-        return f"{text}; checks.unix_sockets = true would allow it"
+        return f"{text}; {owner}.unix_sockets = true would allow it"
     return None
 
 
@@ -210,13 +214,20 @@ def _unread(name: str, closed: Closed, policy: Policy, home: Path) -> str | None
     return f'the sandbox blocked reading {short}; sandbox.read = ["{short}"] would allow it'
 
 
-def _unwritten(path: Path, policy: Policy, home: Path, owner: str) -> str | None:
-    if any(path.is_relative_to(item) for item in (*policy.writable, *settled(policy.writable))):
+def _unwritten(
+    path: Path, policy: Policy, home: Path, owner: str, *, is_folder: bool
+) -> str | None:
+    """Say which key lets it write there: the narrowest folder that is there, or can be made."""
+    writable: tuple[Place, ...] = (*policy.writable, *settled(policy.writable))
+    if any(path.is_relative_to(item) for item in writable):
         return None
     # What a log calls a path may be too long for one, lie behind a closed folder, or be a link.
     folder = next(item for item in (path, *path.parents) if walk.is_folder(f"{item}/."))
     if not os.access(folder, os.W_OK):  # outside of the sandbox it would fail as well
         return None
+    missing = path.parts[len(folder.parts) :]
+    if folder in {home / name for name in _BROAD} and len(missing) > (not is_folder):
+        folder = folder / missing[0]
     if folder == home:  # that would open far more than what it missed
         return (
             f"the sandbox blocked a write to {path}; a folder there may stand in {owner}.writable"

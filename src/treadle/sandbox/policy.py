@@ -16,6 +16,7 @@ _HIDDEN = """
 HIDDEN = tuple(f"~/{name}" for name in _HIDDEN.split())
 
 Kind = Literal["hidden", "readable", "writable"]
+Place = str | Path
 
 
 class Policy(NamedTuple):
@@ -26,11 +27,11 @@ class Policy(NamedTuple):
     """
 
     writable: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = ()
+    hidden: tuple[Place, ...] = ()
     network: bool = True
     unix_sockets: bool = False
     home: Path | None = None
-    readable: tuple[Path, ...] = ()
+    readable: tuple[Place, ...] = ()
 
     def widened(self, folders: Iterable[Path]) -> "Policy":
         """Return this policy with more folders to write in."""
@@ -56,26 +57,35 @@ def _expand(paths: tuple[str, ...], home: str) -> tuple[Path, ...]:
     return tuple(Path(path) for path in full if path.startswith("/"))
 
 
-def settled(paths: Iterable[str | Path]) -> tuple[Path, ...]:
+class Settled(str):
+    """A path that was looked at: something is there, and no link on the way.
+
+    For this start, or for one since which no folder on the way has changed.
+
+    It stays here: what goes to a shim is plain text.
+    """
+
+    __slots__ = ()
+
+
+def settled(paths: Iterable[Place]) -> tuple[Settled, ...]:
     """Return the paths that exist, without links in them and each once."""
-    return tuple(map(Path, _real(paths)))
+    return tuple(dict.fromkeys(filter(None, map(real, paths))))
 
 
-def _real(paths: Iterable[str | Path]) -> dict[str, None]:
-    return dict.fromkeys(filter(None, map(real, paths)))
-
-
-def real(path: str | Path) -> str:
+def real(path: Place) -> Settled:
     """Return a path without links, empty if there is nothing; the kernel is faster at it."""
+    if isinstance(path, Settled):
+        return path
     if not _OPEN:
         # Not `Path.exists`, which fails for names that are too long or behind a closed folder.
-        return os.path.realpath(path) if os.access(path, os.F_OK) else ""
+        return Settled(os.path.realpath(path) if os.access(path, os.F_OK) else "")
     try:
         handle = os.open(path, _OPEN)
     except OSError:
-        return ""
+        return Settled()
     try:
-        return os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115  # the kernel spells it
+        return Settled(os.readlink(f"/proc/self/fd/{handle}"))  # noqa: PTH115  # the kernel spells it
     finally:
         os.close(handle)
 
@@ -96,11 +106,11 @@ class Layer(NamedTuple):
 def layers(policy: Policy) -> tuple[Layer, ...]:
     """Return where the rules change, each place after those it lies in; all else is readable."""
     closed = (policy.home,) if policy.home else ()
-    kinds: dict[str, Kind] = dict.fromkeys(_real(policy.readable), "readable")
-    kinds |= dict.fromkeys(_real((*policy.hidden, *closed)), "hidden")
-    kinds |= dict.fromkeys(_real(policy.writable), "writable")
+    kinds: dict[str, Kind] = dict.fromkeys(settled(policy.readable), "readable")
+    kinds |= dict.fromkeys(settled((*policy.hidden, *closed)), "hidden")
+    kinds |= dict.fromkeys(settled(policy.writable), "writable")
     found: dict[str, Layer] = {}
-    for path in sorted(kinds):
+    for path in map(str, sorted(kinds)):
         above, kind = _nearest(path, found), kinds[path]
         around = above.kind if above else "readable"
         if kind != around and (kind, around) != ("readable", "writable"):
