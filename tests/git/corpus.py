@@ -1,5 +1,6 @@
 """Patches that must be refused, gated or accepted; grow the two tables, not the tests."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 BASE: dict[str, str | bytes] = {
@@ -30,8 +31,12 @@ class Hostile(NamedTuple):
     """A patch and what stops it: git's `apply`, a rule, or `risky:` and a reason."""
 
     name: str
-    patch: bytes
+    made: bytes | Callable[[], bytes]  # large ones are made when they are wanted
     stopped_by: str
+
+    @property
+    def patch(self) -> bytes:
+        return self.made if isinstance(self.made, bytes) else self.made()
 
 
 class Honest(NamedTuple):
@@ -363,9 +368,8 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("husky", new(".husky/pre-push"), "risky:config"),
     Hostile("hook-file", new("tools/hooks/pre-commit"), "risky:hook"),
     Hostile("githooks", new(".githooks/post-merge"), "risky:config"),
-    Hostile("exec-new", new("tool", mode="100755"), "risky:exec_bit"),
-    Hostile("exec-gain", mode("src/app.py", "100644", "100755"), "risky:exec_bit"),
-    Hostile("exec-loss", mode(EXECUTABLE, "100755", "100644"), "risky:exec_bit"),
+    Hostile("install-script", new("setup.py"), "risky:config"),
+    Hostile("build-script", new("native/build.rs"), "risky:config"),
     Hostile(
         "own-config",
         edit(".treadle/config.toml", "max_retries = 3", "x = 1"),
@@ -383,6 +387,9 @@ PROTECTED = frozenset({"src/lib/util.py"})
 HONEST: tuple[Honest, ...] = (
     Honest("git-style", APP_EDIT, ("src/app.py",)),
     Honest("plain", README_EDIT, ("README.md",)),
+    Honest("exec-new", new("tool", mode="100755"), ("tool",)),
+    Honest("exec-gain", mode("src/app.py", "100644", "100755"), ("src/app.py",)),
+    Honest("exec-loss", mode(EXECUTABLE, "100755", "100644"), (EXECUTABLE,)),
     Honest(
         "plain-without-prefix", README_EDIT.replace(b"a/", b"").replace(b"b/", b""), ("README.md",)
     ),

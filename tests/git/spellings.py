@@ -172,17 +172,20 @@ def _styles():
 
 
 def _bombs():
-    yield "exec-binary", binary("tool.bin", bytes(64), "100755"), "risky:exec_bit"
+    yield "exec-binary", binary(".husky/tool.bin", bytes(64), "100755"), "risky:config"
     yield "binary-in-git", binary(".git/objects/x", bytes(64)), "git_folder"
     yield "binary-hook", binary(".husky/x", bytes(64)), "risky:config"
     yield "binary-cut-off", binary("x.bin", bytes(9))[:-12], "apply"
     yield "binary-wrong-size", binary("x.bin", bytes(9), size=8), "apply"
     yield "bomb-declared", binary("x.bin", bytes(9), size=1 << 40), "patch_unpacks"
-    yield "bomb-literal", binary("x.bin", bytes(300 << 20)), "patch_unpacks"
+    yield "bomb-literal", lambda: binary("x.bin", bytes(300 << 20)), "patch_unpacks"
     old = corpus.BASE["logo.bin"]
-    yield "bomb-delta", swollen("logo.bin", old, 600 << 20), "patch_unpacks"
-    parts = b"".join(binary(f"x{n}.bin", bytes(60 << 20)) for n in range(5))
-    yield "bomb-in-parts", parts, "patch_unpacks"
+    yield "bomb-delta", lambda: swollen("logo.bin", old, 600 << 20), "patch_unpacks"
+    yield "bomb-in-parts", _parts, "patch_unpacks"
+
+
+def _parts():
+    return b"".join(binary(f"x{n}.bin", bytes(60 << 20)) for n in range(5))
 
 
 def _few():

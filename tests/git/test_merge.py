@@ -6,7 +6,6 @@ from tests.builder import git, write_files
 from tests.git.support import head, make
 from treadle.errors import GitError
 from treadle.git import build, repo, scratch
-from treadle.git.build import Conflict
 
 LINES = "".join(f"{n}\n" for n in range(20))
 
@@ -54,14 +53,14 @@ def test_the_same_place_is_a_conflict_that_names_the_file(place, desk):
     base = repo.tree_of(place, head(place))
     ours = tree(place, {"b.txt": "ours\n", "né w\n.txt": "1"})
     theirs = tree(place, {"b.txt": "theirs\n", "né w\n.txt": "2"})
-    assert build.three_way(desk, base, ours, theirs) == Conflict(("b.txt", "né w\n.txt"))
+    assert build.three_way(desk, base, ours, theirs).paths == ("b.txt", "né w\n.txt")
 
 
 def test_a_change_of_a_removed_file_is_a_conflict(place, desk):
     base = repo.tree_of(place, head(place))
     ours = tree(place, {}, "b.txt")
     theirs = tree(place, {"b.txt": "theirs\n"})
-    assert build.three_way(desk, base, ours, theirs) == Conflict(("b.txt",))
+    assert build.three_way(desk, base, ours, theirs).paths == ("b.txt",)
 
 
 def test_swapping_the_sides_takes_a_change_out_again(place, desk):
@@ -100,7 +99,7 @@ def test_commits_are_merged_from_where_they_part(place, desk):
         git(place.root, "add", "-A")
         git(place.root, "commit", "-q", "-m", name)
         sides.append(head(place))
-    assert build.merge_commits(desk, *sides) == Conflict(("b.txt",))
+    assert build.merge_commits(desk, *sides).paths == ("b.txt",)
     assert isinstance(build.merge_commits(desk, sides[0], start), str)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.builder import git, write_files
 from tests.git.support import head, make
 from treadle.errors import BlockedError
-from treadle.git import refs
+from treadle.git import call, refs, repo
 from treadle.git.refs import Obstacles
 
 
@@ -28,16 +28,32 @@ def find(place):
     return refs.find_obstacles(place.root, place.place, head(place), "next")
 
 
-def test_a_pipe_that_git_would_read_is_named_and_stays(place):
+@pytest.mark.parametrize("name", [".gitattributes", ".gitignore", "d/.gitignore", "u/.gitignore"])
+def test_a_pipe_that_git_would_read_is_named_and_stays(place, name):
+    write_files(place.root, {"a": "changed\n", "u/f": "unknown\n"})
+    pipe = place.root / name
+    os.mkfifo(pipe)
+    for look in (find, lambda place: repo.dirty_files(place.root)):
+        with pytest.raises(BlockedError, match=r"cannot be read to its end") as caught:
+            look(place)
+        assert (caught.value.code, caught.value.fix) == ("special_file", (f"rm {pipe}",))
+    assert pipe.is_fifo()
+
+
+def test_a_git_that_waits_for_a_pipe_leaves_no_lock(place):
+    write_files(place.root, {"a": "changed\n"})
     os.mkfifo(place.root / ".gitattributes")
-    with pytest.raises(BlockedError, match=r"^\.gitattributes cannot be read to its end"):
-        find(place)
-    assert (place.root / ".gitattributes").is_fifo()
+    with pytest.raises(BlockedError):
+        call.run(["add", "a"], place.place, cwd=place.root)
+    assert not (place.root / ".git" / "index.lock").exists()
 
 
 def test_pipes_of_the_user_that_git_passes_by_are_no_obstacle(place):
-    os.mkfifo(place.root / "mine")
+    (place.root / "c").unlink()
+    for name in ("mine", "c", ".gitmodules"):
+        os.mkfifo(place.root / name)
     assert find(place) == Obstacles()
+    assert set(repo.dirty_files(place.root)) <= {"c", ".gitmodules"}
 
 
 def test_a_clean_checkout_has_none(place):

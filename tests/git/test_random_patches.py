@@ -165,7 +165,7 @@ HOSTILE_NAMES = (
     ),
     *("{}\n", "{}\x1b", "{}\u202e", "SRC/{}", "src/{} ", "con.{}", "{}\udcff", ".github/{}"),
 )
-HOSTILE_MODES = ("120000", "160000", "040000", "100755", "104755", "010644", "100777")
+HOSTILE_MODES = ("120000", "160000", "040000", "104755", "010644", "100777")
 plain_names = st.text("abcdefgh", min_size=1, max_size=8)
 
 

@@ -45,12 +45,24 @@ def test_a_clone_borrows_from_the_mirror_and_a_pack_brings_the_rest(shared, tmp_
     repo, url = shared
     new, old = commits(repo)
     for _ in range(2):
-        remote.mirror(url, tmp_path / "mirror.git")
+        remote.mirror(url, tmp_path / "mirror.git", "main")
     clone = remote.clone(url, tmp_path / "mirror.git", tmp_path / "clone", old)
     assert not list((tmp_path / "clone" / ".git" / "objects").glob("??"))
     assert not remote.has(clone, new)
     remote.unpack(clone, remote.pack(repo, old, new))
     assert remote.has(clone, new)
+
+
+def test_a_clone_has_nothing_of_other_runs_whether_or_not_its_own_branch_is_there(shared, tmp_path):
+    repo, url = shared
+    _, old = commits(repo)
+    for name in ("treadle/mine", "treadle/other"):
+        remote.push(repo, url, old, name, None)
+    for name in ("treadle/mine", "treadle/gone"):
+        remote.mirror(url, tmp_path / f"{name}.git", name)
+        clone = remote.clone(url, tmp_path / f"{name}.git", tmp_path / name, old)
+        assert git(clone.root, "for-each-ref") == ""
+        assert git(clone.root, "remote", "get-url", "origin").strip() == url
 
 
 def test_addresses_lose_their_passwords(shared):
@@ -64,5 +76,5 @@ def test_addresses_lose_their_passwords(shared):
 
 def test_a_repository_that_is_not_there_is_named(shared, tmp_path):
     with pytest.raises(GitError) as missing:
-        remote.mirror(str(tmp_path / "nothing"), tmp_path / "mirror.git")
+        remote.mirror(str(tmp_path / "nothing"), tmp_path / "mirror.git", "main")
     assert missing.value.code == "remote_failed"

@@ -9,7 +9,7 @@ from tests.builder import git, write_files
 from tests.git.support import make
 from treadle.errors import GitError, ProjectError
 from treadle.git import repo
-from treadle.git.repo import Committed, dirty_files, read_head
+from treadle.git.repo import dirty_files
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "line\nbreak", "dätä-数", "'quo\"te"])
@@ -156,34 +156,6 @@ def test_operation_in_progress(tmp_path, operation):
     argument = {"revert": "side", "bisect": "start"}.get(operation, "side")
     git(found.root, operation, argument, check=False)
     assert repo.operation_in_progress(found) == operation
-
-
-def test_files_of_the_last_commit_are_read_at_once(repo):
-    (repo / "ü b.md").write_bytes(b"\0binary\n" * 1000)
-    (repo / "folder").mkdir()
-    (repo / "folder" / "x").write_text("x")
-    git(repo, "add", ".")
-    git(repo, "commit", "-q", "-m", "More")
-    git(repo, "rm", "-q", "--cached", "README.md")
-    (repo / "new").write_text("new")
-    git(repo, "add", "new")
-    assert read_head(repo, ["ü b.md", "README.md", "new", "folder", "nothing"]) == {
-        "ü b.md": Committed(b"\0binary\n" * 1000, True),
-        "README.md": Committed(b"# Project\n", False),
-        "new": Committed(None, True),
-        "folder": Committed(None, False),
-        "nothing": Committed(None, False),
-    }
-
-
-def test_a_repository_without_a_commit_has_no_files(tmp_path):
-    git(tmp_path, "init", "-q")
-    assert read_head(tmp_path, ["x"]) == {"x": Committed(None, False)}
-
-
-def test_variables_of_another_repository_do_not_count(repo, tmp_path, monkeypatch):
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
-    assert read_head(repo, ["README.md"])["README.md"].is_tracked
 
 
 def test_what_is_no_repository_is_said(tmp_path):

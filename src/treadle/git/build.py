@@ -78,9 +78,10 @@ class Author(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """The files on which the sides disagree."""
+    """The files on which the sides disagree, and the tree that has both, with markers."""
 
     paths: tuple[str, ...]
+    tree: str
 
 
 FALLBACK_AUTHOR = Author("treadle", "treadle@localhost")
@@ -239,10 +240,17 @@ def signs_commits(config: GitSettings) -> bool:
 
 
 def commit_tree(
-    place: Scratch, tree: str, parent: str, message: str, *, when: datetime, who: Author, sign: bool
+    place: Scratch,
+    tree: str,
+    parents: Iterable[str],
+    message: str,
+    *,
+    when: datetime,
+    who: Author,
+    sign: bool,
 ) -> str:
     """Commit a tree in the scratch place and return the commit's id; no branch moves."""
-    args = ["commit-tree", "-p", parent, *(["-S"] if sign else []), tree]
+    args = ["commit-tree", *(f"-p{it}" for it in parents), *(["-S"] if sign else []), tree]
     stamp = f"{int(when.timestamp())} +0000"
     names = {
         f"GIT_{role}_{part}": value
@@ -280,7 +288,7 @@ def merge_commits(place: Scratch, ours: str, theirs: str) -> str | Conflict:
     tree, *names = os.fsdecode(done.stdout).split("\0")
     if done.returncode == 0:
         return tree
-    return Conflict(tuple(dict.fromkeys(name for name in names if name)))
+    return Conflict(tuple(dict.fromkeys(name for name in names if name)), tree)
 
 
 def _broken(rule: str, what: str, **values: str) -> PatchFailed:

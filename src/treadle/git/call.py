@@ -1,12 +1,17 @@
 """Call the git program, always with the same guards."""
 
 import os
-from collections.abc import Mapping, Sequence
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from treadle.errors import GitError, ProjectError, TreadleError
+import treadle
+from treadle.errors import BlockedError, GitError, ProjectError, TreadleError, argument
+from treadle.layout import find_work_tree
 from treadle.proc import helper, sweep
 from treadle.proc.helper import Captured
 
@@ -36,8 +41,13 @@ _STEERING_NAMES = frozenset(_NAMES.split())
 STATUS = ("--no-optional-locks", "status", "--porcelain", "-z", "-uall", "--no-renames")
 PATIENCE = 600.0  # seconds for one call; only a filter or a file system that hangs takes so long
 MEMORY = 6 << 30  # three times the largest change: git and a filter hold a file as a whole
+# Git reads these by itself wherever they lie, some of them through a link.
+_READ = frozenset((".gitattributes", ".gitignore", ".gitmodules", ".mailmap"))
+_MAX_BYTES = 16 << 20
+_SLOW, _GLANCE = 0.2, 0.05  # seconds until git is looked after, and for each look
 _LATE = "helper_timeout"
-_CUT_OFF = (_LATE, "helper_stopped")  # what it started may go on in a session of its own
+# What git started may go on in a session of its own.
+_CUT_OFF = (_LATE, "helper_stopped", "special_file")
 _SAYS = ("fatal: ", "error: ")
 _SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
 # A shell, for no other program that is everywhere can limit memory and file sizes.
@@ -73,7 +83,8 @@ class Runner(Protocol):
 
 def unconfined(job: GitCall) -> Captured:
     """Run git with all rights of the user: in the user's own checkout and on objects alone."""
-    return helper.run(job.argv, job.env, job.stdin or b"", job.seconds)
+    look = _watch(Path(job.env.get("GIT_WORK_TREE", "/dev/null")))
+    return helper.run(job.argv, job.env, job.stdin or b"", job.seconds, look)
 
 
 class Reach(NamedTuple):
@@ -90,11 +101,8 @@ ANYWHERE = Reach()
 
 def missing() -> ProjectError:
     """Say that there is no git."""
-    return ProjectError(
-        "git is not installed; treadle needs git 2.38 or newer",
-        code="git_missing",
-        fix=["treadle doctor"],
-    )
+    text = "git is not installed; treadle needs git 2.38 or newer"
+    return ProjectError(text, code="git_missing", fix=["treadle doctor"])
 
 
 def late(args: Sequence[str], seconds: float) -> GitError:
@@ -123,11 +131,16 @@ def environment(place: Mapping[str, str]) -> dict[str, str]:
     Filters find no program in the work tree that `place` names, nor in a folder that depends on
     where they run; Python imports nothing from there.
     """
-    env = {name: value for name, value in os.environ.items() if not _steers(name)}
     around = place.get("GIT_DIR", "").rpartition("/")[0]
-    folders = tuple(path for path in (place.get("GIT_WORK_TREE"), around) if path)
-    env["PATH"] = ":".join(_outside(env.get("PATH", os.defpath), folders)) or os.defpath
-    return env | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PYTHONSAFEPATH": "1"}
+    known = (place.get("GIT_WORK_TREE"), around, None if place else _checkout_here())
+    own = apart(os.environ, *(path for path in known if path))
+    return own | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "PYTHONSAFEPATH": "1"}
+
+
+def apart(env: Mapping[str, str], *folders: str) -> dict[str, str]:
+    """Return the variables of a program that no sandbox holds and no repository may lead astray."""
+    kept = {name: value for name, value in env.items() if not _steers(name)}
+    return kept | {"PATH": _outside(env.get("PATH", os.defpath), folders)}
 
 
 def run(
@@ -185,15 +198,67 @@ def fields(args: Sequence[str], place: Mapping[str, str], cwd: Path = Path("/"))
     return [field for field in os.fsdecode(out(args, place, cwd=cwd)).split("\0") if field]
 
 
+def around(root: Path) -> tuple[dict[str, str], int]:
+    """Return what points git at the work tree around a folder, and how long its name is there."""
+    tree = find_work_tree(root)
+    top = str(tree.top if tree else root)
+    return {"GIT_WORK_TREE": top}, len(f"{root}/".removeprefix(f"{top}/"))
+
+
+def objects(
+    place: Mapping[str, str], asked: Sequence[str], cwd: Path = Path("/")
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield type and content of each object by its id or name; a missing one has no type."""
+    output, at = cat_file("--batch", place, asked, cwd) if asked else b"", 0
+    for _ in asked:
+        end = output.index(b"\n", at)
+        words, at = output[at:end].rsplit(b" ", 2), end + 1
+        if len(words) == 3 and words[2].isdigit():
+            size = int(words[2])
+            yield words[1], output[at : at + size]
+            at += size + 1
+        else:
+            yield b"", b""
+
+
+def cat_file(
+    option: str, place: Mapping[str, str], asked: Iterable[str], cwd: Path = Path("/")
+) -> bytes:
+    """Ask git about objects by id or name, about all with one process."""
+    lines = os.fsencode("".join(f"{name}\n" for name in asked))
+    return out(["cat-file", option], place, stdin=lines, cwd=cwd)
+
+
+def walk_special(root: Path, *, opens: bool = False) -> Iterator[str]:
+    """Yield the paths below a work tree that git must not look at, and "" after each folder.
+
+    Only names and types are read. If asked, folders are first opened up to their owner, who may
+    have lost that right; one whose path is too long to be named is none that git could enter.
+    """
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        for item in _entries(f"{root}/{folder}", opens=opens):
+            path = folder + item.name
+            if item.is_file(follow_symlinks=False):
+                if item.name in _READ and _is_endless(item.path):
+                    yield path
+            elif item.is_dir(follow_symlinks=False):
+                if path != ".git":
+                    pending.append(f"{path}/")
+            elif not item.is_symlink() or (item.name in _READ and _is_endless(item.path)):
+                yield path
+        yield ""
+
+
 def failure(args: Sequence[str], done: Captured) -> GitError:
     """Say what git said, and what helps."""
     name, stderr = verb(args), done.stderr.decode(errors="replace")
     if done.returncode < 0:
         return GitError(f"git {name} was ended by signal {-done.returncode}")
     text = said(done) or f"exit code {done.returncode}"
-    return GitError(
-        f"git {name}: {text}", fix=_advice(stderr), details={"stderr": stderr[-4000:].strip()}
-    )
+    details: dict[str, object] = {"stderr": stderr[-4000:].strip()}
+    return GitError(f"git {name}: {text}", fix=_advice(stderr), details=details)
 
 
 def said(done: Captured) -> str:
@@ -204,21 +269,49 @@ def said(done: Captured) -> str:
     return causes[-1].removeprefix(_SAYS[0]).removeprefix(_SAYS[1]) if causes else ""
 
 
+def _watch(root: Path) -> Callable[[], None]:
+    """Return what to call now and then while git works in a checkout of the user's.
+
+    To look at every file beforehand would take longer than most calls of git: what it waits for
+    is looked for while it does, a part in each call, and then refused. Nothing is removed.
+    """
+    found, begin = walk_special(root), time.monotonic() + _SLOW
+
+    def look() -> None:
+        until = time.monotonic() + _GLANCE
+        for name in found if until > begin else ():
+            if name.rpartition("/")[2] in _READ:
+                path = f"{root}/{name}"
+                text = f"{path} cannot be read to its end, and git waits for it"
+                raise BlockedError(text, code="special_file", fix=[f"rm {argument(path)}"])
+            if time.monotonic() > until:
+                return
+
+    return look
+
+
 def _steers(name: str) -> bool:
     if name.startswith("GIT_"):
         return not name.startswith(_KEPT)
     return name.startswith(_STEERING) or name in _STEERING_NAMES
 
 
+def _checkout_here() -> str | None:
+    """Return the checkout in which the user stands: at first git is asked where to work."""
+    with suppress(OSError):
+        tree = find_work_tree(Path(treadle.here or Path.cwd()).resolve())
+        return str(tree.top) if tree else None
+    return None
+
+
 @lru_cache(maxsize=64)
-def _outside(path: str, folders: tuple[str, ...]) -> list[str]:
-    """Return the entries of a PATH that are whole and lie in none of the folders."""
-    found = [item for item in path.split(":") if item.startswith("/")]
-    return [
-        item
-        for item in found
-        if not any(f"{os.path.realpath(item)}/".startswith(f"{folder}/") for folder in folders)
-    ]
+def _outside(path: str, folders: tuple[str, ...]) -> str:
+    """Return a PATH without entries that lie in one of the folders, or depend on where one is."""
+    inside, found = tuple(f"{folder}/" for folder in folders), path.split(":")
+    kept = (
+        it for it in found if it[:1] == "/" and not f"{os.path.realpath(it)}/".startswith(inside)
+    )
+    return ":".join(kept) or os.defpath
 
 
 def _start(job: GitCall, args: Sequence[str], runner: Runner) -> Captured:
@@ -235,7 +328,23 @@ def _start(job: GitCall, args: Sequence[str], runner: Runner) -> Captured:
 
 
 def _advice(stderr: str) -> tuple[str, ...]:
-    for sign, fix in _ADVICE.items():
-        if sign in stderr:
-            return fix
-    return ("treadle doctor",)
+    found = (fix for sign, fix in _ADVICE.items() if sign in stderr)
+    return next(found, ("treadle doctor",))
+
+
+def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:
+    with suppress(OSError):
+        if opens and (mode := os.stat(folder).st_mode) & 0o700 != 0o700:  # noqa: PTH116  # as below
+            Path(folder).chmod(stat.S_IMODE(mode) | 0o700)
+        with os.scandir(folder) as found:
+            return list(found)
+    return []
+
+
+def _is_endless(path: str) -> bool:
+    """Tell whether a file of settings, or what it links to, is none that can be read to its end."""
+    try:
+        state = os.stat(path)  # noqa: PTH116  # in the inner loop of a walk
+    except OSError:
+        return False
+    return not stat.S_ISREG(state.st_mode) or state.st_size > _MAX_BYTES

@@ -4,7 +4,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
-from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.git import trees
@@ -13,7 +13,7 @@ from treadle.git.scratch import Scratch
 from treadle.git.trees import GITLINK, LINK, FileChange
 from treadle.layout import CONFIG_NAMES, HOME_NAME
 
-_TABLES = tomllib.loads((resources.files("treadle.git") / "rules.toml").read_text())
+_TABLES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text())
 _FILES, _FOLDERS, _HOOKS, _GENERATED = (
     frozenset(_TABLES[name]) for name in ("files", "folders", "hooks", "generated")
 )
@@ -35,7 +35,6 @@ _WINDOWS = {":": "name_stream", "\\": "name_backslash", "./": "name_dot"}
 _OWN_FILES = (*CONFIG_NAMES, ".gitignore")
 _OWN_FOLDERS = ("routines", "roles", "cron")
 _MESSAGES: dict[str, str] = _TABLES["messages"]
-RULES = tuple(_MESSAGES)
 # Under these, files that git reads are found on systems that give every name a short one.
 _SHORT = re.compile(
     r"(?:gitmod|gi(?:7(?:e(?:ba?)?)?)?|gitatt|gi(?:7(?:d(?:29?)?)?)?|gitign|gi(?:2(?:5(?:0a?)?)?)?"
@@ -79,8 +78,10 @@ def judge(
 ) -> Judged:
     """Judge the way from one tree to another; `inside` is the only folder it may touch."""
     found = trees.compare(place, base_tree, new_tree)
-    refusals = [*_refusals(found.files, inside), *_collisions(place, new_tree, found.files)]
-    risky = [(change.path, risk(change, protected)) for change in found.files]
+    prefix = place.prefix if isinstance(place, Repo) else place.repo.prefix
+    refusals = [*_refusals(found.files, inside, prefix)]
+    refusals += _collisions(place, new_tree, found.files)
+    risky = [(change.path, risk(change, protected, prefix)) for change in found.files]
     counted = sum(size for path, size in found.sizes if not is_generated(path))
     return Judged(
         files=found.files,
@@ -107,7 +108,7 @@ def forbidden(path: str) -> str | None:
         return "path_parent"
     if "" in parts or "." in parts:
         return "path_dot"
-    if any(_is_git(part) for part in parts):
+    if any(_GIT.fullmatch(bare(part)) for part in parts):
         return "git_folder"
     return "own_folder" if _is_own_state(parts) else None
 
@@ -123,9 +124,10 @@ def unwelcome(path: str) -> str | None:
 
 
 def is_own_config(path: str) -> bool:
-    """Tell whether a file configures treadle and is committed with the project."""
+    """Tell whether a file configures treadle, in this project or another of the repository."""
     parts = path.split("/")
-    return parts[0] == HOME_NAME and len(parts) > 1 and not _is_own_state(parts)
+    own = parts[parts.index(HOME_NAME) :] if HOME_NAME in parts else []
+    return len(own) > 1 and not _is_own_state(own)
 
 
 def folded(name: str) -> str:
@@ -139,9 +141,9 @@ def bare(part: str) -> str:
     return folded(part).split(":")[0].rstrip(". ")
 
 
-def risk(change: FileChange, protected: Collection[str]) -> str | None:
-    """Return why a change is risky, or None."""
-    path = change.path
+def risk(change: FileChange, protected: Collection[str], prefix: str = "") -> str | None:
+    """Return why a change is risky, or None; `prefix` is the project's folder."""
+    path = change.path.removeprefix(prefix)
     if path in protected and change.old:
         return "protected"
     if is_own_config(path):
@@ -151,10 +153,8 @@ def risk(change: FileChange, protected: Collection[str]) -> str | None:
         return "work"
     if parts[-1] in _FILES or _SHORT.fullmatch(parts[-1]) or _FOLDERS.intersection(parts[:-1]):
         return "config"
-    if parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1]):
-        return "hook"
-    was, is_ = (leaf and leaf.mode == _EXECUTABLE for leaf in (change.old, change.new))
-    return "exec_bit" if change.new and bool(was) != is_ else None
+    is_hook = parts[-1] in _HOOKS and any(part.endswith("hooks") for part in parts[:-1])
+    return "hook" if is_hook else None
 
 
 def is_generated(path: str) -> bool:
@@ -162,18 +162,20 @@ def is_generated(path: str) -> bool:
     return path.rpartition("/")[2].lower() in _GENERATED
 
 
-def _refusals(files: Iterable[FileChange], inside: str | None) -> Iterator[Refusal]:
+def _refusals(files: Iterable[FileChange], inside: str | None, prefix: str) -> Iterator[Refusal]:
     links = {change.path for change in files if change.old and change.old.mode == LINK}
     for change in files:
         path = change.path
-        rule = forbidden(path) or (not change.old and unwelcome(path)) or _mode_rule(change)
+        rule = forbidden(path) or (prefix and forbidden(path.removeprefix(prefix)))
+        rule = rule or (not change.old and unwelcome(path)) or _mode_rule(change)
         if rule:
             yield _refuse(rule, path, mode=change.new.mode if change.new else "")
         above = next((folder for folder in trees.above(path) if folder in links), None)
         if above and change.new:
             yield _refuse("parent_symlink", path, other=above)
         if inside and not path.startswith(f"{inside.strip('/')}/"):
-            yield _refuse("outside_path", path, other=inside)
+            rule = "outside_project" if inside == prefix else "outside_path"
+            yield _refuse(rule, path, other=inside.rstrip("/"))
 
 
 def _mode_rule(change: FileChange) -> str | None:
@@ -205,10 +207,6 @@ def _collisions(place: Scratch | Repo, tree: str, files: Iterable[FileChange]) -
 
 def _refuse(rule: str, path: str, **values: str) -> Refusal:
     return Refusal(rule, path, explain(rule, path, **values))
-
-
-def _is_git(part: str) -> bool:
-    return _GIT.fullmatch(bare(part)) is not None
 
 
 def _is_own_state(parts: list[str]) -> bool:

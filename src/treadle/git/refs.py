@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from treadle.errors import BlockedError, GitError, argument
 from treadle.files import sync
-from treadle.git import call, confined, scratch, trees, workspace
-from treadle.git.repo import Repo, cat_file, operation_in_progress, read_ref
+from treadle.git import call, scratch, trees, workspace
+from treadle.git.call import cat_file
+from treadle.git.repo import Repo, operation_in_progress, read_ref
 from treadle.proc.helper import Captured
 
 OWN_PREFIX = "treadle/"
@@ -137,6 +138,12 @@ def delete(repo: Repo, name: str, old: str) -> bool:
     return _update(repo, name, args).returncode == 0 or resolve(repo, name) is None
 
 
+def hold(repo: Repo, name: str, commit: str | None) -> None:
+    """Keep a commit that is on no branch from being collected; None lets it go."""
+    ref = f"refs/treadle/held/{name}"
+    call.out(["update-ref", ref, commit] if commit else ["update-ref", "-d", ref], repo.place)
+
+
 def work_trees(repo: Repo, name: str) -> list[Path]:
     """Return where a branch is checked out; where there is one work tree its HEAD tells."""
     ref = f"refs/heads/{name}"
@@ -174,7 +181,7 @@ def is_checked_out(repo: Repo, name: str) -> bool:
             f"the branch {name} is checked out in {others[0]}; it would change under your hands",
             code="checked_out_elsewhere",
             fix=[f"git -C {where} switch --detach" if others[0].exists() else "git worktree prune"],
-            details={"work_tree": str(others[0])},
+            details={"work_tree": str(others[0]), "branch": name},
         )
     return bool(holders)
 
@@ -202,7 +209,7 @@ def require_unlocked(repo: Repo, name: str) -> None:
     deadline = time.monotonic() + _LOCK_PATIENCE
     while lock := _lock(repo, name):
         if time.monotonic() > deadline:
-            raise _locked(lock)
+            raise locked(lock)
         time.sleep(0.02)
 
 
@@ -219,7 +226,6 @@ def contains(repo: Repo, commit: str, other: str) -> bool:
 
 def find_obstacles(root: Path, place: Mapping[str, str], old: str, new: str) -> Obstacles:
     """Return what stands in the way of the checkout at `root` going from `old` to `new`."""
-    confined.require_readable(root)
     changes = trees.changed_files(place, old, new)
     touched = frozenset(change.path for change in changes)
     added = {change.path for change in changes if not change.old}
@@ -242,16 +248,17 @@ def find_obstacles(root: Path, place: Mapping[str, str], old: str, new: str) -> 
     return Obstacles(tuple(sorted(staged)), tuple(sorted(unstaged)), tuple(sorted(unknown)))
 
 
-def stage_written(repo: Repo, folder: Path, name: str, old: str, new: str) -> None:
+def stage_written(
+    repo: Repo, folder: Path, name: str, old: str, new: str, kept: Collection[str | None] = ()
+) -> None:
     """Let git know what an interrupted move of the branch `name` has already written.
 
-    Nothing of the user's lay there when the move began. A file that is as in `new` is staged,
-    so that git finds it right; the beginning of such a file is removed and comes again whole.
+    Nothing of the user's but what is `kept` lay there when the move began. A file that is as in
+    `new` is staged, so that git finds it right; the beginning of such a file comes again whole.
     """
     require_unlocked(repo, name)
-    touched = [change.path for change in trees.changed_files(repo.place, old, new)]
-    files = [(path, repo.root / path) for path in touched]
-    written = [path for path, file in files if file.is_symlink() or file.is_file()]
+    names = {change.path for change in trees.changed_files(repo.place, old, new)}.difference(kept)
+    written = [path for path in names if (file := repo.root / path).is_symlink() or file.is_file()]
     if not written:
         return
     place = scratch.make(repo, folder)
@@ -341,7 +348,7 @@ def _fast_forward(repo: Repo, name: str, new: str, why: str) -> None:
     done = call.run(args, place, cwd=repo.root)
     if done.returncode:
         if lock := _lock(repo, name):
-            raise _locked(lock)
+            raise locked(lock)
         failure = call.failure(args, done)
         raise BlockedError(
             f"git would not move your checkout: {failure.message}",
@@ -357,7 +364,8 @@ def _lock(repo: Repo, name: str) -> Path | None:
     return next((path for path in locks if os.path.lexists(path)), None)
 
 
-def _locked(lock: Path) -> BlockedError:
+def locked(lock: Path) -> BlockedError:
+    """Say that another git is at work, or was."""
     return BlockedError(
         f"{lock} is there: another git works in your checkout, or one was killed",
         code=LOCKED,

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.errors import GitError
@@ -29,20 +30,29 @@ def bare(text: str) -> str:
     return _SECRET.sub(r"\1", text)
 
 
-def mirror(url: str, path: Path) -> None:
-    """Bring this machine's copy of a repository up to date; the caller keeps others away."""
+def mirror(url: str, path: Path, branch: str) -> None:
+    """Bring what one branch has into this machine's copy of a repository; the caller keeps others
+    away. Thousands of other runs may have branches there, which nobody asks for."""
     if not (path / "HEAD").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _out(["clone", "-q", "--mirror", "--", url, str(path)])
-        return
-    _out(["fetch", "-q", "--prune", "origin"], {"GIT_DIR": str(path)})
+        _out(["init", "-q", "--bare", "--", str(path)])
+    words, place = ["fetch", "-q", "--no-tags", "--", url], {"GIT_DIR": str(path)}
+    try:
+        _out([*words, f"+refs/heads/{branch}:refs/treadle/last"], place)
+    except GitError:  # somebody has removed it
+        _out([*words, "+refs/heads/*:refs/treadle/all/*"], place)
+
+
+def reach(url: str) -> None:
+    """Raise unless a repository answers."""
+    _out(["ls-remote", "-q", "--", url, "HEAD"])
 
 
 def clone(url: str, mirrored: Path, path: Path, commit: str) -> Repo:
     """Make a clone of one's own that borrows what the mirror has, with `commit` checked out."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    words = ["clone", "-q", "-n", "--no-local", "--no-tags", "--reference", str(mirrored)]
-    _out([*words, "--", url, str(path)])
+    _out(["clone", "-q", "-n", "--shared", "--no-tags", "--", str(mirrored), str(path)])
+    _out(["remote", "set-url", "origin", url], cwd=path)
     _out(["checkout", "-q", "--detach", commit], cwd=path)
     return find(path)
 
@@ -59,6 +69,16 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
     if (tip(repo, url, branch) or "") == commit:
         return
     raise _refused(args, done, url, branch)
+
+
+def push_new(repo: Repo, url: str, commit: str, branches: Sequence[str]) -> None:
+    """Make branches elsewhere that are not there yet, with one push, or raise."""
+    refs = [f"refs/heads/{branch}" for branch in branches]
+    leases = [f"--force-with-lease={ref}:" for ref in refs]
+    args = ["push", "-q", "--porcelain", "--no-verify", *leases, "--", url]
+    done = call.run([*args, *(f"{commit}:{ref}" for ref in refs)], repo.place, reach=_FAR)
+    if done.returncode:
+        raise _refused(args, done, url, branches[0])
 
 
 def tip(repo: Repo, url: str, branch: str) -> str | None:
@@ -101,7 +121,7 @@ def _refused(args: list[str], done: Captured, url: str, branch: str) -> GitError
         return GitError(message, code="push_stale", fix=[f"git ls-remote {bare(url)}"])
     refusal = any(word in text.lower() for word in _REFUSALS)
     return GitError(
-        f"{bare(url)} did not take {branch}: {bare(_reason(text) or call.said(done))}",
+        f"{bare(url)} did not accept {branch}: {bare(_reason(text) or call.said(done))}",
         code="push_refused" if refusal else "remote_failed",
         fix=[f"git push {bare(url)} HEAD:refs/heads/{branch}"],
     )

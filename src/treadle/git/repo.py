@@ -4,7 +4,7 @@ import functools
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,10 @@ from treadle.proc.helper import Captured
 
 MIN_VERSION = (2, 38)
 
-_QUESTIONS = "--is-bare-repository --show-object-format --git-dir --git-common-dir --show-toplevel"
+_QUESTIONS = (
+    "--is-bare-repository --show-object-format --git-dir --git-common-dir --show-prefix"
+    " --show-toplevel"
+)
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -30,12 +33,16 @@ _TEXT_MERGE = "git merge-file --marker-size=%L %A %O %B"
 
 
 class Repo(NamedTuple):
-    """One work tree of a repository; `git_dir` is the work tree's own, `common_dir` is shared."""
+    """One work tree of a repository; `git_dir` is the work tree's own, `common_dir` is shared.
+
+    `prefix` is the project's folder in it, with a slash at its end, or nothing for the whole.
+    """
 
     root: Path
     git_dir: Path
     common_dir: Path
     object_format: str = "sha1"
+    prefix: str = ""
 
     @property
     def place(self) -> dict[str, str]:
@@ -58,13 +65,6 @@ class Head(NamedTuple):
 
     commit: str | None
     branch: str | None
-
-
-class Committed(NamedTuple):
-    """A file as the last commit has it (None if it has none), and whether the index knows it."""
-
-    content: bytes | None
-    is_tracked: bool
 
 
 class Setting(NamedTuple):
@@ -116,8 +116,8 @@ def find(start: Path) -> Repo:
     answers = os.fsdecode(done.stdout).removesuffix("\n").split("\n")
     if len(answers) != len(asked):  # a path holds a line break: ask one by one
         answers = [os.fsdecode(_ask(start, word).stdout).removesuffix("\n") for word in asked]
-    _bare, object_format, git_dir, common_dir, root = answers
-    return Repo(Path(root), Path(git_dir), Path(common_dir), object_format)
+    _bare, object_format, git_dir, common_dir, prefix, root = answers
+    return Repo(Path(root), Path(git_dir), Path(common_dir), object_format, prefix)
 
 
 @functools.cache
@@ -158,46 +158,11 @@ def tree_of(repo: Repo, commit: str) -> str:
 
 
 def dirty_files(root: Path, exclude: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the uncommitted files of a checkout, untracked ones included."""
+    """Return the uncommitted files below a folder of a checkout, untracked ones included."""
     patterns = [f":(top,exclude,glob){pattern}" for pattern in exclude]
-    args = [*call.STATUS, "--ignore-submodules=dirty", "--", ":/", *patterns]
-    return tuple(entry[3:] for entry in call.fields(args, {"GIT_WORK_TREE": str(root)}, root))
-
-
-def read_head(root: Path, names: Iterable[str]) -> dict[str, Committed]:
-    """Read files of the last commit, all with one process."""
-    names = tuple(names)
-    asked = [where + name for name in names for where in (":", "HEAD:")]
-    answers = objects({"GIT_WORK_TREE": str(root)}, asked, root)
-    found = {}
-    for name in names:
-        (staged, _), (kind, content) = next(answers), next(answers)
-        found[name] = Committed(content if kind == b"blob" else None, staged == b"blob")
-    return found
-
-
-def objects(
-    place: Mapping[str, str], asked: Sequence[str], cwd: Path = Path("/")
-) -> Iterator[tuple[bytes, bytes]]:
-    """Yield type and content of each object by its id or name; a missing one has no type."""
-    output, at = cat_file("--batch", place, asked, cwd) if asked else b"", 0
-    for _ in asked:
-        end = output.index(b"\n", at)
-        words, at = output[at:end].rsplit(b" ", 2), end + 1
-        if len(words) == 3 and words[2].isdigit():
-            size = int(words[2])
-            yield words[1], output[at : at + size]
-            at += size + 1
-        else:
-            yield b"", b""
-
-
-def cat_file(
-    option: str, place: Mapping[str, str], asked: Iterable[str], cwd: Path = Path("/")
-) -> bytes:
-    """Ask git about objects by id or name, about all with one process."""
-    lines = os.fsencode("".join(f"{name}\n" for name in asked))
-    return call.out(["cat-file", option], place, stdin=lines, cwd=cwd)
+    args = [*call.STATUS, "--ignore-submodules=none", "--", ".", *patterns]
+    place, skip = call.around(root)
+    return tuple(entry[3 + skip :] for entry in call.fields(args, place, root))
 
 
 def tracked(repo: Repo, paths: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from treadle.git import call, scratch
-from treadle.git.repo import Repo, cat_file, objects
+from treadle.git.call import cat_file, objects
+from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
 
 LINK, GITLINK = "120000", "160000"
@@ -156,6 +157,13 @@ def diff_summary(repo: Repo, old: str, new: str) -> str:
     """Return a line for each changed file and a sum, for people."""
     args = [*_DIFF, "--stat=100", "--stat-count=100", "-M", old, new]
     return call.out(args, repo.place).decode(errors="replace").rstrip("\n")
+
+
+def changed_lines(repo: Repo, old: str, new: str) -> int:
+    """Return how many lines were added or removed between two commits; a binary file has none."""
+    rows = call.out([*_DIFF, "--numstat", "--no-renames", old, new], repo.place).splitlines()
+    counts = [count for row in rows for count in row.split(b"\t")[:2]]
+    return sum(int(count) for count in counts if count.isdigit())
 
 
 def _fitting(found: Mapping[str, int]) -> Iterator[str]:

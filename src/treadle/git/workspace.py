@@ -58,7 +58,8 @@ class Workspace:
     """A private checkout; `index` is treadle's own and lies out of the agent's reach.
 
     Content filters of the user run in here among an agent's files, so `runner` confines git. The
-    index has a folder of its own, since git replaces it by a new file.
+    index has a folder of its own, since git replaces it by a new file. `kept` are new files and
+    folders, in /, that the setup made: they count as ignored, whatever the project says.
     """
 
     repo: Repo
@@ -67,6 +68,7 @@ class Workspace:
     branch: str | None
     config: GitSettings
     runner: Runner = call.unconfined
+    kept: tuple[str, ...] = ()
 
     @property
     def place(self) -> dict[str, str]:
@@ -131,6 +133,19 @@ def changes(ws: Workspace) -> tuple[Change, ...]:
 def survey(ws: Workspace) -> Survey:
     """Return the files that differ and the ignored ones; a wholly ignored folder is one, in /."""
     return _listed(ws, ("--ignored=matching",))
+
+
+def left_new(ws: Workspace, commit: str) -> tuple[str, ...]:
+    """Return what is there and not in `commit`; of a folder without any file of it, the folder."""
+    new = [change.path for change in changes(ws) if change.kind in _STRANGERS]
+    if not new:
+        return ()
+    known = {folder for name in trees.files(ws.repo, commit) for folder in trees.above(name)}
+    tops = (
+        next((f"{folder}/" for folder in trees.above(path) if folder not in known), path)
+        for path in new
+    )
+    return tuple(dict.fromkeys((*ws.kept, *tops)))
 
 
 def parse(listing: bytes) -> Survey:
@@ -283,6 +298,7 @@ def write_git_dir(ws: Workspace, commit: str) -> None:
     (folder / "packed-refs").write_bytes(_references(ws, commit))
     (folder / "config").write_text(_own_settings(ws), errors="surrogateescape")
     _copy_state(ws.repo, folder)
+    _exclude(folder / "info" / "exclude", ws.kept)
     copy_index(ws.index, folder / "index")
     head = f"ref: refs/heads/{ws.branch}" if ws.branch else commit
     (folder / "HEAD").write_bytes(os.fsencode(head) + b"\n")
@@ -334,8 +350,19 @@ def _listed(ws: Workspace, options: tuple[str, ...]) -> Survey:
     found = parse(done.stdout)
     if any(not change.path for change in found.changes):
         raise GitError(f"{ws.index} is damaged", fix=[f"rm {argument(str(ws.index))}"])
-    deep = _too_deep(done.stderr)
-    return Survey((*found.changes, *deep), found.ignored, _unexpected(ws, removed))
+    seen = (*found.changes, *_too_deep(done.stderr))
+    ours = tuple(change for change in seen if not _is_kept(ws, change))
+    ignored = found.ignored
+    if options and ws.kept:
+        ignored += tuple(name for name in ws.kept if os.path.lexists(ws.path / name))
+    return Survey(ours, ignored, _unexpected(ws, removed))
+
+
+def _is_kept(ws: Workspace, change: Change) -> bool:
+    """Tell whether the setup made this; a link in the place of its folder is no folder."""
+    folders = tuple(name for name in ws.kept if name.endswith("/"))
+    is_ours = change.path in ws.kept or change.path.startswith(folders)
+    return is_ours and change.kind in _STRANGERS
 
 
 def _too_deep(stderr: bytes) -> list[Change]:
@@ -378,6 +405,14 @@ def _copy_plain(root: Path, target: Path, name: str) -> bool:
     copied.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(source, copied, follow_symlinks=False)
     return True
+
+
+def _exclude(path: Path, names: Iterable[str]) -> None:
+    """Let the agent's own git ignore what the setup made."""
+    lines = (re.sub(r"([\\*?\[ #!])", r"\\\1", name) for name in names if "\n" not in name)
+    if words := "".join(f"\n/{line}" for line in lines):
+        with path.open("a", errors="surrogateescape") as stream:
+            stream.write(f"{words}\n")
 
 
 @cache
