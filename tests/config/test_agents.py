@@ -72,3 +72,23 @@ def test_senseless_swap_is_refused(item):
 def test_role_swapped_twice_is_refused():
     with pytest.raises(UsageError, match="--agent do is given twice"):
         agents.parse_swaps(["do=a", "do=b"])
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?P<input>[\d,]+) in, (?P<output>\d+(?:\.\d+)?k?) out",
+        r"(?P<input>\d{1,3}(?:,\d{3})*) tokens|(?P<cost>\$[0-9.]+)",
+        r"\((?P<cost>[*+(|]+)\)*",
+    ],
+)
+def test_plain_patterns_are_taken(write, pattern):
+    text = f"[agents.do]\ntype = 'command'\ncmd = ['tool']\nusage = '{pattern}'"
+    assert load(write(text), {}).config.agents["do"].usage == pattern
+
+
+@pytest.mark.parametrize("group", ["(?:a|a)*", "(a*)*", "(?:a?){30}a{30}", "(?:(?:a{1,2}))+"])
+def test_patterns_that_can_take_for_ever_are_refused(write, group):
+    text = f"[agents.do]\ntype = 'command'\ncmd = ['tool']\nusage = '{group}(?P<cost>b)'"
+    with pytest.raises(ConfigError, match="repeats a group"):
+        load(write(text), {})

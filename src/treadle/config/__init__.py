@@ -5,19 +5,21 @@ It buys quick commands: the whole schema takes longer to load and to judge than 
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shlex
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from treadle.contract import load_object
-from treadle.errors import BlockedError, ConfigError, FormatError, ProjectError
+from treadle.errors import BlockedError, ConfigError, FormatError, ProjectError, edit
 from treadle.files import atomic
 from treadle.ids import mask
-from treadle.layout import MAIL_ROOT, Layout, trust_file, user_config
+from treadle.layout import MAIL_ROOT, Layout, find_work_tree, trust_file, user_config
 
 _MAX_BYTES = 1 << 20
 _WEEK = 7 * 24 * 3600
@@ -52,7 +54,7 @@ def read_early(layout: Layout, env: Mapping[str, str]) -> Early:
 
 def read_files(
     layout: Layout, env: Mapping[str, str]
-) -> Iterator[tuple[Literal["user", "project"], str, dict[str, object]]]:
+) -> Iterator[tuple[Literal["user", "project"], str, Mapping[str, object]]]:
     """Yield what the user's file and the project's say, TOML or JSON, with the file's name."""
     user = user_config(env)
     if user.is_file():
@@ -73,12 +75,12 @@ def wrong(source: str, complaint: str, key: str | None = None) -> ConfigError:
         fix = f"unset {source}"
     else:
         is_file = source.endswith((".toml", ".json"))
-        fix = f"${{EDITOR:-vi}} {shlex.quote(source)}" if is_file else "treadle run --help"
+        fix = edit(source) if is_file else "treadle run --help"
     details: dict[str, object] = {"source": source, "key": key} if key else {}
     return ConfigError(f"{source}: {complaint}", fix=[fix], details=details)
 
 
-def _read_file(path: Path, name: str) -> dict[str, object]:
+def _read_file(path: Path, name: str) -> Mapping[str, object]:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -94,9 +96,10 @@ def _read_file(path: Path, name: str) -> dict[str, object]:
         raise wrong(name, error.message.removeprefix(f"{name}: ")) from error
 
 
-def _toml(data: bytes, name: str) -> dict[str, object]:
+@functools.lru_cache(maxsize=2)  # a command asks for its letters and then for its store
+def _toml(data: bytes, name: str) -> Mapping[str, object]:
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))
+        return tomllib.loads(data.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError as error:
         raise wrong(name, f"not UTF-8 at byte {error.start}") from error
     except ValueError as error:  # not only TOMLDecodeError: a number may have too many digits
@@ -180,8 +183,13 @@ def find_trust(env: Mapping[str, str], root: Path, common_dir: Path) -> TrustRec
     return found if found and found.identity == identity(common_dir) else None
 
 
-def require_trust(env: Mapping[str, str], root: Path, what: str) -> None:
-    """Stop, without starting git, unless the repository at this root is trusted.
+def known_projects(env: Mapping[str, str]) -> list[Path]:
+    """Return where the user has set projects up."""
+    return [Path(root) for root in _read_trust(trust_file(env))]
+
+
+def require_trust(env: Mapping[str, str], layout: Layout, what: str) -> None:
+    """Stop, without starting git, unless this project is trusted.
 
     A run exists only where it is, and inside of one the record cannot be read.
     """
@@ -189,10 +197,11 @@ def require_trust(env: Mapping[str, str], root: Path, what: str) -> None:
         return
     found = None
     with contextlib.suppress(OSError):
-        found = find_trust(env, root, _common_dir(root / ".git"))
+        if tree := find_work_tree(layout.root):
+            found = find_trust(env, layout.shared, tree.common_dir)
     if found is None or not found.trusted:
         raise BlockedError(
-            f"{root} is not trusted, and its configuration {what}",
+            f"{layout.root} is not trusted, and its configuration {what}",
             code="untrusted",
             fix=["treadle trust"],
         )
@@ -224,19 +233,6 @@ def trust_records(env: Mapping[str, str]) -> Iterator[dict[str, TrustRecord]]:
         _write_trust(path, book)
     finally:
         os.close(folder)
-
-
-def _common_dir(dot_git: Path) -> Path:
-    """Return the folder that all work trees share, from the two small files that name it."""
-    if dot_git.is_dir():
-        return dot_git
-    named = dot_git.parent / _line(dot_git).removeprefix("gitdir: ")
-    shared = named / "commondir"
-    return named / _line(shared) if shared.is_file() else named
-
-
-def _line(path: Path) -> str:
-    return os.fsdecode(path.read_bytes()).partition("\n")[0].rstrip("\r")
 
 
 def _read_trust(path: Path) -> dict[str, TrustRecord]:

@@ -10,15 +10,25 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from treadle.config import agents, read_files, schema, wrong
-from treadle.config.schema import BACKENDS, BudgetsConfig, Config, SandboxConfig, takes
+from treadle.config.schema import (
+    BACKENDS,
+    BudgetsConfig,
+    Config,
+    NightConfig,
+    SandboxConfig,
+    takes,
+)
 from treadle.errors import ConfigError, UsageError
 from treadle.ids import STORES, hint, is_agent_id, is_schema, mask
 from treadle.layout import Layout
+from treadle.proc import environment
 
 _TESTS = re.compile(r"tests>=[1-9][0-9]{0,6}")
 _UNFIT_FOR_BRANCH = re.compile(
     r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|\Z)|\A[-/.]|[/.]\Z"
 )
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NIGHT = "night."
 OriginKind = Literal["default", "user", "project", "environment", "flag"]
 
 
@@ -66,7 +76,7 @@ def _environment(
     names = {path[1] for path in merged if path[0] == "agents"}
     for key in filter(lambda key: key.is_scalar, schema.leaves()):
         paths = [key.path] if schema.ANY_NAME not in key.path else []
-        if key.path[:2] == ("agents", schema.ANY_NAME):
+        if key.path[:2] == ("agents", schema.ANY_NAME) and len(key.path) == 3:
             paths = [("agents", name, key.path[-1]) for name in names]
         for path in paths:
             name = schema.variable(path)
@@ -90,33 +100,46 @@ def _origins(merged: _Merged, config: Config) -> dict[str, Origin]:
     paths = [key.path for key in schema.leaves() if schema.ANY_NAME not in key.path]
     for name, agent in config.agents.items():
         keys = ("use",) if agent.use else takes(agent.type)
-        paths.extend(("agents", name, key) for key in keys)
-    paths.extend(path for path in merged if path[0] == "verify")
+        paths.extend(("agents", name, key) for key in keys if key != "env")
+    free = [("verify",), ("fleet", "limits"), *(("agents", name, "env") for name in config.agents)]
+    paths.extend(path for path in merged if path[:-1] in free)
     return {schema.dotted(path): merged.get(path, (None, default))[1] for path in paths}
 
 
-def parse_budgets(items: Sequence[str]) -> dict[str, int | float]:
+def parse_limits(items: Sequence[str]) -> dict[str, dict[str, int | float]]:
+    """Return the limits of a run and those of its day, as the tables of a configuration."""
+    ours = [item for item in items if not item.strip().startswith(_NIGHT)]
+    days = [item.strip().removeprefix(_NIGHT) for item in items if item not in ours]
+    found = {"budgets": parse_budgets(ours), "night": parse_budgets(days, NightConfig)}
+    return {name: limits for name, limits in found.items() if limits}
+
+
+def parse_budgets(
+    items: Sequence[str],
+    table: type[msgspec.Struct] = BudgetsConfig,
+    flag: str = "--budget",
+) -> dict[str, int | float]:
     """Return the limits by name, or raise UsageError with the nearest name."""
     limits: dict[str, int | float] = {}
-    known = schema.field_types(BudgetsConfig)
+    known = schema.field_types(table) if items else {}
     for item in items:
         name, equals, text = (part.strip() for part in item.partition("="))
         if name not in known:
-            raise UsageError(f"--budget {name}: no such budget{hint(name, known, or_all=True)}")
+            raise UsageError(f"{flag} {name}: no such budget{hint(name, known, or_all=True)}")
         if not equals:
-            raise UsageError(f"--budget {item}: write it as --budget {name}=NUMBER")
+            raise UsageError(f"{flag} {item}: write it as {flag} {name}=NUMBER")
         if name in limits:
-            raise UsageError(f"--budget {name} is given twice")
-        limits[name] = _limit(name, text, known[name])
+            raise UsageError(f"{flag} {name} is given twice")
+        limits[name] = _limit(name, text, known[name], flag)
     return limits
 
 
-def _limit(name: str, text: str, type_: object) -> int | float:
+def _limit(name: str, text: str, type_: object, flag: str) -> int | float:
     with contextlib.suppress(ConfigError):
-        value = leaf(text, type_, ("budgets", name), "--budget", text=True)
+        value = leaf(text, type_, ("budgets", name), flag, text=True)
         if isinstance(value, int | float):
             return value
-    raise UsageError(f"--budget {name} must be {schema.expectation(type_)}, not {text!r}")
+    raise UsageError(f"{flag} {name} must be {schema.expectation(type_)}, not {text!r}")
 
 
 def leaves(raw: Mapping[str, object], source: str) -> dict[schema.KeyPath, object]:
@@ -185,6 +208,8 @@ def _check_name(name: str, path: schema.KeyPath, source: str) -> None:
             (*path, name),
             "is not a valid agent name; use lower-case letters, digits and . _ -",
         )
+    if path[2:] == ("env",) and (environment.is_system(name) or not _VARIABLE.fullmatch(name)):
+        raise _wrong(source, (*path, name), "is not a variable that an agent may be given")
     if not name.strip():
         raise _wrong(source, (*path, name), "needs a name that is not empty")
 

@@ -26,6 +26,8 @@ Flag = Annotated[bool, Meta(description="true or false")]
 Text = Annotated[_Word, Meta(description="a text that is not empty")]
 Command = Annotated[_Word, Meta(description="a shell command")]
 Argv = Annotated[_Words | None, Meta(description="a list of strings: a program and its arguments")]
+Variable = Annotated[str, Meta(description="a text")]
+SettingsFrom = Literal["isolated", "user"]
 Names = Annotated[
     _Names,
     Meta(description="a list of names of environment variables, or beginnings with a final *"),
@@ -45,6 +47,9 @@ Prices = Annotated[
     Meta(description="three numbers: USD per million input, cached and output tokens"),
 ]
 Preset = Literal["gemini", "opencode", "copilot", "codex", "claude"]
+PromptWay = Literal["stdin", "file", "argument"]
+AnswerWay = Literal["text", "file"]
+Pattern = Annotated[_Word, Meta(description="a regular expression for one line")]
 Amount = Annotated[_Above0 | None, Meta(description="a number above 0")]
 Sandbox = Literal["auto", "required", "off"]
 Network = Literal["full", "none"]
@@ -58,9 +63,34 @@ Router = Annotated[
     Meta(description="a list of strings, or one line: a program and its arguments"),
 ]
 Tries = Annotated[int, Meta(gt=0, le=100, description="a whole number from 1 to 100")]
-Landing = Literal["manual", "auto"]
+Outside = Literal["refuse", "allow"]
+Landing = Literal["manual", "auto", "branch", "pr"]
+ForgeKind = Literal["auto", "github", "gitlab", "gitea", "plain"]
+SubjectLine = Annotated[
+    str,
+    Meta(
+        pattern=r"\A([^{}\n]|\{(goal|task|spec|run)\})*\{goal\}([^{}\n]|\{(goal|task|spec|run)\})*\Z",
+        description="a line with {goal} in it, and maybe {task}, {spec}, {run}",
+    ),
+]
+NoticeKind = Literal["question", "run_ended", "night_ended", "serve_failed"]
+NoticeKinds = Annotated[
+    tuple[NoticeKind, ...],
+    Meta(description='a list of "question", "run_ended", "night_ended" and "serve_failed"'),
+]
+Address = Annotated[
+    str,
+    Meta(
+        pattern=r"\A(https?://[^\s/].*|\$\{?[A-Za-z_]\w*\}?)\Z",
+        description="an http or https address, or $NAME for one in an environment variable",
+    ),
+]
+Caches = Literal["private", "shared"]
 CheckPlace = Literal["clean", "workspace"]
+Approval = Literal["plan"]
+Approvals = Annotated[tuple[Approval, ...], Meta(description='a list of steps: "plan"')]
 ProtectMode = Literal["ask", "fail", "warn"]
+FlakyMode = Literal["pass", "fail"]
 Expect = Annotated[
     tuple[str, ...] | _Word, Meta(description='"junit:PATH", "tests>=N", or a list of them')
 ]
@@ -76,14 +106,21 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     run: Argv = None
     recording: Text | None = None
     preset: Preset | None = None
+    prompt: PromptWay = "stdin"
+    answer: AnswerWay = "text"
+    usage: Pattern | None = None
     model: Text | None = None
     extra_args: Words = ()
     prices: Prices = None
     retry_wait: Pause = 5
+    patience: Pause = 7200
+    fallback: Words = ()
     path: Text | None = None
     timeout: Seconds = 1800
     idle_timeout: SecondsOr0 | None = None
     env_allow: Names = ()
+    env: dict[str, Variable] = {}
+    settings: SettingsFrom = "isolated"
     edits: Flag | None = None
     network: Network | None = None
     writable: Places = ()
@@ -107,15 +144,44 @@ class ChecksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     before: Flag = True
     timeout: Seconds = 900
+    anyway: Flag = False
+    repeat: Tries = 2
+    flaky: FlakyMode = "pass"
     skip_agent_on_fail: Flag = False
     env_allow: Names = ()
     network: Network | None = None
     writable: Places = ()
     unix_sockets: Flag = False
+    caches: Caches = "private"
     place: CheckPlace = "clean"
     expect: Expect = ()
     protect: Globs = ("default",)
     protect_mode: ProtectMode = "ask"
+
+
+class PolicyRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files that agents may change, that wait for a person, and that nobody but people change."""
+
+    allow: Globs = ()
+    ask: Globs = ()
+    deny: Globs = ()
+
+
+class PolicyConfig(PolicyRules, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files agents may change; the rules for one role go before those for all."""
+
+    do: PolicyRules = PolicyRules()
+    act: PolicyRules = PolicyRules()
+
+
+class RoutineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What routines may reach, and for how long they work; one routine's table adds to all's."""
+
+    env_allow: Names = ()
+    network: Network | None = None
+    writable: Places = ()
+    unix_sockets: Flag | None = None
+    timeout: Seconds | None = None
 
 
 class SandboxConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,13 +202,45 @@ class WorkspaceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     branch: Text = "treadle/{run_id}"
     setup: Argv = None
     root: Text | None = None
+    keep: CountOr0 = 5
+
+
+class KeepConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which runs stay: the newest, and those of the last days."""
+
+    runs: Whole = 200
+    days: Whole = 30
 
 
 class LandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether passed runs land by themselves."""
+    """Whether passed runs land by themselves, where, and as what."""
 
     run: Landing = "manual"
     process: Landing = "auto"
+    protected: Globs = ()
+    subject: SubjectLine = "{goal}"
+    conventional: Flag = False
+    hooks: Flag = False
+
+
+class PullConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where pull requests go, and what they say."""
+
+    remote: Text = "origin"
+    into: Text | None = None
+    forge: ForgeKind = "auto"
+    body: Text = "{report}"
+    labels: Words = ()
+    reviewers: Words = ()
+    draft: Flag = False
+
+
+class NotifyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the user is told that something ended or waits for them."""
+
+    command: Argv = None
+    webhook: Address | None = None
+    on: NoticeKinds = ("question", "run_ended", "night_ended", "serve_failed")
 
 
 class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,6 +282,15 @@ class FleetConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     polling: Seconds = 1
     patience: Seconds = 300
     max_epochs: Tries = 5
+    needs: Words = ()
+    limits: dict[str, Whole] = {}
+
+
+class NightConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limits over all runs of a day; None is no limit."""
+
+    max_cost_usd: Amount = None
+    max_runs: Count = None
 
 
 class ChainConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -193,22 +300,37 @@ class ChainConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_cost_usd: Amount = 10
 
 
+class ProjectConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a project in a folder of its repository may change."""
+
+    outside: Outside = "refuse"
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
     default_routine: Text = "develop"
     notebook_support: Flag = False
     max_retries: Tries = 3
+    retry_wait: Pause = 5
     sandbox: SandboxConfig = SandboxConfig()
     network: Network = "full"
+    approve: Approvals = ()
     store: Text | None = None
     store_schema: Text | None = None
     agents: dict[str, AgentConfig] = {}
     budgets: BudgetsConfig = BudgetsConfig()
     verify: dict[str, Command] = {}
     checks: ChecksConfig = ChecksConfig()
+    policy: PolicyConfig = PolicyConfig()
+    routine: RoutineConfig = RoutineConfig()
+    routines: dict[str, RoutineConfig] = {}
     workspace: WorkspaceConfig = WorkspaceConfig()
+    keep: KeepConfig = KeepConfig()
     land: LandConfig = LandConfig()
+    pr: PullConfig = PullConfig()
+    notify: NotifyConfig = NotifyConfig()
+    project: ProjectConfig = ProjectConfig()
     hooks: HooksConfig = HooksConfig()
     commands: CommandsConfig = CommandsConfig()
     mail: MailConfig = MailConfig()
@@ -216,6 +338,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     artifacts: Text | None = None
     fleet: FleetConfig = FleetConfig()
     chain: ChainConfig = ChainConfig()
+    night: NightConfig = NightConfig()
 
 
 KeyPath = tuple[str, ...]
@@ -308,7 +431,10 @@ def _parts(type_: object) -> Iterator[object]:
 
 
 # Keys that every kind of agent takes.
-COMMON = ("type", "path", "timeout", "idle_timeout", "env_allow", "edits", "network", "writable")
+COMMON = (
+    *("type", "path", "timeout", "idle_timeout", "env_allow", "env", "edits", "network"),
+    "writable",
+)
 
 
 class Takes(NamedTuple):
@@ -318,7 +444,9 @@ class Takes(NamedTuple):
     may_have: tuple[str, ...] = ()
 
 
-_TOOL = Takes(may_have=("model", "extra_args", "prices", "retry_wait"))
+# What every agent takes that is asked in words.
+_ASKED = ("prices", "retry_wait", "patience", "fallback")
+_TOOL = Takes(may_have=("model", "extra_args", *_ASKED, "settings"))
 
 # The tools whose program has a fixed name, looked up in PATH.
 TOOLS = ("codex", "claude", "gemini", "opencode", "copilot")
@@ -328,7 +456,8 @@ BACKENDS: dict[str, Takes] = {
     "builtin": Takes(may_have=("run",)),
     "replay": Takes(needs=("recording",)),
     **dict.fromkeys(TOOLS, _TOOL),
-    "acp": Takes(may_have=("cmd", "preset", "extra_args", "prices", "retry_wait")),
+    "command": Takes(needs=("cmd",), may_have=("prompt", "answer", "usage", "model", *_ASKED)),
+    "acp": Takes(may_have=("cmd", "preset", "extra_args", *_ASKED, "settings")),
 }
 
 
