@@ -5,10 +5,11 @@ import pytest
 from treadle.layout import Layout
 from treadle.store.fleet import WorkerRow
 from treadle.store.letters import LetterRow
+from treadle.store.outages import OutageRow
 from treadle.store.store import Store
 
 # A record that is loaded tells the queries the columns of its table; a store loads the others.
-LOADED = (WorkerRow, LetterRow)
+LOADED = (WorkerRow, LetterRow, OutageRow)
 
 BACKENDS = ("sqlite", pytest.param("postgres", marks=pytest.mark.real))
 

@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from treadle.contract import EventType
+from treadle.contract.events import EventType
 from treadle.store.runs import CheckRow, Cursor, Event, History, RunRow, StepRow
 
 T = "2026-01-23T14:55:01.000000Z"

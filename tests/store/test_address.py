@@ -2,9 +2,9 @@
 
 import pytest
 
-from treadle.config import Early, read_early
+from treadle.config import Early, read_early, read_files
 from treadle.config.load import load
-from treadle.errors import BlockedError, ConfigError
+from treadle.errors import BlockedError, ConfigError, install_extra
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.store import address
@@ -62,6 +62,14 @@ def test_a_key_of_the_same_name_in_a_table_is_another_one(project):
     assert read_early(project, {}) == Early()
 
 
+def test_a_file_that_is_as_it_was_is_parsed_once(project):
+    project.config_toml.write_text('store = "sqlite:a"\n')
+    first, again = (next(read_files(project, {}))[2] for _ in range(2))
+    project.config_toml.write_text('store = "sqlite:b"\n')
+    assert again is first
+    assert read_early(project, {}).store == "sqlite:b"
+
+
 def test_the_environment_beats_the_project_and_that_the_user(project, tmp_path):
     env = {"XDG_CONFIG_HOME": str(tmp_path / "user")}
     user = tmp_path / "user" / "treadle" / "config.toml"
@@ -115,7 +123,7 @@ def test_the_driver_is_asked_for_by_name_when_it_is_missing(project, monkeypatch
     with pytest.raises(address.StoreError) as caught:
         address.at(URL, "shop")
     monkeypatch.undo()
-    assert caught.value.fix == ('pip install "treadle[fleet]"',)
+    assert caught.value.fix == (install_extra("fleet"),)
     assert "geheim" not in str(caught.value)
 
 

@@ -85,7 +85,7 @@ def test_what_arrives_otherwise_is_taken_back(full, empty, monkeypatch):
         return len(seen)
 
     monkeypatch.setattr(copy, "Counter", count)
-    with pytest.raises(StoreError, match="did not arrive as it was"):
+    with pytest.raises(StoreError, match="was not copied faithfully"):
         copy.copy(full, empty)
     assert not any(contents(empty).values())
 

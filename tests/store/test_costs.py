@@ -42,6 +42,22 @@ def test_restoring_a_run_counts_it_once(store):
     assert (row.steps, row.output_tokens) == (1, 9)
 
 
+def test_each_agent_of_a_step_counts_and_so_does_what_was_cut_off(store):
+    first = UsageRow(RUN, 1, "claude", "m2", 50, 0, 5, 0.25, 0.0)
+    cut = UsageRow(RUN, runs.CUT_OFF, "codex", "m1", 10, 0, 1, 0.125, 3.0)
+    store.insert_run(run_row(), (), {})
+    store.advance(RUN, History(usage=(cut,)), cursor(), 1)
+    whole = History((STEP,), usage=(first, USED))
+    store.advance(RUN, whole, cursor(), 1)
+    store.restore(run_row(), whole._replace(usage=(cut, first, USED)))
+    found = {(it.day, it.agent, it.model): it[3:] for it in store.costs("")}
+    assert found == {
+        ("2026-01-23", "codex", "m1"): (0, 10, 0, 1, 0.125, 3.0),
+        ("2026-01-02", "claude", "m2"): (0, 50, 0, 5, 0.25, 0.0),
+        ("2026-01-02", "codex", "m1"): (1, 100, 40, 7, 0.5, 90.0),
+    }
+
+
 def test_what_was_spent_stays_spent_when_a_run_is_removed(store):
     commit(store)
     store.delete_run(RUN)

@@ -56,3 +56,19 @@ def test_waiting_runs_are_the_stopped_ones_that_say_so(store):
     fleet.add_project(store, "p", "/repo", EARLY)
     fleet.add_project(store, "p", "/other", LATE)
     assert [tuple(item) for item in fleet.projects(store)] == [("p", "/other")]
+
+
+def test_a_provider_is_used_by_so_many_runs_of_living_workers(store):
+    for name in ("a", "b"):
+        fleet.register(store, worker(name), EARLY)
+    limits = {"claude": 1, "codex": 2}
+    assert fleet.use(store, "a", "shop/1", {"codex": 2}) is None
+    assert fleet.use(store, "a", "shop/2", limits) is None
+    assert fleet.use(store, "a", "shop/2", limits) is None  # delivered again
+    assert fleet.use(store, "b", "blog/3", limits) == "claude"
+    assert fleet.use(store, "b", "blog/3", {"codex": 2}) == "codex"
+    fleet.end_use(store, "b", "shop/2")  # not its own
+    assert fleet.use(store, "b", "blog/3", limits) == "claude"
+    fleet.end_use(store, "a", "shop/1")
+    fleet.bury(store, "a", "2026-01-01T00:02:00.000000Z")
+    assert fleet.use(store, "b", "blog/3", limits) is None

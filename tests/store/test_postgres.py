@@ -49,7 +49,7 @@ def letter(number):
 
 
 def take(store, agent="b", now=NOW):
-    return store.write(lambda tx: mail_claim.take_row(tx, agent, now), alone=False)
+    return store.write(lambda tx: mail_claim.take_row(tx, store.mail, agent, now), alone=False)
 
 
 def cut_all_lines(server):
@@ -95,12 +95,12 @@ def test_who_stands_still_in_a_transaction_is_cut_off_by_the_server(database, sh
     writer.close()
 
 
-def test_what_a_worker_has_open_is_ended_with_its_locks(database, shared, monkeypatch):
-    monkeypatch.setenv("PGAPPNAME", "host-1234")
-    writer = database.open_writer()
+def test_what_a_worker_has_open_is_ended_with_its_locks(database, shared, pg_server):
+    sign = "&" if "?" in pg_server else "?"
+    worker = Postgres(f"{pg_server}{sign}application_name=host-1234", database.schema)
+    writer = worker.open_writer()
     writer.begin(alone=True)
     writer.connection.execute("SELECT 1")
-    monkeypatch.delenv("PGAPPNAME")
     fleet.cut_off(shared, "host-1234")
     shared.leave(RUN, "x", {})
     with pytest.raises(psycopg.OperationalError):

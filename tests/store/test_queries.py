@@ -7,20 +7,28 @@ from treadle.store.transaction import QUERIES, sql
 
 WHOLE_TABLE_IS_THE_ANSWER = {
     "step_names": "recovery compares every step with its folder",
-    "run_ids": "recovery looks for folders of runs that have no row",
+    "run_ids": "recovery looks for folders without a row, a person for the end of an id",
     "runs_with_key": "recovery looks for moves of a branch that a kill cut off",
     "tasks": "the list of all tasks",
+    "run_counts": "how many there are of each status, from an index",
+    "task_counts": "how many there are in each lane, from an index",
     "task_links": "the board shows what every task waits for",
     "chains": "a page of it, by its key",
     "task_ids": "the nearest id for an unknown one",
     "questions": "everything that ever waited for a human",
     "question_ids": "the nearest id for an unknown one",
     "mail_folders": "every folder is compared with how it looked",
+    "mission_names": "there are few, and the names of all are compared",
+    "task_files": "every file is compared with how it looked",
+    "lagging_tasks": "every task is compared with its files",
+    "agents_seen": "whoever ever wrote, claimed or moved anything",
     "workers": "the list of all workers",
     "cut_off": "a file has no sessions to end",
     "forget_workers": "every worker's last beat is looked at",
     "leader": "there is one row",
+    "outages": "the tools that cannot work now: a handful",
     "fleet_projects": "the list of all projects",
+    "runs_by_status": "every run is counted",
 }
 
 

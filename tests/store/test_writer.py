@@ -148,10 +148,11 @@ def test_a_full_disk_saves_nothing_and_says_so(begun):
     writer = begun._transactions.writer.connection
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count={pages}")
-    with pytest.raises(StoreError, match="the disk is full"):
+    with pytest.raises(StoreError, match="the disk is full") as found:
         begun.advance(
             RUN, History(events=[event(seq, text="x" * 4000) for seq in range(2, 9)]), cursor(), 1
         )
+    assert found.value.fix == ("df -h",)
     assert begun.last_seq(RUN) == 1
     writer.execute("PRAGMA max_page_count=100000")
     commit(begun, 1)

@@ -1,13 +1,14 @@
-"""Find a project's database and open it with the tables of this treadle."""
+"""Find a project's database and open it, with the tables of this treadle, to read it."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from treadle.config import Early, read_early, require_trust
-from treadle.errors import ConfigError, StoreError
+from treadle.errors import ConfigError, StoreError, install_extra
 from treadle.ids import STORES, is_schema, mask, utc
 from treadle.layout import Layout, lock_of
 from treadle.store import sqlite
@@ -15,12 +16,60 @@ from treadle.store.sqlite import Sqlite
 from treadle.store.transaction import (
     Connection,
     Database,
+    Reading,
+    Row,
     Writer,
     closed_on_error,
     explained,
+    sql,
 )
 
 _EXAMPLE = "postgresql://user@host/database"
+
+
+class OpenReader(Reading):
+    """One connection that never waits for a writer and never writes; topics are mixed in."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._reading = connection
+        self._database = database
+
+    @classmethod
+    def open(cls, layout: Layout, env: Mapping[str, str] = os.environ) -> Self:
+        """Open the project's store, or an empty one if nothing was ever recorded."""
+        return cls.at(find(layout, env))
+
+    @classmethod
+    def at(cls, database: Database) -> Self:
+        """Open a store that may belong to no folder here."""
+        return cls(open_reader(database), database)
+
+    def now(self) -> datetime:
+        """Return the time that leases go by: the database's own, where many machines share it."""
+        return self._database.now()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._reading.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def each(self, schemas: Sequence[str], *names: str) -> dict[str, list[list[Row]]]:
+        """Return the rows that queries find in other projects of the same database, if it can."""
+        with explained(self._database):
+            queries = map(sql, names)
+            return self._database.each(self._reading, schemas, latest(), *queries)
+
+    def all(self, name: str, **values: object) -> list[Row]:
+        """Return the rows that a query finds."""
+        try:
+            return self._reading.execute(sql(name), values).fetchall()
+        except self._database.error as error:
+            raise self._database.explain(error) from error
 
 
 def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
@@ -28,9 +77,9 @@ def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
     found = settings(layout, env)
     if found.store is None:
         return Sqlite(layout.database, layout.store_lock)
-    owner = None if found.store_schema else f"{os.uname().nodename}:{layout.root}"
-    url = absolute(found.store, layout.root)
-    return at(url, found.store_schema or default_schema(layout.root), owner)
+    owner = None if found.store_schema else f"{os.uname().nodename}:{layout.shared}"
+    url = absolute(found.store, layout.shared)
+    return at(url, found.store_schema or default_schema(layout.shared), owner)
 
 
 def settings(layout: Layout, env: Mapping[str, str]) -> Early:
@@ -40,13 +89,13 @@ def settings(layout: Layout, env: Mapping[str, str]) -> Early:
     """
     found = read_early(layout, env)
     if found.store and "store" in found.theirs:
-        require_trust(env, layout.root, f"names a store: {mask(found.store)}")
+        require_trust(env, layout, f"names a store: {mask(found.store)}")
     return found
 
 
 def schema(layout: Layout, env: Mapping[str, str]) -> str:
     """Return the schema that the project has, or would have, in PostgreSQL."""
-    return settings(layout, env).store_schema or default_schema(layout.root)
+    return settings(layout, env).store_schema or default_schema(layout.shared)
 
 
 def absolute(url: str, root: Path) -> str:
@@ -89,7 +138,7 @@ def _postgres(url: str, schema: str, owner: str | None) -> Database:
         raise StoreError(
             f"{mask(url)} needs the PostgreSQL driver, which is not installed ({error.name})",
             code="extra_missing",
-            fix=['pip install "treadle[fleet]"'],
+            fix=[install_extra("fleet")],
         ) from error
     found: Database = module.Postgres(url, schema, owner)
     return found
@@ -140,7 +189,7 @@ def open_empty() -> Connection:
 
 def latest() -> int:
     """Return the schema version this treadle knows."""
-    return _migrations()[-1][0]
+    return max(_number(path.name) for path in FOLDER.iterdir())
 
 
 def _version(connection: Connection, database: Database) -> int:
@@ -182,4 +231,8 @@ def _apply(connection: Connection, database: Database, path: Path) -> None:
 
 def _migrations() -> list[tuple[int, Path]]:
     """Return the migrations and their numbers, in order."""
-    return [(int(path.name.partition("_")[0]), path) for path in sorted(FOLDER.iterdir())]
+    return [(_number(path.name), path) for path in sorted(FOLDER.iterdir())]
+
+
+def _number(name: str) -> int:
+    return int(name.partition("_")[0])

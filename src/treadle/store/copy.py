@@ -59,7 +59,7 @@ def _table(source: Connection, target: Connection, name: str) -> int:
         target.executemany(insert, rows[start : start + _BATCH])
     copied = target.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
     if Counter(rows) != Counter(map(tuple, copied)):
-        raise StoreError(f"table {name} did not arrive as it was; nothing was copied")
+        raise StoreError(f"table {name} was not copied faithfully; the new store is left empty")
     return len(rows)
 
 

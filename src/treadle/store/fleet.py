@@ -1,10 +1,19 @@
 """Who works in the fleet, who leads it, and which runs wait for it; all times are the store's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from treadle.contract import RunStatus
+from treadle.store.address import OpenReader
 from treadle.store.runs import RunRow
-from treadle.store.transaction import InTransaction, Reading, Writing, change, kept_in
+from treadle.store.transaction import (
+    InTransaction,
+    Reading,
+    Writing,
+    as_records,
+    change,
+    kept_in,
+)
 
 T = TypeVar("T")
 
@@ -13,7 +22,11 @@ LIVING = ("alive", "draining")
 
 @kept_in("workers")
 class WorkerRow(NamedTuple):
-    """One worker process of the fleet; its status is alive, draining, left or dead."""
+    """One worker process of the fleet; its status is alive, draining, left or dead.
+
+    While something is wrong with its machine, `trouble` says why it takes no runs; `serves` says
+    which runs it takes at all.
+    """
 
     worker_id: str
     host: str
@@ -23,6 +36,8 @@ class WorkerRow(NamedTuple):
     status: str
     started_at: str
     beat_at: str
+    trouble: str | None = None
+    serves: str | None = None
 
 
 class FleetProject(NamedTuple):
@@ -49,9 +64,11 @@ def register(tx: Writing, row: WorkerRow, forget_before: str) -> None:
     tx.execute("add_worker", row)
 
 
-def beat(store: Writing, worker_id: str, busy: int, at: str) -> str | None:
+def beat(
+    store: Writing, worker_id: str, busy: int, at: str, trouble: str | None = None
+) -> str | None:
     """Say that a worker lives; its status, or None if it was declared dead."""
-    values = {"worker_id": worker_id, "busy": busy, "at": at}
+    values = {"worker_id": worker_id, "busy": busy, "at": at, "trouble": trouble}
     row = _at_once(store, lambda tx: tx.execute("beat", values).fetchone())
     return str(row[0]) if row else None
 
@@ -91,9 +108,104 @@ def add_project(store: Writing, project: str, remote: str, at: str) -> None:
     _at_once(store, lambda tx: tx.execute("add_fleet_project", values))
 
 
+def remove_project(store: Writing, project: str) -> None:
+    """Let the fleet look for runs of a project no longer."""
+    _at_once(store, lambda tx: tx.execute("remove_fleet_project", {"project": project}))
+
+
 def projects(store: Reading) -> list[FleetProject]:
     """Return the projects the fleet works for."""
     return store.records(FleetProject, "fleet_projects")
+
+
+def use(store: Writing, worker_id: str, job: str, limits: Mapping[str, int]) -> str | None:
+    """Count a run at its providers, at all or none; the one that living workers use enough."""
+
+    def apply(tx: InTransaction) -> str | None:
+        values = {"worker_id": worker_id, "job": job}
+        for provider, most in limits.items():
+            if not tx.execute("add_use", {**values, "provider": provider, "most": most}).rowcount:
+                tx.execute("remove_uses", values)
+                return provider
+        return None
+
+    return store.write(apply)
+
+
+def end_use(store: Writing, worker_id: str, job: str) -> None:
+    """Count a run no longer."""
+    _at_once(store, lambda tx: tx.execute("remove_uses", {"worker_id": worker_id, "job": job}))
+
+
+class HeldJob(NamedTuple):
+    """A job by its name, and who has it, if anybody."""
+
+    job: str
+    worker_id: str | None
+
+
+def add_job(store: Writing, job: str, project: str, priority: int, at: str) -> None:
+    """Let a job wait; one that was ever there stays as it is."""
+    values = {"job": job, "project": project, "priority": priority, "at": at}
+    store.write(lambda tx: tx.execute("add_job", values), alone=False)
+
+
+def take_job(store: Writing, worker_id: str, most: int, but: Collection[str] = ()) -> str | None:
+    """Take the job that is next, of a project of which fewer than `most` are held."""
+    if store.one("some_job") is None:
+        return None  # most looks find nothing: they must be cheap, and in nobody's way
+    values = {"worker_id": worker_id, "most": most, "but": f"|{'|'.join(but)}|"}
+    found = store.write(lambda tx: tx.execute("take_job", values).fetchone(), lasting=False)
+    return str(found[0]) if found else None
+
+
+def end_jobs(store: Writing, state: str, held: Mapping[str, str], at: str) -> None:
+    """Let jobs be done, or wait again in their place, unless somebody else has them by now."""
+
+    def apply(tx: InTransaction) -> None:
+        for job, holder in held.items():
+            tx.execute("end_job", {"job": job, "worker_id": holder, "state": state, "at": at})
+
+    store.write(apply, alone=False)
+
+
+def waiting_jobs(store: Reading) -> list[HeldJob]:
+    """Return the jobs that nobody has."""
+    return store.records(HeldJob, "jobs", state="waiting")
+
+
+def held_jobs(store: Reading, worker_id: str | None = None) -> list[HeldJob]:
+    """Return the jobs that somebody has, or that one worker has."""
+    if worker_id is None:
+        return store.records(HeldJob, "jobs", state="held")
+    return store.records(HeldJob, "jobs_of_worker", worker_id=worker_id)
+
+
+def forget_jobs(store: Writing, before: str) -> None:
+    """Remove jobs that were done before then."""
+    _at_once(store, lambda tx: tx.execute("forget_jobs", {"before": before}))
+
+
+class FleetRuns(NamedTuple):
+    """The runs of a project that the fleet has something to do with."""
+
+    queued: list[RunRow]
+    held: list[RunRow]
+    ended: list[RunRow]
+
+
+def runs(store: Reading) -> FleetRuns:
+    """Return a project's runs that wait, are driven, or have ended and were not let go."""
+    return FleetRuns(queued(store), held(store), ended(store))
+
+
+def runs_by_project(store: OpenReader, projects: Sequence[str]) -> dict[str, FleetRuns]:
+    """Return the runs of many projects at once; those that need more than a look are left out."""
+    found = store.each(projects, "runs_queued", "runs_of_workers", "runs_ended_by_workers")
+    return {
+        name: FleetRuns(*(as_records(RunRow, rows) for rows in answers))
+        for name, answers in found.items()
+    }
 
 
 def queued(store: Reading) -> list[RunRow]:
@@ -102,13 +214,24 @@ def queued(store: Reading) -> list[RunRow]:
 
 
 def held(store: Reading) -> list[RunRow]:
-    """Return the runs that workers drive, or drove when they died."""
+    """Return the runs that workers drive, or drove when they died or let go of them."""
     return store.records(RunRow, "runs_of_workers")
+
+
+def ended(store: Reading) -> list[RunRow]:
+    """Return the runs that have ended while a worker still says it drives them."""
+    return store.records(RunRow, "runs_ended_by_workers")
+
+
+def of_status(store: Reading, status: RunStatus) -> list[RunRow]:
+    """Return the runs of the fleet that stand like this."""
+    return store.records(RunRow, "runs_of_fleet", status=status)
 
 
 def claim(store: Writing, row: RunRow, owner: str | None) -> int | None:
     """Take a run over if it still is as it was read; None when somebody was quicker."""
-    values = {"run_id": row.run_id, "epoch": row.claim_epoch, "status": row.status, "owner": owner}
+    seen = {"epoch": row.claim_epoch, "status": row.status, "seen_owner": row.owner}
+    values = {"run_id": row.run_id, "owner": owner, **seen}
     found = store.write(lambda tx: tx.execute("claim_run", values).fetchone())
     return int(found[0]) if found else None
 

@@ -3,20 +3,31 @@
 Files are the truth; this is an index of them.
 """
 
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.store.tasks import count_up
 from treadle.store.transaction import COLUMNS, Reading, Writing, change, kept_in
 
+# How urgent a letter is that waits: 0 is the most.
+NORMAL = 2
 # What a letter can ask to be done; a query says `{work}`.
 WORK = ("implement_feature", "fix_bug", "refactor", "review_code", "test", "audit", "document")
 COLUMNS["work"] = ", ".join(f"'{intent}'" for intent in WORK)
+COLUMNS["of_intent"] = "(CAST(:intent AS TEXT) IS NULL OR intent = :intent)"
+COLUMNS["in_box"] = "FROM mail_index WHERE box = :box AND {of_intent}".format_map(COLUMNS)
+COLUMNS["sent_to"] = f"{COLUMNS['in_box']} AND recipient = :agent"
+COLUMNS["held_by"] = f"{COLUMNS['in_box']} AND agent = :agent"
 
 
 @kept_in("mail_index", pending=bool)
 class LetterRow(NamedTuple):
-    """Where one letter lies and what its headers say; `pending` while its effect is not made."""
+    """Where one letter lies and what its headers say; `pending` while its effect is not made.
+
+    `moved_ns` is when the row was last moved; the file follows.
+    """
 
     letter_id: int | None
     box: str
@@ -37,6 +48,11 @@ class LetterRow(NamedTuple):
     copy_of: str | None = None
     question_id: str | None = None
     pending: bool = False
+    moved_ns: int = 0
+    rank: int = NORMAL
+    thread_id: str | None = None
+    ack_by: str | None = None
+    moved_at: str | None = None
 
 
 @kept_in("mail_folders")
@@ -80,10 +96,18 @@ def page(
     store: Reading, box: str, limit: int, agent: str | None = None, intent: str | None = None
 ) -> list[LetterRow]:
     """Return the newest letters in the boxes of a kind, or in an agent's; new ones are to it."""
-    query = "letters_in_box" if agent is None else "letters_held"
-    if agent and box == "new":
-        query = "letters_to"
+    query = f"letters_{_listed(box, agent)}"
     return _rows(store, query, box=box, limit=limit, agent=agent, intent=intent)
+
+
+def count(store: Reading, box: str, agent: str | None = None, intent: str | None = None) -> int:
+    """Return how many letters there are for `page` to show."""
+    found = store.one(f"count_{_listed(box, agent)}", box=box, agent=agent, intent=intent)
+    return int(found[0]) if found else 0
+
+
+def _listed(box: str, agent: str | None) -> str:
+    return "in_box" if agent is None else "sent_to" if box == "new" else "held_by"
 
 
 def older(store: Reading, folder: str, before: str) -> list[LetterRow]:
@@ -93,7 +117,30 @@ def older(store: Reading, folder: str, before: str) -> list[LetterRow]:
 
 def unread(store: Reading) -> list[tuple[str, int]]:
     """Return how many letters wait for each address."""
-    return [(agent, int(count)) for agent, count in store.all("letters_unread")]
+    found = Counter[str]()
+    for agent, count in store.all("letters_unread"):
+        found[agent] += int(count)
+    return sorted(found.items())
+
+
+def seen(store: Reading, now: str) -> dict[str, str]:
+    """Return when each agent last wrote, claimed, acknowledged or moved a task."""
+    return {agent: at for agent, at in store.all("agents_seen", now=now) if agent}
+
+
+def that_refer(store: Reading, reference: str) -> list[LetterRow]:
+    """Return the letters that a message id or a name stands for, or that refer to it."""
+    return _rows(store, "letters_that_refer", reference=reference)
+
+
+def overdue(store: Reading, now: str) -> list[LetterRow]:
+    """Return the letters that should have been acknowledged, and of which nobody was told."""
+    return _rows(store, "letters_overdue", now=now)
+
+
+def reminded(store: Writing, row: LetterRow) -> None:
+    """Say that somebody was told of an overdue letter."""
+    store.execute("letter_reminded", {"letter_id": row.letter_id})
 
 
 def of_task(store: Reading, task_id: str) -> list[LetterRow]:
@@ -112,6 +159,12 @@ def asker(store: Reading, task_id: str) -> str | None:
     return found.sender if found else None
 
 
+def asked(store: Reading, task_id: str) -> str | None:
+    """Return what the first letter says that asks for a task's work."""
+    found = store.first(LetterRow, "letters_that_ask", task_id=task_id)
+    return found.summary if found else None
+
+
 def of_question(store: Reading, question_id: str) -> list[LetterRow]:
     """Return the letters that put a question on the desk."""
     return _rows(store, "letters_answered_by", question_id=question_id)
@@ -120,6 +173,31 @@ def of_question(store: Reading, question_id: str) -> list[LetterRow]:
 def copies(store: Reading, name: str) -> list[LetterRow]:
     """Return the copies of a letter to all."""
     return _rows(store, "copies_of", file=name)
+
+
+def released(store: Reading, expired_at: str) -> list[LetterRow]:
+    """Return claimed work letters whose task is nobody's or another's, or has expired by then."""
+    return _with_task(_rows(store, "released_letters", expired_at=expired_at))
+
+
+def finished(store: Reading) -> list[LetterRow]:
+    """Return claimed work letters whose task is done."""
+    return _with_task(_rows(store, "finished_letters"))
+
+
+def _with_task(rows: list[LetterRow]) -> list[LetterRow]:
+    """Leave letters out that were claimed without their task."""
+    return [row for row in rows if row.claim_id != f"{row.agent}-{row.letter_id}"]
+
+
+def tie(store: Writing, letter_id: int, claim_id: str | None) -> None:
+    """Say by which claim a letter is held."""
+    store.execute("tie_letter", {"letter_id": letter_id, "claim_id": claim_id})
+
+
+def answers(store: Reading, row: LetterRow) -> bool:
+    """Tell whether another letter answers this one."""
+    return bool(store.all("letters_in_reply", message_id=row.message_id, file=row.name))
 
 
 def pending(store: Reading) -> list[LetterRow]:
@@ -135,6 +213,12 @@ def after(store: Reading, letter_id: int, limit: int) -> list[LetterRow]:
 def names_in(store: Reading, folder: str) -> dict[str, int]:
     """Return the letters that are said to lie in a folder."""
     return {name: id_ for id_, name in store.all("letters_in_folder", folder=folder)}
+
+
+def last_moved(store: Reading) -> int:
+    """Return when a letter was last moved; 0 if none was."""
+    found = store.one("last_moved_letter")
+    return found[0] or 0 if found else 0
 
 
 def folders(store: Reading) -> dict[str, FolderRow]:
@@ -171,8 +255,12 @@ def settle(store: Writing, letter_id: int, question_id: str | None = None) -> No
 @change
 def place(tx: Writing, row: LetterRow, to: BoxFolder, names: Iterator[str]) -> LetterRow | None:
     """Say that a letter lies elsewhere now; None when somebody else moved it before."""
-    name = next(name for name in names if at(tx, to.folder, name) is None)
-    moved = row._replace(box=to.box, agent=to.agent, folder=to.folder, name=name)
+    name = next((name for name in names if at(tx, to.folder, name) is None), None)
+    if name is None:
+        return None
+    rank = NORMAL if to.box == "logs" else row.rank
+    moved = row._replace(box=to.box, agent=to.agent, folder=to.folder, name=name, rank=rank)
+    moved = moved._replace(moved_ns=time.time_ns())
     values = moved._asdict() | {"seen_folder": row.folder, "seen_name": row.name}
     return moved if tx.execute("place_letter", values).rowcount else None
 
@@ -180,7 +268,7 @@ def place(tx: Writing, row: LetterRow, to: BoxFolder, names: Iterator[str]) -> L
 def candidates(
     tx: Reading, agent: str, now: str, letter_id: int | None = None, task_id: str | None = None
 ) -> Iterator[LetterRow]:
-    """Yield what an agent may claim, oldest first: one letter, or all, of one task or any.
+    """Yield what an agent may claim, the most urgent and oldest first: of one task or any.
 
     One at a time: where many claim at once, each that is looked at is kept from the others.
     """
@@ -188,11 +276,11 @@ def candidates(
         found = _rows(tx, "letter_to_claim", letter_id=letter_id)
         yield from (row for row in found if row.box == "new")
         return
-    values = {"agent": agent, "task_id": task_id, "now": now}
-    last: tuple[str, int | None] = ("", 0)
-    while found := _rows(tx, "claimable_letters", **values, created_at=last[0], letter_id=last[1]):
+    values: dict[str, object] = {"agent": agent, "task_id": task_id, "now": now}
+    values |= {"rank": -1, "created_at": "", "letter_id": 0}
+    while found := _rows(tx, "claimable_letters", **values):
         yield found[0]
-        last = found[0].created_at, found[0].letter_id
+        values |= {name: getattr(found[0], name) for name in ("rank", "created_at", "letter_id")}
 
 
 def _rows(store: Reading, query: str, **values: object) -> list[LetterRow]:

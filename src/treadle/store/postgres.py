@@ -1,23 +1,27 @@
 """Keep projects in PostgreSQL, each in a schema of its own; what differs from SQLite is here."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 import psycopg
 from psycopg import conninfo
 from psycopg.adapt import Dumper
+from psycopg.pq import TransactionStatus
 
 from treadle.errors import StoreError
 from treadle.ids import mask
-from treadle.store.transaction import Database, Result, explained, filled, read_queries
+from treadle.store.transaction import Database, Result, Row, explained, filled, read_queries
 
 Line = psycopg.Connection[Any]
+Answer = psycopg.Cursor[Any]
 
 _CHANNEL = "treadle"
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -35,14 +39,32 @@ _DEFAULTS = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
 }
-_SET_UP = """
-SELECT set_config('search_path', %(schema)s, false),
-    set_config('default_transaction_read_only', %(read_only)s, false),
-    set_config('lock_timeout', '30s', false),
-    set_config('idle_in_transaction_session_timeout', '60s', false),
-    extract(epoch FROM clock_timestamp())::float8,
-    obj_description(to_regnamespace(%(schema)s), 'pg_namespace')
+# Said again in every transaction, for that transaction only: a line serves all projects, and a
+# pooler may give each transaction another one.
+_PLACE = (
+    "SELECT set_config('search_path', '{schema}', true),"
+    " set_config('transaction_read_only', '{read_only}', true),"
+    " set_config('lock_timeout', '30s', true),"
+    " set_config('idle_in_transaction_session_timeout', '60s', true)"
+)
+_WHO = """
+SELECT extract(epoch FROM clock_timestamp())::float8,
+    obj_description(to_regnamespace(%s), 'pg_namespace')
 """
+_VERSION = "SELECT max(version) FROM schema_migrations"
+_READABLE = """
+SELECT nspname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid
+WHERE nspname = ANY(string_to_array(:schemas, ','))
+    AND has_schema_privilege(pg_namespace.oid, 'USAGE')
+    AND relname IN ('schema_migrations', 'runs', 'kv_run')
+    AND has_table_privilege(pg_class.oid, 'SELECT')
+GROUP BY nspname HAVING count(*) = 3 ORDER BY nspname
+"""
+# How many lines a process has to one server, for all its projects: for single statements, which
+# wait for nobody, and for transactions. Together with one that listens they are fewer than 8.
+_STATEMENTS = 3
+_TRANSACTIONS = 4
+_IDLE = 30.0
 # Text is compared byte by byte, as SQLite does, and whole numbers have 64 bits.
 _TYPES = (
     (re.compile(r"\bTEXT\b"), 'TEXT COLLATE "C"'),
@@ -63,67 +85,172 @@ _SENTENCES = {
 _OWN = read_queries(Path(__file__).with_name("postgres.sql"))
 
 
-class PostgresConnection:
-    """A line to the server that is taken up again when it was cut between transactions."""
+class Lines:
+    """Lines of this process to one server, each lent for a statement or a transaction."""
 
-    def __init__(self, connect: Callable[[], Line]) -> None:
-        self.in_transaction = False
+    def __init__(self, connect: Callable[[], Line], most: int) -> None:
         self._connect = connect
-        self._line: Line | None = None
+        self._room = BoundedSemaphore(most)
+        self._lock = Lock()
+        self._free: list[tuple[float, Line]] = []
+
+    def borrow(self) -> Line:
+        """Return a line that nobody else has: the one that was used last, or a new one."""
+        self._room.acquire()
+        try:
+            with self._lock:
+                found = self._free.pop()[1] if self._free else None
+            return found or self._connect()
+        except BaseException:
+            self._room.release()
+            raise
+
+    def give_back(self, line: Line) -> None:
+        """Keep a line for the next one; those that nobody needed for a while are closed."""
+        if line.info.transaction_status == TransactionStatus.IDLE:
+            with self._lock:
+                self._free.append((time.monotonic(), line))
+            self.close(time.monotonic() - _IDLE)
+        else:
+            line.close()
+            self.close()  # whatever cut this one has cut the others as well
+        self._room.release()
+
+    def close(self, before: float = math.inf) -> None:
+        """Close those that nobody has had since then."""
+        with self._lock:
+            late = [line for at, line in self._free if at < before]
+            self._free = [it for it in self._free if it[0] >= before]
+        for line in late:
+            line.close()
+
+
+class Switchboard:
+    """All lines of this process: a server's are kept while any of its stores is open."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lines: dict[str, tuple[Lines, Lines]] = {}
+        self._users: dict[str, int] = {}
+
+    def join(self, url: str, connect: Callable[[], Line]) -> tuple[Lines, Lines]:
+        """Return the lines to a server, for statements and for transactions."""
+        with self._lock:
+            if url not in self._lines:
+                self._lines[url] = Lines(connect, _STATEMENTS), Lines(connect, _TRANSACTIONS)
+            self._users[url] = self._users.get(url, 0) + 1
+            return self._lines[url]
+
+    def leave(self, url: str) -> None:
+        """Close the lines to a server that nobody asks any more."""
+        with self._lock:
+            self._users[url] -= 1
+            found = () if self._users[url] else self._lines.pop(url)
+        for lines in found:
+            lines.close()
+
+
+_SWITCHBOARD = Switchboard()
+
+
+class PostgresConnection:
+    """Speaks of one schema, on whatever line is free; one that was cut is replaced."""
+
+    def __init__(self, database: "Postgres", *, read_only: bool) -> None:
+        place = _PLACE.format(schema=database.schema, read_only="on" if read_only else "off")
+        self._database = database
+        self._place = place.encode()
+        self._statements, self._transactions = database.join()
+        self._line: Line | None = None  # while a transaction is open
         self._first: Sequence[bytes] = ()
+        self._is_known = self._was_cut = self._is_closed = False
 
     def execute(self, sql: str, values: Any = (), /) -> Result:
         """Carry out one statement."""
-        return self._ask(_translated(sql), values)
+        return _last(self._ask((_translated(sql), values)))
 
     def executemany(self, sql: str, rows: Any, /) -> Result:
         """Carry out one statement for each row."""
-        literal = psycopg.ClientCursor(self.line())
-        return self._ask(b";\n".join(_filled(literal, _translated(sql), row) for row in rows), None)
+        return _last(self._ask(*((_translated(sql), row) for row in rows)))
+
+    def each(self, schemas: Sequence[str], *queries: str) -> dict[str, list[list[Row]]]:
+        """Ask several schemas the same in one breath; return what each query found in each."""
+        if not schemas:
+            return {}
+        paths = [f"SELECT set_config('search_path', '{it}', true)".encode() for it in schemas]
+        texts = [(it, ()) for path in paths for it in (path, *map(_translated, queries))]
+        cursor = self._ask(*texts)
+        found = []
+        while cursor.nextset():  # the first one is of the line itself
+            found.append(cursor.fetchall())
+        size = len(queries) + 1
+        return {it: found[at * size + 1 : (at + 1) * size] for at, it in enumerate(schemas)}
 
     def begin(self, *statements: str) -> None:
         """Begin a transaction with its first statement, so that the server is asked once."""
-        self._first = [statement.encode() for statement in statements]
+        self._first = [b"BEGIN", self._place, *(it.encode() for it in statements)]
 
     def end(self, how: str) -> None:
         """End the transaction; one that asked nothing was never begun."""
-        if not self._first and self.in_transaction:
-            self._ask(how.encode(), None)
-        self.in_transaction, self._first = False, ()
+        line, self._line, self._first = self._line, None, ()
+        if line:
+            try:
+                line.execute(how.encode())
+            finally:
+                self._transactions.give_back(line)
 
     def close(self) -> None:
         """Leave."""
+        if not self._is_closed:
+            self._is_closed = True
+            with suppress(psycopg.OperationalError):
+                self.end("ROLLBACK")
+            self._database.leave()
+
+    def _ask(self, *statements: tuple[bytes, Any]) -> Answer:
         if self._line:
-            self._line.close()
-
-    def line(self) -> Line:
-        """Return the line, new if there is none; a cut one stays cut until its turn is over."""
-        if self._line is None or (self._line.closed and not self.in_transaction):
-            self._line = self._connect()
-        return self._line
-
-    def _ask(self, sql: bytes, values: Any) -> Result:
-        line, first = self.line(), self._first
+            return _send(self._line, (), statements)
         try:
-            return self._send(line, sql, values)
+            return self._ask_anew(statements)
         except psycopg.OperationalError:
-            if not line.closed or (self.in_transaction and not first):
+            if not self._was_cut:
                 raise
-        self.in_transaction, self._first = False, first
-        return self._send(self.line(), sql, values)
+        return self._ask_anew(statements)
 
-    def _send(self, line: Line, sql: bytes, values: Any) -> Result:
-        first, self._first = self._first, ()
-        if not first:
-            return line.execute(sql, values)
-        self.in_transaction = True
-        filled = _filled(psycopg.ClientCursor(line), sql, values)
-        # As one text, not as a pipeline: after one of those the server does not count for how
-        # long a transaction is idle, and who stands still would keep everyone else waiting.
-        cursor = line.execute(b";\n".join((*first, filled)))
-        while cursor.nextset():
-            pass
-        return cursor
+    def _ask_anew(self, statements: Sequence[tuple[bytes, Any]]) -> Answer:
+        """Ask on a line of which nothing is known: it may have been cut since it was used."""
+        first, self._was_cut = self._first or [self._place], False
+        lines = self._transactions if self._first else self._statements
+        line = lines.borrow()
+        try:
+            if not self._is_known:
+                self._database.greet(line)
+                self._is_known = True
+            return _send(line, first, statements)
+        finally:
+            self._was_cut = line.closed
+            if self._first and not line.closed:
+                self._line, self._first = line, ()
+            else:
+                lines.give_back(line)
+
+
+def _send(line: Line, first: Sequence[bytes], statements: Sequence[tuple[bytes, Any]]) -> Answer:
+    """Send everything as one text.
+
+    Not as a pipeline: after one of those the server does not count for how long a transaction is
+    idle, and who stands still would keep everyone else waiting.
+    """
+    literal = psycopg.ClientCursor(line)
+    texts = [literal.mogrify(sql, values).encode() for sql, values in statements]
+    return line.execute(b";\n".join((*first, *texts)))
+
+
+def _last(cursor: Answer) -> Result:
+    """Return what the last statement gave."""
+    while cursor.nextset():
+        pass
+    return cursor
 
 
 class PostgresWriter:
@@ -141,7 +268,7 @@ class PostgresWriter:
         if not alone and not lasting:
             return  # one statement, which the server commits by itself
         quick = () if lasting else ("SET LOCAL synchronous_commit = off",)
-        self.connection.begin("BEGIN", *quick, *((self._lock,) if alone else ()))
+        self.connection.begin(*quick, *((self._lock,) if alone else ()))
 
     def commit(self) -> None:
         """Make the transaction durable and wake who waits for changes."""
@@ -159,9 +286,8 @@ class PostgresWriter:
 
     def rollback(self) -> None:
         """Take the transaction back, if one is open."""
-        if self.connection.in_transaction and self.connection.line().closed:
-            self.connection.in_transaction = False
-        self.connection.end("ROLLBACK")
+        with suppress(psycopg.OperationalError):  # what was cut is taken back already
+            self.connection.end("ROLLBACK")
 
     def close(self) -> None:
         """Leave."""
@@ -212,11 +338,6 @@ def _translated(query: str) -> bytes:
     return _PARAMETER.sub(r"%(\1)s", text).encode()
 
 
-def _filled(literal: psycopg.ClientCursor[Any], sql: bytes, values: Any) -> bytes:
-    """Return a query with its values written into it."""
-    return literal.mogrify(sql, values).encode() if values is not None else sql
-
-
 class Postgres(Database):
     """One project's schema in a PostgreSQL database."""
 
@@ -254,19 +375,28 @@ class Postgres(Database):
 
     def open_reader(self) -> PostgresConnection:
         """Open the schema for reading only, when it is first asked something."""
-        return PostgresConnection(partial(self._open, read_only=True))
+        return PostgresConnection(self, read_only=True)
 
     def open_writer(self) -> PostgresWriter:
         """Open the schema, which need not be there yet."""
-        return PostgresWriter(PostgresConnection(partial(self._open, read_only=False)), self.schema)
+        return PostgresWriter(PostgresConnection(self, read_only=False), self.schema)
 
     def version(self, connection: PostgresConnection) -> int:
         """Return the schema version; 0 means it was never set up."""
         table = f"{self.schema}.schema_migrations"
         if connection.execute("SELECT to_regclass(:table)", {"table": table}).fetchone()[0] is None:
             return 0
-        found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()[0]
+        found = connection.execute(_VERSION).fetchone()[0]
         return int(found or 0)
+
+    def each(
+        self, connection: PostgresConnection, schemas: Sequence[str], version: int, *queries: str
+    ) -> dict[str, list[list[Row]]]:
+        """Ask all projects of that schema version the same; those it cannot ask are left out."""
+        found = connection.execute(_READABLE, {"schemas": ",".join(schemas)}).fetchall()
+        known = connection.each([row[0] for row in found], _VERSION)
+        same = [name for name, ((row,),) in known.items() if row[0] == version]
+        return connection.each(same, *queries)
 
     def make_room(self, connection: PostgresConnection) -> None:
         """Make the schema, and say whose it is."""
@@ -278,7 +408,7 @@ class Postgres(Database):
 
     def open_waker(self) -> PostgresWaker:
         """Return what listens to the server."""
-        return PostgresWaker(partial(self._open, read_only=True), self.schema)
+        return PostgresWaker(self._connect, self.schema)
 
     def now(self) -> datetime:
         """Return the server's time: many machines share it, and none of them is asked."""
@@ -290,26 +420,38 @@ class Postgres(Database):
     def _set_clock(self) -> None:
         """Ask the server for its time; while it is away, go on from when it was last asked."""
         try:
-            self._open(read_only=True).close()
+            with closing(self.open_reader()) as connection:
+                connection.execute("SELECT 1")
         except psycopg.Error as error:
             if self._clock is None:
                 raise self.explain(error) from error
             server, here = self._clock
             self._clock = server + time.monotonic() - here, time.monotonic()
 
-    def _open(self, *, read_only: bool) -> Line:
-        """Open a line that speaks of this schema only."""
+    def join(self) -> tuple[Lines, Lines]:
+        """Return the lines to this server, which the caller leaves again."""
+        return _SWITCHBOARD.join(self._url, self._connect)
+
+    def leave(self) -> None:
+        """Need the lines no longer."""
+        _SWITCHBOARD.leave(self._url)
+
+    def greet(self, line: Line) -> None:
+        """Ask for the time, and whose the schema is, before anything else."""
+        clock, owner = line.execute(_WHO, (self.schema,)).fetchone() or (0.0, None)
+        self._clock = clock, time.monotonic()
+        self._check_owner(owner)
+
+    def _connect(self) -> Line:
         settings = conninfo.conninfo_to_dict(self._url)
         self._secret = str(settings.get("password") or "")
         line = psycopg.connect(
-            conninfo.make_conninfo("", **{**_DEFAULTS, **settings}), autocommit=True
+            conninfo.make_conninfo("", **{**_DEFAULTS, **settings}),
+            autocommit=True,
+            prepare_threshold=None,  # behind a pooler the next transaction has another line
         )
         line.adapters.register_dumper(str, _Text)
         self._check_version(line)
-        values = {"schema": self.schema, "read_only": "on" if read_only else "off"}
-        *_, clock, owner = line.execute(_SET_UP, values).fetchone() or (0.0, None)
-        self._clock = clock, time.monotonic()
-        self._check_owner(line, owner)
         return line
 
     def _check_version(self, line: Line) -> None:
@@ -321,10 +463,9 @@ class Postgres(Database):
                 code="store_too_old",
             )
 
-    def _check_owner(self, line: Line, owner: str | None) -> None:
+    def _check_owner(self, owner: str | None) -> None:
         """Keep two folders of one name apart, unless someone says that they are one project."""
         if self._owner and owner and owner != self._owner:
-            line.close()
             raise StoreError(
                 f"{self.name} is in use already (by {owner.removeprefix('treadle: ')}); set"
                 f' store_schema = "{self.schema}" if it is the same project, else another name',

@@ -3,21 +3,23 @@
 -- name: claimable_letters
 SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id = ANY(ARRAY(
     SELECT letter_id FROM (
-        (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = :agent
-            AND (created_at, letter_id) > (:created_at, :letter_id)
+        (SELECT rank, created_at, letter_id FROM mail_index WHERE box = 'new'
+            AND recipient = :agent AND (task_id IS NOT NULL OR intent NOT IN ({work}))
+            AND (rank, created_at, letter_id) > (:rank, :created_at, :letter_id)
             AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)
-        ORDER BY created_at, letter_id LIMIT 64)
+        ORDER BY rank, created_at, letter_id LIMIT 64)
         UNION ALL
-        (SELECT created_at, letter_id FROM mail_index WHERE box = 'new' AND recipient = 'all'
-            AND sender <> :agent AND intent IN ({work})
-            AND (created_at, letter_id) > (:created_at, :letter_id)
+        (SELECT rank, created_at, letter_id FROM mail_index WHERE box = 'new'
+            AND recipient = 'all' AND sender <> :agent
+            AND intent IN ({work}) AND task_id IS NOT NULL
+            AND (rank, created_at, letter_id) > (:rank, :created_at, :letter_id)
             AND (CAST(:task_id AS TEXT) IS NULL OR task_id = :task_id)
             AND (expires_at IS NULL OR expires_at > :now)
-        ORDER BY created_at, letter_id LIMIT 64)
-    ) AS nearest ORDER BY created_at, letter_id LIMIT 64
+        ORDER BY rank, created_at, letter_id LIMIT 64)
+    ) AS nearest ORDER BY rank, created_at, letter_id LIMIT 64
 ))
-ORDER BY created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
+ORDER BY rank, created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
 
 -- name: cut_off
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

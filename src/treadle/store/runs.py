@@ -1,20 +1,16 @@
 """Runs, their steps, events and costs: what the store knows of them and how it changes."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from treadle.contract import Role, RunStatus, StepStatus, VerdictWord
 from treadle.errors import FencedError, NotFoundError
 from treadle.ids import utc
 from treadle.layout import step_name
 from treadle.store.transaction import Reading, Row, Writing, change, kept_in, to_json
-
-if TYPE_CHECKING:
-    from treadle.contract import Role, RunStatus, StepStatus, VerdictWord
 
 Phase = Literal["before", "check"]
 
@@ -101,7 +97,7 @@ class Event(NamedTuple):
 
 @kept_in("usage")
 class UsageRow(NamedTuple):
-    """What one step's agent spent, as far as its tool says."""
+    """What one agent of a step spent, as far as its tool says; a step that was cut off is 0."""
 
     run_id: str
     step_index: int
@@ -178,6 +174,10 @@ class RunReader(Reading):
         name = "runs_page_like" if words else "runs_page_by_status" if status else "runs_page"
         values = {"limit": limit, "before": before or _END, "like": f"%{'%'.join(words)}%"}
         return self.records(RunRow, name, **values, status=status)
+
+    def run_counts(self) -> dict[str, int]:
+        """Return how many runs there are in each state."""
+        return {row[0]: int(row[1]) for row in self.all("runs_by_status")}
 
     def running(self) -> list[RunRow]:
         """Return the runs that are under way, or were when their process died."""
@@ -293,6 +293,11 @@ class RunStore(RunReader, Writing):
 
         self.write(apply, alone=False)
 
+    def move_base(self, run_id: str, commit: str, epoch: int) -> None:
+        """Let the owner's run begin at another commit."""
+        values = {"run_id": run_id, "base_commit": commit, "epoch": epoch}
+        self.execute("move_base", values)
+
     @change
     def append(self, run_id: str, history: History) -> None:
         """Add steps, events and what belongs to them."""
@@ -324,8 +329,8 @@ class RunStore(RunReader, Writing):
             if not tx.execute("release_run", values).rowcount:
                 raise _fenced(tx, run_id, epoch)
 
-        # Recovery does it again for an owner that is gone.
-        self.write(apply, lasting=False)
+        # Recovery does it again for an owner that is gone, but not for one that lives on.
+        self.write(apply, lasting=owner is not None)
 
     def request_stop(self, run_id: str, reason: str, now: datetime) -> None:
         """Ask a run's owner to stop, through the key `stop_requested`."""
@@ -343,7 +348,7 @@ class RunStore(RunReader, Writing):
         """Make a run be exactly what its files say, whatever the store held."""
         self.execute("upsert_run", run)
         counted = _costs_of(self.steps(run.run_id), self.usage(run.run_id))
-        self.executemany("count_cost", [_negative(row) for row in counted])
+        self.executemany("count_cost", [(*row[:3], *(-it for it in row[3:])) for row in counted])
         for name in _CLEAR:
             self.execute(name, {"run_id": run.run_id})
         self.append(run.run_id, history)
@@ -353,17 +358,29 @@ class RunStore(RunReader, Writing):
         return self.execute("delete_run", {"run_id": run_id}).rowcount > 0
 
 
+CUT_OFF = 0  # the index of what was used by a step that never ended
+
+
 def _costs_of(steps: Sequence[StepRow], usage: Sequence[UsageRow]) -> list[CostRow]:
-    """Return what steps count for, so that sums are cheap."""
-    used = {item.step_index: item for item in usage}
-    nothing = UsageRow("", 0, "")
-    return [_cost(step, used.get(step.step_index, nothing)) for step in steps]
+    """Return what steps and their agents count for, so that sums are cheap."""
+    days = {step.step_index: step.started_at[:10] for step in steps}
+    models = {(item.step_index, item.agent): item.model for item in usage}
+    counted = [
+        CostRow(days[number], agent, models.get((number, agent)) or "", 1, 0, 0, 0, 0.0, time)
+        for number, agent, time in ((it.step_index, it.agent or "", _seconds(it)) for it in steps)
+    ]
+    known = [item for item in usage if item.step_index in (CUT_OFF, *days)]
+    return [*counted, *(_cost(days.get(item.step_index), item) for item in known)]
 
 
-def _cost(step: StepRow, used: UsageRow) -> CostRow:
+def _cost(day: str | None, used: UsageRow) -> CostRow:
+    """Return what an agent's usage counts for; what was cut off, with its time on its run's day."""
+    run, cost = used.run_id, used.cost_usd or 0.0
     tokens = (used.input_tokens or 0, used.cached_tokens or 0, used.output_tokens or 0)
-    spent = (*tokens, used.cost_usd or 0.0, _seconds(step))
-    return CostRow(step.started_at[:10], step.agent or "", used.model or "", 1, *spent)
+    spent = (*tokens, cost, 0.0 if day else used.seconds or 0.0)
+    return CostRow(
+        day or f"{run[:4]}-{run[4:6]}-{run[6:8]}", used.agent, used.model or "", 0, *spent
+    )
 
 
 def _seconds(step: StepRow) -> float:
@@ -371,10 +388,6 @@ def _seconds(step: StepRow) -> float:
         return 0.0
     begun, ended = (datetime.fromisoformat(it) for it in (step.started_at, step.ended_at))
     return max((ended - begun).total_seconds(), 0.0)
-
-
-def _negative(row: CostRow) -> CostRow:
-    return CostRow._make([*row[:3], *(-number for number in row[3:])])
 
 
 def _fenced(tx: RunReader, run_id: str, epoch: int) -> FencedError | NotFoundError:

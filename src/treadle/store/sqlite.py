@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from treadle.errors import StoreError
+from treadle.errors import StoreError, whom_to_ask
 from treadle.store.transaction import Database, closed_on_error, explained
 
 BUSY_TIMEOUT = 5.0
@@ -17,6 +17,7 @@ BUSY_TIMEOUT = 5.0
 # Between two looks of someone who waits.
 _PAUSE = 0.05
 # RETURNING and upserts as the queries use them.
+VERSION = sqlite3.sqlite_version_info
 _OLDEST = (3, 35, 0)
 # What means itself in the name of a file inside a URI.
 _PLAIN = b"/-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -53,7 +54,9 @@ class WriteLock:
         os.close(self._fd)
 
     def _explain(self, error: OSError) -> StoreError:
-        return StoreError(f"{self._path}: cannot be locked ({error.strerror}); nothing was saved")
+        text = f"{self._path}: cannot be locked ({error.strerror}); nothing was saved"
+        is_denied = isinstance(error, PermissionError)
+        return StoreError(f"{text}; {whom_to_ask(self._path)}" if is_denied else text)
 
 
 class SqliteWriter:
@@ -102,6 +105,8 @@ class Sqlite(Database):
         """Turn what SQLite says into a sentence that helps."""
         code = getattr(error, "sqlite_errorcode", 0)
         text, fix = _SENTENCES.get(code & 0xFF, (str(error), ()))
+        if self.path.exists() and not os.access(self.path, os.R_OK):
+            text = f"cannot be read; {whom_to_ask(self.path)}"
         damaged = "store_damaged" if fix == _REPAIR else None
         return StoreError(f"{self.path}: {text}", code=damaged, fix=fix)
 
@@ -268,15 +273,19 @@ def _would_lock_out_the_owner(database: Path) -> bool:
 
 
 def _check_version() -> None:
-    if sqlite3.sqlite_version_info < _OLDEST:
+    if VERSION < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; treadle needs {oldest}")
 
 
 _SENTENCES: dict[int, tuple[str, tuple[str, ...]]] = {
-    sqlite3.SQLITE_FULL: ("the disk is full, nothing was saved; free some space", ()),
+    sqlite3.SQLITE_FULL: ("the disk is full, nothing was saved; free some space", ("df -h",)),
     sqlite3.SQLITE_READONLY: ("read-only, nothing was saved; make it writable", ()),
-    sqlite3.SQLITE_IOERR: ("the disk reports an error, nothing was saved", ("treadle doctor",)),
+    # Also of a full one, if even a look at the store needs a page.
+    sqlite3.SQLITE_IOERR: (
+        "the disk is full or reports an error, nothing was saved",
+        ("df -h", "treadle doctor"),
+    ),
     sqlite3.SQLITE_CORRUPT: ("damaged; it can be rebuilt from the runs folder", _REPAIR),
     sqlite3.SQLITE_NOTADB: ("damaged; it can be rebuilt from the runs folder", _REPAIR),
     sqlite3.SQLITE_BUSY: ("locked by a program other than treadle; close it and repeat", ()),

@@ -1,11 +1,13 @@
 """Tasks, how they moved, what is said of them, and what was reported of missions."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle.contract import Criterion
-from treadle.store.runs import CheckRow
+from treadle.ids import is_task_id
 from treadle.store.transaction import Reading, Writing, change, kept_in
 
 
@@ -46,9 +48,26 @@ class MoveRow(NamedTuple):
     forced: bool
 
 
-@kept_in("mission_steps", is_blocked=bool)
+class StepTry(NamedTuple):
+    """How a try at a mission's step ended, in the words of whoever tried."""
+
+    step: str
+    result: str
+    who: str
+    note: str | None
+    at: str
+
+
+def _tries(text: str) -> tuple[StepTry, ...]:
+    return tuple(StepTry(*item) for item in json.loads(text))
+
+
+@kept_in("mission_steps", is_blocked=bool, tries=_tries)
 class MissionStepRow(NamedTuple):
-    """What was reported of a mission's step that is not done: failures, or what blocks it."""
+    """What was reported of a mission's step that is not done: failures, or what blocks it.
+
+    `tries` are kept until the step succeeds, whoever lets it go on meanwhile.
+    """
 
     mission: str
     step: str
@@ -56,6 +75,33 @@ class MissionStepRow(NamedTuple):
     is_blocked: bool
     note: str | None
     who: str
+    at: str
+    tries: tuple[StepTry, ...] = ()
+
+
+class SeenCommand(NamedTuple):
+    """What a criterion's command showed when its task was said to be done; `claimed` if not run."""
+
+    id: str
+    command: str
+    state: str
+    log: str = ""
+
+
+def _seen(text: str) -> tuple[SeenCommand, ...]:
+    return tuple(SeenCommand(*item) for item in json.loads(text))
+
+
+@kept_in("mission_work", observed=_seen)
+class WorkRow(NamedTuple):
+    """The commits between which a mission's task was worked on, and what was seen at the end."""
+
+    mission: str
+    task: str
+    base: str
+    head: str | None
+    observed: tuple[SeenCommand, ...]
+    said: str | None
     at: str
 
 
@@ -70,6 +116,23 @@ class TaskClaimRow(NamedTuple):
     claimed_at: str
 
 
+ENDINGS = ("owner", "status", "checks")  # of the files in TASKS/ that tell how a task stands
+
+
+@kept_in("task_files")
+class TaskFileRow(NamedTuple):
+    """How a file in TASKS/ looked when it was last read or written, and which state it tells of.
+
+    One that is not there has no size; an empty `shown_at` says that it has to be looked at.
+    """
+
+    name: str
+    task_id: str
+    mtime_ns: int = 0
+    size: int = -1
+    shown_at: str = ""
+
+
 @kept_in("reservations")
 class ReservationRow(NamedTuple):
     """Files that an owner keeps to one task for a while."""
@@ -78,6 +141,13 @@ class ReservationRow(NamedTuple):
     owner: str
     pattern: str
     until: str
+
+
+# What bears the id of a task, and what bears the name of a mission.
+_NAMES_OF_TASKS = tuple(
+    ["needs", "needed", "moves", "runs", "claims", "reservations", "letters", "questions", "files"]
+)
+_NAMES_OF_MISSIONS = ("steps", "work", "agents")
 
 
 class TaskReader(Reading):
@@ -119,14 +189,34 @@ class TaskReader(Reading):
         """Return how a task went from lane to lane."""
         return self.records(MoveRow, "task_moves", task_id=task_id)
 
-    def task_checks(self, task_id: str) -> list[CheckRow]:
+    def task_checks(self, task_id: str) -> tuple[SeenCommand, ...]:
         """Return what treadle itself saw in the last check of a task's work."""
-        return self.records(CheckRow, "checks_of_task", task_id=task_id)
+        rows = self.all("checks_of_task", task_id=task_id)
+        return tuple(SeenCommand(id_, it, "passed" if ok else "failed") for id_, it, ok in rows)
+
+    def passed_work(self, task_id: str) -> tuple[str, str | None, str] | None:
+        """Return where a task's last passed run began and ended: two commits, and the time."""
+        row = self.one("passed_work", task_id=task_id)
+        return (row[0] or "", row[1], row[2] or "") if row else None
 
     def task_claims(self, task_id: str) -> dict[str, TaskClaimRow]:
         """Return what letters say of a task, by the name of the check."""
         rows = self.records(TaskClaimRow, "task_claims", task_id=task_id)
         return {row.name: row for row in rows}
+
+    def task_files(self, task_id: str | None = None) -> dict[str, TaskFileRow]:
+        """Return how the files of all tasks, or of one, looked at last, by name."""
+        query = "files_of_task" if task_id else "task_files"
+        return {row.name: row for row in self.records(TaskFileRow, query, task_id=task_id)}
+
+    def unseen_tasks(self, folder: Path) -> set[str]:
+        """Return the tasks whose files nobody has read as they are now, or do not show them."""
+        known, found = self.task_files(), {row[0] for row in self.all("lagging_tasks")}
+        for task_id, entry in _state_files(folder):
+            row = known.get(entry.name)
+            if row is None or (row.mtime_ns, row.size) != _looks(entry):
+                found.add(task_id)
+        return found
 
     def reservations(self, now: str) -> list[ReservationRow]:
         """Return the reservations that still hold."""
@@ -136,9 +226,26 @@ class TaskReader(Reading):
         """Return the tasks of a mission."""
         return self.records(TaskRow, "mission_tasks", mission=mission)
 
+    def tasks_of_mission(self, mission_id: str, slug: str) -> list[TaskRow]:
+        """Return the tasks of a mission by its id, whatever its name; without one by the name."""
+        return self.records(TaskRow, "tasks_of_mission", mission_id=mission_id, slug=slug)
+
+    def mission_names(self) -> dict[str, str]:
+        """Return the name that each mission with an id goes by: its folder's, when last seen."""
+        return {mission_id: slug for mission_id, slug in self.all("mission_names")}
+
     def mission_steps(self, mission: str) -> list[MissionStepRow]:
         """Return what was reported of a mission's steps that are not done."""
         return self.records(MissionStepRow, "mission_steps", mission=mission)
+
+    def mission_work(self, mission: str) -> dict[str, WorkRow]:
+        """Return what is known of the work on a mission's tasks, by the task's short id."""
+        rows = self.records(WorkRow, "mission_work", mission=mission)
+        return {row.task: row for row in rows}
+
+    def mission_agents(self, mission: str) -> dict[str, str]:
+        """Return who asked for work on a mission, each with when they last did."""
+        return {agent: at for agent, at in self.all("mission_agents", mission=mission)}
 
 
 class TaskStore(TaskReader, Writing):
@@ -175,6 +282,14 @@ class TaskStore(TaskReader, Writing):
         return True
 
     @change
+    def edit_task(self, before: TaskRow, after: TaskRow, note: MoveRow) -> bool:
+        """Change what a task asks for, unless somebody has taken or moved it since `before`."""
+        if not self.swap_task(before, after, note):
+            return False
+        self.execute("define_task", after._asdict())
+        return True
+
+    @change
     def link_task(self, task_id: str, depends_on: str) -> tuple[str, ...]:
         """Make a task wait for another; a circle is refused and returned."""
         circle = self._path(depends_on, task_id)
@@ -197,6 +312,47 @@ class TaskStore(TaskReader, Writing):
         for task_id, depends_on in links:
             self.execute("link_task", {"task_id": task_id, "depends_on": depends_on})
 
+    @change
+    def name_mission(self, mission_id: str, slug: str) -> list[tuple[str, str]]:
+        """Let a mission go by a name from now on; return its tasks' old and new ids.
+
+        Another one that had the name is put aside until its own folder is seen.
+        """
+        known = self.mission_names()
+        old, moved = known.get(mission_id), list[tuple[str, str]]()
+        if old == slug:
+            return []
+        others = [id_ for id_, name in known.items() if name == slug]
+        if others or (old and self.mission_tasks(slug)):
+            aside = f"{slug}.{count_up(self, 'mission')}"
+            moved += self._rename_mission(slug, aside)
+            for other in others:
+                self.execute("name_mission", {"mission_id": other, "slug": aside})
+        if old:
+            moved += self._rename_mission(old, slug)
+        self.execute("name_mission", {"mission_id": mission_id, "slug": slug})
+        return moved
+
+    def _rename_mission(self, old: str, new: str) -> list[tuple[str, str]]:
+        words = {"old_words": f"--mission {old}", "new_words": f"--mission {new}"}
+        moved = []
+        for row in self.mission_tasks(old):
+            task_id = f"{new}.{row.task_id.rpartition('.')[2]}"
+            self.execute("insert_task", row._replace(task_id=task_id, mission=new))
+            for name in _NAMES_OF_TASKS:
+                self.execute(f"rename_in_{name}", words | {"old": row.task_id, "new": task_id})
+            self.execute("delete_task", {"task_id": row.task_id})
+            moved.append((row.task_id, task_id))
+        for name in _NAMES_OF_MISSIONS:
+            self.execute(f"clear_mission_{name}", {"new": new})  # of whoever was overtaken
+            self.execute(f"rename_mission_{name}", {"old": old, "new": new})
+        self.execute("rename_mission_questions", words | {"old": old, "new": new})
+        return moved
+
+    def mark_files(self, rows: Sequence[TaskFileRow]) -> None:
+        """Remember how files look that were read or written."""
+        self.write(lambda tx: tx.executemany("mark_task_file", rows), lasting=False)
+
     def claim_check(self, row: TaskClaimRow) -> None:
         """Write down what a letter says of a task's check; the latest word counts."""
         self.execute("claim_check", row)
@@ -213,9 +369,25 @@ class TaskStore(TaskReader, Writing):
         """Remember that a mission's step failed or is blocked."""
         self.execute("report_step", row)
 
+    def calm_step(self, mission: str, step: str) -> bool:
+        """Let a step that failed or was blocked be tried again; what was said of it stays."""
+        return self.execute("calm_step", {"mission": mission, "step": step}).rowcount > 0
+
     def clear_step(self, mission: str, step: str) -> bool:
         """Forget what was reported of a mission's step; False when it was nothing."""
         return self.execute("clear_step", {"mission": mission, "step": step}).rowcount > 0
+
+    def begin_work(self, row: WorkRow) -> None:
+        """Remember where the work on a mission's task began; it begins once."""
+        self.execute("begin_work", row)
+
+    def save_work(self, row: WorkRow) -> None:
+        """Remember what was there when a mission's task was said to be done."""
+        self.execute("save_work", row)
+
+    def see_agent(self, mission: str, agent: str, at: str) -> None:
+        """Remember that an agent asks for work on a mission."""
+        self.execute("see_agent", {"mission": mission, "agent": agent, "at": at})
 
     def _path(self, start: str, goal: str) -> tuple[str, ...]:
         """Return the dependencies from `start` to `goal`, both included, or nothing."""
@@ -235,3 +407,23 @@ class TaskStore(TaskReader, Writing):
 def count_up(tx: Writing, name: str) -> int:
     """Return the next number of a counter, inside a transaction."""
     return int(tx.execute("count_up", {"name": name}).fetchone()[0])
+
+
+def _state_files(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    try:
+        entries = os.scandir(folder)
+    except OSError:
+        return
+    with entries:
+        for entry in entries:
+            task_id, _, ending = entry.name.rpartition(".")
+            if ending in ENDINGS and is_task_id(task_id):
+                yield task_id, entry
+
+
+def _looks(entry: os.DirEntry[str]) -> tuple[int, int]:
+    try:
+        state = entry.stat(follow_symlinks=False)
+    except OSError:
+        return 0, -1  # as if it were not there
+    return state.st_mtime_ns, state.st_size

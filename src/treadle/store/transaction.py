@@ -1,32 +1,21 @@
-"""Read and change the store: every change is one durable transaction.
-
-What many threads want is committed with one fsync: whoever comes first commits for all who
-wait, and within the batch each change may fail alone.
-"""
+"""What a topic of the store is written with: records, named queries, reading and changing."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from re import Pattern
-from threading import Lock
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from treadle.errors import StoreError, TreadleError
+from treadle.errors import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 W = TypeVar("W", bound="Writing")
 R = TypeVar("R", bound=NamedTuple)
 Row = Sequence[Any]
-
-# What a change can raise about its own values, beside what the database says: refusals, text or
-# numbers too odd for a column. Anything else is a bug and ends the batch.
-_OWN = (TreadleError, ValueError, OverflowError)
-# How often a change is tried again that another process was in the way of.
-_TRIES = 3
 
 
 class Result(Protocol):
@@ -134,6 +123,12 @@ class Database(Protocol):
     def make_room(self, connection: Any) -> None:
         """Make the place for the first table."""
 
+    def each(
+        self, connection: Any, schemas: Sequence[str], version: int, *queries: str
+    ) -> dict[str, list[list[Row]]]:
+        """Ask all projects of that schema version the same; those it cannot ask are left out."""
+        return {}
+
     def open_waker(self) -> Waker:
         """Return what tells of changes."""
 
@@ -176,7 +171,7 @@ COLUMNS: dict[str, str] = {}
 _READ: dict[type, dict[str, Callable[[Any], object]]] = {}
 # Most values are kept as they are.
 _PLAIN = frozenset({str, int, float})
-_AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids"})
+_AS_JSON = frozenset({"criteria", "actions", "look", "data", "run_ids", "observed", "tries"})
 
 
 def kept_in(table: str, **read: Callable[[Any], object]) -> Callable[[type[R]], type[R]]:
@@ -218,6 +213,14 @@ def filled(query: str) -> str:
     return query.format_map(COLUMNS).strip()
 
 
+def as_records(record: type[R], rows: Sequence[Row]) -> list[R]:
+    """Return each row as a record."""
+    if read := _READ.get(record):
+        places = [(record._fields.index(field), made) for field, made in read.items()]
+        rows = [_made(row, places) for row in rows]
+    return [record._make(row) for row in rows]
+
+
 class Reading:
     """What the topics need to read: rows by the name of a query."""
 
@@ -231,9 +234,7 @@ class Reading:
 
     def records(self, record: type[R], name: str, **values: object) -> list[R]:
         """Return what a query finds, each row as a record."""
-        found = [record._make(row) for row in self.all(name, **values)]
-        read = _READ.get(record)
-        return [_made(row, read) for row in found] if read else found
+        return as_records(record, self.all(name, **values))
 
     def first(self, record: type[R], name: str, **values: object) -> R | None:
         """Return the first record that a query finds."""
@@ -284,8 +285,11 @@ class InTransaction(Writing):
             self.connection.executemany(sql(name), [_stored(row) for row in rows])
 
 
-def _made(row: R, read: Mapping[str, Callable[[Any], object]]) -> R:
-    return row._replace(**{name: made(getattr(row, name)) for name, made in read.items()})
+def _made(row: Row, places: Sequence[tuple[int, Callable[[Any], object]]]) -> Row:
+    values = list(row)
+    for at, made in places:
+        values[at] = made(values[at])
+    return values
 
 
 def _stored(values: dict[str, object] | Sequence[object]) -> Any:
@@ -310,108 +314,3 @@ def change(
         return store.write(lambda tx: apply(tx, *args, **values))
 
     return changed
-
-
-class PendingChange(Generic[T]):
-    """What one thread wants done, alone or not, to last or not, and what came of it."""
-
-    def __init__(self, apply: Callable[[Connection], T], alone: bool, lasting: bool) -> None:
-        self.apply = apply
-        self.alone = alone
-        self.lasting = lasting
-        self.saved = False
-        self.result: T | None = None
-        self.error: Exception | None = None
-
-    def outcome(self) -> T:
-        """Return the result of a change that is durable, or raise why it is not."""
-        if self.error is not None:
-            raise self.error
-        if not self.saved:
-            raise StoreError("a change was interrupted before it was saved; repeat the command")
-        return self.result  # type: ignore[return-value]  # a saved change has its result
-
-
-class Transactions:
-    """The one connection of this process that writes.
-
-    One thread at a time leads: it commits all that waits, and the others find it done.
-    """
-
-    def __init__(self, writer: Writer, database: Database) -> None:
-        self.writer = writer
-        self._database = database
-        self._leading = Lock()
-        self._waiting: list[PendingChange[Any]] = []
-
-    def run(self, apply: Callable[[Connection], T], *, alone: bool, lasting: bool) -> T:
-        """Apply a change and return its result when it is durable."""
-        change = PendingChange(apply, alone, lasting)
-        self._waiting.append(change)
-        try:
-            with self._leading:
-                if change in self._waiting:
-                    self._lead()
-        finally:
-            with suppress(ValueError):  # it still waits if a signal came first
-                self._waiting.remove(change)
-        return change.outcome()
-
-    def _lead(self) -> None:
-        """Apply and commit; afterwards each change is saved or has its error."""
-        batch = self._waiting[:]
-        for change in batch:
-            with suppress(ValueError):  # a signal may have taken it away
-                self._waiting.remove(change)
-        try:
-            with self.writer.turn:
-                self._commit_in_turn(batch)
-        except (self._database.error, StoreError) as error:
-            for change in batch:
-                if not change.saved:
-                    change.error = change.error or self._explained(error)
-
-    def _commit_in_turn(self, batch: Sequence[PendingChange[Any]], tries: int = _TRIES) -> None:
-        """Commit all at once; if one fails, each by itself, so that it fails by itself."""
-        self.writer.begin(
-            # Several changes lock their rows in any order, and so might others.
-            alone=len(batch) > 1 or batch[0].alone,
-            lasting=any(change.lasting for change in batch),
-        )
-        try:
-            error = self._apply(batch)
-            if error is None:
-                self.writer.commit()
-        finally:
-            self.writer.rollback()
-        if error is None:
-            for change in batch:
-                change.saved = True
-        elif len(batch) > 1:
-            for change in batch:
-                self._commit_in_turn([change])
-        elif tries and isinstance(error, self._database.passing):
-            self._commit_in_turn(batch, tries - 1)
-        else:
-            batch[0].error = self._explained(error)
-
-    def _apply(self, batch: Sequence[PendingChange[Any]]) -> Exception | None:
-        try:
-            for change in batch:
-                change.result = change.apply(self.writer.connection)
-        except (self._database.error, *_OWN) as error:
-            return error
-        return None
-
-    def _explained(self, error: Exception) -> Exception:
-        """Return what one thread is told; raising one object in many threads would garble it."""
-        if isinstance(error, self._database.error):
-            told = self._database.explain(error)
-        elif isinstance(error, StoreError):
-            told = StoreError(error.message, code=error.code, fix=error.fix)
-        elif isinstance(error, TreadleError):
-            return error
-        else:
-            told = StoreError(f"a value cannot be stored: {error}")
-        told.__cause__ = error
-        return told

@@ -1,6 +1,9 @@
 -- name: run
 SELECT {runs} FROM runs WHERE run_id = :run_id
 
+-- name: runs_by_status
+SELECT status, count(*) FROM runs GROUP BY status
+
 -- name: runs_page
 SELECT {runs} FROM runs WHERE run_id < :before ORDER BY run_id DESC LIMIT :limit
 
@@ -78,6 +81,9 @@ UPDATE runs SET status = :status, iteration = :iteration,
     current_step_index = :current_step_index, verdict = :verdict,
     head_commit = :head_commit, ended_at = :ended_at
 WHERE run_id = :run_id AND claim_epoch = :epoch
+
+-- name: move_base
+UPDATE runs SET base_commit = :base_commit WHERE run_id = :run_id AND claim_epoch = :epoch
 
 -- name: take_over
 UPDATE runs SET claim_epoch = claim_epoch + 1, owner = :owner WHERE run_id = :run_id

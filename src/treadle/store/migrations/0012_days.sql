@@ -1,0 +1,1 @@
+CREATE INDEX steps_by_start ON steps (started_at);

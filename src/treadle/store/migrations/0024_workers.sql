@@ -1,0 +1,2 @@
+ALTER TABLE workers ADD COLUMN trouble TEXT NULL;
+ALTER TABLE workers ADD COLUMN serves TEXT NULL;
