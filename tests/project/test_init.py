@@ -54,8 +54,9 @@ def test_files_that_are_there_are_kept(repo):
     assert (repo / ".gitignore").read_text().startswith("*.o\n**/.kittify/")
 
 
-def test_init_below_the_top_sets_the_top_up(repo):
+def test_init_below_the_top_knows_the_project_around_it(repo):
     (repo / "src").mkdir()
+    setup.init(repo, os.environ)
     assert setup.init(repo / "src", os.environ).root == repo
     assert not (repo / "src" / ".treadle").exists()
 
@@ -145,6 +146,7 @@ def test_commit_during_a_merge_is_refused(repo):
         setup.init(repo, os.environ, commit=True)
 
 
+@pytest.mark.real
 def test_failed_commit_leaves_the_index_as_it_was(repo):
     (repo / ".git" / "refs" / "heads" / "main.lock").touch()
     with pytest.raises(Exception, match=r"main\.lock"):
@@ -163,6 +165,13 @@ def test_link_in_the_way_is_refused(repo, tmp_path):
 def test_file_in_the_way_is_refused(repo):
     (repo / "specs").write_text("not a folder")
     with pytest.raises(ProjectError, match="specs is in the way"):
+        setup.init(repo, os.environ)
+
+
+@pytest.mark.parametrize("name", [".gitignore", "AGENTS.md"])
+def test_a_pipe_in_the_way_is_refused(repo, name):
+    os.mkfifo(repo / name)
+    with pytest.raises(ProjectError, match="is in the way: it must be a plain file"):
         setup.init(repo, os.environ)
 
 

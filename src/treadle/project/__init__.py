@@ -10,7 +10,7 @@ from typing import NamedTuple
 import treadle
 from treadle.config import read_early, require_trust
 from treadle.errors import BlockedError, ProjectError, argument
-from treadle.layout import Layout
+from treadle.layout import MAIL_ROOT, Layout, WorkTree, find_work_tree
 
 
 class Place(NamedTuple):
@@ -23,42 +23,57 @@ class Place(NamedTuple):
 
 def find_place(cwd: Path, env: Mapping[str, str]) -> Place:
     """Return the project around `cwd`; its letters leave it only where it is trusted."""
-    plain = Layout(find_root(cwd, env))
+    plain = require_project(cwd, env)
     found = read_early(plain, env)
-    layout = place_mail(plain, found.mail_root)
+    layout = plain if found.mail_root == MAIL_ROOT else place_mail(plain, found.mail_root)
     letters = layout.mail.root.resolve()
-    is_outside = not letters.is_relative_to(plain.root.resolve())
+    is_outside = not letters.is_relative_to(plain.shared.resolve())
     if is_outside and "mail_root" in found.theirs:
-        require_trust(env, plain.root, f"puts letters into {letters}")
+        require_trust(env, plain, f"puts letters into {letters}")
     return Place(layout, found.extra_intents, timedelta(seconds=found.lease))
 
 
 def place_mail(layout: Layout, mail_root: str) -> Layout:
     """Return the paths of a project whose letters lie where its configuration says."""
-    placed = Layout(layout.root, mail_root)
+    placed = Layout(layout.root, mail_root, layout.shared)
     refuse_links(placed)
     return placed
 
 
-def find_root(cwd: Path, env: Mapping[str, str]) -> Path:
-    """Return the root of the project around `cwd`; inside a run, of the project that runs it."""
-    root = find_top(cwd, env)
-    layout = Layout(root)
+def require_project(cwd: Path, env: Mapping[str, str]) -> Layout:
+    """Return the paths of the project around `cwd`; inside a run, of the project that runs it."""
+    layout = find_layout(cwd, env)
     refuse_links(layout)
     if not layout.config_files():
-        raise ProjectError(f"{root} is not set up for treadle yet", fix=["treadle init"])
-    return root
+        raise ProjectError(f"{layout.root} is not set up for treadle yet", fix=["treadle init"])
+    return layout
 
 
-def find_top(cwd: Path, env: Mapping[str, str]) -> Path:
-    """Return the top folder of the repository around `cwd`, set up for treadle or not."""
-    outer = env.get("TREADLE_PROJECT")
-    if env.get("TREADLE_RUN") and outer:
-        return Path(outer)
-    start = cwd.resolve()
+def find_layout(cwd: Path, env: Mapping[str, str]) -> Layout:
+    """Return the paths of the nearest project, or of the repository that could become one."""
+    outer = env.get("TREADLE_PROJECT") if env.get("TREADLE_RUN") else None
+    start = Path(outer) if outer else cwd.resolve()
+    tree = find_tree(start)
     for folder in (start, *start.parents):
-        if _has_git(folder):
-            return folder
+        found = layout_at(tree, folder)
+        if folder == tree.top or found.config_files():
+            return found
+    raise AssertionError("a work tree lies around what is in it")
+
+
+def layout_at(tree: WorkTree, folder: Path) -> Layout:
+    """Return the paths of a project in this folder of a work tree."""
+    return Layout(folder, shared=tree.main / folder.relative_to(tree.top))
+
+
+def find_tree(start: Path) -> WorkTree:
+    """Return the work tree around a folder, or say what is missing."""
+    tree = find_work_tree(start)
+    # What else a file named .git may lead astray to, git itself explains best.
+    if tree and (tree.git_dir.is_dir() or tree.git_dir.parent.name != "worktrees"):
+        return tree
+    if tree:
+        raise _lost(tree)
     bare = next((folder for folder in (start, *start.parents) if _is_bare(folder)), None)
     if bare:
         raise ProjectError(
@@ -107,7 +122,7 @@ def refuse_inside_run(env: Mapping[str, str]) -> None:
 
 def _links(layout: Layout) -> Iterator[object]:
     """Yield links, without starting git or walking folders that can be long."""
-    yield from filter(Path.is_symlink, (layout.home, *layout.fixed()))
+    yield from filter(Path.is_symlink, (layout.home, layout.settings, *layout.fixed()))
     mail = layout.mail
     for folder in filter(Path.is_dir, (layout.home, mail.agents)):
         with os.scandir(folder) as found:
@@ -116,10 +131,22 @@ def _links(layout: Layout) -> Iterator[object]:
         yield from filter(Path.is_symlink, (mail.inbox(agent.name), mail.workspace(agent.name)))
 
 
-def _has_git(folder: Path) -> bool:
-    """Accept what git would: a real git folder, or the file that points to one."""
-    dot_git = folder / ".git"
-    return dot_git.is_file() or (dot_git / "HEAD").is_file()
+def _lost(tree: WorkTree) -> ProjectError:
+    """Say what became of the repository that a linked work tree belongs to."""
+    common, top = tree.git_dir.parent.parent, argument(str(tree.top))
+    if common.is_dir():
+        main = argument(str(common.parent if common.name == ".git" else common))
+        return ProjectError(
+            f"git has forgotten the work tree {tree.top}; put its files aside and make it again",
+            code="work_tree_lost",
+            fix=[f"mv {top} {top}.old", f"git -C {main} worktree add {top}"],
+        )
+    return ProjectError(
+        f"{tree.top} belongs to a repository that is no longer at {common};"
+        " go to where its main work tree is now",
+        code="work_tree_lost",
+        fix=[f"git worktree repair {top}"],
+    )
 
 
 def _is_bare(folder: Path) -> bool:

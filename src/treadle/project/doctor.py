@@ -1,5 +1,6 @@
 """Look at everything treadle needs and say what is missing and what would help."""
 
+import contextlib
 import importlib.util
 import os
 import platform
@@ -13,7 +14,9 @@ from typing import NamedTuple
 import treadle
 from treadle.config import agents
 from treadle.config.schema import TOOLS, AgentConfig, Config
-from treadle.errors import ConfigError, ProjectError, TreadleError
+from treadle.contract import ROLES
+from treadle.errors import ConfigError, ProjectError, TreadleError, argument
+from treadle.git import refs
 from treadle.git import repo as git
 from treadle.proc import environment
 from treadle.project import key, refuse_links, trust
@@ -23,10 +26,12 @@ from treadle.project.context import (
     refuse_tracked,
     require_commit,
     reread,
+    tracked,
+    workspace_sizes,
     workspaces,
 )
 from treadle.sandbox import home, jails
-from treadle.sandbox.policy import layers
+from treadle.sandbox.policy import Closed, Policy, layers, real
 from treadle.store import address
 from treadle.store.store import Reader, Store
 from treadle.text import plural
@@ -51,7 +56,7 @@ def run(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     name = "repository"
     try:
         project = open_repository(cwd, env)
-        yield Check(name, True, str(project.layout.root))
+        yield Check(name, True, _place(project))
         name = "project"
         refuse_links(project.layout)
         project = refuse_tracked(project)
@@ -77,6 +82,8 @@ def _configured(project: Context) -> Iterator[Check]:
         if not agent.use:
             yield _ask(f"agent {name}", _agent, project, agent)
     yield _ask("workspaces", _workspaces, project)
+    if project.layout.worktrees.is_dir():
+        yield _ask("worktrees", _worktrees, project)
     if config.mail != Config().mail:
         yield _ask("mail", _mail, project)
     yield _ask("sandbox", _sandbox, config)
@@ -123,6 +130,12 @@ def _git() -> str:
         oldest = ".".join(map(str, OLDEST_GIT))
         raise ProjectError(f"git {text} is too old; treadle needs {oldest} or newer")
     return text
+
+
+def _place(project: Context) -> str:
+    layout, text = project.layout, str(project.layout.root)
+    text += f", a project in {project.repo.root}" if project.repo.prefix else ""
+    return text + (f", shares {layout.home}" if layout.shared != layout.root else "")
 
 
 def _commit(project: Context) -> str:
@@ -197,19 +210,41 @@ def _workspaces(project: Context) -> str:
     parent = _existing(folder)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise ProjectError(f"{parent} cannot be written, and workspaces belong in {folder}")
-    return str(folder)
+    found = workspace_sizes(project)
+    size = sum(item.size for item in found) / 1_000_000
+    return f"{folder}: {plural(len(found), 'workspace')}, {size:.0f} MB"
+
+
+def _worktrees(project: Context) -> str:
+    """Name the first worktree of a task that is gone."""
+    found = sorted(project.layout.worktrees.glob("*.base"))
+    for path in (base.with_suffix("") for base in found):
+        slug, _, id_ = path.name.rpartition(".")
+        branch = f"{refs.OWN_PREFIX}{slug}/{id_}"
+        if not path.is_dir() and refs.resolve(project.repo, branch):
+            raise ProjectError(
+                f"the worktree {path} is gone; the work committed on {branch} is kept",
+                code="worktree_gone",
+                fix=[f"git worktree add -f {argument(str(path))} {branch}"],
+            )
+    return f"{project.layout.worktrees}: {plural(len(found), 'task')}"
 
 
 def _mail(project: Context) -> str:
     root = project.layout.mail.root.resolve()
-    inside = root.is_relative_to(project.layout.root.resolve())
-    if not inside or not git.tracked(project.repo, [project.settings.config.mail.root]):
+    inside = root.is_relative_to(project.layout.shared.resolve())
+    if not inside or not tracked(project, [project.settings.config.mail.root]):
         return str(root)
     return f"{root}, which git tracks: mail commands change your work tree"
 
 
 def _sandbox(config: Config) -> str:
     asked, found = config.sandbox, jails.probe(config.sandbox.tier)
+    used = [agents.resolve(config, role) for role in ROLES]
+    closed = agents.closing_key(config.network, config.checks.network, used)
+    if closed and (asked.mode == "off" or found.tier == "0"):
+        reason = jails.OFF.reason if asked.mode == "off" else found.reason
+        raise ConfigError(f'{closed} is "none", and {reason}', fix=found.fix)
     if asked.mode == "off":
         return f"tier 0: {jails.OFF.reason}"
     if found.tier == "0" and asked.mode == "required":
@@ -229,7 +264,7 @@ def _home(project: Context) -> str:
     ]
     names = ", ".join(f"~/{path.removeprefix(inside)}" for path in sorted(opened))
     text = f"readable: {names or 'nothing'}"
-    if astray := home.unreadable_programs(found, project.env):
+    if astray := _unreadable_programs(found, project.env):
         listed = ", ".join(f"{program} ({target})" for program, target in astray[:5])
         text += f"; programs on PATH that need a line in sandbox.read or less in hide: {listed}"
     return text
@@ -238,3 +273,16 @@ def _home(project: Context) -> str:
 def _existing(path: Path) -> Path:
     """Return the nearest folder on the way to `path` that is there."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def _unreadable_programs(policy: Policy, env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return programs on PATH with the file behind them, where a child could not read that."""
+    closed = Closed(layers(policy))
+    found: list[tuple[str, str]] = []
+    for folder in home.program_folders(env):
+        with contextlib.suppress(OSError):
+            for item in sorted(Path(folder).iterdir()):
+                target = real(item)
+                if target and closed.around(target) and os.access(target, os.X_OK):
+                    found.append((str(item), target))
+    return found

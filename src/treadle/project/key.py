@@ -51,7 +51,9 @@ class FleetKey(NamedTuple):
 def read(env: Mapping[str, str], root: Path | None = None) -> FleetKey:
     """Return the fleet's key; ConfigError if there is none, or one that others could know."""
     path = layout.fleet_key(env)
-    if not path.is_absolute() or (root and path.resolve().is_relative_to(root.resolve())):
+    tree = layout.find_work_tree(root.resolve()) if root else None
+    top = tree.top if tree else root
+    if not path.is_absolute() or (top and path.resolve().is_relative_to(top.resolve())):
         raise _unfit(path, "must lie outside the repository, named by an absolute path", _MAKE)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -2,34 +2,37 @@
 
 import contextlib
 import hashlib
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout as user_paths
 from treadle import project as projects
-from treadle.config.schema import TOOLS
 from treadle.contract import ROLES
-from treadle.errors import BlockedError, ConfigError, ProjectError
-from treadle.files import atomic, beneath
+from treadle.errors import BlockedError, ConfigError, ProjectError, argument
+from treadle.files import atomic, beneath, walk
+from treadle.git import call, refs
 from treadle.git import repo as git
-from treadle.layout import CONFIG_NAMES, Layout
+from treadle.ids import is_run_id
+from treadle.layout import CONFIG_NAMES, Layout, find_work_tree
 from treadle.project import refuse_inside_run, trust
 from treadle.project.context import (
     Context,
     commit_only,
     committed,
+    ignored,
+    open_folder,
     open_repository,
     refuse_tracked,
     require_ready,
     reread,
+    tracked,
     workspaces,
 )
+from treadle.text import name_some
 
-DATA = resources.files("treadle.project") / "data"
-SKILLS = ("treadle-next", "treadle-run")
+DATA = Path(__file__).with_name("data")
+SKILLS = ("treadle-mail", "treadle-next", "treadle-review", "treadle-run", "treadle-spec")
 FOLDER = "folder"
 
 
@@ -98,7 +101,7 @@ class InitExtras(NamedTuple):
 
     agents_md: bool = False
     skills: bool = False
-    tools: tuple[str, ...] = ()  # agent tools to give roles to
+    tools: tuple[str, ...] = ()  # agent tools with a login, to give roles to
 
 
 class Initialised(NamedTuple):
@@ -110,8 +113,11 @@ class Initialised(NamedTuple):
     commit: str | None
     commands: tuple[trust.BroughtCommand, ...]
     roles: Mapping[str, str] = {}
+    is_new: bool = False  # there was no configuration
     trusted: bool = True
     foreign: tuple[str, ...] = ()
+    outer: Path | None = None  # a project around this one
+    ignored: tuple[str, ...] = ()  # not committed, because git ignores it
 
 
 def digest(content: bytes) -> str:
@@ -130,11 +136,24 @@ def items(layout: Layout, extras: InitExtras) -> Iterator[Item]:
     yield _added(layout.root_gitignore, IGNORED)
     if extras.agents_md:
         yield _added(layout.agents_md, BLOCK)
-    if extras.skills:
-        yield from map(_folder, (layout.skills.parent, layout.skills))
+    for home in _skill_homes(layout) if extras.skills else ():
+        yield from map(_folder, (home.parent, home))
         for name in SKILLS:
-            yield _folder(layout.skills / name)
-            yield _file(layout.skills / name / "SKILL.md", f"skills/{name}.md")
+            yield _folder(home / name)
+            yield _file(home / name / "SKILL.md", f"skills/{name}.md")
+
+
+def _skill_homes(layout: Layout) -> tuple[Path, ...]:
+    """Return where agents look for skills; a folder that leads to another one counts once."""
+    first, second = layout.skills, layout.claude_skills
+    return (first,) if second.resolve() == first.resolve() else (first, second)
+
+
+def instructions(topic: str) -> str:
+    """Return what an agent should know: the words of a skill, or of the block in AGENTS.md."""
+    if topic == "overview":
+        return "\n".join(_BLOCK.decode().splitlines()[1:-1])
+    return (DATA / "skills" / f"treadle-{topic}.md").read_text().split("---\n", 2)[2]
 
 
 def configuration(found: Sequence[str] = ()) -> bytes:
@@ -142,7 +161,8 @@ def configuration(found: Sequence[str] = ()) -> bytes:
     text = (DATA / "sample.toml").read_text()
     if not found:
         return text.encode()
-    lines = [f"# Found on PATH: {', '.join(found)}. What they would run: treadle agent show NAME"]
+    names = ", ".join(found)
+    lines = [f"# Found with a login: {names}. What they would run: treadle agent show NAME"]
     for role, tool in _roles(found).items():
         lines += [f"[agents.{role}]", f'use = "{tool}"', ""]
     for tool in found:
@@ -165,18 +185,19 @@ def init(
     commit: bool = False,
     accept: bool = False,
     extras: InitExtras = InitExtras(),  # noqa: B008  # a frozen record
+    here: bool = False,
 ) -> Initialised:
     """Write what is missing, trust the repository, and with `commit` commit just those files.
 
-    Where a clone brings files that decide what runs, only `accept` trusts them.
+    Where a clone brings files that decide what runs, only `accept` trusts them. The project is
+    the one around `cwd`, a new one of the whole repository, or with `here` of this folder alone.
     """
     refuse_inside_run(env)
-    project = open_repository(cwd, env)
+    project = _chosen(cwd, env, here)
     refuse_links(project.layout, extras)
     project = reread(refuse_tracked(project))
     foreign = () if accept else trust.look(project).foreign
-    tools = tuple(tool for tool in TOOLS if shutil.which(tool, path=env.get("PATH", "")))
-    wanted = list(items(project.layout, extras._replace(tools=tools)))
+    wanted = _outdated(project, list(items(project.layout, extras)))
     missing = [item for item in wanted if not item.is_there]
     is_new = not project.layout.config_files()
     if commit:
@@ -184,7 +205,7 @@ def init(
         _refuse_mixing(project, missing)
     if not dry_run:
         _put(project, missing, is_trusted=not foreign)
-    made = _commit(project, wanted) if commit and not dry_run else None
+    made, hidden = _commit(project, wanted) if commit and not dry_run else (None, ())
     if made and not foreign:
         trust.grant(project)
     return Initialised(
@@ -192,11 +213,52 @@ def init(
         wrote=_names(project, missing),
         kept=_names(project, [item for item in wanted if item.is_there]),
         commit=made,
+        ignored=hidden,
         commands=trust.commands(project.settings),
         trusted=not foreign,
         foreign=foreign,
-        roles=_roles(tools) if is_new else {},
+        outer=_outer(project),
+        roles=_roles(extras.tools) if is_new else {},
+        is_new=is_new,
     )
+
+
+def _outdated(project: Context, wanted: list[Item]) -> list[Item]:
+    """Let skills be written anew that another treadle wrote and nobody has changed since."""
+    record = trust.record(project)
+    known = (record.wrote if record else None) or {}
+
+    def is_ours(item: Item) -> bool:
+        mark = known.get(project.layout.relative(item.path)) if item.is_there else None
+        is_skill = any(home in item.path.parents for home in _skill_homes(project.layout))
+        is_old = is_skill and item.content is not None and mark not in (None, item.mark)
+        return is_old and item.path.is_file() and digest(item.path.read_bytes()) == mark
+
+    return [item._replace(is_there=item.is_there and not is_ours(item)) for item in wanted]
+
+
+def _chosen(cwd: Path, env: Mapping[str, str], here: bool) -> Context:
+    """Return what is set up: a folder that is part of a repository must be asked for."""
+    folder = cwd.resolve()
+    if here:
+        return open_folder(projects.layout_at(projects.find_tree(folder), folder), env)
+    project = open_repository(cwd, env)
+    root = project.layout.root
+    if root == folder or project.layout.config_files():
+        return project
+    raise BlockedError(
+        f"{folder} is a folder of the repository {root}: say which of the two becomes the project",
+        code="which_project",
+        fix=["treadle init --here", f"cd {argument(str(root))} && treadle init"],
+    )
+
+
+def _outer(project: Context) -> Path | None:
+    """Return the project that a project in a folder lies in."""
+    if not project.repo.prefix:
+        return None
+    around = projects.find_layout(project.layout.root.parent, {})
+    return around.root if around.config_files() else None
 
 
 def refuse_links(layout: Layout, extras: InitExtras = InitExtras()) -> None:  # noqa: B008  # frozen
@@ -204,13 +266,18 @@ def refuse_links(layout: Layout, extras: InitExtras = InitExtras()) -> None:  # 
     projects.refuse_links(layout)
     paths = [layout.root_gitignore]
     paths += [layout.agents_md] if extras.agents_md else []
-    paths += [layout.skills.parent, layout.skills] if extras.skills else []
+    homes = _skill_homes(layout) if extras.skills else ()
+    paths += [path for home in homes for path in (home.parent, home)]
     for path in paths:
         if path.is_symlink():
-            raise ProjectError(f"{path} is a link; replace it by a file or folder of its own")
+            raise ProjectError(f"{path} is a link; replace it with a real file or folder")
     for path in (layout.home, layout.routines, layout.specs):
         if path.exists() and not path.is_dir():
             raise ProjectError(f"{path} is in the way: treadle needs a folder there")
+    for path in (layout.root_gitignore, layout.agents_md):
+        if path.exists() and not path.is_file():
+            text = f"{path} is in the way: it must be a plain file"
+            raise ProjectError(text, fix=[f"rm -r {argument(str(path))}"])
 
 
 def _file(path: Path, data: str | None = None) -> Item:
@@ -244,18 +311,26 @@ def _names(project: Context, some: list[Item]) -> tuple[str, ...]:
     )
 
 
-def _commit(project: Context, wanted: list[Item]) -> str | None:
-    """Commit init's files that git does not know yet, and an addition if it is all that is new."""
+def _commit(project: Context, wanted: list[Item]) -> tuple[str | None, tuple[str, ...]]:
+    """Commit init's files that git does not know yet, and an addition if it is all that is new.
+
+    Returns the commit, and which files are none of git's business because it ignores them.
+    """
+    root = project.layout.root
     files = [item for item in wanted if item.content is not None and item.path.exists()]
-    known = set(git.tracked(project.repo, _names(project, files)))
+    files = [item for item in files if item.path.is_relative_to(root)]
+    known = set(tracked(project, _names(project, files)))
     fresh = [item for item in files if _is_fresh(project, item, known)]
-    return commit_only(project, _names(project, fresh), "Set up treadle") if fresh else None
+    names = _names(project, fresh)
+    hidden = ignored(project, names)
+    names = tuple(name for name in names if name not in hidden)
+    return commit_only(project, names, "Set up treadle") if names else None, hidden
 
 
 def _is_fresh(project: Context, item: Item, known: set[str]) -> bool:
     if item.mark in ADDITIONS:
         return _is_all_new(project, item)
-    return project.layout.relative(item.path) not in known
+    return not item.is_there or project.layout.relative(item.path) not in known
 
 
 def _refuse_mixing(project: Context, missing: list[Item]) -> None:
@@ -306,13 +381,45 @@ def uninstall(
     refuse_inside_run(env)
     project = open_repository(cwd, env)
     refuse_links(project.layout)
+    _refuse_linked(project)
+    if purge:
+        _refuse_unfinished(project)
     plan = list(_plan(project, purge))
     goes = [item for item in plan if isinstance(item, _Removal)]
+    branches = _branches(project) if purge else {}
     removed = list(_shown(project, goes))
+    if branches:
+        names = [name.removeprefix("refs/heads/") for name in branches]
+        removed.append(f"branches of runs, {len(names)} in all: {name_some(names)}")
     if not dry_run:
+        _delete(project, branches)
         removed.extend(_carry_out(project, goes))
     kept = tuple(item for item in plan if isinstance(item, Kept))
     return Uninstalled(project.layout.root, tuple(removed), kept)
+
+
+def _refuse_linked(project: Context) -> None:
+    """Leave what work trees share to the main one, if there is one."""
+    shared = project.layout.shared
+    if shared != project.layout.root and find_work_tree(shared):
+        raise BlockedError(
+            f"{project.layout.root} is a linked work tree: what treadle keeps lies in {shared}",
+            code="linked_work_tree",
+            fix=[f"cd {argument(str(shared))} && treadle uninstall"],
+        )
+
+
+def _refuse_unfinished(project: Context) -> None:
+    """Keep what somebody has written in a worktree and not committed."""
+    for path in sorted(project.layout.worktrees.glob("*/.git")):
+        if dirty := git.dirty_files(path.parent):
+            where = argument(str(path.parent))
+            raise BlockedError(
+                f"the worktree {path.parent} has uncommitted files: {name_some(dirty)};"
+                " they would be lost",
+                code="dirty_worktree",
+                fix=[f"git -C {where} status", f"git -C {where} stash push -u"],
+            )
 
 
 def _plan(project: Context, purge: bool) -> Iterator[_Removal | Kept]:
@@ -344,7 +451,7 @@ def _plan_item(
             yield _Removal(item.path, mark)
     elif item.path == layout.home_gitignore and keeps_data:
         yield Kept(name, "keeps the data of runs out of git")
-    elif digest(item.path.read_bytes()) in (mark, item.mark):
+    elif item.path.is_file() and digest(item.path.read_bytes()) in (mark, item.mark):
         yield _Removal(item.path)
     else:
         yield Kept(name, "changed since init wrote it")
@@ -359,11 +466,32 @@ def run_data(layout: Layout) -> list[Path]:
 
 
 def _workspace_folders(project: Context) -> Iterator[Path]:
-    yield user_paths.workspace_root(project.env, project.layout.root)
+    yield user_paths.workspace_root(project.env, project.layout.shared)
     with contextlib.suppress(ConfigError):
         known = reread(project)
         if known.settings.config.workspace.root is not None:
             yield workspaces(known)
+
+
+def _branches(project: Context) -> dict[str, str]:
+    """Return what git keeps of this project's runs, by name; a branch somebody stands on stays."""
+    runs, found = {*filter(is_run_id, walk.names(project.layout.runs))}, dict[str, str]()
+    args = ["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/treadle"]
+    for line in call.out(args, project.repo.place).decode(errors="replace").splitlines():
+        name, _, commit = line.partition(" ")
+        if any(run_id in name for run_id in runs):
+            found[name] = commit
+    return {
+        name: commit
+        for name, commit in found.items()
+        if not refs.work_trees(project.repo, name.removeprefix("refs/heads/"))
+    }
+
+
+def _delete(project: Context, branches: Mapping[str, str]) -> None:
+    """Delete them all, unless one has moved since."""
+    lines = "".join(f"delete {name} {commit}\n" for name, commit in branches.items())
+    call.out(["update-ref", "--stdin"], project.repo.place, stdin=lines.encode())
 
 
 def _shown(project: Context, goes: list[_Removal]) -> Iterator[str]:
@@ -383,6 +511,7 @@ def _carry_out(project: Context, goes: list[_Removal]) -> Iterator[str]:
             _take_out(path, how)
         elif how != FOLDER:
             beneath.remove_tree(path)
+    call.run(["worktree", "prune"], project.repo.place)
     folders = sorted((path for path, how in goes if how == FOLDER), key=lambda it: -len(it.parts))
     for folder in (*folders, project.layout.home):
         with contextlib.suppress(OSError):  # somebody else's things are in it

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,16 +15,17 @@ import msgspec
 from treadle import layout as user_paths
 from treadle.config import TrustRecord, agents, find_trust, identity, schema, trust_records
 from treadle.config.load import Loaded
-from treadle.config.schema import AgentConfig, ChecksConfig, Config, HooksConfig
+from treadle.config.schema import AgentConfig, ChecksConfig, Config, HooksConfig, RoutineConfig
 from treadle.errors import BlockedError, FormatError
-from treadle.files import walk
+from treadle.files import atomic, walk
 from treadle.git import judge, trees, workspace
 from treadle.git import repo as git
 from treadle.git.refs import MADE_HERE, Arrivals
 from treadle.git.trees import GITLINK
 from treadle.ids import mask, utc
-from treadle.layout import CONFIG_NAMES, HOME_NAME
+from treadle.layout import CONFIG_NAMES, HOME_NAME, Layout
 from treadle.project.context import Context, refuse_tracked, reread
+from treadle.text import plural
 
 _SHA = "sha256:"
 _LANDINGS = ("treadle: land ", "treadle: undo ")
@@ -49,10 +51,11 @@ class ForeignChange(NamedTuple):
 
 
 # Settings that decide where work goes and how much of it there may be.
-_TOLD = (
+_TOLD: tuple[schema.KeyPath, ...] = (
     *(("sandbox", key) for key in ("tier", "read", "memory_mb", "processes", "disk_mb")),
-    ("land", "run"),
+    *(("land", key) for key in ("run", "process", "protected", "subject", "conventional", "hooks")),
     ("budgets", "max_risky_files"),
+    *((*table, "allow") for table in (("policy",), ("policy", "do"), ("policy", "act"))),
     ("budgets", "max_cost_usd"),
     ("mail", "root"),
     ("workspace", "root"),
@@ -110,7 +113,7 @@ def entry(project: Context) -> TrustRecord | None:
 
 def record(project: Context) -> TrustRecord | None:
     """Return what is on record of this very repository, trusted or not."""
-    return find_trust(project.env, project.layout.root, project.repo.common_dir)
+    return find_trust(project.env, project.layout.shared, project.repo.common_dir)
 
 
 def grant(project: Context, wrote: Mapping[str, str] | None = None) -> None:
@@ -123,12 +126,23 @@ def note(project: Context, wrote: Mapping[str, str]) -> None:
     _record(project, Seen(None, {}, ()), wrote, is_trusted=False)
 
 
+def withdraw(project: Context, names: Collection[str]) -> tuple[str, ...]:
+    """Trust this repository no longer if others committed any of these files; return those."""
+    head, names = git.head(project.repo).commit, {f"{project.repo.prefix}{it}" for it in names}
+    found = trees.files(project.repo, head, names) if head and names else {}
+    blobs = {name: leaf.id for name, leaf in found.items()}
+    theirs = tuple(_foreign(_configured(project), blobs, {})) if blobs else ()
+    if theirs and entry(project):
+        _record(project, Seen(None, {}, ()), is_trusted=False)
+    return theirs
+
+
 def revoke(project: Context) -> bool:
     """Forget this repository; tells whether there was anything to forget."""
     if not user_paths.trust_file(project.env).exists():
         return False
     with trust_records(project.env) as book:
-        return book.pop(str(project.layout.root.resolve()), None) is not None
+        return book.pop(str(project.layout.shared.resolve()), None) is not None
 
 
 def _compare(project: Context, entry: TrustRecord | None) -> Seen:
@@ -189,10 +203,11 @@ def _foreign(
 
 def _names(project: Context) -> Collection[str]:
     layout = project.layout
-    names = {f"{HOME_NAME}/{name}" for name in CONFIG_NAMES} | {workspace.INCLUDE}
+    names = {f"{HOME_NAME}/{name}" for name in CONFIG_NAMES}
     for folder in (layout.routines, layout.roles, layout.cron):
         names |= {layout.relative(path) for path in _files(folder)}
     names |= {name for name in project.tracked or () if name.startswith(f"{HOME_NAME}/inbox/")}
+    names = {f"{project.repo.prefix}{name}" for name in names} | {workspace.INCLUDE}
     names |= _programs(project)
     return names | {inside for name in names if (inside := _target(project, name))}
 
@@ -209,8 +224,8 @@ def _programs(project: Context) -> set[str]:
     """Return the words of commands that can be files of the repository."""
     words = {word for _, line in _lines(project.settings.config) for word in line}
     paths = {os.path.normpath(project.layout.root / word) for word in words if "\0" not in word}
-    inside = [path for path in paths if path.startswith(f"{project.layout.root}/")]
-    return {project.layout.relative(Path(path)) for path in inside}
+    top = f"{project.repo.root}/"
+    return {path.removeprefix(top) for path in paths if path.startswith(top)}
 
 
 def _lines(config: Config) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
@@ -221,22 +236,31 @@ def _lines(config: Config) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
     yield ("workspace", "setup"), config.workspace.setup or ()
     for hook in schema.field_types(HooksConfig):
         yield ("hooks", hook), getattr(config.hooks, hook) or ()
+    yield ("notify", "command"), config.notify.command or ()
     router = config.commands.router or ()
     yield ("commands", "router"), tuple(router.split()) if isinstance(router, str) else router
 
 
 def _target(project: Context, name: str) -> str | None:
     """Return the file of the repository that a link leads to."""
-    path, root = project.layout.root / name, project.layout.root.resolve()
+    path, root = _path(project, name), project.repo.root.resolve()
     if not path.is_symlink():
         return None
     real = Path(os.path.realpath(path))
     return real.relative_to(root).as_posix() if real.is_relative_to(root) else None
 
 
+def _path(project: Context, name: str) -> Path:
+    """Return where a file lies: here, or in the main work tree, if only that has settings."""
+    path, prefix = project.repo.root / name, project.repo.prefix
+    if os.path.lexists(path) or not name.startswith(prefix):
+        return path
+    return project.layout.shared / name.removeprefix(prefix)
+
+
 def _mark(project: Context, name: str) -> str | None:
     """Return the digest of a file, or of where a link points; None if there is no such file."""
-    path = project.layout.root / name
+    path = _path(project, name)
     data = os.fsencode(path.readlink()) if path.is_symlink() else _content(project, name)
     if data is not None:
         return _SHA + hashlib.sha256(data).hexdigest()
@@ -246,7 +270,7 @@ def _mark(project: Context, name: str) -> str | None:
 
 def _content(project: Context, name: str) -> bytes | None:
     try:
-        return walk.read(project.layout.root / name, max_bytes=_MAX_FILE)
+        return walk.read(_path(project, name), max_bytes=_MAX_FILE)
     except FormatError:
         return None
 
@@ -254,14 +278,15 @@ def _content(project: Context, name: str) -> bytes | None:
 def _unified(name: str, before: bytes, after: bytes) -> str:
     old, new = (text.decode(errors="replace").splitlines() for text in (before, after))
     lines = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
-    rest = [f"({len(lines) - _MAX_LINES} more lines)"] if len(lines) > _MAX_LINES else []
+    rest = [f"({plural(len(lines) - _MAX_LINES, 'more line')})"] if len(lines) > _MAX_LINES else []
     return "\n".join([*lines[:_MAX_LINES], *rest])
 
 
 def _record(
     project: Context, seen: Seen, wrote: Mapping[str, str] | None = None, *, is_trusted: bool = True
 ) -> None:
-    root, common = str(project.layout.root.resolve()), identity(project.repo.common_dir)
+    root, common = str(project.layout.shared.resolve()), identity(project.repo.common_dir)
+    _hide_shared(project.layout)
     new = TrustRecord(root, common, since=utc(datetime.now(UTC)))
     with trust_records(project.env) as book:
         known = book.get(root, new)
@@ -273,6 +298,17 @@ def _record(
             head=seen.head,
             files=_accepted(seen, known.files),
         )
+
+
+def _hide_shared(layout: Layout) -> None:
+    """Keep what is shared out of git where the main work tree's branch does not know treadle.
+
+    The file ignores itself too, so that git may put a branch's own in its place.
+    """
+    ignore = layout.home / layout.home_gitignore.name
+    if layout.home != layout.settings and not ignore.exists():
+        layout.home.mkdir(parents=True, exist_ok=True)
+        atomic.write(ignore, b"*\n", mode=0o644)
 
 
 def _untrusted(project: Context, found: Sequence[BroughtCommand]) -> BlockedError:
@@ -313,13 +349,16 @@ def _commands(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
 def _loosened(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
     """Yield the settings that open the sandbox or name a history of runs, and whose they are."""
     config = loaded.config
-    holders: list[tuple[schema.KeyPath, AgentConfig | ChecksConfig]] = [
-        (("agents", name), agent) for name, agent in config.agents.items()
+    holders: list[tuple[schema.KeyPath, AgentConfig | ChecksConfig | RoutineConfig]] = [
+        *((("agents", name), agent) for name, agent in config.agents.items()),
+        *((("routines", name), own) for name, own in config.routines.items()),
+        (("routine",), config.routine),
     ]
     for path, holder in (*holders, (("checks",), config.checks)):
         for key in ("network", "writable", "env_allow", "unix_sockets"):
             if (value := getattr(holder, key, None)) and value != "none":
                 yield _setting(loaded, (*path, key), value)
+        yield from _own_of_tools(loaded, path, holder)
     if config.sandbox.mode == "off":
         yield _setting(loaded, ("sandbox", "mode"), "off")
     yield _setting(loaded, ("sandbox", "hide"), config.sandbox.hide)
@@ -327,10 +366,23 @@ def _loosened(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
         yield _setting(loaded, ("network",), "full")
     if config.store:
         yield _setting(loaded, ("store",), mask(config.store))
+    if config.notify.webhook:
+        yield _setting(loaded, ("notify", "webhook"), mask(config.notify.webhook))
     default = Config()
-    for table, key in _TOLD:
-        if (value := getattr(getattr(config, table), key)) != getattr(getattr(default, table), key):
-            yield _setting(loaded, (table, key), value)
+    for path in _TOLD:
+        if (value := reduce(getattr, path, config)) != reduce(getattr, path, default):
+            yield _setting(loaded, path, value)
+
+
+def _own_of_tools(
+    loaded: Loaded, path: schema.KeyPath, holder: object
+) -> Iterator[tuple[BroughtCommand, bool]]:
+    """Yield the variables that an agent is given, maybe secret ones, and whose settings."""
+    if isinstance(holder, AgentConfig):
+        for name in holder.env:
+            yield _setting(loaded, (*path, "env", name), "…")
+        if holder.settings == "user":
+            yield _setting(loaded, (*path, "settings"), "user")
 
 
 def _setting(loaded: Loaded, path: schema.KeyPath, value: object) -> tuple[BroughtCommand, bool]:
