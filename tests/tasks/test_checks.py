@@ -9,7 +9,7 @@ from treadle.contract import Criterion
 from treadle.errors import BlockedError
 from treadle.ids import HUMAN
 from treadle.store.runs import History
-from treadle.store.tasks import TaskRow
+from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
 
@@ -64,3 +64,23 @@ def test_a_person_may_complete_what_nobody_has_tested_and_an_agent_may_not(store
 def test_an_approved_task_is_reviewed(store, add):
     found = task.standing(store, store.task(add("approved")))
     assert found == (True, True, True, True)
+
+
+COVERAGE = (Criterion("AC1", "Tests pass"), Criterion("AC2", "95% coverage"))
+
+
+@pytest.mark.parametrize(
+    ("criteria", "said", "expected"),
+    [
+        (COVERAGE, {"tests_passed": True}, (True, False)),
+        (COVERAGE, {"tests_passed": True, "coverage_threshold_met": True}, (True, True)),
+        (COVERAGE, {"tests_passed": True, "coverage_threshold_met": False}, (True, False)),
+        (COVERAGE[:1], {"tests_passed": True}, (True, True)),
+        (ASKED, {"tests_passed": True, "coverage_threshold_met": True}, (False, False)),
+    ],
+)
+def test_coverage_is_met_only_when_something_judged_it(store, now, criteria, said, expected):
+    row = task.add(store, TaskRow("T-9", "goal", criteria=criteria), now)
+    for name, value in said.items():
+        store.claim_check(TaskClaimRow("T-9", name, value, "qa", row.updated_at))
+    assert task.standing(store, row)[:2] == expected

@@ -40,7 +40,7 @@ def test_a_held_task_is_refused_and_the_holder_named(store, add, now, owner):
     claim(store, task_id, "ada", now)
     with pytest.raises(BlockedError, match="T-1 is claimed, held by ada until") as caught:
         claim(store, task_id, owner, now + LEASE / 2)
-    assert caught.value.fix == ("treadle task release T-1 --as ada",)
+    assert caught.value.fix == ("treadle task show T-1",)
     assert caught.value.details["legal"] == ["in_progress", "planned", "blocked", "canceled"]
 
 

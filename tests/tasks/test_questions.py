@@ -3,10 +3,10 @@
 import pytest
 
 from tests.store.rows import RUN, run_row
-from treadle.errors import NotFoundError, UsageError
+from treadle.errors import NotFoundError, TreadleError
 from treadle.ids import utc
 from treadle.store.questions import LEAVE, Action, Subject
-from treadle.tasks.questions import Question, answer, ask, close, command, commands, labels, settle
+from treadle.tasks.questions import Question, answer, ask, close, command, commands, settle
 
 STOPPED = Question(
     "budget",
@@ -32,7 +32,7 @@ def test_a_question_reads_back_as_it_was_asked(asked, now):
     assert question_id == "Q-1"
     assert (found.kind, found.summary, found.created_at) == ("budget", STOPPED.summary, utc(now))
     assert (found.subject, found.actions, found.run_id) == (*STOPPED[2:4], RUN)
-    assert labels(found) == ("resume", "leave it")
+    assert found.labels == ("resume", "leave it")
     resume = f"treadle run --resume {RUN} --budget max_minutes=480"
     assert commands(found) == (f"treadle why {RUN}", resume)
     assert asked.questions() == [found]
@@ -57,7 +57,7 @@ def test_an_answer_closes_the_question(asked, now):
 def test_a_second_answer_is_refused_and_the_first_shown(asked, now):
     question_id = ask(asked, STOPPED, now)
     answer(asked, question_id, "raise it", "human", now)
-    with pytest.raises(UsageError, match=r"Q-1 was answered by human at .*: raise it"):
+    with pytest.raises(TreadleError, match=r"Q-1 was answered by human at .*: raise it"):
         answer(asked, question_id, "leave it", "ada", now)
 
 
@@ -92,15 +92,12 @@ def test_what_is_closed_about_one_matter_stays_open_about_the_others(asked, now)
     ("action", "line"),
     [
         (Action("approve", "protected"), "treadle run --resume R --approve protected"),
-        (
-            Action("approve", "max_tokens=2"),
-            "treadle run --resume R --budget max_tokens=2",
-        ),
-        (Action("reject"), "treadle run --resume R"),
+        (Action("approve", "change"), "treadle run --resume R --approve change"),
+        (Action("reject"), "treadle run --resume R --reject"),
         (Action("resume"), "treadle run --resume R"),
         (Action("resume", target="fleet"), "treadle run --resume R --fleet"),
         (Action("again", target="T-1"), "treadle run T-1"),
-        (Action("again"), None),
+        (Action("again"), "treadle run --again R"),
         (Action("land"), "treadle land R"),
         (LEAVE, None),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from treadle.errors import BlockedError, UsageError
 from treadle.ids import utc
-from treadle.tasks.claim import Holder, claim, conflicts, give_back, reserve
+from treadle.tasks.claim import Holder, claim, conflicts, give_back, of_others, reserve
 
 ADA = Holder("ada")
 
@@ -27,9 +27,9 @@ ADA = Holder("ada")
 def test_patterns(store, add, now, pattern, path, hit):
     task_id = add()
     reserve(store, task_id, [pattern], ADA, now)
-    assert bool(conflicts(store.reservations(utc(now)), [path], "other", "bob")) == hit
-    assert conflicts(store.reservations(utc(now)), [path], task_id, "bob") == []
-    assert conflicts(store.reservations(utc(now)), [path], "other", "ada") == []
+    rows = store.reservations(utc(now))
+    assert bool(conflicts(of_others(rows, "other", "bob"), [path])) == hit
+    assert of_others(rows, task_id, "bob") == of_others(rows, "other", "ada") == []
 
 
 def test_a_reservation_ends(store, add, now):

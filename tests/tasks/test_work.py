@@ -26,7 +26,7 @@ def test_a_run_puts_its_task_in_progress(store, add, now):
 @pytest.mark.parametrize(
     ("outcome", "mission", "lane"),
     [
-        ("passed", None, "done"),
+        ("passed", None, "approved"),
         ("passed", "auth", "for_review"),
         ("failed", None, "blocked"),
         ("stopped", None, "in_progress"),
@@ -35,7 +35,7 @@ def test_a_run_puts_its_task_in_progress(store, add, now):
 def test_the_lane_follows_the_outcome_and_the_claim_ends(store, add, now, outcome, mission, lane):
     task_id = add(mission=mission)
     begin_run(store, task_id, RUN, now)
-    task = finish_run(store, task_id, RUN, outcome, now)
+    task = finish_run(store, run_row(task_id=task_id, status=outcome, head_commit="c1"), now)
     assert (task.lane, task.claim_id, task.owner) == (lane, None, "human")
 
 
@@ -44,7 +44,7 @@ def test_the_lane_follows_the_outcome_and_the_claim_ends(store, add, now, outcom
 def test_a_task_that_did_not_pass_can_be_run_again(store, add, now, outcome, run_id):
     task_id = add()
     begin_run(store, task_id, RUN, now)
-    finish_run(store, task_id, RUN, outcome, now)
+    finish_run(store, run_row(task_id=task_id, status=outcome, head_commit="c1"), now)
     assert begin_run(store, task_id, run_id, now).lane == "in_progress"
 
 
@@ -69,9 +69,9 @@ def test_another_run_under_way_keeps_the_task(store, add, now):
     task_id = add()
     begin_run(store, task_id, RUN, now)
     store.insert_run(run_row(task_id=task_id), (), {})
-    with pytest.raises(BlockedError, match=f"held by human .run {RUN}.") as caught:
+    with pytest.raises(BlockedError, match=f"run {RUN} waits or works") as caught:
         begin_run(store, task_id, OTHER, now)
-    assert caught.value.fix == (f"treadle stop {RUN}",)
+    assert caught.value.fix == (f"treadle runs show {RUN}", f"treadle stop {RUN}")
 
 
 @pytest.mark.parametrize("rows", [[], [run_row(status="stopped")]], ids=["no run", "stopped"])
@@ -105,21 +105,21 @@ def test_a_run_that_lost_its_task_changes_nothing(store, add, now):
     task_id = add()
     begin_run(store, task_id, RUN, now)
     taken = claim(store, task_id, "ada", now + LEASE)
-    assert finish_run(store, task_id, RUN, "passed", now + LEASE) == taken
+    assert finish_run(store, run_row(task_id=task_id, status="passed"), now + LEASE) == taken
 
 
 def test_canceling_during_a_run_stands(store, add, now):
     task_id = add()
     begin_run(store, task_id, RUN, now)
     move_task(store, task_id, "canceled", Holder("human"), now)
-    assert finish_run(store, task_id, RUN, "passed", now).lane == "canceled"
+    assert finish_run(store, run_row(task_id=task_id, status="passed"), now).lane == "canceled"
 
 
 @pytest.mark.parametrize(
     ("rows", "lane"),
     [
         ([], "planned"),
-        ([run_row(status="passed")], "done"),
+        ([run_row(status="passed", head_commit="c1")], "approved"),
         ([run_row(status="failed")], "blocked"),
         ([run_row(status="stopped")], "in_progress"),
     ],
@@ -129,7 +129,7 @@ def test_a_crash_between_run_and_task_is_made_good(store, add, now, rows, lane):
     task_id = add()
     begin_run(store, task_id, RUN, now)
     for row in rows:
-        store.insert_run(row, (), {})
+        store.insert_run(row._replace(task_id=task_id), (), {})
     assert [task.lane for task in reconcile_runs(store, now)] == [lane]
     assert store.task(task_id).claim_id is None
     assert reconcile_runs(store, now) == []

@@ -7,14 +7,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from treadle.contract import RunStatus
 from treadle.errors import UsageError
 from treadle.ids import HUMAN, TREADLE, acting_agent, is_run_id, utc
 from treadle.store import letters as index
+from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
-from treadle.store.tasks import ReservationRow, TaskReader, TaskRow
-from treadle.tasks import lanes
-from treadle.tasks.task import Changed, Note, change_task, find_task
+from treadle.store.tasks import ReservationRow, TaskRow
+from treadle.tasks import lanes, tries, waiting
+from treadle.tasks.task import Also, Changed, Note, change_task, find_task
+from treadle.tasks.tries import Rows, Trial
 
 LEASE = timedelta(minutes=30)
 
@@ -36,14 +37,14 @@ def claim(
 
 
 def taken(
-    store: TaskReader, task: TaskRow, owner: str, now: datetime, lease: timedelta = LEASE
+    store: Rows, task: TaskRow, owner: str, now: datetime, lease: timedelta = LEASE
 ) -> TaskRow:
     """Return a task that nobody holds as the owner's, or raise why it is not to be had."""
     if task.lane not in ("planned", *lanes.HELD):
         raise lanes.wrong_lane(task, "claimed")
     if is_held(task, now):
         raise lanes.held_by_other(task)
-    check_dependencies(store, task)
+    check_dependencies(store, task, now)
     return given(task, "claimed", new_claim(owner, now), now, lease)
 
 
@@ -108,11 +109,11 @@ def check_holder(task: TaskRow, by: Holder, now: datetime) -> None:
         raise lanes.held_by_other(task)
 
 
-def check_dependencies(store: TaskReader, task: TaskRow) -> None:
-    """Refuse a task that waits for others."""
-    needed = [other for other in store.dependencies(task.task_id) if other.lane != "done"]
+def check_dependencies(store: Rows, task: TaskRow, now: datetime, *, stacks: bool = False) -> None:
+    """Refuse a task that waits for others; a run can build on what passed and has not landed."""
+    needed = waiting.unmet(store, task, stacks=stacks)
     if needed:
-        raise lanes.waits_for_others(task, needed)
+        raise lanes.waits_for_others(task, needed, waiting.ways(store, task, needed, now))
 
 
 def new_claim(owner: str, now: datetime) -> Holder:
@@ -157,7 +158,7 @@ def move_task(
 
 
 def moved(
-    store: TaskReader,
+    store: Rows,
     task: TaskRow,
     to: lanes.Lane,
     by: Holder,
@@ -176,7 +177,7 @@ def moved(
         check_holder(task, by, now)
         # Whatever takes a task from planned into someone's hands is a claim.
         if task.lane == "planned" and to in lanes.HELD:
-            check_dependencies(store, task)
+            check_dependencies(store, task, now)
     if to not in lanes.HELD:
         return freed(task, to)
     keeper = Holder(by.owner, task.claim_id) if is_holder(task, by) else new_claim(by.owner, now)
@@ -198,7 +199,7 @@ def finish_task(store: Store, task_id: str, by: Holder, now: datetime) -> Change
         if index.asker(store, task_id) != by.owner:
             check_holder(task, by, now)
         if task.lane == "planned":
-            check_dependencies(store, task)
+            check_dependencies(store, task, now)
         return freed(task, "done")._replace(owner=task.owner or by.owner)
 
     return change_task(store, task_id, finish, Note(by.owner), now)
@@ -207,33 +208,97 @@ def finish_task(store: Store, task_id: str, by: Holder, now: datetime) -> Change
 _STARTS: tuple[lanes.Lane, ...] = ("planned", "blocked", *lanes.HELD)
 
 
-def begin_run(store: Store, task_id: str, run_id: str, now: datetime, by: str = HUMAN) -> TaskRow:
-    """Claim a task for a run and put it in progress; the run's id is the claim's id."""
+def begin_run(
+    store: Store,
+    task_id: str,
+    run_id: str,
+    now: datetime,
+    *,
+    by: str = HUMAN,
+    trial: Trial | None = None,
+    queues: Also | None = None,
+) -> TaskRow:
+    """Claim a task for a run and put it in progress; the run's id is the claim's id.
+
+    One of several shares the claim: it stays with the first as long as that works. What `queues`
+    a run for other machines is written with the claim, or neither is; such a run cannot build on
+    work that has not landed.
+    """
     claim = Holder(acting_agent(by), run_id)
 
     def start(task: TaskRow) -> TaskRow:
-        if task.lane not in _STARTS:
+        others = tries.of_set(store, trial.set, task_id) if trial else []
+        if any(it.run_id == task.claim_id and it.status == "running" for it in others):
+            return task
+        is_theirs = task.lane in ("approved", "done") and any(
+            it.status == "passed" for it in others
+        )
+        if task.lane not in _STARTS and not is_theirs:
+            passed = waiting.passed_run(store, task) if task.lane == "approved" else None
+            if passed and not task.mission:
+                raise lanes.passed_already(task, passed.run_id)
             raise lanes.wrong_lane(task, "in_progress")
         if task.claim_id != run_id:
-            _check_free(store, task, claim.owner, now)
-            check_dependencies(store, task)
+            check_free(store, task, claim.owner, now)
+            check_dependencies(store, task, now, stacks=queues is None)
         return given(task, "in_progress", claim, now)
 
-    return change_task(store, task_id, start, Note(claim.owner, f"run {run_id}"), now).after
+    note = Note(claim.owner, f"run {run_id}")
+    return change_task(store, task_id, start, note, now, queues).after
 
 
-def finish_run(
-    store: Store, task_id: str, run_id: str, outcome: RunStatus, now: datetime
-) -> TaskRow:
+def finish_run(store: Store, row: RunRow, now: datetime) -> TaskRow:
     """Move the lane as the run ended, if the task is still the run's; return the task as it is."""
 
     def end(task: TaskRow) -> TaskRow:
-        if task.claim_id != run_id:
+        if task.claim_id != row.run_id:
             return task
-        return freed(task, _lane_after(task, outcome))
+        at_work = [it.run_id for it in tries.beside(store, row) if it.status == "running"]
+        if at_work:
+            return task._replace(claim_id=at_work[0])
+        return freed(task, _lane_after(store, task, tries.chosen(store, row) or row))
 
-    note = Note(TREADLE, f"run {run_id} {outcome}")
-    return change_task(store, task_id, end, note, now).after
+    note = Note(TREADLE, f"run {row.run_id} {row.status}")
+    return change_task(store, row.task_id or "", end, note, now).after
+
+
+def follow_landing(store: Store, row: RunRow, what: str, now: datetime) -> TaskRow | None:
+    """Move the lane of a plain task whose passed run is landed or undone."""
+    old, new = ("approved", "done") if what == "land" else ("done", "approved")
+
+    def follow(task: TaskRow) -> TaskRow:
+        runs = [it for it in store.task_runs(task.task_id) if it.status == "passed"][-1:]
+        last = [it.run_id for run in runs for it in (run, *tries.beside(store, run))]
+        is_last = not task.mission and row.run_id in last
+        return freed(task, new) if is_last and task.lane == old else task
+
+    if row.task_id is None or store.task(row.task_id) is None:
+        return None
+    note = Note(TREADLE, f"run {row.run_id} {'landed' if what == 'land' else 'undone'}")
+    return change_task(store, row.task_id, follow, note, now).after
+
+
+def take_back(store: Store, task_id: str, run_id: str, now: datetime) -> TaskRow:
+    """Give a plain task back to the run that had passed and is to be checked again."""
+
+    def take(task: TaskRow) -> TaskRow:
+        if task.mission or task.lane not in ("approved", "done"):
+            return task
+        return given(task, "in_progress", Holder(task.owner or HUMAN, run_id), now)
+
+    return change_task(store, task_id, take, Note(TREADLE, f"run {run_id} rebased"), now).after
+
+
+def lose_run(store: Store, row: RunRow, now: datetime) -> None:
+    """Plan a task anew whose passed run was removed before it landed."""
+
+    def plan(task: TaskRow) -> TaskRow:
+        is_lost = task.lane == "approved" and not waiting.passed_run(store, task)
+        return freed(task, "planned") if is_lost and not task.mission else task
+
+    if row.status == "passed" and row.task_id and store.task(row.task_id):
+        note = Note(TREADLE, f"run {row.run_id} was removed before it landed")
+        change_task(store, row.task_id, plan, note, now)
 
 
 def reconcile_runs(store: Store, now: datetime) -> list[TaskRow]:
@@ -249,30 +314,38 @@ def _catch_up(store: Store, task: TaskRow, now: datetime) -> TaskRow:
     run_id = task.claim_id or ""
     run = store.run(run_id)
     if run is None:
+        before = store.task_runs(task.task_id)[-1:]
+        if before and tries.trial_of(store, before[0].run_id):  # the next of several did not begin
+            given_back = task._replace(claim_id=before[0].run_id)
+            store.swap_task(task, given_back)
+            return finish_run(store, before[0], now)
         return release(store, task.task_id, Holder(TREADLE, run_id), now)
-    if run.status == "running" or store.kv_value(run_id, "reason_code") == "queued":
-        return task
-    return finish_run(store, task.task_id, run_id, run.status, now)
+    return task if _is_under_way(store, run) else finish_run(store, run, now)
 
 
-def _lane_after(task: TaskRow, outcome: RunStatus) -> str:
-    if outcome == "passed":
-        return "for_review" if task.mission else "done"
-    return "blocked" if outcome == "failed" else task.lane
+def _lane_after(store: Reader, task: TaskRow, row: RunRow) -> str:
+    if row.status != "passed":
+        return "blocked" if row.status == "failed" else task.lane
+    if task.mission:
+        return "for_review"
+    is_open = row.head_commit != row.base_commit and not tries.is_landed(store, row)
+    return "approved" if is_open else "done"
 
 
-def _check_free(store: Reader, task: TaskRow, owner: str, now: datetime) -> None:
-    """Refuse a task that another run, or someone else, is working on."""
-    if not is_held(task, now):
-        return
+def check_free(store: Reader, task: TaskRow, owner: str, now: datetime) -> None:
+    """Refuse a task that another run works or waits for, or that someone else has."""
     claim = task.claim_id or ""
     if is_run_id(claim):
         run = store.run(claim)
-        if run is None or run.status != "running":
-            return
-    elif task.owner == owner:
-        return
-    raise lanes.held_by_other(task)
+        if run and _is_under_way(store, run) and (run.status != "running" or is_held(task, now)):
+            raise lanes.held_by_run(task)
+    elif is_held(task, now) and task.owner != owner:
+        raise lanes.held_by_other(task)
+
+
+def _is_under_way(store: Reader, run: RunRow) -> bool:
+    """Tell whether a run is driven, or waits for a worker of the fleet, however long."""
+    return run.status == "running" or tries.is_queued(store, run)
 
 
 MAX_MINUTES = 7 * 24 * 60
@@ -304,12 +377,18 @@ def give_back(store: Store, task_id: str, by: Holder, now: datetime) -> int:
     return store.unreserve_files(task_id)
 
 
+def of_others(
+    rows: Iterable[ReservationRow], task_id: str | None, owner: str | None
+) -> list[ReservationRow]:
+    """Return what somebody else keeps to another task."""
+    return [row for row in rows if row.task_id != task_id and row.owner != owner]
+
+
 def conflicts(
-    rows: Iterable[ReservationRow], paths: Sequence[str], task_id: str | None, owner: str | None
+    rows: Iterable[ReservationRow], paths: Sequence[str]
 ) -> list[tuple[str, ReservationRow]]:
-    """Return the paths that somebody else keeps to another task."""
-    others = [row for row in rows if row.task_id != task_id and row.owner != owner]
-    matchers = [(row, _regex(row.pattern)) for row in others]
+    """Return the paths that these reservations match."""
+    matchers = [(row, _regex(row.pattern)) for row in rows]
     return [(path, row) for path in paths for row, match in matchers if match.fullmatch(path)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from treadle.errors import BlockedError, NotFoundError, UsageError
-from treadle.ids import hint, is_run_id, nearest
+from treadle.ids import hint, is_run_id, local, nearest
 from treadle.store.tasks import ReservationRow, TaskRow
 
 Lane = Literal[
@@ -71,6 +71,12 @@ def status(lane: str) -> TaskStatus:
     return _STATUS.get(parse(lane), "in_progress")
 
 
+def words(task: TaskRow) -> str:
+    """Say to a person where a task stands."""
+    is_plain = task.lane == "approved" and not task.mission
+    return "approved (passed, not landed)" if is_plain else task.lane
+
+
 def _back(lane: str) -> tuple[Lane, ...]:
     if lane in REVIEW:
         return ("in_progress", "planned")
@@ -90,12 +96,22 @@ def unknown_task(task_id: str, known: Iterable[str]) -> NotFoundError:
 def held_by_other(task: TaskRow) -> BlockedError:
     """Someone else works on it."""
     claim = task.claim_id or ""
-    fix = f"treadle task release {task.task_id} --as {task.owner}"
-    by_run = ""
+    fix, by_run = f"treadle task show {task.task_id}", ""
     if is_run_id(claim):
-        fix, by_run = f"treadle stop {claim}", f" (run {claim})"
-    said = f", held by {task.owner}{by_run} until {task.lease_until}"
+        fix, by_run = f"treadle runs show {claim}", f" (run {claim})"
+    said = f", held by {task.owner}{by_run} until {local(task.lease_until or '')}"
     return _blocked(task, "task_held", said, fix)
+
+
+def held_by_run(task: TaskRow) -> BlockedError:
+    """A run is under way for it."""
+    run_id = task.claim_id or ""
+    return BlockedError(
+        f"run {run_id} waits or works for {task.task_id} already",
+        code="still_running",
+        fix=[f"treadle runs show {run_id}", f"treadle stop {run_id}"],
+        details=_details(task),
+    )
 
 
 def not_yours(task: TaskRow, owner: str) -> BlockedError:
@@ -109,17 +125,24 @@ def wrong_lane(task: TaskRow, to: str) -> BlockedError:
     """Its lane does not lead there."""
     onward = legal(task.lane)
     ways = f"from there it can go to {', '.join(onward)}" if onward else f"{task.lane} is final"
-    fix = [_way(task, lane) for lane in onward] or [f"treadle task show {task.task_id}"]
-    return _blocked(
-        task, "task_wrong_lane", f"{_holder(task)} and cannot become {to}; {ways}", *fix
-    )
+    # Sending work back, blocking or canceling it is for whoever judges it; a block is a question.
+    is_anyones = onward and not task.claim_id and task.lane != "blocked"
+    fix = _way(task, onward[0]) if is_anyones else f"treadle task show {task.task_id}"
+    return _blocked(task, "task_wrong_lane", f"{_holder(task)} and cannot become {to}; {ways}", fix)
 
 
-def waits_for_others(task: TaskRow, needed: Sequence[TaskRow]) -> BlockedError:
-    """Other tasks must be done first."""
+def waits_for_others(task: TaskRow, needed: Sequence[TaskRow], fix: Iterable[str]) -> BlockedError:
+    """Other tasks come first."""
     names = ", ".join(f"{item.task_id} ({item.lane})" for item in needed)
-    fix = [_help(task, item) for item in needed]
     return _blocked(task, "task_waiting", f" and waits for {names}", *fix)
+
+
+def passed_already(task: TaskRow, run_id: str) -> BlockedError:
+    """It waits to be landed, not to be worked on."""
+    id_ = task.task_id
+    again = f'treadle task move {id_} --to planned --reason "once more"'
+    said = f": run {run_id} passed and has not landed"
+    return _blocked(task, "task_passed", said, f"treadle land {run_id}", again)
 
 
 def not_approved(task: TaskRow) -> BlockedError:
@@ -136,7 +159,7 @@ def not_approved(task: TaskRow) -> BlockedError:
 def reserved(path: str, by: ReservationRow) -> BlockedError:
     """Somebody keeps it to a task."""
     return BlockedError(
-        f"{path} is reserved by {by.owner} for {by.task_id} until {by.until}",
+        f"{path} is reserved by {by.owner} for {by.task_id} until {local(by.until)}",
         code="reserved",
         fix=[f"treadle task show {by.task_id}"],
         details={"task_id": by.task_id, "owner": by.owner, "pattern": by.pattern},
@@ -156,14 +179,7 @@ def _details(task: TaskRow) -> dict[str, object]:
 def _way(task: TaskRow, lane: str) -> str:
     if lane == "claimed":
         return f"treadle task claim {task.task_id}"
-    reason = ' --reason "why"' if needs_reason(task.lane, lane) else ""
-    return f"treadle task move {task.task_id} --to {lane}{reason}"
-
-
-def _help(task: TaskRow, needed: TaskRow) -> str:
-    if needed.lane == "canceled":
-        return f"treadle task link {task.task_id} --depends-on {needed.task_id} --remove"
-    return f"treadle run {needed.task_id}"
+    return f"treadle task move {task.task_id} --to {lane}"
 
 
 def _holder(task: TaskRow) -> str:

@@ -1,22 +1,43 @@
 """Ask a human, show what can be answered, and take the answer; the desk reads what is open."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import product
 from typing import Literal, NamedTuple
 
-from treadle.errors import NotFoundError, UsageError, argument
-from treadle.ids import TREADLE, hint, utc
+from treadle.errors import NotFoundError, TreadleError, argument
+from treadle.ids import TREADLE, hint, local, utc
 from treadle.store.questions import PROJECT, Action, QuestionRow, Subject, Verb
+from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store, Transaction
 
 Kind = Literal[
-    "question", "approval", "budget", "failed_run", "gate", "dead_letter", "refused_landing"
+    "question", "approval", "budget", "failed_run", "gate", "dead_letter", "refused_landing", "held"
 ]
 
-# What `approve` lets a run do that changed protected files; otherwise it names a budget.
+# What `approve` lets a run do that changed protected files; otherwise it names what is held.
 PROTECTED = "protected"
 FLEET = "fleet"
+_TASK = {"retry": "", "again": " --task"}
+# What answers that need nothing but their subject do.
+_COMMANDS = {
+    ("land", "run"): "treadle land {}",
+    ("pr", "run"): "treadle pr {}",
+    ("rebase", "run"): "treadle rebase {}",
+    ("retry", "spec"): "treadle process {}",
+    ("again", "spec"): "treadle spec retry {}",
+    ("reject", "spec"): "treadle spec drop {}",
+    ("retry", "message"): "treadle dead retry {}",
+    ("retry", "agent"): "treadle process",  # what has no run yet
+    ("retry", "mission"): "treadle next --json --mission {}",
+    **dict.fromkeys(product(("approve", "reject", "resume"), ("message",)), "treadle process {}"),
+    **dict.fromkeys(product(("approve", "reject"), ("chain",)), "treadle process {}"),
+}
+_PUTS_BACK = (("retry", "message"), ("again", "spec"))
 _TOLD = ("kind", "summary", "created_at", "run_id", "task_id")
+# What goes on with the words of a person who does not say how, the first that there is.
+GOES_ON = ("resume", "retry", "again")
 APPROVE_OR_NOT = (Action("approve"), Action("reject"))
 
 
@@ -33,6 +54,21 @@ class Question(NamedTuple):
     task_id: str | None = None
 
 
+def of_run(
+    row: RunRow, kind: Kind, text: str, actions: tuple[Action, ...], look: Sequence[str]
+) -> Question:
+    """Return a question about a run, with what the run was asked for."""
+    return Question(
+        kind=kind,
+        summary=f"{row.goal}: {text}",
+        subject=Subject("run", row.run_id),
+        actions=actions,
+        look=tuple(look),
+        run_id=row.run_id,
+        task_id=row.task_id,
+    )
+
+
 def ask(store: Store | Transaction, question: Question, now: datetime) -> str:
     """Put a question on the desk and return its id; the same open question is asked once."""
     values = question._asdict()
@@ -46,7 +82,7 @@ def answer(
 ) -> QuestionRow:
     """Answer a question, once."""
     if not store.answer(question_id, text, by, now, verb):
-        raise _closed(find(store, question_id))
+        raise closed(find(store, question_id))
     return find(store, question_id)
 
 
@@ -66,6 +102,15 @@ def close(
     for item in store.questions_about(subject):
         if item.is_open and matter in (None, item.matter):
             store.answer(item.question_id, why, TREADLE, now)
+
+
+def ask_only(store: Store, subject: Subject, question: Question | None, now: datetime) -> None:
+    """Ask this about something that went on meanwhile, and close what it asked before."""
+    for item in store.questions_about(subject):
+        if item.is_open and (question is None or item.summary != question.summary):
+            store.answer(item.question_id, "went on", TREADLE, now)
+    if question:
+        ask(store, question, now)
 
 
 def newest(
@@ -89,23 +134,22 @@ def find_open(store: Reader, question_id: str) -> QuestionRow:
     """Return a question that nobody has answered yet."""
     question = find(store, question_id)
     if not question.is_open:
-        raise _closed(question)
+        raise closed(question)
     return question
 
 
-def label(action: Action, subject: Subject) -> str:
-    """Return what an action is called where one can choose it."""
-    if action.verb == "answer":
-        return action.value or "answer"
-    if action.verb == "leave":
-        return "leave it"
-    is_mail = subject.kind in ("message", "chain")
-    return "drop it" if action.verb == "reject" and is_mail else action.verb
+def said_about(store: Reader, subjects: Iterable[Subject]) -> str | None:
+    """Return what a person said when they let something go on; None if nothing."""
+    found = [row for subject in subjects for row in store.questions_about(subject)]
+    goes_on = [row for row in found if row.action in ("approve", *GOES_ON)]
+    goes_on.sort(key=lambda row: row.answered_at or "")
+    return "\n\n".join(dict.fromkeys(filter(None, (row.words for row in goes_on)))) or None
 
 
-def labels(row: QuestionRow) -> tuple[str, ...]:
-    """Return the answers to choose from, in the order of their numbers."""
-    return tuple(label(action, row.subject) for action in row.actions)
+def said_of_task(store: Reader, task_id: str) -> list[str]:
+    """Return what a person said when a mission's task waited; letters bring their own answers."""
+    rows = [row for row in store.questions_of_task(task_id) if row.subject_kind == "mission"]
+    return [words for row in rows if (words := row.words)]
 
 
 def items_document(rows: Sequence[QuestionRow]) -> dict[str, object]:
@@ -122,59 +166,73 @@ def item_document(row: QuestionRow) -> dict[str, object]:
         "actions": [
             {
                 "action": action.verb,
-                "label": label(action, row.subject),
+                "label": action.label(row.subject),
                 "command": command(action, row.subject),
+                "answer": answer,
             }
-            for action in row.actions
+            for action, answer in zip(row.actions, row.answers, strict=False)
         ],
-        "options": labels(row),
-        "fix": every_command(row),
+        "options": row.labels,
+        "fix": (*commands(row), *row.answers),
     }
-
-
-def every_command(row: QuestionRow) -> tuple[str, ...]:
-    """Return every command that helps with an item, the answers last."""
-    numbers = range(1, len(row.actions) + 1)
-    words = [f"--option {number}" for number in numbers] or ['"TEXT"']
-    answers = (f"treadle answer {row.question_id} {word}" for word in words)
-    return (*commands(row), *answers)
 
 
 def commands(row: QuestionRow) -> tuple[str, ...]:
     """Return the commands that help to decide, and those that carry out an action."""
-    read = (
-        (f"treadle mail read {argument(row.subject_id)}",) if row.subject_kind == "letter" else ()
-    )
     carried_out = (command(action, row.subject) for action in row.actions)
-    return tuple(dict.fromkeys((*row.look, *read, *filter(None, carried_out))))
+    return tuple(dict.fromkeys((*looks(row), *filter(None, carried_out))))
 
 
-def command(action: Action, subject: Subject) -> str | None:
-    """Return the command that carries out an action; None where only the answer counts."""
-    resume = f"treadle run --resume {subject.id}"
+def looks(row: QuestionRow) -> tuple[str, ...]:
+    """Return the commands that show what an item is about."""
+    read = f"treadle mail read {argument(row.subject_id)}"
+    return (*row.look, read) if row.subject_kind == "letter" else row.look
+
+
+def steps(action: Action, subject: Subject, words: str | None = None) -> tuple[str, ...]:
+    """Return the commands that carry out an action to its end, one after the other."""
+    first = command(action, subject, words)
+    if (action.verb, subject.kind) in _PUTS_BACK:  # what waits in the inbox again is carried out
+        return (str(first), f"treadle process {argument(subject.id)}")
+    return (first,) if first else ()
+
+
+def command(action: Action, subject: Subject, words: str | None = None) -> str | None:
+    """Return the command that carries out an action with a person's words; None for no command."""
+    resume, note = f"treadle run --resume {subject.id}", f" --note{_value(words)}" if words else ""
     match action.verb, subject.kind:
         case "approve", "run":
-            is_protected = action.value == PROTECTED
-            return f"{resume} {'--approve' if is_protected else '--budget'} {action.value}"
+            return f"{resume} --approve {action.value}{note}"
         case "resume", "run":
             budget = f" --budget {action.value}" if action.value else ""
-            return f"{resume}{budget}{' --fleet' if action.target == FLEET else ''}"
+            return f"{resume}{budget}{' --fleet' if action.target == FLEET else ''}{note}"
         case "reject", "run":
-            return resume
-        case "land", "run":
-            return f"treadle land {subject.id}"
+            return f"{resume} --reject{_value(words)}"
+        case "retry" | "again", "run" if action.value:  # accepted work that no longer holds
+            return f"treadle verify {argument(action.value)}{_TASK[action.verb]}"
         case "again", _ if action.target:
-            return f"treadle run {action.target}"
-        case "retry", "message":
-            return f"treadle dead retry {argument(subject.id)}"
+            return f"treadle run {action.target}{note}"
+        case "retry", "agent" if action.target:
+            return f"treadle run --resume {action.target}{note}"
+        case "again", "run":
+            return f"treadle run --again {argument(subject.id)}{note}"
+        case pair if pair in _COMMANDS:
+            return _COMMANDS[pair].format(argument(subject.id))
         case _:
             return None
 
 
-def _closed(question: QuestionRow) -> UsageError:
-    return UsageError(
-        f"{question.question_id} was answered by {question.answered_by} "
-        f"at {question.answered_at}: {question.answer}",
-        code="question_answered",
-        fix=["treadle desk"],
-    )
+def _value(words: str | None) -> str:
+    """Write an option's value so that no command takes it for another option."""
+    dash = "=" if words and words.startswith("-") else " "
+    return f"{dash}{shlex.quote(words)}" if words else ""
+
+
+def closed(question: QuestionRow) -> TreadleError:
+    """Return the first one's answer for whoever comes second."""
+    said = f"{question.action}: " if question.action not in (None, question.answer) else ""
+    how = "is being answered"
+    if not question.is_open:
+        how = f"was answered by {question.answered_by} at {local(question.answered_at or '')}"
+    text = f"{question.question_id} {how}: {said}{question.answer}"
+    return TreadleError(text, code="question_answered", fix=["treadle desk"])

@@ -1,5 +1,6 @@
 """A task: add it, see whether it is tested, change it by compare-and-swap, show it in files."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,15 +11,21 @@ from treadle.errors import BlockedError, UsageError
 from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE, hint, is_criterion_id, is_task_id, utc
 from treadle.layout import MailLayout
-from treadle.store.runs import CheckRow
-from treadle.store.store import NO_MAIL, Reader, Store
-from treadle.store.tasks import MoveRow, TaskRow
-from treadle.tasks import lanes
+from treadle.store.store import NO_MAIL, Reader, Store, Transaction
+from treadle.store.tasks import MoveRow, TaskClaimRow, TaskFileRow, TaskRow
+from treadle.tasks import lanes, statefile
 
 TESTS_PASSED = "tests_passed"
+COVERED = "coverage_threshold_met"
 PEER_REVIEWED = "peer_reviewed"
+COVERAGE = "coverage"
+LETTER = "letter"  # where a task came from
+FILES = "TASKS"  # where a task came from, or who says so of its checks: files of another program
 
 _REVIEWED = ("approved", "done")
+
+# What is written in the same transaction as a task's change.
+Also = Callable[[Transaction], None]
 
 
 class Note(NamedTuple):
@@ -40,23 +47,47 @@ class Checks(NamedTuple):
 
 def standing(store: Reader, task: TaskRow) -> Checks:
     """Return how a task stands now."""
+    claims = store.task_claims(task.task_id)
     tested = tests_passed(store, task) is True
-    covered = _coverage(task, store.task_checks(task.task_id), tested)
-    claimed = store.task_claims(task.task_id).get(PEER_REVIEWED)
-    reviewed = task.lane in _REVIEWED or (claimed is not None and claimed.value)
+    covered = _coverage(store, task, claims, tested)
+    claimed = claims.get(PEER_REVIEWED)
+    reviewed = _is_reviewed(store, task) or (claimed is not None and claimed.value)
+    if claimed and _is_adopted(claimed) and not store.task_moves(task.task_id):
+        reviewed = claimed.value
     return Checks(tested, covered, reviewed, tested and covered and reviewed)
+
+
+def _is_reviewed(store: Reader, task: TaskRow) -> bool:
+    """Tell whether a task is approved; a mission's only by somebody else than did the work."""
+    if task.lane not in _REVIEWED or not task.mission:
+        return task.lane in _REVIEWED
+    who = {move.to_lane: move.who for move in store.task_moves(task.task_id)}
+    return "approved" not in who or who["approved"] != who.get("for_review")
 
 
 def tests_passed(store: Reader, task: TaskRow) -> bool | None:
     """Tell whether the task's tests passed; None when nobody has seen or said anything."""
-    if seen := store.task_checks(task.task_id):
+    if seen := _seen(store, task):
         wanted = {item.id for item in task.criteria if item.verify}
-        passed = {row.criterion_id for row in seen if row.passed}
-        return wanted <= passed and len(passed) == len(seen)
-    if any(item.verify for item in task.criteria):
-        return None
+        return wanted <= seen.keys() and all(seen.values())
     claimed = store.task_claims(task.task_id).get(TESTS_PASSED)
+    if any(item.verify for item in task.criteria) and not _is_adopted(claimed):
+        return None
     return claimed.value if claimed else None
+
+
+def _seen(store: Reader, task: TaskRow) -> dict[str, bool]:
+    """Return what the commands of a task showed: for an agent of a mission, or in its last run."""
+    work = store.mission_work(task.mission) if task.mission else {}
+    told = work.get(task.task_id.rpartition(".")[2])
+    if told and told.observed:
+        return {item.id: item.state == "passed" for item in told.observed}
+    return {item.id: item.state == "passed" for item in store.task_checks(task.task_id)}
+
+
+def _is_adopted(claimed: TaskClaimRow | None) -> bool:
+    """Tell whether a check was found in a file; those of a lost store are all there is."""
+    return claimed is not None and claimed.claimed_by == FILES
 
 
 def _require_tested(store: Reader, task: TaskRow, note: Note) -> None:
@@ -77,38 +108,59 @@ def _require_tested(store: Reader, task: TaskRow, note: Note) -> None:
         fix=[
             f"treadle run {id_}",
             f"treadle mail send --intent test_results --status completed --task {id_}"
-            f" --from TESTER --to {task.owner or 'human'}",
-            f'treadle task move {id_} --to done --force --reason "why"',
+            f" --from tester --to {task.owner or 'human'}",
+            f'treadle task move {id_} --to done --force --reason "it works"',
         ],
         details={"task_id": id_, "lane": task.lane, "owner": task.owner},
     )
 
 
-def _coverage(task: TaskRow, seen: list[CheckRow], tested: bool) -> bool:
-    """Tell whether what names coverage holds; where nothing does, the tests speak for it."""
-    named = {item.id for item in task.criteria if "coverage" in item.text.lower()}
-    found = [row.passed for row in seen if row.criterion_id in named]
-    return all(found) if found else tested
+def names_coverage(task: TaskRow) -> set[str]:
+    """Return the criteria that ask for coverage."""
+    return {item.id for item in task.criteria if COVERAGE in item.text.lower()}
+
+
+def _coverage(
+    store: Reader, task: TaskRow, claims: Mapping[str, TaskClaimRow], tested: bool
+) -> bool:
+    """Tell whether what names coverage was judged and holds; where nothing does, the tests do."""
+    named, claimed, seen = names_coverage(task), claims.get(COVERED), _seen(store, task)
+    if found := [passed for id_, passed in seen.items() if id_ in named]:
+        return all(found)
+    has_command = any(item.verify for item in task.criteria if item.id in named)
+    if claimed and (not seen if _is_adopted(claimed) else named and not has_command):
+        return claimed.value
+    return tested and not named
 
 
 def criteria_from_flags(
     goal: str, texts: Sequence[str], verify: Sequence[str]
 ) -> tuple[Criterion, ...]:
     """Number the criteria and attach their commands; without any, AC1 is the goal."""
-    criteria: dict[str, Criterion] = {}
-    for number, raw in enumerate(texts or [goal], 1):
-        id_, text = _split_id(raw, f"AC{number}")
-        if id_ in criteria:
+    return with_commands(numbered(goal, texts), verify)
+
+
+def numbered(goal: str, texts: Sequence[str]) -> list[Criterion]:
+    """Return the criteria with their ids; without any, AC1 is the goal."""
+    pairs = [_split_id(raw, f"AC{number}") for number, raw in enumerate(texts or [goal], 1)]
+    ids = [id_ for id_, _ in pairs]
+    for id_ in ids:
+        if ids.count(id_) > 1:
             raise UsageError(f"criterion {id_} is given twice; give each --ac its own id")
-        criteria[id_] = Criterion(id_, text)
+    return [Criterion(id_, text) for id_, text in pairs]
+
+
+def with_commands(asked: Sequence[Criterion], verify: Sequence[str]) -> tuple[Criterion, ...]:
+    """Return the criteria with these commands instead of those they had."""
+    known, commands = {item.id for item in asked}, dict[str, str]()
     for id_, command in map(_split_verify, verify):
-        if id_ not in criteria:
-            near = hint(id_, criteria, or_all=True)
+        if id_ not in known:
+            near = hint(id_, known, or_all=True)
             raise UsageError(f"--verify {id_}: no such criterion{near}")
-        if criteria[id_].verify is not None:
+        if id_ in commands:
             raise UsageError(f"--verify {id_} is given twice")
-        criteria[id_] = criteria[id_]._replace(verify=command)
-    return tuple(criteria.values())
+        commands[id_] = command
+    return tuple(item._replace(verify=commands.get(item.id, item.verify)) for item in asked)
 
 
 def with_configured_commands(
@@ -141,33 +193,83 @@ def _split_verify(raw: str) -> tuple[str, str]:
     return id_.strip(), command.strip()
 
 
+_MODE = 0o644
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def write_views(store: Reader, mail: MailLayout, task_id: str) -> None:
-    """Bring a task's files up to date.
+def write_views(store: Store, mail: MailLayout, task_id: str) -> None:
+    """Bring a task's files up to date; only the lines of our own keys change.
 
-    Each is dated with the change it shows, so that a file that lags behind can be told from
-    one that somebody edited. Two writers may overtake each other: look again afterwards.
-    A worker on another machine has none of them.
+    Each file is dated with the change it shows, so that one that lags behind can be told from
+    one that somebody edited; an edit that nobody has read yet is left for the next look. Two
+    writers may overtake each other: look again afterwards. A worker elsewhere has no files.
     """
     written = None
     while mail is not NO_MAIL and (task := store.task(task_id)) is not None and task != written:
         mail.tasks.mkdir(parents=True, exist_ok=True)
-        for ending, text in view_texts(store, task).items():
-            _put(mail.task(task_id, ending), text, view_stamp(task))
+        seen, moves = store.task_files(task_id), store.task_moves(task_id)
+        views = _views(store, task, moves)
+        if task.source == LETTER:  # one that was only read may not have been written down yet
+            define(mail, task)
+        store.mark_files([_show(mail, task, moves, view, seen) for view in views])
         written = task
 
 
-def view_texts(store: Reader, task: TaskRow) -> dict[str, str | None]:
-    """Return what the files should say; None for one that should not be there."""
-    moves = store.task_moves(task.task_id)
-    seen = standing(store, task)._asdict()
-    return {
-        "status": _status_text(task, moves),
-        "owner": _owner_text(task, moves),
-        "checks": _lines({name: str(value).lower() for name, value in seen.items()}),
+def stamps(task: TaskRow, moves: Sequence[MoveRow]) -> set[int]:
+    """Return the times that files have which treadle wrote."""
+    return {stamp(at) for at in (task.created_at, task.updated_at, *(row.at for row in moves))}
+
+
+class _View(NamedTuple):
+    """What a file should say, None for no line; what is `kept` stands as it was first written."""
+
+    ending: str
+    values: Mapping[str, str | None]
+    kept: str = ""
+
+
+def _views(store: Reader, task: TaskRow, moves: Sequence[MoveRow]) -> list[_View]:
+    held = [_second(row.at) for row in moves if row.to_lane in lanes.HELD]
+    changed, owner = _second(task.updated_at), task.owner
+    status = {
+        "task_id": task.task_id,
+        "status": lanes.status(task.lane),
+        "owner": owner,
+        "started_at": held[0] if held else None,
+        "updated_at": changed,
     }
+    claimed = {"owner": owner, "claimed_at": (held[-1] if held else changed) if owner else None}
+    checks = {key: str(value).lower() for key, value in standing(store, task)._asdict().items()}
+    return [
+        _View("status", status, "started_at"),
+        _View("owner", claimed, "" if held or not owner else "claimed_at"),
+        _View("checks", checks),
+    ]
+
+
+def _show(
+    mail: MailLayout,
+    task: TaskRow,
+    moves: Sequence[MoveRow],
+    view: _View,
+    seen: Mapping[str, TaskFileRow],
+) -> TaskFileRow:
+    """Write one file, unless it is as it should be, or holds what nobody has read."""
+    path, shown_at = mail.task(task.task_id, view.ending), task.updated_at
+    found = statefile.read(path)
+    is_known = found.is_as(seen.get(path.name)) or found.mtime_ns in stamps(task, moves)
+    if found.error or not (is_known or found.text is None):
+        return TaskFileRow(path.name, task.task_id, shown_at=shown_at)
+    text = found.text or ""
+    said = statefile.values(text)
+    wanted = {k: v for k, v in view.values.items() if k != view.kept or k not in said}
+    new = statefile.with_values(text, wanted)
+    if new != text:
+        _put(path, new if new.strip() else None, stamp(shown_at))
+        if found.text is not None and new.strip() and found.mode != _MODE:
+            path.chmod(found.mode)
+        found = statefile.look(path)
+    return found.row(task.task_id, shown_at)
 
 
 def define(mail: MailLayout, task: TaskRow) -> None:
@@ -176,8 +278,8 @@ def define(mail: MailLayout, task: TaskRow) -> None:
         return
     mail.tasks.mkdir(parents=True, exist_ok=True)
     path = mail.task(task.task_id, "md")
-    if not path.exists():
-        _put(path, definition(task), view_stamp(task))
+    if not os.path.lexists(path):
+        _put(path, definition(task), stamp(task.updated_at))
 
 
 def definition(task: TaskRow) -> str:
@@ -190,43 +292,17 @@ def definition(task: TaskRow) -> str:
     return f"# {task.goal}\n{text}\n## Acceptance Criteria\n{body}\n"
 
 
-def view_stamp(task: TaskRow) -> int:
-    """Return the moment of a task's last change, in nanoseconds."""
-    moment = datetime.fromisoformat(task.updated_at)
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+def stamp(at: str) -> int:
+    """Return a moment in nanoseconds, as files are dated."""
+    return (datetime.fromisoformat(at) - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def _put(path: Path, text: str | None, mtime_ns: int) -> None:
     if text is None:
         path.unlink(missing_ok=True)
     else:
-        atomic.write(path, text.encode(), durable=False, mtime_ns=mtime_ns)
-
-
-def _status_text(task: TaskRow, moves: Sequence[MoveRow]) -> str:
-    started = next((item.at for item in moves if item.to_lane in lanes.HELD), None)
-    return _lines(
-        {
-            "task_id": task.task_id,
-            "status": lanes.status(task.lane),
-            "owner": task.owner,
-            "started_at": _second(started),
-            "updated_at": _second(task.updated_at),
-        }
-    )
-
-
-def _owner_text(task: TaskRow, moves: Sequence[MoveRow]) -> str | None:
-    if task.owner is None:
-        return None
-    claimed = [item.at for item in moves if item.to_lane in lanes.HELD]
-    return _lines(
-        {"owner": task.owner, "claimed_at": _second(claimed[-1] if claimed else task.updated_at)}
-    )
-
-
-def _lines(values: dict[str, str | None]) -> str:
-    return "".join(f"{key}: {value}\n" for key, value in values.items() if value is not None)
+        data = text.encode("utf-8", "surrogateescape")  # others' lines stay as they are
+        atomic.write(path, data, durable=False, mtime_ns=mtime_ns)
 
 
 def _second(moment: str | None) -> str | None:
@@ -241,9 +317,24 @@ class Changed(NamedTuple):
 
 
 def change_task(
-    store: Store, task_id: str, decide: Callable[[TaskRow], TaskRow], note: Note, now: datetime
+    store: Store,
+    task_id: str,
+    decide: Callable[[TaskRow], TaskRow],
+    note: Note,
+    now: datetime,
+    also: Also | None = None,
 ) -> Changed:
-    """Read, decide, and write unless someone came in between; then decide again."""
+    """Read, decide, and write unless someone came in between; then decide again.
+
+    What is `also` to be written belongs to the same transaction.
+    """
+
+    def swap(tx: Transaction) -> bool:
+        done = tx.swap_task(before, after, moved_record(before, after, note))
+        if done and also:
+            also(tx)
+        return done
+
     while True:
         before = find_task(store, task_id)
         after = decide(before)
@@ -252,7 +343,7 @@ def change_task(
         if after.lane == "done":
             _require_tested(store, before, note)
         after = after._replace(updated_at=utc(now))
-        if store.swap_task(before, after, moved_record(before, after, note)):
+        if store.write(swap):
             write_views(store, store.mail, task_id)
             return Changed(before, after)
 
@@ -280,7 +371,8 @@ def add(store: Store, new: TaskRow, now: datetime) -> TaskRow:
     if new.task_id:
         check_id(new.task_id)
     at = utc(now)
-    added = store.add_task(new._replace(goal=new.goal.strip(), created_at=at, updated_at=at))
+    row = new._replace(goal=new.goal.strip(), created_at=at, updated_at=at)
+    added = store.write(lambda tx: insert(tx, row))
     if added is None:
         raise UsageError(
             f"there already is a task {new.task_id}; give another --id",
@@ -289,6 +381,17 @@ def add(store: Store, new: TaskRow, now: datetime) -> TaskRow:
         )
     define(store.mail, added)
     write_views(store, store.mail, added.task_id)
+    return added
+
+
+def insert(
+    tx: Store, row: TaskRow, files: Sequence[statefile.StateFile] = (), shown_at: str = ""
+) -> TaskRow | None:
+    """Add a task with what is known of its files; None if there is one of its name."""
+    added = tx.add_task(row)
+    if added:
+        found = files or [statefile.StateFile(f"{added.task_id}.status")]
+        tx.mark_files([file.row(added.task_id, shown_at) for file in found])
     return added
 
 
@@ -359,6 +462,8 @@ def whole_document(store: Reader, task: TaskRow, now: datetime) -> dict[str, obj
     """Return one task with what it waits for and what became of it."""
     id_ = task.task_id
     return brief_document(task) | {
+        "updated_at": task.updated_at,
+        "checks": standing(store, task)._asdict(),
         "depends_on": [row.task_id for row in store.dependencies(id_)],
         "needed_by": [row.task_id for row in store.dependents(id_)],
         "runs": [row._asdict() for row in store.task_runs(id_)],
