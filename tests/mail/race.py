@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,17 +19,19 @@ from treadle.tasks import claim
 ROOT = Path(__file__).parents[2]
 
 
-def start(role: str, root: Path, *words: object) -> subprocess.Popen:
+def start(role: str, root: Path, *words: object, module: str = __spec__.name) -> subprocess.Popen:
     """Start one child; it says when it is ready and waits for its input to close."""
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
-    argv = [sys.executable, "-m", "tests.mail.race", role, str(root), *map(str, words)]
+    argv = [sys.executable, "-m", module, role, str(root), *map(str, words)]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, env=env, cwd=ROOT, text=True, stdin=pipe, stdout=pipe)
 
 
-def together(role: str, root: Path, count: int, *words: object) -> list[object]:
+def together(
+    role: str, root: Path, count: int, *words: object, module: str = __spec__.name
+) -> list[object]:
     """Let children do the same at once and return what each found."""
-    children = [start(role, root, number, *words) for number in range(count)]
+    children = [start(role, root, number, *words, module=module) for number in range(count)]
     return [finish(child) for child in shoot(children)]
 
 
@@ -44,7 +47,7 @@ def shoot(children: list[subprocess.Popen]) -> list[subprocess.Popen]:
 
 def finish(child: subprocess.Popen) -> object:
     """Return what a child found."""
-    out, _ = child.communicate(timeout=120)
+    out, _ = child.communicate(timeout=300)
     assert child.returncode == 0
     return json.loads(out)
 
@@ -88,19 +91,27 @@ def send_quietly(store: Store, layout: Layout, number: str, count: str) -> int:
     return int(count)
 
 
-def main() -> None:
+def main(roles: dict[str, Callable[..., object]]) -> None:
     """Do one role's part."""
     role, root, *words = sys.argv[1:]
     layout = Layout(Path(root))
     with Store.open(layout) as store:
-        effect.refresh(store, layout.mail, datetime.now(UTC))
+        if role != "take_in":
+            effect.refresh(store, layout.mail, datetime.now(UTC))
         print("ready", flush=True)
         sys.stdin.readline()
-        found = ROLES[role](store, layout, *words)
+        found = roles[role](store, layout, *words)
         print(json.dumps(found), flush=True)
 
 
+def take_in(store: Store, layout: Layout, number: str) -> int:
+    """Take in what came, with all its effects."""
+    effect.refresh(store, layout.mail, datetime.now(UTC))
+    return 0
+
+
 ROLES = {
+    "take_in": take_in,
     "claim_tasks": claim_tasks,
     "claim_letters": claim_letters,
     "send": send_many,
@@ -108,4 +119,4 @@ ROLES = {
 }
 
 if __name__ == "__main__":
-    main()
+    main(ROLES)

@@ -1,12 +1,17 @@
 """A letter has one claimant, and a work letter's task goes with it."""
 
+import os
+import time
 from datetime import timedelta
 
 import pytest
 
 from tests.mail.conftest import claim_next
 from treadle.errors import BlockedError, NotFoundError
-from treadle.mail.claim import claim
+from treadle.mail import effect, index
+from treadle.mail.claim import claim, take_row
+from treadle.store import letters as table
+from treadle.tasks import claim as tasks
 
 WORK = "20251121_170000_boss-all_fix-bug_B-1.md"
 
@@ -47,7 +52,7 @@ def test_letters_come_oldest_first_and_only_to_the_addressee(store, mail, post, 
 
 def test_a_claimed_letter_names_its_holder(store, mail, work, now):
     claim_next(store, mail, "ada", now)
-    with pytest.raises(BlockedError, match="claimed by ada"):
+    with pytest.raises(BlockedError, match="held by ada"):
         claim(store, "bob", work, now)
 
 
@@ -81,7 +86,61 @@ def test_testing_somebody_elses_task_leaves_it_theirs(store, mail, work, post, n
 
 
 def test_a_claim_cut_off_before_the_file_moved_is_finished(store, mail, work, now, tree):
-    claim_next(store, mail, "ada", now)
-    (mail.inbox("ada") / WORK).rename(mail.new / WORK)
+    long_ago = time.time_ns() - 10_000_000_000
+    os.utime(mail.new, ns=(long_ago, long_ago))
+    effect.refresh(store, mail, now)
+    store.write(lambda tx: take_row(tx, mail, "ada", now))
     assert claim_next(store, mail, "bob", now) is None
     assert tree() == [f"AGENTS/ada/INBOX/{WORK}"]
+
+
+def test_a_release_that_a_kill_cuts_off_is_finished_by_the_next_look(store, mail, work, now, tree):
+    taken = claim_next(store, mail, "ada", now)
+    tasks.release(store, "B-1", tasks.Holder("ada"), now)
+    assert tree() == [f"AGENTS/ada/INBOX/{WORK}"]  # cut off before the letter's row
+    assert index.is_stale(store, mail)
+    table.place(store, taken.row._replace(claim_id=None), index.NEW, iter((WORK,)))
+    effect.refresh(store, mail, now)  # cut off before the letter's file
+    assert tree() == [f"NEW_MESSAGES/{WORK}"]
+    assert store.task("B-1").lane == "planned"
+    assert claim_next(store, mail, "bob", now).task.owner == "bob"
+
+
+def test_a_letter_comes_back_when_its_task_is_released(store, mail, work, now, tree):
+    claim_next(store, mail, "ada", now)
+    tasks.release(store, "B-1", tasks.Holder("ada"), now)
+    effect.refresh(store, mail, now)
+    assert tree() == [f"NEW_MESSAGES/{WORK}"]
+
+
+def test_a_letter_of_work_that_is_done_is_filed_whoever_was_cut_off(store, mail, work, now, tree):
+    claim_next(store, mail, "ada", now)
+    way = {"reason": "seen", "force": True}
+    tasks.move_task(store, "B-1", "done", tasks.Holder("ada"), now, **way)  # and no letter moved
+    assert index.is_stale(store, mail)
+    effect.refresh(store, mail, now)
+    assert tree() == [f"LOGS/{WORK}"]
+
+
+def test_a_letter_of_an_expired_claim_is_had_by_who_asks_for_work(store, mail, work, now, tree):
+    claim_next(store, mail, "ada", now)
+    later = now + timedelta(hours=1)
+    effect.refresh(store, mail, later)
+    assert tree() == [f"AGENTS/ada/INBOX/{WORK}"]  # nobody wants it
+    assert claim_next(store, mail, "bob", later).task.owner == "bob"
+    assert tree() == [f"AGENTS/bob/INBOX/{WORK}"]
+
+
+def test_a_letter_about_anothers_task_stays_when_that_is_released(store, mail, work, post, now):
+    claim_next(store, mail, "ada", now)
+    name = post("ada", "qa", "test", task_id="B-1")
+    claim_next(store, mail, "qa", now)
+    tasks.release(store, "B-1", tasks.Holder("ada"), now)
+    effect.refresh(store, mail, now)
+    assert (mail.inbox("qa") / name).exists()
+
+
+def test_two_looks_at_once_may_follow_one_letter(store, work):
+    (row,) = table.named(store, WORK)
+    assert table.place(store, row, index.of_folder("AGENTS/ada/INBOX"), iter((WORK,)))
+    assert table.place(store, row, index.of_folder("AGENTS/ada/INBOX"), iter((WORK,))) is None

@@ -13,6 +13,7 @@ from treadle.mail import effect
 from treadle.mail.effect import Draft
 from treadle.mail.letter import parse
 from treadle.store import letters as table
+from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
@@ -88,6 +89,46 @@ def test_a_thousand_letters_of_one_second_are_a_thousand_files(layout, store, pr
     assert {name.partition("_a-b_")[0] for name in names} == {"20260101_000000"}
 
 
+@pytest.mark.parametrize("to", ["all", ", ".join(f"agent{number}" for number in range(20))])
+def test_everybody_gets_one_copy_however_many_look_at_once(layout, mail, to):
+    for number in range(20):
+        mail.inbox(f"agent{number}").mkdir(parents=True)
+    text = (
+        f"# MESSAGE\nfrom: a\nto: {to}\nintent: inform\nstatus: new\n"
+        "created_at: 2026-01-01T00:00:00Z\n\nHello\n"
+    )
+    mail.new.mkdir()
+    for number in range(3):
+        (mail.new / f"{number}.md").write_text(text)
+    race.together("take_in", layout.root, 4)
+    lying = [path.name for path in mail.root.rglob("*.md")]
+    assert len(lying) == len(set(lying)) == 3 + 20 * 3
+
+
+def test_letters_to_several_made_before_a_kill_are_not_made_again(post, store, mail, now):
+    name = post("boss", "ada, bob", "inform", "Lunch")
+    (known,) = table.named(store, name)
+    (mail.root / known.folder / name).rename(mail.new / name)
+    table.forget(store, [known, *table.copies(store, name)])
+    effect.rebuild(store, mail, now)
+    assert sorted(row.recipient for row in table.copies(store, name)) == ["ada", "bob"]
+    assert sorted(path.name for path in mail.root.rglob("*.md")) == sorted(
+        (name, name.replace("ada+bob", "ada"), name.replace("ada+bob", "bob"))
+    )
+    assert (mail.logs / name).exists()
+
+
+def test_a_copy_made_before_a_kill_is_not_made_again(post, drop, store, mail, now):
+    mail.inbox("ada").mkdir(parents=True)
+    name = post("boss", "all", "inform", "Lunch")
+    table.forget(store, table.copies(store, name))
+    (known,) = table.named(store, name)
+    effect.make_effect(store, mail, known, now)
+    assert len(list(mail.inbox("ada").iterdir())) == 1
+    effect.rebuild(store, mail, now)
+    assert [row.agent for row in table.copies(store, name)] == ["ada"]
+
+
 def test_a_holder_killed_mid_claim_leaves_the_task_claimable_after_its_lease(layout, store, now):
     ids = [f"R-{number}" for number in range(40)]
     for id_ in ids:
@@ -107,3 +148,24 @@ def test_a_holder_killed_mid_claim_leaves_the_task_claimable_after_its_lease(lay
         with pytest.raises(BlockedError, match="not by this claim of agent0"):
             claim.release(store, row.task_id, Holder("agent0", row.claim_id), later)
         assert not claim.renew(store, row.task_id, row.claim_id, later)
+
+
+@pytest.mark.real
+def test_on_a_shared_database_too_one_letter_and_one_task_have_one_owner(pg_store, layout, now):
+    """Several letters are about each task, so that whoever loses one may try the next."""
+    with Store.open(layout) as store:
+        for turn in range(60):
+            to, task_id = ("all", "agent0", "agent1")[turn % 3], f"R-{turn % 20}"
+            effect.send(layout, Draft("boss", to, "fix_bug", "x", task_id=task_id), now)
+        won = race.together("claim_letters", layout.root, 4)
+        names = [name for names in won for name in names]
+        assert len(set(names)) == len(names)
+        held = [set[str]() for _ in won]
+        for number, mine in enumerate(won):
+            lying = {path.name for path in layout.mail.inbox(f"agent{number}").glob("*.md")}
+            assert lying == set(mine)
+            held[number] = {table.named(store, name)[0].task_id for name in mine}
+            assert {store.task(task_id).owner for task_id in held[number]} <= {f"agent{number}"}
+        assert Counter(task_id for mine in held for task_id in mine) == Counter(
+            f"R-{turn}" for turn in range(20)
+        )

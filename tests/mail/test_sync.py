@@ -7,8 +7,10 @@ import time
 import pytest
 
 from tests.mail.conftest import claim_next
+from treadle import markdown
 from treadle.mail import effect, find, index
 from treadle.store import letters as table
+from treadle.tasks.task import definition
 
 NAME = "20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md"
 HELLO = (
@@ -16,6 +18,7 @@ HELLO = (
     "created_at: 2025-11-06T14:02:11Z\n\n## Summary\nHello\n"
 )
 TEXT = "## Summary\nAdd an endpoint\n\n## Acceptance Criteria\n- Tests\n- Pass: `$ rm -rf /`\n"
+NESTED = "## Acceptance Criteria\n- Pass: ``$ true `$ rm -rf /` ``\n- Too `$$ rm -rf /`\n"
 
 
 def settle(mail, folder="NEW_MESSAGES"):
@@ -36,6 +39,11 @@ def test_a_file_without_headers_is_a_full_citizen(drop, store, mail, now):
 def test_commands_in_letters_are_never_taken_over(drop, store):
     drop(NAME, TEXT)
     assert [item.verify for item in store.task("FEAT-021").criteria] == [None, None]
+    drop(NAME.replace("FEAT-021", "FEAT-022"), NESTED)
+    found = store.task("FEAT-022")
+    # Nor are they when the task's own file is read, after the store is lost.
+    for criteria in (found.criteria, markdown.criteria(definition(found))):
+        assert [item.verify for item in criteria] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,7 @@ def test_links_pipes_and_giants_are_set_aside_unread(drop, store, mail, now, tmp
         file.truncate(1 << 30)
     settle(mail)
     assert len(effect.refresh(store, mail, now)) == 3
-    assert [row.name for row in find.list_letters(store, find.LetterQuery())] == ["fine.md"]
+    assert [row.name for row in find.list_letters(store, find.LetterQuery()).rows] == ["fine.md"]
     assert secret.read_text() == "key"
 
 
@@ -116,8 +124,7 @@ def test_a_removed_file_is_forgotten(drop, store, mail, now):
 
 def test_nothing_is_read_again_while_no_folder_changed(drop, store, mail, now):
     drop(NAME, TEXT)
-    for folder in ("NEW_MESSAGES", "TASKS"):
-        settle(mail, folder)
+    settle(mail)
     effect.refresh(store, mail, now)
     assert not index.is_stale(store, mail)
     (mail.new / "x.md").write_text("y")
@@ -128,9 +135,9 @@ def test_the_index_can_be_rebuilt_from_nothing(post, store, mail, now):
     names = {post("a", "b", "inform", str(number)) for number in range(5)}
     table.forget(store, table.page(store, "new", 10))
     effect.rebuild(store, mail, now)
-    assert {row.name for row in find.list_letters(store, find.LetterQuery())} == names
+    assert {row.name for row in find.list_letters(store, find.LetterQuery()).rows} == names
 
 
 def test_an_unknown_intent_is_read_all_the_same(drop, store):
     drop("20251106_140211_a-b_dance.md", "x")
-    assert [row.intent for row in find.list_letters(store, find.LetterQuery())] == ["dance"]
+    assert [row.intent for row in find.list_letters(store, find.LetterQuery()).rows] == ["dance"]

@@ -1,49 +1,59 @@
 """What letters bring about: tasks, claims, checks, questions to a human, copies."""
 
 import contextlib
-import time
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from treadle import markdown
 from treadle.contract import Criterion
-from treadle.errors import FormatError, TreadleError
-from treadle.files import atomic
-from treadle.ids import HUMAN, TREADLE
+from treadle.errors import FormatError, NotFoundError, TreadleError, argument
+from treadle.ids import HUMAN, TREADLE, local, utc
 from treadle.layout import NEW_MESSAGES, Layout, MailLayout
 from treadle.mail import index
 from treadle.mail.index import entry_row, summary
 from treadle.mail.letter import (
     ASKING,
+    COPY_HEADER,
     WORK,
     Draft,
     Letter,
     Sent,
+    addressees,
     compose,
+    drop,
+    file_names,
+    format_time,
     has_effect,
     is_broadcast,
-    numbered,
+    is_to_several,
+    locate,
     post,
     read_letter,
     register_agent,
     registered_agents,
-    write,
 )
 from treadle.store import letters as table
-from treadle.store.letters import FolderRow, LetterRow
+from treadle.store.letters import LetterRow
 from treadle.store.questions import Action, Subject
 from treadle.store.store import Store
 from treadle.store.tasks import TaskClaimRow, TaskRow
 from treadle.tasks import claim, lanes, questions
-from treadle.tasks.files import take_over_all
+from treadle.tasks.files import described, take_over_all
 from treadle.tasks.questions import Question
 from treadle.tasks.task import (
+    COVERAGE,
+    COVERED,
+    FILES,
+    LETTER,
     PEER_REVIEWED,
     TESTS_PASSED,
     Note,
     add,
     change_task,
     find_task,
+    insert,
+    moved_record,
     write_views,
 )
 
@@ -79,43 +89,67 @@ def _tell(mail: MailLayout, letter: Letter, text: str, now: datetime) -> None:
 
 
 def ensure_task(store: Store, letter: Letter, now: datetime) -> None:
-    """Add the task that a work letter is about, unless it is known.
+    """Add the task that a work letter is about, unless it is known."""
+    if letter.task_id is None or store.task(letter.task_id):
+        return
+    with contextlib.suppress(TreadleError):  # somebody else has just added it
+        add(store, _asked_task(store, store.mail, letter), now)
+
+
+def _asked_task(store: Store, mail: MailLayout, letter: Letter) -> TaskRow:
+    """Return the task that a letter asks for; its own file describes it better.
 
     Commands come only from people, so what a letter's criteria would run stays text.
     """
-    if letter.task_id is None or store.task(letter.task_id):
-        return
-    goal = summary(letter) or letter.task_id
+    task_id = letter.task_id or ""
+    if os.path.lexists(mail.task(task_id, "md")):
+        return described(store, mail, task_id)
+    goal = summary(letter) or task_id
     asked = tuple(_without_command(item) for item in markdown.criteria(letter.body))
-    asked = asked or (Criterion("AC1", goal),)
-    new = TaskRow(letter.task_id, goal, criteria=asked, source="letter")
-    with contextlib.suppress(TreadleError):  # somebody else has just added it
-        add(store, new, now)
+    return TaskRow(task_id, goal, criteria=asked or (Criterion("AC1", goal),), source=LETTER)
 
 
 def _make(
     store: Store, mail: MailLayout, known: LetterRow, letter: Letter, now: datetime
 ) -> str | None:
+    if letter.intent in WORK and letter.task_id is None:
+        return known.question_id or _ask_for_task(store, known, letter, now)
     if letter.intent in WORK:
         _work(store, known, letter, now)
     elif found := _EFFECTS.get(letter.intent):
         found(store, letter, now)
+    names = addressees(letter.to)
     everybody = registered_agents(mail) if is_broadcast(letter) else []
-    readers = [agent for agent in everybody if agent != letter.sender]
+    readers = names if is_to_several(letter) else [it for it in everybody if it != letter.sender]
     for agent in [*readers, HUMAN] if letter.intent == "escalate" else readers:
         _copy(store, mail, known, letter, agent)
-    if letter.intent == "escalate" or letter.to == HUMAN:
-        return known.question_id or _ask(store, known, letter, now)
-    return None
+    question_id = known.question_id
+    if letter.intent == "escalate" or HUMAN in names:
+        question_id = question_id or _ask(store, known, letter, now)
+    if is_to_several(letter) and known.box != "logs":
+        with contextlib.suppress(NotFoundError):  # somebody else has just filed it
+            index.move_letter(store, mail, known, index.logs(None))
+    return question_id
 
 
 def _work(store: Store, known: LetterRow, letter: Letter, now: datetime) -> None:
-    """Add the task; a letter that lies in an INBOX has been claimed, and its task with it."""
+    """Add the task; a letter that lies in somebody's folder is claimed, and its task with it."""
     ensure_task(store, letter, now)
     task = store.task(letter.task_id or "")
-    if task and known.box == "inbox" and known.agent and task.lane == "planned":
+    if task and known.agent and task.lane == "planned":
         with contextlib.suppress(TreadleError):
-            claim.claim(store, task.task_id, known.agent, now)
+            task = claim.claim(store, task.task_id, known.agent, now)
+    if known.agent is None and task and task.claim_id and task.claim_id == known.claim_id:
+        claim.release(store, task.task_id, claim.Holder(task.owner or "", task.claim_id), now)
+    _tie(store, known, task)
+
+
+def _tie(store: Store, known: LetterRow, task: TaskRow | None) -> None:
+    """Let a letter that its task's owner has know by which claim."""
+    is_held = task is not None and known.agent is not None and task.owner == known.agent
+    claim_id = task.claim_id if task and is_held else None
+    if claim_id != known.claim_id:
+        table.tie(store, known.letter_id or 0, claim_id)
 
 
 def _claim_task(store: Store, letter: Letter, now: datetime) -> None:
@@ -132,9 +166,11 @@ def _release_task(store: Store, letter: Letter, now: datetime) -> None:
 
 
 def _test_results(store: Store, letter: Letter, now: datetime) -> None:
-    """Take a tester's word, unless it is the owner's own."""
+    """Take a tester's word, on coverage if it is named, unless it is the owner's own."""
     task = store.task(letter.task_id or "")
     if task and letter.sender != task.owner and letter.status in ("completed", "failed"):
+        if COVERAGE in letter.body.lower():
+            _say(store, task, COVERED, letter)
         _say(store, task, TESTS_PASSED, letter)
 
 
@@ -151,7 +187,7 @@ def _answer(store: Store, letter: Letter, now: datetime) -> None:
     question = store.question(asked.question_id or "")
     if question and question.answered_at is None and letter.sender == HUMAN:
         # Closed last: a kill before that leaves it open, and the letter is seen again.
-        unblock(store, asked, now)
+        unblock(store, asked.task_id if asked.intent == "escalate" else None, now)
         questions.answer(store, question.question_id, summary(letter), letter.sender, now)
 
 
@@ -174,16 +210,28 @@ _EFFECTS: dict[str, Callable[[Store, Letter, datetime], None]] = {
 }
 
 
-def unblock(store: Store, asked: LetterRow, now: datetime) -> TaskRow | None:
-    """Let work on an escalated task go on: its owner's again, or anybody's."""
-    task = store.task(asked.task_id or "")
-    if task is None or asked.intent != "escalate":
+def unblock(store: Store, task_id: str | None, now: datetime) -> TaskRow | None:
+    """Let work on a task go on that waited for a person: its owner's again, or anybody's."""
+    task = store.task(task_id or "")
+    if task is None:
         return None
     note = Note(task.owner or TREADLE, "answered", forced=True)
     before, after = change_task(
         store, task.task_id, lambda current: _unblocked(current, now), note, now
     )
     return after if after != before else None
+
+
+def unblock_within(tx: Store, task_id: str | None, now: datetime) -> TaskRow | None:
+    """Let work on a task go on as a part of a change; who makes that shows the task's new files."""
+    before = tx.task(task_id or "")
+    after = _unblocked(before, now) if before else None
+    if before is None or after is None or after == before:
+        return None
+    after = after._replace(updated_at=utc(now))
+    note = Note(before.owner or TREADLE, "answered", forced=True)
+    tx.swap_task(before, after, moved_record(before, after, note))
+    return after
 
 
 def _unblocked(task: TaskRow, now: datetime) -> TaskRow:
@@ -227,6 +275,46 @@ def _ask(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str |
     )
 
 
+# What a question about a letter is about, if not about what the letter asks.
+NO_TASK, OVERDUE = "no_task", "overdue"
+NEW_TASK = "a new task"
+
+
+def _ask_for_task(store: Store, known: LetterRow, letter: Letter, now: datetime) -> str:
+    """Ask a person what work belongs to that names no task; until then nobody gets it."""
+    asked = f"{letter.sender} asks {letter.to} for work ({letter.intent}) that belongs to no task"
+    question = Question(
+        "question",
+        f"{asked}: {summary(letter)}; answer with a task's id",
+        Subject("letter", known.name),
+        (Action("answer", NEW_TASK),),
+        matter=NO_TASK,
+    )
+    return questions.ask(store, question, now)
+
+
+def remind(store: Store, now: datetime) -> None:
+    """Ask about letters that nobody acknowledged in time; close what was asked about others."""
+    for row in table.overdue(store, format_time(now)):
+        holder = row.agent or row.recipient
+        said = f"{holder} has not acknowledged a letter from {row.sender} that was due"
+        question = Question(
+            "question",
+            f"{said} {local(row.ack_by or '')}: {row.summary}",
+            Subject("letter", row.name),
+            (Action("leave"),),
+            (f"treadle mail ack --as {holder} {argument(row.name)}",),
+            OVERDUE,
+            task_id=row.task_id,
+        )
+        questions.ask(store, question, now)
+        table.reminded(store, row)
+    for item in store.questions():
+        rows = table.named(store, item.subject_id) if item.matter in (NO_TASK, OVERDUE) else None
+        if rows is not None and all(row.box not in ("new", "inbox") for row in rows):
+            store.answer(item.question_id, "handled", TREADLE, now)
+
+
 def options(letter: Letter) -> tuple[str, ...]:
     """Return the answers that a letter's *Options* offer."""
     listed = markdown.section(letter.body, "Options")
@@ -239,50 +327,71 @@ def options(letter: Letter) -> tuple[str, ...]:
 
 
 def _copy(store: Store, mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> None:
-    """Put a copy into an agent's INBOX, unless it has had one."""
-    if any(copy.agent == agent for copy in table.copies(store, known.name)):
+    """Put a copy into an agent's INBOX, or a letter of its own into NEW_MESSAGES, once."""
+    if any(agent in (copy.agent, copy.recipient) for copy in table.copies(store, known.name)):
         return
     register_agent(mail, agent)
-    name = atomic.deliver(mail.inbox(agent), numbered(known.name), write(letter).encode())
-    copy = entry_row(letter, index.inbox(agent), name, pending=False)
-    table.insert(store, [copy._replace(copy_of=known.name)])
+    place, names = index.inbox(mail, agent), _copy_names(mail, known, letter, agent)
+    copy = letter._replace(extra=(*letter.extra, (COPY_HEADER, known.name)))
+    if is_to_several(letter):
+        place, copy = index.NEW, copy._replace(to=agent)
+    with contextlib.suppress(FileExistsError):  # somebody else has just made it
+        name = drop(mail.root / place.folder, copy, names)
+        table.insert(store, [entry_row(copy, place, name, pending=False)])
+
+
+def _copy_names(mail: MailLayout, known: LetterRow, letter: Letter, agent: str) -> Iterator[str]:
+    """Yield what an agent's copy can be called, until the copy itself is found under a name."""
+    for name in file_names(letter._replace(to=agent)):
+        if locate(mail, name) is None:
+            yield name
+        with contextlib.suppress(FormatError):
+            there = locate(mail, name)
+            if there and read_letter(there).header(COPY_HEADER) == known.name:
+                return
 
 
 def _without_command(item: Criterion) -> Criterion:
-    return Criterion(item.id, f"{item.text}: {item.verify}") if item.verify else item
+    text = f"{item.text}: {item.verify}" if item.verify else item.text
+    return Criterion(item.id, markdown.without_commands(text))
 
 
-def refresh(store: Store, mail: MailLayout, now: datetime) -> list[str]:
-    """Take in what changed, and make the effects of letters; return what went wrong."""
+def refresh(store: Store, mail: MailLayout, now: datetime, *, reading: bool = False) -> list[str]:
+    """Take in what changed, and make the effects of letters; return what went wrong.
+
+    Letters that lay in the tree before treadle came change nothing in it while somebody is only
+    `reading`: effects in files wait for a command that changes something.
+    """
     stale, marks = index.stale(store, mail)
-    said = _tasks(store, mail, now) if index.TASKS in stale else []
-    if stale:
-        said += index.take_in(store, mail, stale, marks)
-    return said + make_effects(store, mail, now)
+    said = index.take_in(store, mail, stale, marks) if stale else []
+    if index.TASKS in stale:
+        said += _tasks(store, mail, now)
+    since = index.adopted_at(table.folders(store), mail) or 0
+    for pending in table.pending(store):
+        is_old = index.lay_there(index.path(mail, pending), since)
+        if not (is_old and (_adopt_letter(store, mail, pending, now) or reading)):
+            said += make_effect(store, mail, pending, now)
+    index.give_back(store, mail, now)
+    remind(store, now)
+    return said
 
 
 def fresh(layout: Layout, now: datetime) -> tuple[Store, list[str]]:
     """Open the store with every letter in it, and say what was wrong with some."""
     store = Store.open(layout)
-    return store, refresh(store, layout.mail, now)
+    return store, refresh(store, layout.mail, now, reading=True)
 
 
 def rebuild(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Read every folder again, whatever its time says."""
-    table.mark(store, [], list(table.folders(store)))
+    again = [row._replace(seen_ns=0) for row in table.folders(store).values()]
+    table.mark(store, again)
     return refresh(store, mail, now)
-
-
-def make_effects(store: Store, mail: MailLayout, now: datetime) -> list[str]:
-    """Make the effects that letters still wait for."""
-    said = []
-    for pending in table.pending(store):
-        said += make_effect(store, mail, pending, now)
-    return said
 
 
 def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:
     """Take in one letter that was just delivered, with its effect."""
+    index.mark_adopted(store, mail)
     new = entry_row(letter, index.NEW, name, pending=has_effect(letter))
     table.insert(store, [new])
     known = table.at(store, NEW_MESSAGES, name)
@@ -290,10 +399,52 @@ def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime
 
 
 def _tasks(store: Store, mail: MailLayout, now: datetime) -> list[str]:
-    """Take in what others wrote about tasks; writing it down again index the folder too."""
-    said = take_over_all(store, mail, now)
-    table.mark(store, [FolderRow(index.TASKS, index.dated(mail.tasks), time.time_ns())])
-    return said
+    """Take in what others wrote about tasks; a task that they completed takes its letters along."""
+    found = take_over_all(store, mail, now)
+    for row in [row for task_id in found.done for row in table.of_task(store, task_id)]:
+        with contextlib.suppress(NotFoundError):  # somebody else has moved it
+            if row.box != "logs":
+                index.move_letter(store, mail, row, index.logs(row.agent))
+    return found.said
+
+
+def _adopt_letter(store: Store, mail: MailLayout, known: LetterRow, now: datetime) -> bool:
+    """Let a letter that was there before treadle have an effect in rows; False if it has others."""
+    question_id = None
+    with contextlib.suppress(FormatError):
+        letter = read_letter(index.path(mail, known))
+        is_asked = letter.intent == "escalate" or letter.to == HUMAN
+        if is_to_several(letter):
+            return False
+        if letter.intent in WORK and letter.task_id:
+            _adopt_task(store, mail, known, letter, now)
+        elif letter.intent in WORK:
+            question_id = _make(store, mail, known, letter, now)
+        elif is_asked and not table.answers(store, known):
+            question_id = known.question_id or _ask(store, known, letter, now)
+        elif not is_asked and not _is_from_files(store, letter):
+            return False
+    table.settle(store, known.letter_id or 0, question_id)
+    return True
+
+
+def _is_from_files(store: Store, letter: Letter) -> bool:
+    """Tell whether the files of a letter's task say how it stands, whatever letters said before."""
+    task = store.task(letter.task_id or "")
+    return not is_broadcast(letter) and task is not None and task.source == FILES
+
+
+def _adopt_task(
+    store: Store, mail: MailLayout, known: LetterRow, letter: Letter, now: datetime
+) -> None:
+    """Know the task that a letter asks for, its holder too; its files wait for a change."""
+    new = _asked_task(store, mail, letter)._replace(created_at=letter.created_at)
+    new = new._replace(updated_at=utc(now))
+    if known.agent:
+        new = claim.given(new, "claimed", claim.new_claim(known.agent, now), now)
+    if not store.task(new.task_id):
+        store.write(lambda tx: insert(tx, new, shown_at=new.updated_at))
+    _tie(store, known, store.task(new.task_id))
 
 
 def send(layout: Layout, draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Sent:
@@ -309,4 +460,6 @@ def deliver(layout: Layout, letter: Letter, now: datetime) -> Sent:
         if letter.intent in ("claim_task", "release_task"):
             try_out(store, letter, now)
         sent = post(layout.mail, letter)
-        return sent._replace(said=see(store, layout.mail, sent.name, letter, now))
+        said = see(store, layout.mail, sent.name, letter, now)
+        index.give_back(store, layout.mail, now)
+        return sent._replace(said=said)

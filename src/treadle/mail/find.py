@@ -3,19 +3,28 @@
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from treadle.errors import FormatError, NotFoundError, UsageError
+from treadle.errors import FormatError, NotFoundError, UsageError, argument
 from treadle.ids import EVERYBODY, hint
 from treadle.layout import BOXES as BOXES
 from treadle.layout import Layout, MailLayout
 from treadle.mail import effect, index
-from treadle.mail.letter import WORK, Letter, read_letter, read_text
+from treadle.mail.letter import (
+    WORK,
+    Letter,
+    format_time,
+    read_letter,
+    read_text,
+    registered_agents,
+)
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.store import Reader, Store
+from treadle.tasks.claim import is_held
 
 OPEN = BOXES[:3]
 
@@ -30,25 +39,45 @@ class LetterQuery(NamedTuple):
     limit: int = 50
 
 
-def list_letters(store: Reader, asked: LetterQuery) -> list[LetterRow]:
+class FoundLetters(NamedTuple):
+    """The letters to show, and how many there are."""
+
+    rows: list[LetterRow]
+    total: int
+
+
+def list_letters(store: Reader, asked: LetterQuery) -> FoundLetters:
     """Return the newest letters that are wanted."""
     if asked.task_id:
         rows = [row for row in table.of_task(store, asked.task_id) if row.box in asked.boxes]
         rows = [row for row in rows if asked.agent is None or _concerns(row, asked.agent)]
-        return _newest((row for row in rows if asked.intent in (None, row.intent)), asked.limit)
-    return _newest((row for box in asked.boxes for row in _in_box(store, box, asked)), asked.limit)
+        rows = [row for row in rows if asked.intent in (None, row.intent)]
+        return FoundLetters(_newest(rows, asked.limit), len(rows))
+    rows, total = [], 0
+    for box in asked.boxes:
+        for agent in _addresses(box, asked.agent):
+            found = table.page(store, box, asked.limit, agent, asked.intent)
+            is_whole = len(found) < asked.limit
+            total += len(found) if is_whole else table.count(store, box, agent, asked.intent)
+            rows += found
+    return FoundLetters(_newest(rows, asked.limit), total)
 
 
 def find_letter(store: Reader, text: str, agent: str | None = None) -> LetterRow:
-    """Return the letter of this name, path or id; of copies, the agent's own."""
+    """Return the one letter of this name, path or id; of copies, the agent's own."""
     folder, _, name = text.rpartition("/")
     found = table.named(store, name) or table.named(store, f"{name}.md")
     found = found or table.with_message_id(store, text)
-    best = [row for row in found if folder and f"/{row.folder}".endswith(_tail(folder))]
-    mine = [row for row in found if agent and row.agent == agent and row.box != "logs"]
     if not found:
         raise _unknown(store, name)
-    return (best or mine or found)[0]
+    there = [row for row in found if folder and f"/{row.folder}".lower().endswith(_tail(folder))]
+    copies = [*found, *(copy for row in found for copy in table.copies(store, row.name))]
+    copies = [row for row in copies if row.copy_of and row.box != "logs"]
+    mine = {row for row in copies if agent and agent in (row.agent, row.recipient)}
+    best = there or list(mine) or [row for row in found if row.copy_of is None] or found
+    if len(best) > 1:
+        raise _ambiguous(name, best)
+    return best[0]
 
 
 def open_letter(mail: MailLayout, row: LetterRow) -> Letter:
@@ -59,9 +88,45 @@ def open_letter(mail: MailLayout, row: LetterRow) -> Letter:
     return read_letter(path)
 
 
+def thread(store: Reader, row: LetterRow) -> FoundLetters:
+    """Return a letter with all that it answers and that answer it, oldest first; no copies."""
+    found: dict[int | None, LetterRow] = {}
+    left = [row]
+    while left:
+        here = left.pop()
+        if here.letter_id not in found:
+            found[here.letter_id] = here
+            names = {here.message_id, here.in_reply_to, here.thread_id, here.name} - {None}
+            left += (other for name in names for other in table.that_refer(store, str(name)))
+    rows = [it for it in found.values() if it.copy_of is None or it == row]
+    rows.sort(key=lambda it: (it.created_at, it.letter_id or 0))
+    return FoundLetters(rows, len(rows))
+
+
+class AgentSeen(NamedTuple):
+    """Somebody who takes part: when they last acted, what waits for them, what they hold."""
+
+    agent: str
+    last_seen: str | None
+    unread: int
+    leases: list[dict[str, str | None]]
+
+
+def agents(store: Reader, mail: MailLayout, now: datetime) -> list[AgentSeen]:
+    """Return everybody who has folders."""
+    # Letters are dated to the second, and as text a whole second comes after its fractions.
+    seen, unread = table.seen(store, format_time(now)), dict(table.unread(store))
+    leases: dict[str | None, list[dict[str, str | None]]] = defaultdict(list)
+    for row in store.tasks():
+        if is_held(row, now):
+            leases[row.owner].append({"task_id": row.task_id, "until": row.lease_until})
+    names = registered_agents(mail)
+    return [AgentSeen(it, seen.get(it), unread.get(it, 0), leases[it]) for it in names]
+
+
 def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
     """Return what an agent has not taken yet: letters to it, work for all, its copies."""
-    new = _in_box(store, "new", LetterQuery(agent))
+    new = list_letters(store, LetterQuery(agent, ("new",))).rows
     if agent is None:
         return new
     mine = [row for row in new if row.recipient == agent]
@@ -70,11 +135,8 @@ def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
     return _newest([*mine, *(row for row in work if row.sender != agent), *copies], 50)
 
 
-def _in_box(store: Reader, box: str, asked: LetterQuery) -> list[LetterRow]:
-    found = table.page(store, box, asked.limit, asked.agent, asked.intent)
-    if asked.agent and box == "new":
-        found += table.page(store, box, asked.limit, EVERYBODY, asked.intent)
-    return found
+def _addresses(box: str, agent: str | None) -> Sequence[str | None]:
+    return (agent, EVERYBODY) if agent and box == "new" else (agent,)
 
 
 def _concerns(row: LetterRow, agent: str) -> bool:
@@ -82,14 +144,24 @@ def _concerns(row: LetterRow, agent: str) -> bool:
 
 
 def _newest(rows: Iterable[LetterRow], limit: int) -> list[LetterRow]:
+    """Return the most urgent rows, of each kind the newest first."""
     order = sorted(rows, key=lambda row: (row.created_at, row.letter_id or 0), reverse=True)
-    return order[:limit]
+    return sorted(order, key=lambda row: row.rank)[:limit]
 
 
 def _tail(folder: str) -> str:
     """Return the end of a path that a folder of letters can have."""
-    parts = folder.strip("/").split("/")
-    return "/" + "/".join(parts[-3:] if parts[-1] in ("INBOX", "WORKSPACE") else parts[-1:])
+    parts = folder.strip("/").lower().split("/")
+    return "/" + "/".join(parts[-3:] if parts[-1] in ("inbox", "workspace") else parts[-1:])
+
+
+def _ambiguous(name: str, rows: Sequence[LetterRow]) -> UsageError:
+    paths = [f"{row.folder}/{row.name}" for row in rows]
+    return UsageError(
+        f"several letters are called {name}: {', '.join(paths)}; say which by its folder",
+        code="letter_ambiguous",
+        fix=[f"treadle mail read {argument(path)}" for path in paths],
+    )
 
 
 def _unknown(store: Reader, name: str) -> NotFoundError:
@@ -101,7 +173,7 @@ def _unknown(store: Reader, name: str) -> NotFoundError:
 _PAGE = 500
 
 
-def search(store: Reader, mail: MailLayout, words: Sequence[str], limit: int) -> list[LetterRow]:
+def search(store: Reader, mail: MailLayout, words: Sequence[str], limit: int) -> FoundLetters:
     """Return the newest letters that have all the words, whole and in any case."""
     wanted = [_whole_word(word) for item in words for word in item.split()]
     if not wanted:
@@ -114,7 +186,7 @@ def search(store: Reader, mail: MailLayout, words: Sequence[str], limit: int) ->
             text = _text(mail, row)
             if all(word.search(text) for word in wanted):
                 found.append(row)
-    return found[::-1][:limit]
+    return FoundLetters(found[::-1][:limit], len(found))
 
 
 def _whole_word(word: str) -> re.Pattern[str]:
@@ -135,27 +207,31 @@ _PAUSE = 0.1
 
 def watch(
     layout: Layout, agent: str | None, timeout: float | None, now: Callable[[], datetime]
-) -> list[LetterRow]:
-    """Return what waits for an agent, or for anyone, as soon as there is something.
+) -> Iterator[list[LetterRow]]:
+    """Yield what waits for an agent, or for anyone, whenever there is something new.
 
     Without an agent only letters count that arrive after the call. A glance at the folders'
     times is all that a round costs.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     with Store.open(layout) as store:
-        effect.refresh(store, layout.mail, now())
+        effect.refresh(store, layout.mail, now(), reading=True)
         known = {row.letter_id for row in waiting(store, None)} if agent is None else set()
         while True:
             found = [row for row in waiting(store, agent) if row.letter_id not in known]
-            if found or (deadline is not None and time.monotonic() >= deadline):
-                return found
+            if found:
+                yield found
+                known |= {row.letter_id for row in found}
+            elif deadline is not None and time.monotonic() >= deadline:
+                return
             time.sleep(_PAUSE)
-            effect.refresh(store, layout.mail, now())
+            effect.refresh(store, layout.mail, now(), reading=True)
 
 
-def list_document(layout: Layout, rows: Sequence[LetterRow]) -> dict[str, object]:
-    """Return a list of letters."""
-    return {"letters": [brief_document(layout, row) for row in rows]}
+def list_document(layout: Layout, found: FoundLetters) -> dict[str, object]:
+    """Return a list of letters, and whether it is all of them."""
+    letters = [brief_document(layout, row) for row in found.rows]
+    return {"letters": letters, "total": found.total, "more": found.total > len(letters)}
 
 
 def brief_document(layout: Layout, row: LetterRow) -> dict[str, object]:

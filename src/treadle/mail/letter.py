@@ -2,15 +2,25 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import FormatError, UsageError
 from treadle.files import atomic, walk
-from treadle.ids import EVERYBODY, HUMAN, acting_agent, agent_name, hint, is_agent_id, is_task_id
-from treadle.layout import MailLayout
+from treadle.ids import (
+    EVERYBODY,
+    HUMAN,
+    acting_agent,
+    agent_name,
+    hint,
+    is_agent_id,
+    is_task_id,
+    nearest,
+)
+from treadle.layout import LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
+from treadle.store.letters import NORMAL
 from treadle.store.letters import WORK as WORK
 
 INTENTS = (
@@ -77,12 +87,15 @@ _NAME = re.compile(
 )
 
 
+_MAX_LABEL = 80
+
+
 def file_names(letter: "Letter") -> Iterator[str]:
     """Yield the letter's name, then the same with `~002`, `~003`, … for when it is taken."""
-    moment = parse_time(letter.created_at)
+    moment, to = parse_time(letter.created_at), _dotted(letter.to).replace(", ", "+")
     fields = [
         f"{moment:%Y%m%d_%H%M%S}".zfill(15),  # a year may be short
-        f"{_dotted(letter.sender)}-{_dotted(letter.to)}",
+        f"{_dotted(letter.sender)}-{to if len(to) <= _MAX_LABEL else 'several'}",
         letter.intent.replace("_", "-"),
         *([letter.task_id.replace("_", ".")] if letter.task_id else []),
     ]
@@ -119,6 +132,7 @@ def _dotted(agent: str) -> str:
 
 FIRST_LINE = "# MESSAGE"
 MAX_BYTES = 1 << 20
+MAX_ADDRESSEES = 128
 
 _REQUIRED = ("from", "to", "intent", "status", "created_at")
 _KNOWN = ("from", "to", "intent", "task_id", "status", "created_at")
@@ -158,9 +172,9 @@ def write(letter: Letter) -> str:
 def parse(text: str, name: str = "") -> Letter:
     """Read a letter; headers it lacks come from its file name."""
     head, body = _split(text)
-    found = name_headers(name) | _headers(head)
-    if missing := [name for name in _REQUIRED if not found.get(name)]:
-        raise FormatError(f"no header {', '.join(missing)}, and the file name does not tell")
+    found = name_headers(name) | {key: said for key, said in _headers(head).items() if said}
+    if missing := [name for name in _REQUIRED if name not in found]:
+        raise FormatError(f"no header {', '.join(missing)}, and the file name does not say it")
     try:
         return _checked(found, body)
     except UsageError as error:
@@ -218,20 +232,30 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _checked(found: Mapping[str, str], body: str) -> Letter:
-    task_id = found.get("task_id") or None
+    task_id = found.get("task_id")
     if task_id is not None:
         check_task_id(task_id)
     return Letter(
         sender=acting_agent(found["from"]),
-        to=agent_name(found["to"]),
+        to=", ".join(addressees(found["to"])),
         intent=found["intent"].lower().replace("-", "_"),
         status=parse_status(found["status"]),
         created_at=format_time(parse_time(found["created_at"])),
         task_id=task_id,
-        # What treadle has no field for; an empty header says nothing.
-        extra=tuple((key, said) for key, said in found.items() if key not in _KNOWN and said),
+        extra=tuple((key, said) for key, said in found.items() if key not in _KNOWN),
         body=body,
     )
+
+
+def addressees(text: str) -> tuple[str, ...]:
+    """Return the names in an address; a file's name joins them by +."""
+    words = [word for word in re.split("[,+]", text) if word.strip()] or [text]
+    names = tuple(dict.fromkeys(map(agent_name, words)))
+    if len(names) > MAX_ADDRESSEES:
+        raise UsageError(f"a letter goes to at most {MAX_ADDRESSEES} agents, not to {len(names)}")
+    if EVERYBODY in names[1:] or names[0] == EVERYBODY != names[-1]:
+        raise UsageError(f"to: {text[:64]!r}: 'all' is everybody and stands alone")
+    return names
 
 
 def check_task_id(text: str) -> None:
@@ -242,6 +266,8 @@ def check_task_id(text: str) -> None:
 
 # A letter about a run's end: the run itself has had its effects.
 RUN_HEADER = "run_id"
+# A copy of a letter to several, which names it; the original has had its effects.
+COPY_HEADER = "copy_of"
 
 _EFFECTIVE = ("claim_task", "release_task", "test_results", "answer", "escalate")
 
@@ -251,13 +277,28 @@ def has_effect(letter: Letter) -> bool:
     if letter.header(RUN_HEADER):
         return False
     asks = letter.to == HUMAN and letter.intent in ASKING
-    works = letter.intent in WORK and letter.task_id is not None
-    return asks or works or letter.intent in _EFFECTIVE or is_broadcast(letter)
+    works = letter.intent in (*WORK, *_EFFECTIVE)
+    return asks or works or is_broadcast(letter) or is_to_several(letter)
 
 
 def is_broadcast(letter: Letter) -> bool:
     """Tell whether everybody gets a copy: letters to all, unless they ask for work."""
     return letter.to == EVERYBODY and letter.intent not in WORK
+
+
+def is_to_several(letter: Letter) -> bool:
+    """Tell whether each of those it names gets a letter of its own."""
+    return "," in letter.to
+
+
+_RANKS = {"critical": 0, "urgent": 0, "highest": 0, "high": 1, "low": 3, "lowest": 3}
+
+
+def rank(letter: Letter) -> int:
+    """Return how urgent a letter is: 0 is the most; numbers and words such as p1 count too."""
+    said = (letter.header("priority") or "").strip().lower()
+    number = said.removeprefix("p")
+    return min(int(number), 3) if number.isdecimal() else _RANKS.get(said, NORMAL)
 
 
 def read_letter(path: Path) -> Letter:
@@ -282,7 +323,8 @@ def decode(data: bytes, name: str) -> str:
 
 def register_agent(mail: MailLayout, agent: str) -> None:
     """Give an agent its folders; from then on it gets letters to all."""
-    for folder in (mail.inbox(agent), mail.workspace(agent)):
+    name = folder_of(mail, agent)
+    for folder in (mail.inbox(name), mail.workspace(name)):
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -299,6 +341,52 @@ def agent_folders(mail: MailLayout) -> list[str]:
     names = [path.name for path in mail.agents.iterdir() if path.is_dir()]
     ours = (name for name in names if is_agent_id(name.lower()))
     return sorted(name for name in ours if name.lower() != EVERYBODY)
+
+
+def typos(names: Iterable[str], known: Collection[str]) -> list[str]:
+    """Say which names nobody has who is known, but somebody nearly; numbers are not mistyped."""
+    said = []
+    for name in names:
+        near = nearest(name, known) if len(name) > 3 and name not in (*known, EVERYBODY) else None
+        if near and near.rstrip("0123456789") != name.rstrip("0123456789"):
+            said.append(f"nobody here is called {name}; did you mean {near}?")
+    return said
+
+
+def folder_of(mail: MailLayout, agent: str) -> str:
+    """Return how an agent's folder is spelled: as it is there, else like the agent."""
+    mine = [name for name in agent_folders(mail) if agent_name(name) == agent]
+    return agent if agent in mine or not mine else mine[0]
+
+
+def letter_folders(mail: MailLayout) -> Iterator[str]:
+    """Yield every folder that holds letters, in the order in which letters go through them."""
+    yield NEW_MESSAGES
+    for agent in agent_folders(mail):
+        yield inbox_name(agent)
+        yield workspace_name(agent)
+    yield LOGS
+    if mail.logs.is_dir():
+        for path in mail.logs.iterdir():
+            if path.is_dir() and path != mail.quarantine and path.name.isprintable():
+                yield f"{LOGS}/{path.name}"
+
+
+def locate(mail: MailLayout, name: str) -> Path | None:
+    """Return where a letter of this name lies; one that moves on meanwhile is met further on."""
+    paths = (mail.root / folder / name for folder in letter_folders(mail))
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def free_names(mail: MailLayout, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names that no letter has, wherever it lies."""
+    return (name for name in names if locate(mail, name) is None)
+
+
+def names_for(mail: MailLayout, name: str) -> Iterator[str]:
+    """Yield a letter's own name, then what it can be called where that is taken."""
+    yield name
+    yield from free_names(mail, numbered(name))
 
 
 _HAS_SUMMARY = r"(?mi)^#+ +summary *$"
@@ -329,14 +417,15 @@ def post(mail: MailLayout, letter: Letter) -> Sent:
     """Put a letter into NEW_MESSAGES under the first free name."""
     if not mail.new.is_dir():
         mail.new.mkdir(parents=True, exist_ok=True)
-    if letter.to != EVERYBODY:
-        register_agent(mail, letter.to)
-    return Sent(drop(mail.new, letter), letter)
+    for name in addressees(letter.to):
+        if name != EVERYBODY:
+            register_agent(mail, name)
+    return Sent(drop(mail.new, letter, free_names(mail, file_names(letter))), letter)
 
 
-def drop(folder: Path, letter: Letter) -> str:
+def drop(folder: Path, letter: Letter, names: Iterable[str]) -> str:
     """Write a letter into a folder under the first free name."""
-    return atomic.deliver(folder, file_names(letter), write(letter).encode())
+    return atomic.deliver(folder, names, write(letter).encode())
 
 
 def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:
@@ -348,7 +437,7 @@ def compose(draft: Draft, now: datetime, extra: Sequence[str] = ()) -> Letter:
         raise UsageError(f"a letter with intent {word} needs --task", code="task_id_missing")
     letter = Letter(
         sender=acting_agent(draft.sender),
-        to=agent_name(draft.to),
+        to=", ".join(addressees(draft.to)),
         intent=word,
         status=_status(draft, word),
         created_at=format_time(draft.created_at or now),
