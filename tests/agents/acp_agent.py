@@ -49,18 +49,27 @@ class Scripted(Agent):
             return PromptResponse(stop_reason="end_turn")
         if SCENARIO == "prose, throttled" and self.prompts == 2:
             raise RequestError(429, "scripted failure")
-        if SCENARIO == "cancel":
+        if SCENARIO in ("cancel", "costly"):
+            if SCENARIO == "costly":
+                await self.tell_cost(session_id)
             (PLACE / "waiting").touch()
             await self.stopped.wait()
             return PromptResponse(stop_reason="cancelled")
         await self.client.session_update(session_id, start_tool_call("t1", "look"))
         prose = SCENARIO.startswith("prose") and self.prompts == 1
         await self.say(session_id, "Done, I think." if prose else ANSWER)
+        await self.tell_cost(session_id)
+        used = Usage(input_tokens=60, cached_read_tokens=40, output_tokens=10, total_tokens=110)
+        # By its models it tells of one more call.
+        by_model = {"inputTokens": 70, "cachedInputTokens": 40, "outputTokens": 12}
+        told = {"model": "gpt-5", "token_count": by_model | {"totalTokens": 122}}
+        meta = {"quota": {"model_usage": [told]}}
+        return PromptResponse(stop_reason="end_turn", usage=used, field_meta=meta)
+
+    async def tell_cost(self, session_id):
         cost = Cost(amount=0.01 * self.prompts, currency="USD")
         update = UsageUpdate(session_update="usage_update", used=1, size=2, cost=cost)
         await self.client.session_update(session_id, update)
-        used = Usage(input_tokens=60, cached_read_tokens=40, output_tokens=10, total_tokens=110)
-        return PromptResponse(stop_reason="end_turn", usage=used)
 
     async def ask(self, session_id):
         call = ToolCallUpdate(

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from treadle.agents import oneshot
 from treadle.agents.backend import AgentSpec, Ask
 from treadle.config.schema import AgentConfig
@@ -42,4 +44,4 @@ def spec(folder: Path, keeper: Keeper, tool: str, path: str, **config) -> AgentS
 def ask(found: AgentSpec, tool, role="do", **changes) -> Ask:
     """Return what the tool would be asked."""
     first = oneshot.ask(found, role, found.root / "step", found.root / "state")
-    return Ask(**{**first.__dict__, **changes})
+    return replace(first, **changes)

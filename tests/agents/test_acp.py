@@ -2,16 +2,16 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.agents import fake
 from tests.agents.test_oneshot import request
 from treadle.agents import acp, table
 from treadle.agents.table import TOOLS
-from treadle.contract import StepError
+from treadle.contract.events import StepError
 from treadle.proc.keeper import Keeper, Limits
 from treadle.sandbox import jails
 from treadle.sandbox.policy import Policy
@@ -28,9 +28,7 @@ def keeper():
 def turn(tmp_path, keeper, *words, role="do", **changes):
     cmd = words if words[0] != "scenario" else (sys.executable, AGENT, words[1], tmp_path)
     spec = fake.spec(tmp_path, keeper, "acp", "/usr/bin:/bin", cmd=tuple(map(str, cmd)))
-    for name, value in changes.items():
-        object.__setattr__(spec, name, value)
-    return acp.run(spec, request(role), "please", tmp_path / "step")
+    return acp.run(replace(spec, **changes), request(role), "please", tmp_path / "step")
 
 
 def kinds(tmp_path):
@@ -41,7 +39,8 @@ def kinds(tmp_path):
 def test_a_conversation_ends_with_an_answer_in_spite_of_stray_lines(tmp_path, keeper):
     result = turn(tmp_path, keeper, "scenario", "stray")
     assert (result.error, result.message, result.json_source) == (None, "spoken", "whole")
-    assert (result.usage.input_tokens, result.usage.output_tokens) == (100, 10)
+    used = result.usage
+    assert (used.model, used.input_tokens, used.output_tokens) == ("gpt-5", 110, 12)
     assert kinds(tmp_path) == ["session", "tool_start", "text", "done"]
 
 
@@ -49,7 +48,7 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(tmp_path, keeper):
     result = turn(tmp_path, keeper, "scenario", "prose")
     assert (result.error, result.message) == (None, "spoken")
     assert result.repaired
-    assert (result.usage.input_tokens, result.usage.cached_tokens) == (200, 80)
+    assert (result.usage.input_tokens, result.usage.cached_tokens) == (220, 80)
     assert result.usage.cost_usd == 0.02, "servers tell the session's cost so far"
 
 
@@ -86,10 +85,22 @@ def test_a_stop_is_first_a_polite_cancel(tmp_path, keeper):
     assert (tmp_path / "cancelled").exists()
 
 
+def test_a_server_that_costs_too_much_is_ended_in_the_middle(tmp_path, keeper):
+    result = turn(
+        tmp_path,
+        keeper,
+        *("scenario", "costly"),
+        on_usage=lambda used: "too dear" if used.cost_usd else None,
+    )
+    assert (result.error, result.usage.cost_usd) == (StepError.BUDGET_EXCEEDED, 0.01)
+    assert result.message.endswith("was stopped: too dear")
+    assert (tmp_path / "cancelled").exists()
+
+
 def test_a_server_that_says_nothing_is_ended(tmp_path, keeper):
     limits = Limits(wall=0.5, output_bytes=1 << 20, grace=0.2)
     result = turn(tmp_path, keeper, "sleep", "30", limits=limits)
-    assert result.error == StepError.TIMEOUT
+    assert (result.error, result.may_retry) == (StepError.TIMEOUT, True)
 
 
 def test_a_server_that_falls_silent_is_ended(tmp_path, keeper):
@@ -128,7 +139,30 @@ def test_presets_share_state_and_isolation_with_their_tool(tmp_path, keeper, pre
     asked = fake.ask(spec, tool)
     launch = acp.launch(asked)
     assert str(asked.state) in launch.env[tool.state_variable]
-    assert launch.cwd == asked.step_dir
+    assert launch.cwd == asked.apart
+
+
+NAMED = """#!/usr/bin/env python3
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    with open("{heard}", "a") as stream:
+        stream.write(line)
+    named = {"agentCapabilities": {"sessionCapabilities": {"title": {}}}}
+    told = {"initialize": named, "session/new": {"sessionId": "s"}}.get(asked["method"], {})
+    print(json.dumps({"id": asked["id"], "result": told}), flush=True)
+"""
+
+
+def test_a_session_has_a_name_so_that_no_model_is_asked_for_one(tmp_path, keeper):
+    heard = tmp_path / "heard"
+    path = fake.program(tmp_path, "claude-agent-acp")
+    (tmp_path / "bin" / "claude-agent-acp").write_text(NAMED.replace("{heard}", str(heard)))
+    spec = fake.spec(tmp_path, keeper, "acp", path, preset="claude")
+    acp.run(spec, request(), "please", tmp_path / "step")
+    asked = [json.loads(line) for line in heard.read_text().splitlines()]
+    assert [it["method"] for it in asked][1:3] == ["session/new", "session/set_title"]
+    assert asked[1]["params"]["_meta"] == {"claudeCode": {"options": {"title": "treadle"}}}
 
 
 def test_the_adapter_of_codex_reads_nothing_of_the_repository(tmp_path, keeper):
@@ -139,4 +173,4 @@ def test_the_adapter_of_codex_reads_nothing_of_the_repository(tmp_path, keeper):
     settings = json.loads(env["CODEX_CONFIG"])
     assert (settings["model"], settings["project_root_markers"]) == ("m", [])
     assert env["INITIAL_AGENT_MODE"] == "agent-full-access"
-    assert "CODEX_CONFIG" in table.variables(spec.config)
+    assert "CODEX_CONFIG" in table.variables(spec.config, {})

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.agents import answer, oneshot
+from treadle.agents import answer, trouble
 from treadle.agents.backend import parse_event
 from treadle.agents.table import TOOLS
 
@@ -66,7 +66,7 @@ def test_any_last_message_gives_an_answer_or_a_sentence(text):
 @settings(max_examples=150, deadline=None)
 @given(st.text(), st.none() | st.integers(100, 599))
 def test_any_complaint_is_some_kind_of_trouble(text, status):
-    assert oneshot.classify(text, status, NOW).error in oneshot.KINDS
+    assert trouble.classify(text, status, NOW).error in trouble.kinds()
 
 
 @settings(max_examples=100, deadline=None)

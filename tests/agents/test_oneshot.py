@@ -1,13 +1,17 @@
 """A turn of a tool from prompt to result: answers, repairs, failures, what is left behind."""
 
 import json
+import time
 
 import pytest
+from msgspec.structs import replace
 
 from tests.agents import fake
-from treadle.agents.table import BACKENDS
-from treadle.contract import StepError
+from treadle.agents.backend import hear
+from treadle.agents.oneshot import Ceiling
+from treadle.agents.table import BACKENDS, TOOLS
 from treadle.contract import messages as requests
+from treadle.contract.events import StepError
 from treadle.proc.keeper import Keeper, Limits
 
 GOOD = json.dumps({"version": 1, "status": "ok", "summary": "done"})
@@ -41,7 +45,7 @@ class Codex:
         path = fake.program(self.folder, "codex", script)
         spec = fake.spec(self.folder, self.keeper, "codex", path, **config)
         if limits:
-            object.__setattr__(spec, "limits", limits)
+            spec = replace(spec, limits=limits)
         return BACKENDS["codex"](spec, request(role), prompt, self.folder / "step")
 
 
@@ -70,9 +74,33 @@ def test_the_prompt_arrives_on_stdin_and_stdin_ends(codex, tmp_path):
     assert (result.usage.input_tokens, result.usage.output_tokens) == (10, 5)
 
 
-def test_exit_code_0_without_the_last_event_is_a_crash(codex):
-    result = codex.turn(printed(START) + said(GOOD))
+def test_exit_code_0_without_the_last_event_is_a_crash_that_names_the_versions(codex):
+    renamed = DONE.replace("turn.completed", "turn.finished")
+    version = 'case "$*" in --version) echo codex-cli 9.9.9; exit;; esac\n'
+    result = codex.turn(version + printed(START) + said(GOOD) + printed(renamed))
     assert (result.error, result.may_retry) == (StepError.AGENT_EXIT, True)
+    assert "ended with exit code 0 after 3 events, none of which says that it is" in result.message
+    assert "codex-cli 9.9.9 is installed, 0.166.0 was tested" in result.message
+
+
+def test_an_event_that_nobody_knows_is_kept_and_an_exit_code_is_not_believed(codex, tmp_path):
+    odd = '{"type": "turn.imagined", "item": {"type": 7}, "usage": "none"}'
+    result = codex.turn(printed(odd) + printed(START) + said(GOOD) + printed(DONE) + "exit 3")
+    assert (result.error, result.message) == (None, "done")
+    assert "turn.imagined" in (tmp_path / "live" / "stdout.txt").read_text()
+    assert "exit code 3" in (tmp_path / "live" / "events.jsonl").read_text()
+
+
+def test_an_option_that_the_tool_no_longer_knows_is_not_tried_again(codex):
+    words = "error: unexpected argument '--output-schema' found"
+    result = codex.turn(f'echo "{words}" >&2; exit 2')
+    assert (result.error, result.may_retry) == (StepError.TOOL_MISMATCH, False)
+
+
+def test_a_model_that_refuses_is_told_as_such(codex):
+    no = "I'm sorry, but I can't assist with that."
+    result = codex.turn(printed(START) + said(no) + printed(DONE))
+    assert (result.error, no in result.message) == (StepError.REQUEST_REFUSED, True)
 
 
 def test_an_answer_that_cannot_be_used_is_asked_for_once_more(codex, tmp_path):
@@ -112,13 +140,10 @@ def test_a_missing_verdict_is_asked_for_too(codex, tmp_path):
     assert "verdict.json" in result.repaired
 
 
-def test_a_file_whose_name_no_file_can_have_is_asked_for_again(codex):
+def test_a_file_that_is_only_named_is_no_reason_to_ask_again(codex):
     named = GOOD[:-1] + f', "files": ["{"x" * 300}"]}}'
-    answer = f"{printed(START)}{said(named)}{printed(DONE)}"
-    better = f"{printed(START)}{said(GOOD)}{printed(DONE)}"
-    result = codex.turn(f'case "$*" in *resume*) {better} ;; *) {answer} ;; esac')
-    assert result.error is None
-    assert "is not in" in result.repaired
+    result = codex.turn(f"{printed(START)}{said(named)}{printed(DONE)}")
+    assert (result.error, result.repaired) == (None, None)
 
 
 def test_half_a_character_is_told_like_any_other(codex, tmp_path):
@@ -160,12 +185,43 @@ def test_a_silent_tool_is_ended(codex):
     assert (result.error, result.may_retry) == (StepError.IDLE_TIMEOUT, False)
 
 
+def test_a_limit_that_passes_without_a_word_of_the_model_lies_in_its_service(codex):
+    waits = printed('{"type": "thread.started"}') + printed('{"type": "error", "message": "again"}')
+    result = codex.turn(f"{waits} sleep 30", limits=Limits(wall=0.3, grace=0.2))
+    assert (result.error, result.may_retry) == (StepError.TIMEOUT, True)
+
+
+WORKS = {
+    "codex": {"type": "item.started", "item": {"type": "command_execution", "command": "make"}},
+    "opencode": {"type": "step_start", "sessionID": "s"},
+}
+
+
+@pytest.mark.parametrize("tool", WORKS)
+def test_a_model_that_has_worked_is_no_service_that_hangs(tmp_path, keeper, tool):
+    asked = fake.ask(fake.spec(tmp_path, keeper, tool, "/bin"), TOOLS[tool])
+    assert hear(TOOLS[tool], [WORKS[tool]], asked).is_begun
+    assert not hear(TOOLS[tool], [{"type": "thread.started"}], asked).is_begun
+
+
 def test_a_tool_that_is_not_there(codex, tmp_path):
     fake.program(tmp_path, "other")
     path = str(tmp_path / "bin")
     spec = fake.spec(tmp_path, codex.keeper, "codex", path)
     result = BACKENDS["codex"](spec, request(), "x", tmp_path / "step")
     assert result.error == StepError.AGENT_MISSING
+
+
+def test_a_record_that_takes_long_to_count_is_counted_more_seldom(tmp_path, keeper):
+    def count():
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+
+    ceiling = Ceiling(fake.spec(tmp_path, keeper, "codex", "/bin"), count)
+    began = time.monotonic()
+    assert ceiling.look() is None
+    assert ceiling.counts_at - began >= 1.0
 
 
 def test_secrets_are_not_told(codex, tmp_path):

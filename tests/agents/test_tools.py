@@ -1,9 +1,11 @@
 """How each tool is started and understood, from streams that the real ones printed."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.agents import fake
 from treadle.agents.backend import hear, overlay, read_events
@@ -24,8 +26,7 @@ def keeper():
 def asked(tmp_path, keeper):
     def make(tool, role="do", *, tier="A", resume=None, **config):
         found = fake.spec(tmp_path, keeper, tool, "/usr/bin", **config)
-        object.__setattr__(found, "tier", tier)
-        return fake.ask(found, TOOLS[tool], role, resume=resume)
+        return fake.ask(replace(found, tier=tier), TOOLS[tool], role, resume=resume)
 
     return make
 
@@ -101,6 +102,15 @@ def test_the_tools_own_sandbox_is_off_only_inside_ours(asked, tool):
         assert '"deny"' not in words("B")
 
 
+def test_without_a_sandbox_copilot_may_name_earlier_steps_and_programs(asked):
+    found = asked("copilot", tier="0")
+    words = TOOLS["copilot"].launch(found).argv
+    added = {after for word, after in pairwise(words) if word == "--add-dir"}
+    assert added == {str(found.step_dir), str(found.step_dir.parent.parent), "/usr", "/bin"}
+    held = TOOLS["copilot"].launch(asked("copilot", tier="A")).argv
+    assert held.count("--add-dir") == 1
+
+
 @pytest.mark.parametrize("tool", EVERY)
 def test_model_and_further_arguments_reach_the_tool(asked, tool):
     launch = TOOLS[tool].launch(asked(tool, model="x/y", extra_args=("--one", "2")))
@@ -136,7 +146,8 @@ def test_what_a_repository_brings_does_not_run(asked, tool):
     launch = TOOLS[tool].launch(found)
     assert set(ISOLATION[tool]) <= {*launch.argv, *launch.env}
     if tool == "gemini":
-        assert launch.cwd == found.step_dir
+        assert launch.cwd == found.apart
+        assert f"{found.spec.workspace},{found.step_dir}" in launch.argv
     assert launch.env.get("COPILOT_ALLOW_ALL", "false") == "false"
 
 
@@ -153,3 +164,47 @@ def test_opencode_has_nothing_to_fetch_when_it_starts(asked):
 def test_settings_of_the_user_that_make_no_sense_are_the_tools_to_refuse(own):
     assert overlay(own, {"a": 1}) == own
     assert overlay(None, {"a": 1}) == '{"a": 1}'
+
+
+@pytest.mark.parametrize("tool", EVERY)
+def test_events_that_nobody_knows_change_nothing(asked, tool):
+    odd = [
+        {"type": "imagined"},
+        {"type": 7, "data": [], "part": "x", "item": None},
+        {},
+        {"kind": 1},
+    ]
+    events = [*read_events(fake.RECORDED / f"{tool}.jsonl")]
+    mixed = [event for known in events for event in (*odd, known)]
+    assert hear(TOOLS[tool], mixed, asked(tool)) == hear(TOOLS[tool], events, asked(tool))
+
+
+def test_gemini_says_before_its_last_event_what_it_ends_with(asked):
+    blocked = "The model response was blocked due to safety settings."
+    events = [
+        {"type": "init", "session_id": "s"},
+        {"type": "error", "severity": "error", "message": blocked},
+        {"type": "result", "status": "error", "stats": {"input_tokens": 5}},
+    ]
+    heard = hear(TOOLS["gemini"], events, asked("gemini"))
+    assert (heard.is_done, heard.error) == (False, blocked)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("codex", ["--image=/r/images/1-a.png", "--image=/r/images/2-b.png"]),
+        ("opencode", ["--file=/r/images/1-a.png", "--file=/r/images/2-b.png"]),
+        ("copilot", ["--attachment=/r/images/1-a.png", "--attachment=/r/images/2-b.png"]),
+        ("gemini", ["--include-directories", "/r/images"]),
+        ("claude", []),
+    ],
+)
+def test_images_go_to_tools_that_take_them(asked, tool, words):
+    first, again = asked(tool), asked(tool, resume="s")
+    before = TOOLS[tool].launch(first).argv
+    shown = (Path("/r/images/1-a.png"), Path("/r/images/2-b.png"))
+    first, again = (replace(it, spec=replace(it.spec, images=shown)) for it in (first, again))
+    added = [word for word in TOOLS[tool].launch(first).argv if word not in before]
+    assert [*dict.fromkeys(added)] == [word for word in words if word not in before]
+    assert not any("/r/images" in word for word in TOOLS[tool].launch(again).argv)

@@ -10,8 +10,9 @@ from tests.agents import fake
 from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.agents.table import BACKENDS, TOOLS, can_change, may_edit
 from treadle.config.schema import AgentConfig
-from treadle.contract import ROLES, StepError
+from treadle.contract import ROLES
 from treadle.contract import messages as requests
+from treadle.contract.events import StepError
 from treadle.proc.keeper import Keeper, Limits
 
 ACP = Path(fake.__file__).with_name("acp_agent.py")
@@ -33,15 +34,16 @@ def place(tmp_path):
 
 def configured(type_: str, place: Path) -> AgentConfig:
     """Return an honest agent of this type."""
-    if type_ == "exec":
-        return AgentConfig(type="exec", cmd=(sys.executable, "-c", AGENT))
+    if type_ in ("exec", "command"):
+        return AgentConfig(type=type_, cmd=(sys.executable, "-c", AGENT))
     if type_ == "builtin":
         return AgentConfig(type="builtin", run=("true",))
     if type_ == "acp":
         return AgentConfig(type="acp", cmd=(sys.executable, str(ACP), "plain", str(place)))
     if type_ in TOOLS:
         fake.program(place, type_)
-        return AgentConfig(type=type_)
+        # It would choose a service by itself.
+        return AgentConfig(type=type_, model="maker/model" if type_ == "opencode" else None)
     for number, role in enumerate(ROLES, 1):
         folder = place / "recorded" / "steps" / f"{number:03d}-{role}"
         folder.mkdir(parents=True)
@@ -77,7 +79,7 @@ def turn(keeper, place, config, role="do", iteration=1, **changes) -> AgentResul
         should_stop=changes.pop("should_stop", lambda: None),
         on_tick=lambda elapsed: None,
     )
-    return BACKENDS[config.type](spec, asked, "", place / "step")
+    return BACKENDS[config.type](spec, asked, changes.pop("prompt", ""), place / "step")
 
 
 @pytest.mark.parametrize("type_", BACKENDS)
@@ -172,3 +174,26 @@ def test_replay_says_when_the_recording_is_over(keeper, place):
     result = turn(keeper, place, configured("replay", place), iteration=2)
     assert result.error == StepError.REPLAY_EXHAUSTED
     assert "do in iteration 2" in result.message
+
+
+@pytest.mark.parametrize(
+    ("told", "used"),
+    [
+        (
+            {"input_tokens": 5, "cached_tokens": 2, "output_tokens": 3, "cost_usd": 0.5},
+            (5, 2, 3, 0.5),
+        ),
+        ({"input_tokens": -5, "cost_usd": -1, "output_tokens": "9", "model": 7}, (0, 0, 0, 0.0)),
+        ({}, (0, 0, 0, 0.0)),
+        ([1], None),
+        (None, None),
+    ],
+)
+def test_a_program_can_say_what_it_has_used(keeper, place, told, used):
+    said = {"version": 1, "status": "ok", "summary": "s", "usage": told}
+    config = AgentConfig(type="exec", cmd=("printf", "%s", json.dumps(said)))
+    found = turn(keeper, place, config)
+    assert found.error is None
+    kept = found.usage
+    tokens = kept and (kept.input_tokens, kept.cached_tokens, kept.output_tokens, kept.cost_usd)
+    assert tokens == used

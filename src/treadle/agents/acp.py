@@ -9,12 +9,13 @@ import select
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from treadle.agents import answer, claude, codex, copilot, gemini, oneshot, opencode
-from treadle.agents import prompt as prompts
+from msgspec.structs import replace
+
+from treadle.agents import answer, claude, codex, copilot, gemini, oneshot, opencode, trouble
+from treadle.agents import answer as prompts
 from treadle.agents.answer import Answer
 from treadle.agents.backend import (
     AgentResult,
@@ -22,6 +23,7 @@ from treadle.agents.backend import (
     Ask,
     Heard,
     Launch,
+    Meter,
     Remark,
     Tool,
     Usage,
@@ -33,11 +35,12 @@ from treadle.agents.backend import (
     parse_event,
     text_at,
     total_usage,
+    turn_usage,
 )
 from treadle.agents.backend import run_child as run_child
 from treadle.config import agents
 from treadle.config.schema import AgentConfig
-from treadle.contract import StepError
+from treadle.contract.events import StepError
 from treadle.contract.messages import AgentRequest
 from treadle.errors import FormatError
 from treadle.sandbox.mask import Mask
@@ -49,6 +52,7 @@ _WAIT = 0.05
 _CHUNK = 1 << 16
 _VERSION = 1
 _NO_METHOD = -32601
+_BEGUN = ("agent_message_chunk", "agent_thought_chunk", "tool_call")
 
 
 class Conversation:
@@ -69,14 +73,21 @@ class Conversation:
         self._writing = threading.Lock()
         self.session: str | None = None
         self.cost = 0.0
+        self.is_begun = False  # whether the model has said or done anything
         self._said: list[str] = []
 
-    def open(self, cwd: Path) -> None:
-        """Greet the server and begin a session in a folder."""
+    def open(self, cwd: Path, meta: Mapping[str, object]) -> None:
+        """Greet the server and begin a session in a folder; `meta` is for this server only.
+
+        It gets a name, if it takes one: else a server may ask its model for it, unasked and untold.
+        """
         none = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
-        self._ask("initialize", protocolVersion=_VERSION, clientCapabilities=none)
-        begun = self._ask("session/new", cwd=str(cwd), mcpServers=[])
+        greeted = self._ask("initialize", protocolVersion=_VERSION, clientCapabilities=none)
+        begun = self._ask("session/new", cwd=str(cwd), mcpServers=[], **meta)
         self.session = text_at(begun, "sessionId")
+        if at(greeted, "agentCapabilities", "sessionCapabilities", "title") is not None:
+            with contextlib.suppress(FormatError):
+                self._ask("session/set_title", sessionId=self.session, title="treadle")
 
     def prompt(self, text: str) -> tuple[str, Mapping[str, object]]:
         """Return what the agent said since it last used a tool, and how its turn ended."""
@@ -143,7 +154,7 @@ class Conversation:
                         break
                     time.sleep(_LOOK)
         if data:
-            raise FormatError("the server does not read what it is told")
+            raise FormatError("the server does not read its input")
 
     def _hear(self, message: Mapping[str, object]) -> None:
         method, params = message.get("method"), message.get("params")
@@ -157,6 +168,7 @@ class Conversation:
 
     def _update(self, update: object) -> None:
         title = text_at(update, "title") or text_at(update, "toolCallId")
+        self.is_begun |= at(update, "sessionUpdate") in _BEGUN
         match at(update, "sessionUpdate"):
             case "agent_message_chunk":
                 self._said.append(text_at(update, "content", "text"))
@@ -229,17 +241,17 @@ def preset(config: AgentConfig) -> Tool:
 def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
     """Hold one conversation: the prompt, and one repair if the answer cannot be used."""
     tool, role = preset(spec.config), request.step.role
-    turn = functools.partial(_converse, spec, request, prompt)
+    turn = functools.partial(_converse, request, prompt)
     return oneshot.lend_login(tool, spec, role, step_dir, turn)
 
 
 def launch(ask: Ask) -> Launch:
-    """Return how to start the server; presets work in the step's folder, away from settings."""
+    """Return how to start the server; presets stand apart, away from settings."""
     known = preset(ask.spec.config)
     start = known.launch(ask)
-    program = known.acp.get("program") or agents.argv(ask.spec.root, ask.spec.config)
+    program = known.server(ask) or agents.argv(ask.spec.root, ask.spec.config)
     argv = (*program, *ask.spec.config.extra_args)
-    cwd = ask.step_dir if known.acp else start.cwd
+    cwd = ask.apart if known.acp else start.cwd
     return replace(start, argv=argv, cwd=cwd, env={**start.env, **known.adapter(ask)})
 
 
@@ -255,9 +267,10 @@ class _Talk:
         self.stopped = ""
         self.found: Answer | str | None = None
         self.repaired: str | None = None
-        self.error = ""
+        self.error = self.said = ""
         self.breach: StepError | None = None
-        self.calls: list[Usage | None] = []
+        self._calls: list[Usage | None] = []
+        self.ceiling = oneshot.Ceiling(ask.spec, self.used)
         self._thread = threading.Thread(target=self._hold, name="acp")
 
     def start(self) -> None:
@@ -272,7 +285,8 @@ class _Talk:
 
     def should_stop(self) -> str | None:
         """Cancel politely before a stop, and end a server that outstays its conversation."""
-        reason, now = self._ask.spec.should_stop(), time.monotonic()
+        over = None if self._ended_at else self.ceiling.look()
+        reason, now = over or self._ask.spec.should_stop(), time.monotonic()
         if reason and self._cancelled_at is None:
             self._cancelled_at, self.stopped = now, reason
             self.line.cancel()
@@ -281,6 +295,17 @@ class _Talk:
         if self._ended_at and now - self._ended_at > _PARTING:
             return "the conversation is over"
         return self._breach(now)
+
+    def used(self) -> Usage | None:
+        """Return what was told of the turns, or more, if the tool itself has counted it by now."""
+        config, tool = self._ask.spec.config, preset(self._ask.spec.config)
+        counters = ("cost", *tool.acp.get("cumulative", ()))
+        told = total_usage(self._calls, counters, None)
+        # The tool's own record has a name that its server chose.
+        found = Meter([told] if told else []).usage(tool, replace(self._ask, session="*"))
+        cost = max(found.cost_usd if found else 0.0, self.line.cost)
+        known = replace(found or Usage(), cost_usd=cost)
+        return turn_usage([known], (), config) if found or cost else None
 
     def _breach(self, now: float) -> str | None:
         """Hold the limits that the keeper cannot see, because the output is a pipe."""
@@ -295,7 +320,8 @@ class _Talk:
 
     def _hold(self) -> None:
         try:
-            self.line.open(self._cwd)
+            known = preset(self._ask.spec.config).acp
+            self.line.open(self._cwd, {"_meta": known["meta"]} if "meta" in known else {})
             self._note(Remark("session", self.line.session or ""))
             self.found = self._turn(self._prompt)
             if isinstance(self.found, str):
@@ -308,8 +334,9 @@ class _Talk:
 
     def _turn(self, prompt: str) -> Answer | str:
         text, ended = self.line.prompt(prompt)
+        self.said = text
         used = _usage(ended, self.line.cost)
-        self.calls.append(used)
+        self._calls.append(used)
         reason = text_at(ended, "stopReason")
         self._note(Remark("text", text))
         self._note(Remark("done", reason))
@@ -340,8 +367,8 @@ class _Talk:
         oneshot.add_events(self._ask.events, [note], self._mask)
 
 
-def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> AgentResult:
-    start = launch(ask)
+def _converse(request: AgentRequest, prompt: str, ask: Ask) -> AgentResult:
+    spec, start = ask.spec, launch(ask)
     prepared, _ = oneshot.prepare(ask, start, prompt)
     talk = _Talk(ask, request, prompt, start.cwd)
     prepared = replace(
@@ -356,9 +383,7 @@ def _converse(spec: AgentSpec, request: AgentRequest, prompt: str, ask: Ask) -> 
     finally:
         talk.close()
     result = replace(result, output_bytes=result.output_bytes + talk.line.bytes)
-    counters = ("cost", *preset(spec.config).acp.get("cumulative", ()))
-    used = total_usage(talk.calls, counters, spec.config.prices)
-    return replace(_settled(spec, talk, ended.reason, result), usage=used)
+    return replace(_settled(spec, talk, ended.reason, result), usage=talk.used())
 
 
 def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> AgentResult:
@@ -367,24 +392,42 @@ def _settled(spec: AgentSpec, talk: _Talk, reason: str, result: AgentResult) -> 
         return result
     if talk.found is not None:
         clean = AgentResult(message="answered", output_bytes=result.output_bytes)
-        return replace(answer.result(spec, clean, talk.found), repaired=talk.repaired)
+        found = answer.result(spec, clean, talk.found, talk.said)
+        found = replace(found, repaired=talk.repaired)
+        return trouble.refused(spec, talk.said, found) if isinstance(talk.found, str) else found
     if talk.breach:
         return replace(result, error=talk.breach)
+    if talk.ceiling.over:
+        return talk.ceiling.exceeded(preset(spec.config), result)
     if talk.stopped:  # however politely the server then left
         told = f"agent {spec.name} was stopped: {talk.stopped}"
         return replace(result, error=StepError.INTERRUPTED, message=told)
     by_itself = reason in ("exit", "signal", "lost")
     if not by_itself and (reason != "stopped" or spec.should_stop()):
-        return result
-    return oneshot.failed(preset(spec.config), spec, Heard(error=talk.error), result)
+        return replace(result, may_retry=reason == "timeout" and not talk.line.is_begun)
+    return trouble.named(preset(spec.config), spec, Heard(error=talk.error), result)
 
 
 def _usage(ended: object, cost: float) -> Usage | None:
-    """Return a turn's numbers; whether the input has the cached part in it only the total tells."""
-    used, quota = at(ended, "usage"), at(ended, "_meta", "quota", "token_count")
-    if used is None:
-        found = counted(quota, "input_tokens", "cached_tokens", "output_tokens")
-        return replace(found, cost_usd=cost) if quota is not None else None
-    found = counted(used, "inputTokens", "cachedReadTokens", "outputTokens")
+    """Return a turn's numbers: all of it, or by its models, of which only some servers tell all."""
+    quota = at(ended, "_meta", "quota")
+    told = [it for it in (at(ended, "usage"), at(quota, "token_count")) if it is not None]
+    models = items_at(quota, "model_usage")
+    by_model = total_usage([_counted(at(it, "token_count")) for it in models], (), None)
+    both = filter(None, [*map(_counted, told[:1]), by_model])
+    found = max(both, key=lambda it: it.input_tokens, default=None)
+    name = text_at(models, 0, "model") or None
+    return replace(found, model=name, cost_usd=cost) if found else None
+
+
+def _counted(used: object) -> Usage:
+    """Read a server's numbers; whether the input has the cached part in it only the total tells."""
+    names = [
+        ("inputTokens", "cachedReadTokens", "outputTokens"),
+        ("inputTokens", "cachedInputTokens", "outputTokens"),
+        ("input_tokens", "cached_tokens", "output_tokens"),
+    ]
+    read = [counted(used, *them) for them in names]
+    found = max(read, key=lambda it: (it.input_tokens + it.output_tokens, it.cached_tokens))
     given = number_at(used, "totalTokens") - found.output_tokens
-    return replace(found, input_tokens=max(given, found.input_tokens), cost_usd=cost)
+    return replace(found, input_tokens=max(given, found.input_tokens))

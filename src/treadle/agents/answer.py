@@ -1,24 +1,29 @@
-"""Find the response in what a tool says: tools wrap, fence and chat around their JSON."""
+"""What a tool is asked in words, and the response in what it says around its JSON."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from treadle.agents.backend import AgentResult, AgentSpec
-from treadle.contract import StepError, messages
+from treadle.contract import Role, messages
+from treadle.contract.events import StepError
 from treadle.contract.messages import AgentResponse
-from treadle.errors import FormatError
+from treadle.errors import ConfigError, FormatError
 from treadle.files import walk
+from treadle.ids import nearest
 from treadle.layout import OUTPUT_JSON
+from treadle.text import line
 
 Source = Literal["schema", "whole", "fence", "scan", "file", "stdout", "replay"]
 
 MAX_RESPONSE = 8 << 20
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n`]*)$", re.MULTILINE)
 _START = re.compile(r'\{\s*"')
+_SAID = 300
 _SCANNED = 64 << 10  # characters from the end that may hold the last balanced object
 # What treadle itself writes there; an agent may leave its answer under the same name.
 _FILE = OUTPUT_JSON
@@ -32,10 +37,12 @@ class Answer(NamedTuple):
     source: Source
 
 
-def result(spec: AgentSpec, ended: AgentResult, found: Answer | str) -> AgentResult:
-    """Return how a turn ended that gave an answer, or words on why it gave none."""
+def result(spec: AgentSpec, ended: AgentResult, found: Answer | str, text: str = "") -> AgentResult:
+    """Return how a turn ended that gave an answer, or why it gave none and what it said last."""
     if isinstance(found, str):
-        message = f"agent {spec.name}: {found}; see logs/stdout.txt"
+        said = line(" ".join(text.split()))
+        words = f"; it said: {said[:_SAID]}{'…' if len(said) > _SAID else ''}" if said else ""
+        message = f"agent {spec.name}: {found}; see logs/stdout.txt{words}"
         return replace(ended, error=StepError.PROTOCOL_ERROR, message=message)
     return replace(
         ended,
@@ -60,7 +67,8 @@ def find(text: str, step_dir: Path, structured: object = None) -> Answer | str:
         try:
             return Answer(*messages.parse_response(data, source=_NAMES[source]), source)
         except FormatError as error:
-            if source in ("schema", "whole") or "expected a JSON object" in complaint:
+            first = source in ("schema", "whole") or not text.strip()
+            if first or "expected a JSON object" in complaint:
                 complaint = error.message
     return complaint
 
@@ -117,3 +125,52 @@ def _objects(text: str) -> Iterator[str]:
         except (ValueError, RecursionError):
             at = start.start() + 1
     yield from reversed(found)
+
+
+MAX_BYTES = 256 << 10  # the smallest limit among the tools is four times as much
+_TEMPLATES = Path(__file__).with_name("prompts")
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+# What no prompt may leave out: where to write and how to answer.
+_NEEDED = ("places", "answer")
+
+PARTS = (
+    *("workspace", "goal", "criteria", "observed", "history", "plan", "work", "verdict"),
+    *("notes", "guidance", "edits", "places", "answer"),
+)
+
+ANSWER = (_TEMPLATES / "answer.md").read_text().rstrip()
+
+
+def template(role: Role, own: Path) -> tuple[str, str]:
+    """Return a role's template and its name: the project's file if there is one."""
+    found = own / f"{role}.md"
+    if found.is_file():
+        return found.read_text(errors="replace"), f"roles/{role}.md"
+    return (_TEMPLATES / f"{role}.md").read_text(), f"{role}.md"
+
+
+def fill(text: str, values: Mapping[str, str], name: str) -> str:
+    """Put the values in their places; parts that are empty leave no gap."""
+    for place in _PLACE.findall(text):
+        if place not in PARTS:
+            close = nearest(place, PARTS)
+            hint = f"did you mean {{{{{close}}}}}?" if close else f"known: {', '.join(PARTS)}"
+            raise ConfigError(f"{name}: {{{{{place}}}}} is not part of a prompt; {hint}")
+    for part in _NEEDED:
+        if f"{{{{{part}}}}}" not in text:
+            text = f"{text.rstrip()}\n\n{{{{{part}}}}}\n"
+    filled = _PLACE.sub(lambda found: values.get(found[1], ""), text)
+    return re.sub(r"\n{3,}", "\n\n", filled).strip() + "\n"
+
+
+def repair(complaint: str) -> str:
+    """Return what a tool is told when its answer could not be read."""
+    text = (_TEMPLATES / "repair.md").read_text()
+    return text.replace("{{answer}}", ANSWER).replace("{{complaint}}", line(complaint))
+
+
+def cut(text: str, limit: int, where: str) -> str:
+    """Shorten a long part and say where the rest is."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit].rstrip()}\n\n[cut here; the whole text is in {where}]"

@@ -1,16 +1,21 @@
 """What every backend gets and gives back, and how it runs a program."""
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
-from importlib import resources
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from treadle.agents.growth import Growth
 from treadle.config.schema import AgentConfig
-from treadle.contract import Role, StepError
+from treadle.contract import Role
+from treadle.contract.events import StepError
 from treadle.contract.messages import AgentRequest, AgentResponse
 from treadle.layout import EVENTS
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
@@ -18,8 +23,7 @@ from treadle.sandbox import jails
 from treadle.sandbox.policy import READ_ONLY, Policy
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True, kw_only=True):
     """One agent, ready to run: its configuration and everything it may use this time."""
 
     name: str
@@ -36,10 +40,13 @@ class AgentSpec:
     policy: Policy = READ_ONLY
     tier: str = "0"  # what holds it in; with "0" a tool keeps its own sandbox on
     writable: tuple[Path, ...] = ()  # further folders that the backend declares
+    # Counts what the turn has used by now, and says why that must end it.
+    on_usage: Callable[["Usage"], str | None] = lambda used: None
+    budget_usd: float | None = None  # for tools that can be told
+    images: tuple[Path, ...] = ()  # of the task; the prompt names them
 
 
-@dataclass(frozen=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """What a tool says it spent."""
 
     model: str | None = None
@@ -47,6 +54,13 @@ class Usage:
     cached_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+
+
+class AgentUsage(NamedTuple):
+    """What one agent's try has used, if its tool says so."""
+
+    agent: str
+    usage: Usage | None
 
 
 class Refreshed(NamedTuple):
@@ -58,8 +72,7 @@ class Refreshed(NamedTuple):
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentResult:
+class AgentResult(Struct, frozen=True, kw_only=True):
     """How a turn ended: an error with its sentence, a skip, or a response."""
 
     message: str
@@ -70,10 +83,15 @@ class AgentResult:
     usage: Usage | None = None
     json_source: str | None = None
     output_bytes: int = 0
-    may_retry: bool = False  # another try could help
+    may_retry: bool = False  # another try could help; of a timeout, that the model said nothing
     resume_at: datetime | None = None  # when a usage limit is over
     repaired: str | None = None  # what was wrong with the first answer
     login: Refreshed | None = None  # what the tool has made of the user's login
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Tell whether its login failed that somebody else has refreshed meanwhile."""
+        return self.error is StepError.AUTH_FAILED and self.may_retry
 
 
 class Backend(Protocol):
@@ -99,14 +117,21 @@ def run_child(
         limits=spec.limits,
         jail=jails.jail_for(spec.tier, spec.policy.widened(spec.writable)),
     )
-    ended = spec.keeper.run(command, should_stop=spec.should_stop, on_tick=spec.on_tick)
+    growth = Growth(spec.stderr.parent)
+
+    def tick(elapsed: float) -> None:
+        growth.look()
+        spec.on_tick(elapsed)
+
+    ended = spec.keeper.run(command, should_stop=spec.should_stop, on_tick=tick)
+    growth.close()
     return ended, _how_ended(spec, argv, ended)
 
 
 def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
-    known = _ENDED.get(ended.reason if ended.vouched else "unvouched", {})
+    known = _table("ended.toml").get(ended.reason if ended.vouched else "unvouched", {})
     words = known.get("words", ": {ended.detail}").format(
         ended=ended,
         name=spec.name,
@@ -123,17 +148,23 @@ def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentRes
 
 Event = Mapping[str, object]
 _COUNTABLE = 2**53
-_DATA = resources.files("treadle.agents")
+_DATA = Path(__file__).parent
 _KNOWN = tomllib.loads((_DATA / "tools.toml").read_text())
-_ENDED = tomllib.loads((_DATA / "ended.toml").read_text())
+
+
+@cache  # what only some steps need is not parsed at import
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((_DATA / name).read_text())
+
+
 # The response as a JSON schema, as strict as the tools that take one want it.
 RESPONSE = json.dumps(json.loads((_DATA / "response.schema.json").read_text()))
 _MILLION = 1_000_000
+_BEGUN = frozenset(("text", "tool_start", "tool_end", "usage", "done"))
 MAX_LINE = 8 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """One call of a tool: who asks, in which role, and which conversation goes on."""
 
     spec: AgentSpec
@@ -151,6 +182,11 @@ class Ask:
         return self.spec.tier in ("A", "B")
 
     @property
+    def apart(self) -> Path:
+        """Return an empty folder to stand in, away from the repository's settings and from you."""
+        return self.state / "apart"
+
+    @property
     def roots(self) -> tuple[Path, ...]:
         """Return where changes are wanted."""
         return (self.step_dir, self.spec.workspace) if self.edits else (self.step_dir,)
@@ -165,6 +201,8 @@ class Ask:
         return {
             "state": self.state,
             "step": self.step_dir,
+            "run": self.step_dir.parent.parent,
+            "apart": self.apart,
             "workspace": self.spec.workspace,
             "roots": json.dumps([*map(str, self.roots)]),
             "session": self.session,
@@ -172,11 +210,12 @@ class Ask:
             "role": self.role,
             "model": self.spec.config.model,
             "response": RESPONSE,
+            "budget": f"{self.spec.budget_usd or 0:.6f}",
+            **{name: f"{{{name}}}" for name in ("image", "folder")},  # there may be several
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """How to start the tool; `files` are written to its state folder before."""
 
     argv: tuple[str, ...]
@@ -194,10 +233,10 @@ class Remark(NamedTuple):
     structured: object = None
     status: int | None = None
     is_part: bool = False  # of a text that goes on with the next note
+    call: tuple[str, Usage] | None = None  # what one call of the model has used so far, by its id
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tool:
+class Tool(Struct, frozen=True, kw_only=True):
     """One tool: its names for things, and the functions that know its ways.
 
     `home` is where it keeps its state unless `state_variable` says otherwise, `logins` are
@@ -205,7 +244,11 @@ class Tool:
     `keys` among them make a login needless; `cumulative` names the counters that go on counting
     when a conversation goes on; `start` is its command line, which `adjust` completes; `acp` is its
     server of the Agent Client Protocol, and `adapter` what that wants in its environment; `spent`
-    finds the numbers of a tool that does not tell them in its events.
+    finds the numbers of a tool that does not tell them in its events, and `counting` while it works
+    those of one whose events tell them late or roughly; `tells_cost` if it knows what it costs.
+    `settings` are the user's own, by where they go in the tool's folder; `providers` are other
+    services, by their switches; `chosen` tells whether the user has chosen a service, of a tool
+    that would take one by itself.
     """
 
     name: str
@@ -217,35 +260,59 @@ class Tool:
     acp: Mapping[str, Any] = field(default_factory=dict)
     adapter: Callable[[Ask], Mapping[str, str]] = lambda ask: {}
     spent: Callable[[Ask], Usage | None] | None = None
+    chosen: Callable[[AgentConfig, Mapping[str, str]], bool] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    counting: Callable[[Ask], Usage | None] = lambda ask: None
+    tells_cost: bool = False
     variables: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
     cumulative: tuple[str, ...] = ()
     log_in: str = ""
+    register: str = ""
+    tested: str = ""  # the version that the tests drive
+
+    def server(self, ask: Ask) -> list[str]:
+        """Return the command line of its server, if it has one."""
+        found: list[str] = _filled(self.acp.get("program", []), ask.values())
+        return found
 
     def launch(self, ask: Ask) -> Launch:
         """Return how to start the tool, from what is written down of it."""
         known = _filled(self.start, ask.values())
-        parts = ["program", "resume" if ask.resume else "begin", "options"]
+        from_whom = ask.spec.config.settings
+        parts = ["program", "resume" if ask.resume else "begin", "options", from_whom]
         parts += ["held"] if ask.is_held else ["loose", "edits"][: 1 + ask.edits]
         parts += ["model"] if ask.spec.config.model else []
+        parts += ["budget"] if ask.spec.budget_usd else []
         words = [word for part in parts for word in known.get(part, ())]
+        images = () if ask.resume else ask.spec.images
+        words += [
+            word.format(image=it, folder=it.parent)
+            for it in images
+            for word in known.get("image", ())
+        ]
         last = known.get("last_resumed" if ask.resume else "last", ())
         launch = Launch(
             argv=(*words, *ask.spec.config.extra_args, *last),
             cwd=Path(known.get("cwd", ask.spec.workspace)),
             env=known.get("env", {}) | (known.get("env_held", {}) if ask.is_held else {}),
-            files=known.get("files", {}),
+            files={
+                name: text
+                for name, text in known.get("files", {}).items()
+                if from_whom != "user" or name not in self.settings
+            },
         )
         return self.adjust(ask, launch)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Struct, frozen=True, kw_only=True):
     """What a tool's events amount to; only `is_done` means that it finished its turn."""
 
     is_done: bool = False
+    is_begun: bool = False  # whether the model has said or done anything
     text: str = ""
     structured: object = None
     session: str | None = None
@@ -330,17 +397,22 @@ def number_at(value: object, *path: str | int) -> int:
 
 
 def money_at(value: object, *path: str | int) -> float:
-    """Return the amount at a path, or 0; what a double cannot count is none."""
+    """Return the amount at a path, or 0; a debt, or what a double cannot count, is none."""
     found = at(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return 0.0
-    return float(found) if abs(found) < _COUNTABLE else 0.0
+    return float(found) if 0 <= found < _COUNTABLE else 0.0
 
 
 def items_at(value: object, *path: str | int) -> list[object]:
     """Return the list at a path, or an empty one."""
     found = at(value, *path)
     return found if isinstance(found, list) else []
+
+
+def used_by_all(tries: Iterable[AgentUsage]) -> Usage | None:
+    """Return what several tries used, whoever made them."""
+    return total_usage([item.usage for item in tries], (), None)
 
 
 def total_usage(
@@ -362,6 +434,78 @@ def total_usage(
         cost_usd=last.cost_usd if "cost" in cumulative else sum(i.cost_usd for i in known),
     )
     return replace(found, cost_usd=priced(found, prices)) if prices else found
+
+
+def turn_usage(
+    calls: Sequence[Usage | None], cumulative: tuple[str, ...], config: AgentConfig
+) -> Usage | None:
+    """Return what the calls of a turn used; without a word on money, by the list of prices."""
+    found = total_usage(calls, cumulative, config.prices)
+    prices = default_prices(found.model) if found and not found.cost_usd else None
+    return replace(found, cost_usd=priced(found, prices)) if found and prices else found
+
+
+class Meter(Struct):
+    """Counts what a call has used, as far as its events tell."""
+
+    told: list[Usage] = field(default_factory=list)
+    calls: dict[str, Usage] = field(default_factory=dict)
+
+    def add(self, note: Remark) -> None:
+        """Take in what one event says of it."""
+        if note.usage:
+            self.told.append(note.usage)
+        if note.call:
+            self.calls[note.call[0]] = note.call[1]
+
+    def usage(self, tool: Tool, ask: Ask) -> Usage | None:
+        """Return what was told in the end, or what can be counted until then."""
+        told, heard = (total_usage([*it], (), None) for it in (self.told, self.calls.values()))
+        both = filter(None, (tool.counting(ask), heard))  # a record may come later than an event
+        calls = max(both, key=lambda it: it.input_tokens, default=None)
+        found = told or calls
+        if told and calls and calls.input_tokens > told.input_tokens:  # its last one was cut off
+            found = replace(calls, model=told.model, cost_usd=max(told.cost_usd, calls.cost_usd))
+        model = (calls.model if calls else None) or ask.spec.config.model
+        return replace(found, model=found.model or model) if found else None
+
+
+def default_prices(model: str | None) -> tuple[float, float, float] | None:
+    """Return what a model costs by the list that comes with treadle; a date may follow its name.
+
+    Some tools write a version with a point that others write with a hyphen.
+    """
+    name = (model or "").rpartition("/")[2].replace(".", "-")
+    plain = re.sub(r"[-@](20\d{6}|20\d\d-\d\d-\d\d|latest)\Z", "", name)
+    known = _table("prices.toml")["models"]
+    found = {it.replace(".", "-"): prices for it, prices in known.items()}.get(plain)
+    return (found[0], found[1], found[2]) if found else None
+
+
+def costs_unknown(tool: Tool | None, name: str, config: AgentConfig) -> str | None:
+    """Say why it cannot be known what an agent costs, and the key that helps; None if it can."""
+    told = re.compile(config.usage or "").groupindex
+    if (tool and tool.tells_cost) or "cost" in told:
+        return None
+    called = tool.name if tool else (config.cmd or (config.type,))[0]
+    if not tool and not told:
+        return f"{called} reports no cost; set agents.{name}.usage to a pattern that finds it"
+    if config.prices or default_prices(config.model):
+        return None
+    why = f"{called} reports no cost, and no price is known for"
+    if not config.model:
+        return f"{why} a model that it chooses; set agents.{name}.model, or agents.{name}.prices"
+    since = _table("prices.toml")["as_of"]
+    return f"{why} {config.model} (list of {since}); set agents.{name}.prices"
+
+
+def tokens_unknown(tool: Tool | None, name: str, config: AgentConfig) -> str | None:
+    """Say the same of its tokens."""
+    told = re.compile(config.usage or "").groupindex
+    if tool or "input" in told or "output" in told:
+        return None
+    called = (config.cmd or (config.type,))[0]
+    return f"{called} reports no tokens; set agents.{name}.usage to a pattern that finds them"
 
 
 def priced(usage: Usage, prices: tuple[float, float, float]) -> float:
@@ -393,27 +537,32 @@ def parse_event(line: bytes) -> dict[str, object] | None:
 
 
 def hear(tool: Tool, events: Iterable[Event], ask: Ask) -> Heard:
-    """Take the tool's word that it is done, unless its last word before was an error."""
+    """Take the tool's word that it is done, unless its last word before was an error.
+
+    An event that nobody here knows says nothing, whatever is in it; the logs keep it.
+    """
     last: dict[str, Remark] = {}
-    text, kind, used = "", "", []
+    text, kind, meter = "", "", Meter()
     for note in (note for event in events for note in tool.tell(event)):
         if note.kind == "text":
             text = text + note.text if note.is_part and kind == "text" else note.text
         if note.kind in ("text", "tool_start"):
             last.pop("error", None)  # the tool went on
         last[note.kind], kind = note, note.kind
-        if note.usage:
-            used.append(note.usage)
+        meter.add(note)
     error, done, session = last.get("error"), last.get("done"), last.get("session")
     blamed = error or (None if done else last.get("warning") or last.get("retry"))
-    spent = tool.spent(ask) if tool.spent else total_usage(used, (), None)
-    model = ask.spec.config.model
+    if error and not error.text:  # the tool has said before what it ends with
+        blamed = last.get("warning", error)
+    spent, model = tool.spent(ask) if tool.spent else None, ask.spec.config.model
+    spent = replace(spent, model=spent.model or model) if spent else meter.usage(tool, ask)
     return Heard(
         is_done=done is not None and error is None,
+        is_begun=bool(spent) or not _BEGUN.isdisjoint(last),
         text=text,
         structured=done.structured if done else None,
         session=session.text if session else None,
-        usage=replace(spent, model=spent.model or model) if spent else None,
+        usage=spent,
         error=blamed.text if blamed else "",
         status=blamed.status if blamed else None,
     )

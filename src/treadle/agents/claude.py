@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from treadle.agents.backend import (
+    Ask,
     Event,
+    Launch,
     Remark,
+    Usage,
     at,
     counted,
     done,
@@ -18,6 +23,14 @@ from treadle.agents.backend import (
     started,
     text_at,
 )
+from treadle.agents.records import Record
+from treadle.contract import load_object
+from treadle.errors import FormatError
+from treadle.files import walk
+
+_SERVERS = "mcp.json"
+
+_LETTERS = 4  # of a token, about
 
 
 def tell(event: Event) -> Iterator[Remark]:
@@ -27,6 +40,10 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("session", text_at(event, "session_id"))
         case ("system", "api_retry"):
             yield Remark("retry", text_at(event, "error"))
+        case ("assistant", _) if text_at(event, "message", "id"):
+            yield Remark("usage", "", call=_call(event))
+            for block in items_at(event, "message", "content"):
+                yield from _tell_block(block)
         case ("assistant" | "user", _):
             for block in items_at(event, "message", "content"):
                 yield from _tell_block(block)
@@ -34,18 +51,32 @@ def tell(event: Event) -> Iterator[Remark]:
             yield _result(event)
 
 
+def _counted(used: object) -> Usage:
+    names = ("input_tokens", "cache_read_input_tokens", "output_tokens")
+    found, made = counted(used, *names), number_at(used, "cache_creation_input_tokens")
+    return replace(found, input_tokens=found.input_tokens + found.cached_tokens + made)
+
+
+def _call(event: Event) -> tuple[str, Usage]:
+    """Return what a call has used so far; an event may not know yet what it has put out."""
+    used = _counted(at(event, "message", "usage"))
+    said = sum(len(json.dumps(block)) for block in items_at(event, "message", "content"))
+    made = max(used.output_tokens, said // _LETTERS)
+    model = text_at(event, "message", "model") or None
+    return text_at(event, "message", "id"), replace(used, model=model, output_tokens=made)
+
+
 def _result(event: Event) -> Remark:
     """Read the last event; an API error says success in its subtype."""
-    names = ("input_tokens", "cache_read_input_tokens", "output_tokens")
-    used, models = counted(event.get("usage"), *names), event.get("modelUsage")
-    made = number_at(event, "usage", "cache_creation_input_tokens")
+    models = event.get("modelUsage")
     used = replace(
-        used,
+        _counted(event.get("usage")),
         model=next(iter(models), None) if isinstance(models, dict) else None,
-        input_tokens=used.input_tokens + used.cached_tokens + made,
         cost_usd=money_at(event, "total_cost_usd"),
     )
     ended = text_at(event, "terminal_reason") or "completed"
+    if event.get("subtype") == "error_max_budget_usd":
+        return failed("error_max_budget_usd", 0)._replace(usage=used)
     if event.get("is_error") is False and ended == "completed":
         return done(used, event.get("structured_output"))
     status = number_at(event, "api_error_status")
@@ -63,4 +94,24 @@ def _tell_block(block: object) -> Iterator[Remark]:
             yield Remark("tool_end", content if isinstance(content, str) else json.dumps(content))
 
 
-TOOL = known_tool("claude", tell)
+def adjust(ask: Ask, launch: Launch) -> Launch:
+    """Name the user's own MCP servers, which lie beside the settings, if those are wished for."""
+    if ask.spec.config.settings != "user":
+        return launch
+    path = Path(ask.spec.environment.get("HOME") or "/") / ".claude.json"
+    try:
+        found = load_object(walk.read(path, max_bytes=32 << 20), source=path.name)
+    except FormatError:
+        found = {}
+    servers = {"mcpServers": found.get("mcpServers") or {}}
+    argv = (*launch.argv, "--mcp-config", str(ask.state / _SERVERS))
+    return replace(launch, argv=argv, files={**launch.files, _SERVERS: json.dumps(servers)})
+
+
+def _recorded(event: Event) -> tuple[str, Usage] | None:
+    """Read from its record what a call has used; its events know only how that began."""
+    return _call(event) if event.get("type") == "assistant" else None
+
+
+_RECORD = Record("projects/**/*.jsonl", _recorded)
+TOOL = known_tool("claude", tell, adjust=adjust, counting=_RECORD.counting)

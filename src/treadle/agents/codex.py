@@ -1,28 +1,36 @@
 """Drive OpenAI's Codex CLI: `codex exec --json`."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from treadle.agents.backend import (
     Ask,
     Event,
     Launch,
     Remark,
+    Usage,
     at,
     counted,
     done,
     items_at,
     known_tool,
     overlay,
+    parse_event,
     text_at,
 )
+from treadle.agents.records import Record
+from treadle.files import walk
 
 _ADAPTER = "CODEX_CONFIG"
+_FILES = "sessions/*/*/*/rollout-*.jsonl"
+_TAIL = 256 << 10
+_NAMES = ("input_tokens", "cached_input_tokens", "output_tokens")
 
 
 def adjust(ask: Ask, launch: Launch) -> Launch:
-    """Without treadle's sandbox, let it work where it may write."""
-    return launch if ask.edits or ask.is_held else replace(launch, cwd=ask.step_dir)
+    """Without treadle's sandbox, let it stand where it may write: not in the workspace."""
+    return launch if ask.edits or ask.is_held else replace(launch, cwd=ask.apart)
 
 
 def tell(event: Event) -> Iterator[Remark]:
@@ -48,8 +56,30 @@ def tell(event: Event) -> Iterator[Remark]:
         case ("turn.failed", _):
             yield Remark("error", text_at(event, "error", "message") or "the turn failed")
         case ("turn.completed", _):
-            names = ("input_tokens", "cached_input_tokens", "output_tokens")
-            yield done(counted(event.get("usage"), *names))
+            yield done(counted(event.get("usage"), *_NAMES))
+
+
+def counting(ask: Ask) -> Usage | None:
+    """Read what the conversation has used from its own record, which it writes while it works."""
+    return _RECORD.counting(ask) or _total(ask)
+
+
+def _recorded(event: Event) -> tuple[str, Usage] | None:
+    if event.get("type") != "token_usage_record":
+        return None
+    said = event.get("payload")
+    return text_at(said, "response_id"), counted(at(said, "usage"), *_NAMES)
+
+
+def _total(ask: Ask) -> Usage | None:
+    """Read what an older version writes when a call's commands have ended."""
+    records = sorted(ask.state.glob(_FILES))
+    lines = walk.tail(records[-1], _TAIL).splitlines() if records else []
+    for line in reversed(lines):
+        found = parse_event(line.encode()) if '"token_count"' in line else None
+        if used := at(found, "payload", "info", "total_token_usage"):
+            return counted(used, *_NAMES)
+    return None
 
 
 def adapter(ask: Ask) -> dict[str, str]:
@@ -62,4 +92,5 @@ def adapter(ask: Ask) -> dict[str, str]:
     }
 
 
-TOOL = known_tool("codex", tell, adjust=adjust, adapter=adapter)
+_RECORD = Record(_FILES, _recorded, whole=True)
+TOOL = known_tool("codex", tell, adjust=adjust, adapter=adapter, counting=counting)

@@ -1,7 +1,8 @@
 """Drive GitHub Copilot's CLI: prompt on stdin, a stream of JSON events, usage in a file."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from treadle.agents import backend
 from treadle.agents.backend import (
@@ -18,9 +19,12 @@ from treadle.agents.backend import (
     started,
     text_at,
 )
+from treadle.agents.records import Record
 from treadle.contract import load_object
 from treadle.errors import FormatError
 from treadle.files import walk
+
+_NAMES = ("inputTokens", "cacheReadTokens", "outputTokens")
 
 
 def adjust(ask: Ask, launch: Launch) -> Launch:
@@ -40,8 +44,7 @@ def spent(ask: Ask) -> Usage | None:
     models = found.get("modelMetrics")
     if not isinstance(models, dict) or not models:
         return None
-    names = ("inputTokens", "cacheReadTokens", "outputTokens")
-    used = [counted(at(model, "usage"), *names) for model in models.values()]
+    used = [counted(at(model, "usage"), *_NAMES) for model in models.values()]
     total = backend.total_usage(used, (), None)
     return replace(total, model=next(iter(models))) if total else None
 
@@ -66,4 +69,13 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("done" if code == 0 else "warning", f"exit code {code}")
 
 
-TOOL = known_tool("copilot", tell, adjust=adjust, spent=spent)
+def _recorded(event: Event) -> tuple[str, Usage] | None:
+    """Read from its record what a call has used."""
+    used = at(event, "data", "usage")
+    if event.get("type") != "session.usage_record":
+        return None
+    return text_at(event, "id"), replace(counted(used, *_NAMES), model=text_at(used, "model"))
+
+
+_RECORD = Record("session-state/{session}/events.jsonl", _recorded, whole=True)
+TOOL = known_tool("copilot", tell, adjust=adjust, spent=spent, counting=_RECORD.counting)

@@ -2,23 +2,26 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
+from msgspec import structs
+from msgspec.structs import replace
+
+from treadle.agents import settings
 from treadle.agents.backend import (
     Ask,
     Event,
     Launch,
     Remark,
+    Usage,
     counted,
     done,
     known_tool,
     started,
     text_at,
 )
+from treadle.agents.records import Record
 from treadle.contract import load_object
 from treadle.errors import FormatError
-from treadle.files import walk
 
 _SETTINGS = ".gemini/settings.json"
 _AUTH = (
@@ -29,8 +32,10 @@ _AUTH = (
 
 
 def adjust(ask: Ask, launch: Launch) -> Launch:
-    """Write its settings."""
-    settings = {
+    """Write its settings, over the user's own if those are wished for."""
+    config, env = ask.spec.config, ask.spec.environment
+    whole = _parsed(settings.own_files(TOOL, config, env).get(_SETTINGS, b"{}"))
+    ours: dict[str, dict[str, object]] = {
         "security": {
             "auth": {"selectedType": _auth(ask)},
             "environmentVariableRedaction": {"enabled": True},
@@ -38,7 +43,17 @@ def adjust(ask: Ask, launch: Launch) -> Launch:
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False, "maxAttempts": 1},
     }
-    return replace(launch, files={_SETTINGS: json.dumps(settings, indent=1)})
+    for name, part in ours.items():
+        own = whole.get(name)
+        whole[name] = {**(own if isinstance(own, dict) else {}), **part}
+    return replace(launch, files={_SETTINGS: json.dumps(whole, indent=1)})
+
+
+def _parsed(data: bytes) -> dict[str, object]:
+    try:
+        return load_object(data, source=_SETTINGS)
+    except FormatError:
+        return {}
 
 
 def _auth(ask: Ask) -> str:
@@ -47,11 +62,8 @@ def _auth(ask: Ask) -> str:
     for name, kind in _AUTH:
         if env.get(name):
             return kind
-    own = Path(env.get("GEMINI_CLI_HOME") or env.get("HOME") or "/") / _SETTINGS
-    try:
-        found = load_object(walk.read(own, max_bytes=1 << 20), source=str(own))
-    except FormatError:
-        return "oauth-personal"
+    told = structs.replace(ask.spec.config, settings="user")
+    found = _parsed(settings.own_files(TOOL, told, env).get(_SETTINGS, b"{}"))
     return text_at(found, "security", "auth", "selectedType") or "oauth-personal"
 
 
@@ -74,4 +86,12 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("error", text_at(event, "error", "message"))
 
 
-TOOL = known_tool("gemini", tell, adjust=adjust)
+def _recorded(event: Event) -> tuple[str, Usage] | None:
+    """Read from its record what a call has used."""
+    used = counted(event.get("tokens"), "input", "cached", "output")
+    model = text_at(event, "model") or None
+    return (text_at(event, "id"), replace(used, model=model)) if event.get("tokens") else None
+
+
+_RECORD = Record(".gemini/tmp/*/chats/session-*.jsonl", _recorded)
+TOOL = known_tool("gemini", tell, adjust=adjust, counting=_RECORD.counting)

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle import layout
+from treadle.agents import settings
 from treadle.agents.backend import Refreshed, Tool
+from treadle.config.schema import AgentConfig
 from treadle.contract import load_object
 from treadle.errors import FormatError, NotFoundError
 from treadle.files import atomic, beneath, walk
@@ -30,6 +32,7 @@ _LATE = 400 * 24 * 3600 * 1000
 _WHO = ("iss", "sub", "email", "https://api.openai.com/auth.chatgpt_account_id")
 _MAX_LOGIN = 1 << 20
 _IN_USE = ".in-use"
+_NOTHING_SAID = AgentConfig()
 
 
 class Lent(NamedTuple):
@@ -38,6 +41,12 @@ class Lent(NamedTuple):
     folder: Path
     tool: Tool
     logins: Mapping[str, tuple[Path, bytes]]
+    env: Mapping[str, str] = {}
+
+    @property
+    def is_outdated(self) -> bool:
+        """Tell whether the user's login is another one by now: somebody else has refreshed it."""
+        return any(_read_login(it.parent, it.name) != lent for it, lent in self.logins.values())
 
     def refreshed(self) -> Refreshed | None:
         """Return the login if the tool has refreshed it, and has done nothing else to it."""
@@ -70,29 +79,39 @@ def renewed(
     return json.dumps(merged, indent=2).encode() + b"\n", tuple(rule.renewed)
 
 
-def has_key(tool: Tool, env: Mapping[str, str]) -> bool:
-    """Tell whether an API key in the environment makes a login needless."""
-    return any(env.get(name) for name in tool.keys)
-
-
 def own_login(tool: Tool, env: Mapping[str, str]) -> Path | None:
     """Return the user's own login file, if there is one."""
-    paths = (_home(tool, env) / name for name in tool.logins)
+    paths = (settings.state_home(tool, env) / name for name in tool.logins)
     return next((path for path in paths if path.is_file()), None)
 
 
+def seen(tool: Tool, config: AgentConfig, env: Mapping[str, str]) -> str | None:
+    """Say how a tool would log in, as far as that can be seen from outside."""
+    if tool.chosen and not tool.chosen(config, env):
+        return None
+    if found := settings.key(tool, config, env) or own_login(tool, env):
+        return str(found)
+    is_said = tool.chosen or settings.own_files(tool, config, env)
+    return "as its settings say" if is_said else None
+
+
 @contextlib.contextmanager
-def lend(tool: Tool, env: Mapping[str, str]) -> Iterator[Lent]:
-    """Make a folder with the user's login while the tool works; with an API key it is empty."""
+def lend(tool: Tool, env: Mapping[str, str], config: AgentConfig = _NOTHING_SAID) -> Iterator[Lent]:
+    """Make a folder while the tool works: with the user's login, unless an API key makes that
+    needless, with the user's own settings if wished, and with a provider's credentials.
+    """
     clear_states(env)
     place = layout.agent_states(env)
     folder = place / f"{tool.name}-{secrets.token_hex(8)}"
     with _held(place, folder):
         try:
-            found = {} if has_key(tool, env) else _logins(tool, env)
-            for name, (_, data) in found.items():
+            found = {} if settings.key(tool, config, env) else _logins(tool, env)
+            own = settings.own_files(tool, config, env)
+            more = settings.credentials(tool, config, env, folder)
+            logins = {name: data for name, (_, data) in found.items()}
+            for name, data in {**own, **more.files, **logins}.items():
                 beneath.write(folder, name, data)
-            yield Lent(folder, tool, found)
+            yield Lent(folder, tool, found, more.env)
         finally:
             _remove(folder)
 
@@ -201,12 +220,6 @@ def _claim(claims: Mapping[str, object], name: str) -> object:
     return found.get(inner) if isinstance(found, dict) else None
 
 
-def _home(tool: Tool, env: Mapping[str, str]) -> Path:
-    """Return where the user's own installation keeps its state."""
-    own = env.get(tool.state_variable, "")
-    return Path(own) if own.startswith("/") else Path(env.get("HOME") or "/") / tool.home
-
-
 @contextlib.contextmanager
 def _held(place: Path, folder: Path) -> Iterator[None]:
     """Make a folder and mark it as in use for as long as this process lives."""
@@ -228,7 +241,9 @@ def _locked(place: Path) -> Iterator[None]:
 def _logins(tool: Tool, env: Mapping[str, str]) -> dict[str, tuple[Path, bytes]]:
     found = {}
     for name in tool.logins:
-        path = (_home(tool, env) / name).resolve()  # the user's own may well be a link
+        path = (
+            settings.state_home(tool, env) / name
+        ).resolve()  # the user's own may well be a link
         data = _read_login(path.parent, path.name)
         if data is not None:
             found[name] = (path, data)

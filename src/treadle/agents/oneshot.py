@@ -2,19 +2,16 @@
 
 import functools
 import json
-import os
-import re
-import tomllib
+import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from importlib import resources
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from treadle.agents import answer, backend, login, prompt
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from treadle.agents import answer, backend, login, settings, trouble
 from treadle.agents.answer import Answer
 from treadle.agents.backend import (
     MAX_LINE,
@@ -24,116 +21,31 @@ from treadle.agents.backend import (
     Event,
     Heard,
     Launch,
+    Meter,
     Remark,
     Tool,
     Usage,
     hear,
     parse_event,
     read_events,
-    total_usage,
+    turn_usage,
 )
-from treadle.contract import Role, StepError, messages
+from treadle.contract import Role, messages
+from treadle.contract.events import StepError
 from treadle.contract.messages import AgentRequest
 from treadle.errors import FormatError
 from treadle.files import beneath, walk
 from treadle.ids import utc
-from treadle.layout import PROMPT, SCORECARD, VERDICT_JSON
+from treadle.layout import GROWTH, PROMPT, SCORECARD, VERDICT_JSON
 from treadle.sandbox.mask import Mask
 
-_TROUBLE = tomllib.loads((resources.files("treadle.agents") / "trouble.toml").read_text())
-KINDS = {StepError(name): kind for name, kind in _TROUBLE["kinds"].items()}
-_PATTERNS = tuple(
-    (error, re.compile("|".join(kind["words"]), re.IGNORECASE))
-    for error, kind in KINDS.items()
-    if "words" in kind
-)
-_BY_STATUS = {status: e for e, kind in KINDS.items() for status in kind.get("statuses", ())}
-_STATUS = re.compile(r"(?:status|code|error|http)\D{0,20}\b([45]\d\d)\b", re.IGNORECASE)
-# Words that also stand in answers with a telling status.
-_VAGUE = frozenset({StepError.NETWORK, StepError.SERVER_ERROR})
-_PARTS = re.compile(r"(\d+)\s*(d|h|m|s)", re.IGNORECASE)
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-
-
-class Trouble(NamedTuple):
-    """One kind of failure, and for a usage limit when it is over."""
-
-    error: StepError
-    resume_at: datetime | None = None
-
-
-def classify(text: str, status: int | None, now: datetime) -> Trouble:
-    """Return what the tool's own words and an HTTP status amount to."""
-    for error, pattern in _PATTERNS:
-        if pattern.search(text):
-            if error in _VAGUE and status:
-                break
-            return Trouble(error, reset_time(text, now) if error == "usage_limit" else None)
-    if status is None and (found := _STATUS.search(text)):
-        status = int(found[1])
-    return Trouble(_by_status(status))
-
-
-def reset_time(text: str, now: datetime) -> datetime | None:
-    """Read from a tool's words when its limit is over, in UTC."""
-    for pattern, read in _TIMES:
-        if found := pattern.search(text):
-            return read(found, now)
-    return None
-
-
-def _by_status(status: int | None) -> StepError:
-    if status is None:
-        return StepError.AGENT_EXIT
-    if status >= 500:
-        return StepError.SERVER_ERROR
-    return _BY_STATUS.get(status, StepError.REQUEST_REFUSED)
-
-
-def _epoch(found: re.Match[str], now: datetime) -> datetime | None:
-    seconds = int(found[1]) / (1000 if len(found[1]) > 10 else 1)
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _seconds(found: re.Match[str], now: datetime) -> datetime | None:
-    return now + timedelta(seconds=int(found[1]))
-
-
-def _duration(found: re.Match[str], now: datetime) -> datetime | None:
-    parts = {_UNITS[unit.lower()]: int(value) for value, unit in _PARTS.findall(found[1])}
-    return now + timedelta(**parts)
-
-
-def _date(found: re.Match[str], now: datetime) -> datetime | None:
-    words = f"{found[1][:3].title()} {found[2]} {found[3]} {found[4].upper().replace(' ', '')}"
-    try:
-        local = datetime.strptime(words, "%b %d %Y %I:%M%p")
-        return local.replace(tzinfo=now.astimezone().tzinfo).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _clock(found: re.Match[str], now: datetime) -> datetime | None:
-    hour = int(found[1]) % 12 + (12 if found[3].lower() == "pm" else 0)
-    there = now.astimezone(_zone(found[4]))
-    then = there.replace(hour=hour, minute=int(found[2] or 0), second=0, microsecond=0)
-    return (then if then > there else then + timedelta(days=1)).astimezone(UTC)
-
-
-def _zone(name: str | None) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name) if name else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
-
-
 _LONGEST = 400
-_TAIL = 4000  # characters of stderr that may hold the reason
 _MAX_VERDICT = 8 << 20
+_COUNT_EVERY = 0.5
+_SELDOM = 10  # times what a count takes: the record of a long conversation is read again each time
 
 
-@dataclass
-class Live:
+class Live(Struct):
     """Turns the tool's stdout into `agent_event` lines, as far as it has come."""
 
     stdout: Path
@@ -141,6 +53,7 @@ class Live:
     tell: Callable[[Event], Iterator[Remark]]
     mask: Mask
     at: int = 0
+    meter: Meter = field(default_factory=Meter)
 
     def catch_up(self) -> None:
         """Append what the tool has said in whole lines since the last time."""
@@ -152,8 +65,10 @@ class Live:
             while (line := stream.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
                 self.at += len(line)
                 found += self.tell(parse_event(line) or {})
-        if found:
-            add_events(self.events, found, self.mask)
+        for note in found:
+            self.meter.add(note)
+        if told := [note for note in found if note.text or note.kind != "usage"]:
+            add_events(self.events, told, self.mask)
 
 
 def add_events(path: Path, notes: list[Remark], mask: Mask) -> None:
@@ -182,8 +97,14 @@ def lend_login(
     tool: Tool, spec: AgentSpec, role: Role, step_dir: Path, turn: Callable[[Ask], AgentResult]
 ) -> AgentResult:
     """Take a turn with the user's login, and return what the tool has made of that."""
-    with login.lend(tool, spec.environment) as lent:
+    if why := settings.refusal(tool, spec.config, spec.environment):
+        message = f"agent {spec.name} ({tool.name}): {why}"
+        return AgentResult(error=StepError.AUTH_FAILED, message=message)
+    with login.lend(tool, spec.environment, spec.config) as lent:
+        spec = replace(spec, environment={**spec.environment, **lent.env})
         result = turn(ask(spec, role, step_dir, lent.folder))
+        if result.error == StepError.AUTH_FAILED:
+            return replace(result, may_retry=lent.is_outdated)
         return result if result.error else replace(result, login=lent.refreshed())
 
 
@@ -204,30 +125,22 @@ def prepare(asked: Ask, launch: Launch, text: str) -> tuple[AgentSpec, Path]:
     """Write what the tool finds when it starts; return its surroundings and the prompt's file."""
     for name, content in launch.files.items():
         beneath.write(asked.state, name, content.encode())
+    apart = {}
+    if launch.cwd == asked.apart:
+        if not walk.is_folder(asked.apart):
+            beneath.remove_tree(asked.apart)
+            asked.apart.mkdir()
+        # A user may keep the home itself in git.
+        apart = {"GIT_CEILING_DIRECTORIES": str(asked.state)}
     prompt = asked.scratch / PROMPT
     prompt.write_text(text, errors="backslashreplace")
     spec = replace(
         asked.spec,
         workspace=launch.cwd,
-        environment={**asked.spec.environment, **launch.env},
+        environment={**asked.spec.environment, **apart, **launch.env},
         writable=(*asked.spec.writable, asked.state),
     )
     return spec, prompt
-
-
-def failed(tool: Tool, spec: AgentSpec, heard: Heard, result: AgentResult) -> AgentResult:
-    """Say why the tool did not finish, in its own words and with what to do."""
-    words = heard.error or walk.tail(spec.stderr, _TAIL).strip()
-    found = classify(words, heard.status, datetime.now(UTC))
-    advice = KINDS[found.error]["advice"].format(name=spec.name, log_in=tool.log_in or "the tool")
-    said = " ".join(words.split())[:300] or result.message
-    return replace(
-        result,
-        error=found.error,
-        message=f"agent {spec.name} ({tool.name}): {said}; {advice}",
-        may_retry=KINDS[found.error].get("passing", False),
-        resume_at=found.resume_at,
-    )
 
 
 def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer | str:
@@ -235,7 +148,7 @@ def read_answer(heard: Heard, request: AgentRequest, step_dir: Path) -> Answer |
     try:
         found = answer.find(heard.text, step_dir, heard.structured)
         if isinstance(found, Answer) and found.response.status == "ok":
-            _check_files(found, request, step_dir)
+            _check_files(request, step_dir)
     except FormatError as error:
         return error.message
     return found
@@ -248,7 +161,7 @@ def keep_attempt(spec: AgentSpec, why: str) -> Path:
     folder = attempts / str(len(walk.names(attempts)) + 1)
     folder.mkdir()
     (folder / "reason.txt").write_text(why + "\n", errors="backslashreplace")
-    for name in (spec.stdout.name, spec.stderr.name, PROMPT):
+    for name in (spec.stdout.name, spec.stderr.name, PROMPT, GROWTH):
         path = spec.stdout.with_name(name)
         if path.exists():
             path.rename(folder / name)
@@ -265,60 +178,92 @@ def _turn(tool: Tool, request: AgentRequest, text: str, asked: Ask) -> AgentResu
     calls: list[Usage | None] = []
     spent = 0
     while True:
-        result, heard = _call(tool, asked, text)
+        result, heard = _call(tool, asked, text, calls)
         calls.append(heard.usage)
         spent += result.output_bytes
         found = None if result.error else read_answer(heard, request, step_dir)
         if not isinstance(found, str) or asked.resume or not heard.session:
             break
         keep_attempt(spec, f"the answer could not be used: {found}")
-        asked, text, complaint = replace(asked, resume=heard.session), prompt.repair(found), found
+        asked, text, complaint = replace(asked, resume=heard.session), answer.repair(found), found
     if found is not None:
-        result = replace(answer.result(spec, result, found), repaired=complaint)
-    used = total_usage(calls, tool.cumulative, spec.config.prices)
+        result = replace(answer.result(spec, result, found, heard.text), repaired=complaint)
+    if isinstance(found, str):
+        result = trouble.refused(spec, heard.text, result)
+    used = turn_usage(calls, tool.cumulative, spec.config)
     return replace(result, usage=used, output_bytes=spent)
 
 
-def _call(tool: Tool, asked: Ask, text: str) -> tuple[AgentResult, Heard]:
+class Ceiling(Struct):
+    """Ends a turn that has used too much; counts now and then."""
+
+    spec: AgentSpec
+    count: Callable[[], Usage | None]
+    over: str = ""
+    counts_at: float = 0.0
+
+    def look(self) -> str | None:
+        """Count what is used by now; return why that must end the turn."""
+        if time.monotonic() < self.counts_at:
+            return self.over or None
+        began = time.thread_time()
+        if found := self.count():
+            self.over = self.over or self.spec.on_usage(found) or ""
+        pause = max(_COUNT_EVERY, (time.thread_time() - began) * _SELDOM)
+        self.counts_at = time.monotonic() + pause
+        return self.over or None
+
+    def exceeded(self, tool: Tool, result: AgentResult) -> AgentResult:
+        """Say that this is why the turn ended."""
+        text = f"agent {self.spec.name} ({tool.name}) was stopped: {self.over}"
+        return replace(result, error=StepError.BUDGET_EXCEEDED, message=text)
+
+
+def _call(
+    tool: Tool, asked: Ask, text: str, before: Sequence[Usage | None]
+) -> tuple[AgentResult, Heard]:
     """Run the tool once and hear it out."""
     launch = tool.launch(asked)
     spec, stdin = prepare(asked, launch, text)
     mask = Mask(asked.spec.environment)
     live = Live(spec.stdout, asked.events, tool.tell, mask)
 
+    def count() -> Usage | None:
+        calls = [*before, live.meter.usage(tool, asked)]
+        return turn_usage(calls, tool.cumulative, spec.config)
+
+    ceiling = Ceiling(asked.spec, count)
+
     def tick(elapsed: float) -> None:
         live.catch_up()
         spec.on_tick(elapsed)
 
-    ended, result = backend.run_child(replace(spec, on_tick=tick), launch.argv, stdin)
+    def stop() -> str | None:
+        return ceiling.look() or spec.should_stop()
+
+    watched = replace(spec, on_tick=tick, should_stop=stop)
+    ended, result = backend.run_child(watched, launch.argv, stdin)
     if not ended.vouched:
-        return result, Heard()
+        return result, Heard(usage=live.meter.usage(tool, asked))
     live.catch_up()
     heard = hear(tool, read_events(spec.stdout), asked)
+    if ceiling.over and ended.reason == "stopped":
+        return ceiling.exceeded(tool, result), heard
     if ended.reason not in ("exit", "signal", "lost"):
-        return result, heard
+        is_mute = ended.reason == "timeout" and not (heard.is_begun or asked.resume)
+        return replace(result, may_retry=is_mute), heard
     if heard.is_done and ended.reason == "exit":
+        if ended.exit_code:
+            words = f"it is done, with exit code {ended.exit_code}"
+            add_events(asked.events, [Remark("warning", words)], mask)
         return AgentResult(message="answered", output_bytes=result.output_bytes), heard
-    return failed(tool, spec, heard, result), heard
+    return trouble.named(tool, spec, heard, result), heard
 
 
-def _check_files(found: Answer, request: AgentRequest, step_dir: Path) -> None:
-    for name in found.response.files:
-        if not os.path.lexists(step_dir / name):  # whatever its length
-            raise FormatError(f"files: {name!r} is not in {step_dir}")
+def _check_files(request: AgentRequest, step_dir: Path) -> None:
     if request.step.role == "check":
         ids = [item.id for item in request.norma.acceptance_criteria]
         data = walk.read(step_dir / VERDICT_JSON, max_bytes=_MAX_VERDICT)
         messages.parse_verdict(data, source=VERDICT_JSON, asked=ids)
         if not walk.read(step_dir / SCORECARD, max_bytes=_MAX_VERDICT).strip():
             raise FormatError("scorecard.md is empty")
-
-
-_READERS = {
-    "epoch": _epoch,
-    "seconds": _seconds,
-    "duration": _duration,
-    "date": _date,
-    "clock": _clock,
-}
-_TIMES = [(re.compile(words, re.I), _READERS[kind]) for kind, words in _TROUBLE["times"].items()]

@@ -1,14 +1,25 @@
 """Drive programs of the project's own: strict JSON in and out, or a plain command and no model."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from treadle.agents import answer, backend
-from treadle.agents.backend import AgentResult, AgentSpec, number_at
+from treadle.agents.backend import (
+    AgentResult,
+    AgentSpec,
+    Usage,
+    at,
+    money_at,
+    number_at,
+    text_at,
+    turn_usage,
+)
 from treadle.config import agents
-from treadle.contract import Role, StepError, load_object, messages
+from treadle.contract import Role, load_object, messages
+from treadle.contract.events import StepError
 from treadle.contract.messages import (
     AgentRequest,
     AgentResponse,
@@ -20,9 +31,20 @@ from treadle.errors import FormatError
 from treadle.files import atomic, walk
 from treadle.git import repo, workspace
 from treadle.git.confined import Confined
-from treadle.layout import INPUT_JSON, OUTPUT_JSON, SCORECARD, STEP_JSON, VERDICT_JSON
+from treadle.layout import (
+    INPUT_JSON,
+    OUTPUT_JSON,
+    SCORECARD,
+    STEP_JSON,
+    VERDICT_JSON,
+    WORKSPACE_DIFF,
+    find_work_tree,
+)
 from treadle.proc import environment
 from treadle.sandbox import jails
+
+_TOKENS = ("input_tokens", "cached_tokens", "output_tokens")
+_LONGEST = 100  # characters of a model's name
 
 
 def run_exec(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
@@ -32,9 +54,21 @@ def run_exec(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path
     if result.error:
         return result
     try:
-        return answer.result(spec, result, answer.read(spec.stdout, "stdout"))
+        found = answer.result(spec, result, answer.read(spec.stdout, "stdout"))
     except FormatError as error:
         return answer.result(spec, result, error.message)
+    return replace(found, usage=_reported(spec, found.document))
+
+
+def _reported(spec: AgentSpec, document: Mapping[str, object] | None) -> Usage | None:
+    """Return what a program says it has used, under the `usage` key of its answer."""
+    told = at(document, "usage")
+    if not isinstance(told, dict):
+        return None
+    # What is below nothing would give a run back what it has used.
+    tokens = {name: max(number_at(told, name), 0) for name in _TOKENS}
+    cost, model = max(money_at(told, "cost_usd"), 0.0), text_at(told, "model")[:_LONGEST]
+    return turn_usage([Usage(**tokens, cost_usd=cost, model=model or None)], (), spec.config)
 
 
 def run_builtin(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> AgentResult:
@@ -87,7 +121,7 @@ def _scorecard(found: Verdict, seen: dict[str, Observed]) -> str:
 
 # What treadle itself writes into a step folder is made anew, not replayed.
 _OWN = (INPUT_JSON, OUTPUT_JSON, STEP_JSON, "logs", "attempts")
-_OWN_PATHS = ("files/checks/", "files/workspace.diff/")
+_OWN_PATHS = ("files/checks/", f"files/{WORKSPACE_DIFF}/")
 _MAX_FILE = 64 << 20
 
 
@@ -104,6 +138,8 @@ def run_replay(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Pa
         return AgentResult(error=StepError.PATCH_FAILED, message=message)
     try:
         _copy(recorded, step_dir)
+        if _was_skipped(recorded):
+            return AgentResult(message="replayed", skipped=True)
         found = answer.read(recorded / OUTPUT_JSON, "replay")
     except FormatError as error:
         message = f"{recorded}: {error.message}"
@@ -120,24 +156,33 @@ def _find(recording: Path, role: Role, iteration: int) -> Path | None:
 
 
 def _iteration(folder: Path, fallback: int) -> int:
-    """Read the recorded request; recordings made by hand may leave it out."""
+    return number_at(_recorded(folder, INPUT_JSON), "step", "iteration") or fallback
+
+
+def _was_skipped(folder: Path) -> bool:
+    """Tell whether the turn had nothing to do, and so no answer."""
+    return text_at(_recorded(folder, STEP_JSON), "row", "status") == "skipped"
+
+
+def _recorded(folder: Path, name: str) -> Mapping[str, object]:
+    """Read a part of a recorded turn; recordings made by hand may leave it out."""
     try:
-        data = walk.read(folder / INPUT_JSON, max_bytes=_MAX_FILE)
-        found = number_at(load_object(data, source=INPUT_JSON), "step", "iteration")
+        return load_object(walk.read(folder / name, max_bytes=_MAX_FILE), source=name)
     except FormatError:
-        return fallback
-    return found or fallback
+        return {}
 
 
 def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:
     """Change the workspace as the recorded agent did; edits of a failed turn were not kept."""
-    path = recorded / "files" / "workspace.diff"
+    path = recorded / "files" / WORKSPACE_DIFF
     if not path.is_file() or not (recorded / OUTPUT_JSON).exists():
         return None
     patch = walk.read(path, max_bytes=_MAX_FILE)
     if not patch.strip():
         return None
-    return workspace.apply_patch(repo.find(spec.root), spec.workspace, patch, _hands(spec))
+    tree = find_work_tree(spec.workspace)  # names in a diff begin at its top
+    top = tree.top if tree else spec.workspace
+    return workspace.apply_patch(repo.find(spec.root), top, patch, _hands(spec))
 
 
 def _hands(spec: AgentSpec) -> Confined:

@@ -1,11 +1,25 @@
 """Find the backend for a type of agent, and what is known of it."""
 
 import functools
+import shutil
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 
-from treadle.agents import acp, claude, codex, copilot, gemini, oneshot, opencode, program
+from treadle.agents import (
+    acp,
+    claude,
+    codex,
+    command,
+    copilot,
+    gemini,
+    oneshot,
+    opencode,
+    program,
+    settings,
+)
 from treadle.agents.backend import AgentSpec, Backend, Launch, Tool
+from treadle.config import agents
 from treadle.config.schema import AgentConfig
 from treadle.contract import Role
 
@@ -18,6 +32,7 @@ BACKENDS: dict[str, Backend] = {
     "builtin": program.run_builtin,
     "replay": program.run_replay,
     **{name: functools.partial(oneshot.run, tool) for name, tool in TOOLS.items()},
+    "command": command.run,
     "acp": acp.run,
 }
 
@@ -42,7 +57,7 @@ def may_edit(config: AgentConfig, role: Role) -> bool:
 
 def is_prompted(config: AgentConfig) -> bool:
     """Tell whether the agent is asked in words."""
-    return config.type in TOOLS or config.type == "acp"
+    return config.type in TOOLS or config.type in ("command", "acp")
 
 
 def tool(config: AgentConfig) -> Tool | None:
@@ -59,11 +74,25 @@ def launch(spec: AgentSpec, role: Role, step_dir: Path) -> Launch | None:
     return start(oneshot.ask(spec, role, step_dir, Path("/STATE")))
 
 
-def variables(config: AgentConfig) -> tuple[str, ...]:
+def variables(config: AgentConfig, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables that reach the agent besides the usual ones."""
     found = tool(config)
     own = acp.preset(config).acp.get("variables", ()) if config.type == "acp" else ()
-    return (*(found.variables if found else ()), *own, *config.env_allow)
+    known = settings.variables(found, config, env) if found else ()
+    return (*known, *own, *config.env_allow)
+
+
+def unready(root: Path, config: AgentConfig, env: Mapping[str, str]) -> str | None:
+    """Say why an agent that is a tool cannot begin: it is missing, or nobody chose a service."""
+    if not is_prompted(config):
+        return None
+    found = tool(config)
+    known = (found.acp if config.type == "acp" else found.start) if found else {}
+    program = (known.get("program") or agents.argv(root, config))[0]
+    if not shutil.which(program, path=config.env.get("PATH", env.get("PATH", ""))):
+        where = "" if "/" in program else " on PATH"
+        return f"{program} is not installed: there is no such program{where}"
+    return settings.refusal(found, config, {**env, **config.env}) if found and known else None
 
 
 def idle_limit(config: AgentConfig) -> float:
