@@ -43,7 +43,7 @@ def kept_row(digest):
 
 def kept(shelf, step):
     """Keep a step's folder and return its row."""
-    return kept_row(archive.save(shelf, NAME, step, b"pack", KEY).sha256)
+    return kept_row(archive.put(shelf, NAME, archive.seal(NAME, step, b"pack", KEY)).sha256)
 
 
 def fetch(shelf, row, key, target):
@@ -68,7 +68,7 @@ def test_a_folder_comes_back_whole_with_its_commit(step, shelf, tmp_path):
 def test_the_same_may_be_kept_twice_and_something_else_may_not(step, shelf):
     assert kept(shelf, step) == kept(shelf, step)
     with pytest.raises(StoreError, match="has another runs/"):
-        archive.save(shelf, NAME, step, b"other", KEY)
+        archive.put(shelf, NAME, archive.seal(NAME, step, b"other", KEY))
 
 
 def test_an_archive_that_changed_or_is_gone_is_refused(step, shelf, tmp_path):

@@ -3,9 +3,11 @@
 import pytest
 
 from treadle.config.schema import BudgetsConfig, ChecksConfig, WorkspaceConfig
-from treadle.contract import EventType, StepError
+from treadle.contract.events import EventType, StepError
+from treadle.contract.messages import AskedCriterion
 from treadle.engine.run.memory import CheckSeen, SecondLook, Spent
-from treadle.engine.run.order import Exceeded, Order, Script
+from treadle.engine.run.order import Order, Script
+from treadle.engine.run.run_files import Snapshot
 from treadle.engine.wheel.decide import Standing, decide, decide_between
 from treadle.engine.wheel.judge import Finding
 
@@ -13,7 +15,6 @@ LITTLE, MUCH = Spent(), Spent(minutes=99.0)
 SAME, OTHER = CheckSeen("tree", ("AC1",)), CheckSeen("before", ("AC1",))
 CHEAT = SecondLook(("test.py",), ("AC1",), True)
 HONEST = SecondLook(("test.py",), (), True)
-RISKY = Exceeded(key="max_risky_files", limit=0, used=1)
 
 
 def order(**changes):
@@ -29,15 +30,17 @@ def order(**changes):
     return Order(**known | changes)
 
 
-def found(error=None, verdict=None, look=None, over=None):
+def found(error=None, verdict=None, look=None, **more):
     failing = ("AC1",) if verdict == "FAIL" else ()
     return Finding(
-        message="words", error=error, verdict=verdict, failing=failing, look=look, over=over
+        message="words", error=error, verdict=verdict, failing=failing, look=look, **more
     )
 
 
 ORDER, LENIENT = order(), order(checks=ChecksConfig(protect_mode="warn"))
 SCRIPT = order(script=Script(argv=("a",)))
+BARE = order(criteria=(AskedCriterion(id="AC1", text="x"),))
+TAKEN = {"unread": True, "after": Snapshot("commit", "tree")}
 E = StepError
 # what was asked, what the step came to, iteration, spent, last check: status and reason
 TABLE = [
@@ -54,12 +57,15 @@ TABLE = [
     (ORDER, found(verdict="FAIL"), 3, LITTLE, SAME, "stopped", "budget_exceeded"),
     (ORDER, found(E.INTERRUPTED), 1, MUCH, None, "stopped", "interrupted"),
     (ORDER, found(E.USAGE_LIMIT), 1, LITTLE, None, "stopped", "usage_limit"),
-    (ORDER, found(E.BUDGET_EXCEEDED, over=RISKY), 1, LITTLE, None, "stopped", "budget_exceeded"),
+    (ORDER, found(E.BUDGET_EXCEEDED), 1, LITTLE, None, "stopped", "budget_exceeded"),
     (ORDER, found(E.TIMEOUT), 1, LITTLE, None, "failed", "timeout"),
     (ORDER, found(E.TIMEOUT), 1, MUCH, None, "stopped", "budget_exceeded"),
     (ORDER, found(E.OUTPUT_LIMIT), 1, MUCH, None, "stopped", "budget_exceeded"),
     (ORDER, found(E.AGENT_EXIT), 1, MUCH, None, "failed", "agent_exit"),
     (ORDER, found(E.PROTOCOL_ERROR, verdict="PASS"), 1, LITTLE, None, "failed", "protocol_error"),
+    (ORDER, found(E.PROTOCOL_ERROR, **TAKEN), 1, LITTLE, None, "running", ""),
+    (BARE, found(E.PROTOCOL_ERROR, **TAKEN), 1, LITTLE, None, "failed", "protocol_error"),
+    (ORDER, found(E.PROTOCOL_ERROR, unread=True), 1, LITTLE, None, "failed", "protocol_error"),
     (SCRIPT, found(), 1, MUCH, None, "passed", "passed"),
     (SCRIPT, found(E.AGENT_EXIT), 1, LITTLE, None, "failed", "agent_exit"),
     (SCRIPT, found(E.INTERRUPTED), 1, LITTLE, None, "stopped", "interrupted"),
@@ -70,6 +76,20 @@ TABLE = [
 def test_what_a_step_means(asked, finding, turn, spent, last, status, reason):
     decision = decide(asked, finding, Standing(turn, "tree", spent, last))
     assert (decision.status, decision.reason) == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        *((error, "stopped") for error in (E.NETWORK, E.RATE_LIMIT, E.AUTH_FAILED, E.TIMEOUT)),
+        *((error, "stopped") for error in (E.IDLE_TIMEOUT, E.AGENT_EXIT, E.AGENT_MISSING)),
+        *((error, "failed") for error in (E.PROTOCOL_ERROR, E.AGENT_FAILED, E.PATCH_REFUSED)),
+    ],
+)
+def test_what_befalls_a_tool_stops_the_run(error, status):
+    by_tool = Standing(1, "tree", LITTLE, None, by_tool=True)
+    assert decide(ORDER, found(error), by_tool).status == status
+    assert decide(ORDER, found(error), by_tool._replace(by_tool=False)).status == "failed"
 
 
 BETWEEN = [

@@ -264,3 +264,12 @@ def test_what_both_expect_of_checks_is_expected(asked, today, found):
     assert rules["expect"](asked, today) == found
     assert rules["place"]("workspace", "clean") == rules["place"]("clean", "workspace") == "clean"
     assert rules["protect_mode"]("warn", "ask") == "ask"
+
+
+def test_a_run_that_goes_on_takes_what_the_advice_on_a_trouble_names_from_today():
+    (began,) = order(agents={"do": SH | {"timeout": 5}}).agents.values()
+    today = {"do": SH | {"timeout": 50, "env_allow": ["TOKEN"]}}
+    now = run_order.mended(began, msgspec.convert({"agents": today}, Config)).config
+    assert (now.timeout, now.env_allow) == (50, began.config.env_allow)
+    other = {"do": SH | {"timeout": 50, "cmd": ["sh", "other.sh"]}}
+    assert run_order.mended(began, msgspec.convert({"agents": other}, Config)) == began

@@ -2,9 +2,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from tests.builder import wait_for
 from treadle.engine import lock
 from treadle.errors import LockedError
 from treadle.layout import Layout
@@ -86,3 +88,40 @@ def test_a_deleted_lock_that_another_process_took_is_lost(tmp_path):
         shutil.rmtree(layout.locks)
         with lock.hold(layout):
             assert f"pid {os.getpid()}" in held.lost()
+
+
+def waiting(layout, ended):
+    """Wait for the lock in a thread; tell how that ended."""
+
+    def wait():
+        try:
+            with lock.hold(layout, wait=True):
+                ended.append("held")
+        except LockedError as error:
+            ended.append(error.code)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_whoever_waits_is_seen_and_can_be_called_off(tmp_path, holder, monkeypatch):
+    layout, ended = Layout(tmp_path), []
+    monkeypatch.setattr(sys, "argv", ["x", "--json", "land", "a run", "--wait"])
+    dead = layout.waiters / "wait-000000.json"
+    dead.parent.mkdir()
+    dead.write_text("{}")  # as of a process that was killed
+    threads = [waiting(layout, ended) for _ in range(2)]
+    first, second = wait_for(lambda: len(found := lock.waiters(layout)) == 2 and found)
+    assert (first.line, first.pid) == ("treadle land 'a run' --wait", str(os.getpid()))
+    assert first.since <= second.since
+    assert not dead.exists()
+    assert not lock.call_off_waiter(layout, "../run")
+    assert lock.call_off_waiter(layout, first.name)
+    wait_for(lambda: ended)
+    assert ended == ["called_off"]
+    holder.communicate()
+    for thread in threads:
+        thread.join()
+    assert ended == ["called_off", "held"]
+    assert list(layout.waiters.iterdir()) == []

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from treadle.contract import Criterion, EventType, NewEvent
+from treadle.contract import Criterion
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine import session
 from treadle.engine.run import begin, order, run_files
 from treadle.errors import StoreError

@@ -1,12 +1,27 @@
-"""What is shown of a run, whatever its agents left."""
+"""A review is read as it was typed."""
 
-from treadle.engine.show import view
-from treadle.layout import Layout
-from treadle.store.runs import StepRow
+from datetime import UTC, datetime
+
+import pytest
+
+from treadle.engine.run import comments
+from treadle.errors import UsageError
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_a_verdict_nested_without_end_claims_nothing(tmp_path):
-    (tmp_path / "step").mkdir()
-    (tmp_path / "step" / "verdict.json").write_text("[" * 100_000)
-    step = StepRow("run", 1, "check", 1, "ok", "step", "2026-01-01T00:00:00Z")
-    assert view.claims(Layout(tmp_path), step) == {}
+def test_each_comment_has_its_place_and_its_moment():
+    found = comments.review(4, "all", ["a:b.py:12=x=1: why?", "c.py:-3=two\nlines"], NOW)
+    assert [(it.path, it.line, it.text) for it in found] == [
+        (None, None, "all"),
+        ("a:b.py", 12, "x=1: why?"),
+        ("c.py", -3, "two\nlines"),
+    ]
+    assert len({it.at for it in found}) == 3
+    assert found[2].place == "step 4, c.py line 3 as it was before"
+
+
+@pytest.mark.parametrize(("text", "on"), [(None, ["a.py=x"]), (" ", []), (None, ["a:0=x"])])
+def test_what_says_nothing_is_refused(text, on):
+    with pytest.raises(UsageError):
+        comments.review(1, text, on, NOW)

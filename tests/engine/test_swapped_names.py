@@ -58,6 +58,7 @@ def stage_in(tmp_path):
     (live / "checks").mkdir()
     for name in ("stdout.txt", "stderr.txt", "prompt.md", "checks/AC1.txt", "workspace.diff"):
         (live / name).write_text(f"said {SECRET}")
+    (live / "growth.jsonl").write_text('["stdout.txt", 5, 1.0]\n["stdout.txt", 21, 2.0]\n')
     new = tmp_path / "new"  # whoever swaps names cannot reach it yet
     beneath.empty(new)
     (new / "files").mkdir()
@@ -86,10 +87,14 @@ def test_a_step_is_closed_and_masked(tmp_path):
     entries = close(stage)
     assert {item.path for item in entries if not item.is_folder} == {
         "deep/note", "files/checks/AC1.txt", "files/note", "files/workspace.diff", "input.json",
-        "logs/prompt.md", "logs/stderr.txt", "logs/stdout.txt", "output.json", "plan.md",
+        "logs/growth.jsonl", "logs/prompt.md", "logs/stderr.txt", "logs/stdout.txt",
+        "output.json", "plan.md",
     }  # fmt: skip
     assert not [path for path in stage.folder.rglob("*")
                 if path.is_file() and SECRET in path.read_text()]  # fmt: skip
+    assert (stage.folder / "logs/stdout.txt").read_text() == "said [masked]"
+    noted = (stage.folder / "logs/growth.jsonl").read_text()
+    assert noted == '["stdout.txt", 5, 1.0]\n["stdout.txt", 13, 2.0]\n'
 
 
 @pytest.mark.parametrize("name", ["files", "logs", "output.json", "input.json", "step.json"])

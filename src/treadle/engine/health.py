@@ -1,39 +1,46 @@
 """Look at everything treadle needs and at who works here; show and try how an agent is asked."""
 
+import contextlib
 import json
 import os
 import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from treadle.agents import answer, settings, table, versions
 from treadle.agents import login as agents_login
-from treadle.agents import prompt, table
-from treadle.agents.backend import AgentResult, AgentSpec, Tool
+from treadle.agents.backend import AgentResult, AgentSpec
 from treadle.config import agents
 from treadle.config.load import load
-from treadle.config.schema import AgentConfig, Config
+from treadle.config.schema import AgentConfig, Config, PolicyConfig
 from treadle.contract import ROLES, Role
 from treadle.contract import messages as requests
 from treadle.contract.messages import AgentRequest, Asked, Paths, RequestContext, Step
 from treadle.engine import lock
+from treadle.engine.checks import policy
 from treadle.engine.run import confinement
-from treadle.errors import NotFoundError, ProjectError, TreadleError
-from treadle.files import beneath
-from treadle.ids import hint
-from treadle.layout import INPUT_JSON, STDERR, STDOUT, Layout
-from treadle.proc import environment, helper
+from treadle.errors import FormatError, NotFoundError, ProjectError, TreadleError
+from treadle.files import beneath, walk
+from treadle.git import trees
+from treadle.ids import hint, local
+from treadle.layout import INPUT_JSON, STDERR, STDOUT
+from treadle.proc import environment
 from treadle.proc.keeper import Keeper, Limits
-from treadle.project import doctor, find_top
+from treadle.project import doctor, find_layout
 from treadle.project.context import Context, open_context
 from treadle.project.doctor import Check
 from treadle.sandbox import jails
 from treadle.sandbox.jails import Sandbox
+from treadle.sandbox.mask import Mask
+from treadle.text import name_some
 
-_VERSION_TIME = 20.0
+_MOST_KEPT = 64 << 20
+_SAID = 64 << 10
 _TRY = (
     "This is a test of the connection. Read nothing, run nothing, change nothing."
     ' Put "I am here" into the summary.\n\n'
@@ -48,6 +55,9 @@ class Preview(NamedTuple):
     role: Role
     program: str | None
     version: str | None
+    tested: str | None
+    settings: tuple[str, ...]
+    unready: str | None
     login: str | None
     log_in: str | None
     argv: tuple[str, ...]
@@ -75,15 +85,22 @@ def preview(project: Context, config: Config, name: str, role: Role) -> Preview:
     argv, cwd, env = agents.argv(project.layout.root, agent), spec.workspace, {}
     if launch := table.launch(spec, role, Path("/STEP")):
         argv, cwd, env = launch.argv, launch.cwd, dict(launch.env)
+    mask = Mask(project.secrets)  # of a provider that is told in a variable, or by an argument
+    argv, env = tuple(map(mask.text, argv)), {key: mask.text(env[key]) for key in env}
     known = tool if tool and tool.log_in else None  # not a server of the user's own
     program = shutil.which(argv[0], path=project.env.get("PATH")) if argv else None
+    asks = known and program
+    version = versions.installed(program or "", spec) if asks else None
     return Preview(
         name=called,
         type=agent.type,
         role=role,
         program=program,
-        version=version(program, spec.environment) if known and program else None,
-        login=login_of(known, spec.environment) if known else None,
+        version=version,
+        tested=versions.tested(known, agent) if known else None,
+        settings=tuple(settings.told(known, agent, spec.environment)) if known else (),
+        unready=table.unready(project.layout.root, agent, project.env) if known else None,
+        login=agents_login.seen(known, agent, spec.environment) if known else None,
         log_in=known.log_in if known else None,
         argv=argv,
         cwd=str(cwd),
@@ -92,38 +109,34 @@ def preview(project: Context, config: Config, name: str, role: Role) -> Preview:
     )
 
 
-def version(program: str, env: Mapping[str, str]) -> str | None:
-    """Ask a tool for its version."""
-    try:
-        done = helper.run([program, "--version"], env, timeout=_VERSION_TIME)
-    except TreadleError:
-        return None
-    words = done.stdout.decode(errors="replace").strip().splitlines()
-    return words[0] if words and done.returncode == 0 else None
-
-
-def login_of(tool: Tool, env: Mapping[str, str]) -> str | None:
-    """Say how a tool would log in, as far as that can be seen from outside."""
-    if key := next((name for name in tool.keys if env.get(name)), None):
-        return f"key in {key}"
-    found = agents_login.own_login(tool, env)
-    return str(found) if found else None
-
-
 def login_state(found: Preview) -> str:
     """Say how the tool would log in, or how the user can."""
     return found.login or f"NO LOGIN SEEN: log in with {found.log_in}"
 
 
-def attempt(project: Context, config: Config, name: str) -> AgentResult:
-    """Let an agent say that it is there, in an empty folder."""
+def attempt(project: Context, config: Config, name: str) -> tuple[AgentResult, Path]:
+    """Let an agent say that it is there, in an empty folder; return where its logs are kept."""
     called, agent = find_agent(config, name)
     folder = Path(tempfile.mkdtemp(prefix="treadle-try-")).resolve()
     try:
         with Keeper() as keeper:
-            return _ask(project, config, called, agent, folder, keeper)
+            result = _ask(project, config, called, agent, folder, keeper)
+        return result, _keep_logs(project, called, folder / "live")
     finally:
         beneath.remove_tree(folder)
+
+
+def _keep_logs(project: Context, name: str, live: Path) -> Path:
+    """Keep what the last try of an agent left, without secrets."""
+    kept, mask = project.layout.tries / name, Mask(project.secrets)
+    beneath.remove_tree(kept)
+    kept.mkdir(parents=True, exist_ok=True)
+    for path in (it for it in live.rglob("*") if it.is_file() and not it.is_symlink()):
+        inside = str(path.relative_to(live))
+        with contextlib.suppress(FormatError):  # the agent could write there too
+            beneath.write(kept, inside, walk.read(path, max_bytes=_MOST_KEPT))
+            mask.file_in(kept, inside)
+    return kept
 
 
 def _ask(
@@ -135,11 +148,11 @@ def _ask(
     spec = spec_of(project, config, name, agent, step, workspace, keeper)
     asked = _request(step, workspace)
     (step / INPUT_JSON).write_bytes(requests.encode(asked))
-    result = table.BACKENDS[agent.type](spec, asked, _TRY + prompt.ANSWER, step)
+    result = table.BACKENDS[agent.type](spec, asked, _TRY + answer.ANSWER, step)
     if result.login:
         agents_login.give_back(result.login, spec.environment)
-    if result.error and spec.stderr.exists():
-        words = spec.stderr.read_text(errors="replace").strip().splitlines()[-3:]
+    if result.error:
+        words = walk.tail(spec.stderr, _SAID).strip().splitlines()[-3:]
         return replace(result, message=" / ".join([result.message, *words]))
     return result
 
@@ -155,7 +168,7 @@ def spec_of(
 ) -> AgentSpec:
     """Return an agent outside of any run, with folders beside its step folder."""
     folder, asked = step.parent, config.sandbox
-    env = environment.allowed(project.env, table.variables(agent))
+    env = environment.allowed(project.env, table.variables(agent, project.env)) | agent.env
     limit = agent.timeout
     return AgentSpec(
         name=name,
@@ -218,7 +231,12 @@ class Health(NamedTuple):
 
 def examine(cwd: Path, env: Mapping[str, str]) -> Health:
     """Look at the machine, the project, the agents and the lock."""
-    checks = (*doctor.run(cwd, env), *_tool_checks(cwd, env), *_lock_check(cwd, env))
+    checks = (
+        *doctor.run(cwd, env),
+        *_tool_checks(cwd, env),
+        *_policy_check(cwd, env),
+        *_lock_check(cwd, env),
+    )
     return Health(all(check.ok for check in checks), checks, jails.probe())
 
 
@@ -241,23 +259,60 @@ def _tool_checks(cwd: Path, env: Mapping[str, str]) -> list[Check]:
         return []  # said already
     names = [name for name, agent in config.agents.items() if table.is_prompted(agent)]
     shown = [preview(project, config, name, "do") for name in names]
-    return [
-        Check(
-            f"agent {item.name} login",
-            True,
-            f"{item.version or 'no version'}; {login_state(item)}; runs: {command_line(item)}",
-        )
-        for item in shown
-        if item.program and item.log_in
-    ]
+    return [_tool_check(item) for item in shown if item.program and item.log_in]
+
+
+def _tool_check(item: Preview) -> Check:
+    words = [versions.compared(item.version, item.tested), login_state(item), *item.settings]
+    words += [item.unready] if item.unready else []
+    detail = "; ".join([*words, f"runs: {command_line(item)}"])
+    is_ok = item.login is not None and item.unready is None
+    fix = () if is_ok else (str(item.log_in), f"treadle agent try {item.name}")
+    return Check(f"agent {item.name} login", is_ok, detail, fix)
+
+
+class FoundTool(NamedTuple):
+    """A tool on PATH, how it would log in, and what of the user's settings it would not read."""
+
+    name: str
+    login: str | None
+    log_in: str
+    settings: tuple[str, ...]
+    register: str  # the command that lets it use treadle as tools; empty if it has none
+
+
+def find_tools(env: Mapping[str, str]) -> list[FoundTool]:
+    """Return the tools that are installed, as a new project would use them."""
+    found = []
+    for name, tool in table.TOOLS.items():
+        config = AgentConfig(type=name)
+        if shutil.which(name, path=env.get("PATH", "")):
+            told = tuple(settings.told(tool, config, env))
+            seen = agents_login.seen(tool, config, env)
+            found.append(FoundTool(name, seen, tool.log_in, told, tool.register))
+    return found
+
+
+def _policy_check(cwd: Path, env: Mapping[str, str]) -> list[Check]:
+    """Name the globs of the policy that fit no file; one may be for files that come later."""
+    try:
+        project = open_context(cwd, env)
+        rules = project.settings.config.policy
+        names = trees.files(project.repo, "HEAD") if rules != PolicyConfig() else {}
+    except TreadleError:
+        return []
+    prefix = project.repo.prefix
+    inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    idle = tuple(policy.idle_globs(rules, inside))
+    return [Check("policy", True, f"no file fits {name_some(idle)}")] if idle else []
 
 
 def _lock_check(cwd: Path, env: Mapping[str, str]) -> list[Check]:
     try:
-        who = lock.holder(Layout(find_top(cwd, env)).run_lock)
+        who = lock.holder(find_layout(cwd, env).run_lock)
     except ProjectError:
         return []
     if who is None:
         return [Check("lock", True, "free")]
     text = f"held by pid {who.get('pid', '?')} on {who.get('host', '?')}"
-    return [Check("lock", True, f"{text} since {who.get('since', '?')}")]
+    return [Check("lock", True, f"{text} since {local(str(who.get('since', '?')))}")]

@@ -4,14 +4,18 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import FormatError, LockedError
-from treadle.ids import utc
+from treadle.files import atomic
+from treadle.ids import local, utc
 from treadle.layout import Layout
 from treadle.proc.identity import current, decode, is_alive, is_dead
 from treadle.store.runs import RunRow
@@ -58,10 +62,8 @@ class RunLock:
             return False
 
     def _sign(self) -> None:
-        me, since = current(), utc(datetime.now(UTC))
-        text = json.dumps({"pid": me.pid, "host": me.host, "since": since, "identity": me.encode()})
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text.encode(), 0)
+        os.pwrite(self._descriptor, _signature(), 0)
 
 
 @contextlib.contextmanager
@@ -78,6 +80,33 @@ def holder(path: Path) -> dict[str, object] | None:
     """Return who holds the lock right now, or None; asking takes no lock that others wait for."""
     who = _read(path)
     return who if who and not _is_dead(str(who.get("identity"))) else None
+
+
+class Waiter(NamedTuple):
+    """A command that waits for the lock; `treadle stop NAME` calls it off."""
+
+    name: str
+    line: str
+    since: str
+    pid: str
+
+
+def waiters(layout: Layout) -> list[Waiter]:
+    """Return the commands that wait for the lock, the first of them first."""
+    found = [
+        Waiter(path.stem, str(it.get("line")), str(it.get("since")), str(it.get("pid")))
+        for path, it in _notes(layout)
+        if not _is_dead(str(it.get("identity")))
+    ]
+    return sorted(found, key=lambda it: it.since)
+
+
+def call_off_waiter(layout: Layout, name: str) -> bool:
+    """Let a command wait no longer: it ends by itself; tell whether there is one of that name."""
+    is_there = name in {it.name for it in waiters(layout)}
+    if is_there:
+        (layout.waiters / f"{name}.json").unlink(missing_ok=True)
+    return is_there
 
 
 def is_abandoned(row: RunRow, dead: str | None = None) -> bool:
@@ -103,23 +132,61 @@ def other_driver(rows: list[RunRow]) -> LockedError | None:
 def _acquire(layout: Layout, wait: bool) -> int:
     layout.locks.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(layout.run_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if not wait:
+    if _takes(descriptor):
+        return descriptor
+    if not wait:
+        os.close(descriptor)
+        raise _locked(_read(layout.run_lock))
+    with _in_line(layout) as note:
+        while not _takes(descriptor):
+            if not note.exists():
                 os.close(descriptor)
-                raise _locked(_read(layout.run_lock)) from error
+                fix = ["treadle runs list"]
+                raise LockedError("called off while it waited", code="called_off", fix=fix)
             time.sleep(_PAUSE)
-        else:
-            return descriptor
+    return descriptor
+
+
+def _takes(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _in_line(layout: Layout) -> Iterator[Path]:
+    """Let others see that this command waits; whoever takes its note away calls it off."""
+    layout.waiters.mkdir(exist_ok=True)
+    for path, who in _notes(layout):
+        if _is_dead(str(who.get("identity"))):
+            path.unlink(missing_ok=True)
+    words = ["treadle", *(word for word in sys.argv[1:] if word != "--json")]
+    note = layout.waiters / f"wait-{os.urandom(3).hex()}.json"
+    atomic.create(note, _signature(line=shlex.join(words)))
+    try:
+        yield note
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def _notes(layout: Layout) -> Iterator[tuple[Path, dict[str, object]]]:
+    return ((path, _read(path)) for path in layout.waiters.glob("*.json"))
+
+
+def _signature(**more: str) -> bytes:
+    me, since = current(), utc(datetime.now(UTC))
+    told = {"pid": me.pid, "host": me.host, "since": since, "identity": me.encode()}
+    return json.dumps(told | more).encode()
 
 
 def _locked(who: dict[str, object]) -> LockedError:
-    text = f"pid {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('since', '?')}"
+    since = local(str(who.get("since", "?")))
+    text = f"pid {who.get('pid', '?')} on {who.get('host', '?')} since {since}"
     return LockedError(
         f"another treadle works in this project: {text}",
-        fix=["treadle runs list", "treadle run --wait"],
+        fix=["treadle runs list"],
         details={"holder": who},
     )
 

@@ -18,7 +18,7 @@ from treadle.contract import ROLES, Criterion, load_object
 from treadle.engine.run import order as orders
 from treadle.engine.run import run_files
 from treadle.engine.run.order import NamedAgent, Order
-from treadle.errors import BlockedError, FormatError, NotFoundError
+from treadle.errors import BlockedError, FormatError, NotFoundError, argument
 from treadle.files import atomic, beneath, sync, tar, walk
 from treadle.layout import Layout
 from treadle.store.runs import RunRow
@@ -122,14 +122,14 @@ def _extract(packed: io.BufferedReader, folder: Path) -> None:
     sync.rename_new(staged, folder)
 
 
-def require_known(found: Recording, store: Reader) -> None:
+def require_known(found: Recording, store: Reader, source: Path) -> None:
     """Stop before commands run that came with a file from somebody else."""
     commands = [item.verify for item in found.asked.criteria if item.verify]
     if commands and store.run(found.asked.run_id) is None:
         raise BlockedError(
             f"this recording was made elsewhere and would run: {'; '.join(commands)}",
             code="untrusted",
-            fix=["treadle replay FILE --allow-commands"],
+            fix=[f"treadle replay --allow-commands {argument(str(source))}"],
             details={"commands": commands},
         )
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from treadle.engine import lock
+from treadle.engine import lock, notices
+from treadle.engine.checks import clean
 from treadle.engine.recovery import recover
 from treadle.engine.run.memory import Watch
 from treadle.engine.run.run import Tools
@@ -78,7 +79,27 @@ def opened(
             watch=watch,
         )
         recover.recover(tools, held.last)
+        notices.take_failures(tools)
+        begun = tools.now()
         yield tools
+        clean.bound_workspaces(tools)
+        notices.asked_since(tools, begun)
+        notices.take_failures(tools)
+
+
+@contextlib.contextmanager
+def beside(project: Context, store: Store) -> Iterator[Tools]:
+    """Work beside whoever holds the project: commands are run, no run is driven or recovered."""
+    with Keeper() as keeper, Interrupts().installed() as interrupts:
+        yield Tools(
+            project=project,
+            store=store,
+            keeper=keeper,
+            git_settings=repo.read_settings(project.repo),
+            now=store.now,
+            interrupted=interrupts.reason,
+            watch=lambda moment: None,
+        )
 
 
 def _wait_alone(store: Store, wait: bool) -> None:
@@ -98,7 +119,7 @@ def _said_if_deleted(layout: Layout) -> Iterator[None]:
         gone = _deleted(layout, str(getattr(error, "filename", None) or ""))
         if gone is None:
             raise
-        text = f"{layout.relative(gone)} was deleted while treadle worked in it"
+        text = f"{layout.shown(gone)} was deleted while treadle worked in it"
         text = f"{text}; what was not committed is lost"
         fix = ["treadle doctor --repair"]
         raise ProjectError(text, code="project_gone", fix=fix) from error

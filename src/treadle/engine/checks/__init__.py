@@ -1,9 +1,7 @@
 """See for ourselves: run the criteria's commands on a clean checkout that nothing can fool."""
 
 import tomllib
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
-WORDS: dict[str, Any] = tomllib.loads(
-    resources.files(__name__).joinpath("words.toml").read_text(encoding="utf-8")
-)
+WORDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))

@@ -1,5 +1,6 @@
 """Keep a second checkout in which commands meet the judged commit and nothing an agent left."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -11,17 +12,22 @@ import msgspec
 from msgspec import Struct, structs
 
 from treadle import layout
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine.checks import WORDS
 from treadle.engine.run import confinement, resume
 from treadle.engine.run.run import Run, Tools
-from treadle.errors import FormatError, GitError
+from treadle.errors import ConfigError, FormatError, GitError
 from treadle.files import atomic, beneath, walk
 from treadle.git import judge, repo, trees, workspace
 from treadle.git.trees import GITLINK
 from treadle.git.workspace import Workspace
+from treadle.ids import is_run_id
 from treadle.proc.keeper import Ended
+from treadle.project.context import workspaces
 from treadle.store.runs import RunRow
+from treadle.text import name_some
 
+_NAMED = 20
 _MAX_STATE = 512 << 20
 _MANIFESTS = frozenset(WORDS["manifests"].split())
 _REQUIREMENTS = re.compile(r"(requirements|constraints)\b.*\.(txt|in)", re.IGNORECASE)
@@ -70,16 +76,31 @@ def remove_workspace(tools: Tools, row: RunRow) -> None:
     try:
         path = resume.load_run(tools, row).workspace.path
     except FormatError:
-        path = layout.workspace_root(tools.env, tools.layout.root) / row.run_id
+        path = layout.workspace_root(tools.env, tools.layout.shared) / row.run_id
     for checkout in (path, layout.clean_of(path)):
         beneath.remove_tree(checkout)
         beneath.remove_tree(layout.scratch_of(checkout))
+        beneath.remove_tree(layout.own_caches_of(checkout))
     index = folder.clean_index.parent
     beneath.remove_tree(index)
     marker = index.with_name(f"{index.name}.commit")
     state = (marker, folder.clean_state, folder.clean_setup)
     for file in (*state, folder.workspace_link, folder.index):
         file.unlink(missing_ok=True)
+
+
+def bound_workspaces(tools: Tools) -> None:
+    """Remove all but the newest workspaces of ended runs; what a killed step left is kept aside."""
+    with contextlib.suppress(ConfigError, OSError):
+        names = sorted(filter(is_run_id, walk.names(workspaces(tools.project))), reverse=True)
+        found = (tools.store.run(name) for name in names)
+        ended = [row for row in found if row and row.status != "running" and not row.owner]
+        for row in ended[tools.today.workspace.keep :]:
+            if row.status != "passed":
+                run = resume.take_over(tools, row)
+                resume.keep_interrupted(run)
+                tools.store.release(run.id, run.row.claim_epoch)
+            remove_workspace(tools, row)
 
 
 def _is_fit(run: Run, state: SetupState, tree: str) -> bool:
@@ -115,7 +136,7 @@ def _prepare(run: Run, ws: Workspace, commit: str, tree: str) -> Ended | None:
         inputs = _inputs(run, tree)
         log = run.folder.clean_setup
         log.unlink(missing_ok=True)
-        ended = confinement.execute(run, argv, log, log, ws.path)
+        ended = confinement.execute(run, argv, log, log, ws.path, fetches=True)
         if ended.reason != "exit" or ended.exit_code != 0:
             return ended
     state = SetupState(tree=tree, inputs=inputs, files={})
@@ -163,6 +184,32 @@ def _submodules(ws: Workspace, commit: str) -> list[str]:
     return [
         name for name, leaf in leaves if leaf.mode == GITLINK and walk.is_folder(ws.path / name)
     ]
+
+
+def edited_submodules(run: Run, since: float) -> tuple[NewEvent, ...]:
+    """Say which edits since then no commit of this repository can hold."""
+    found = _edited(run, since)
+    if not found:
+        return ()
+    text = f"edits inside a submodule are not part of the work: {name_some(found)}"
+    run.tools.note(run.id, text)
+    told = {"count": len(found), "files": found[:_NAMED]}
+    return (NewEvent(EventType.SUBMODULE_NOT_HARVESTED, text, told),)
+
+
+def _edited(run: Run, since: float) -> list[str]:
+    """Return what was changed in submodules since then; no program can choose a change time."""
+    ws, found = run.workspace, list[str]()
+    for name in _submodules(ws, run.head):
+        for folder, inner, names in os.walk(ws.path / name):
+            if ".git" in inner:
+                inner.remove(".git")
+            inside = [Path(folder, item) for item in names if item != ".git"]
+            changed = [path for path in inside if path.lstat().st_ctime > since]
+            if not changed and Path(folder).lstat().st_ctime > since:
+                changed = [Path(folder)]
+            found += [os.path.relpath(path, ws.path) for path in changed]
+    return sorted(found)
 
 
 def _remove_others(root: Path, ignored: Iterable[str], state: SetupState) -> bool:

@@ -70,6 +70,12 @@ def read(text: str, depth: int = 0) -> Executed:
     return join(_commands(text, depth))
 
 
+def scripts(argv: Sequence[str]) -> Executed:
+    """Return the scripts among the words of a command line, and a program given by its path."""
+    named = [word for word in argv if _SCRIPT.search(word)]
+    return Executed(frozenset([*named, *(word for word in argv[:1] if "/" in word)]))
+
+
 def _commands(text: str, depth: int) -> Iterator[Executed]:
     values: dict[str, str] = {}
     is_opaque = bool(_OPAQUE.search(text))

@@ -1,10 +1,12 @@
 """Run the criteria's own commands, see what they showed, and write it down."""
 
+import contextlib
 import functools
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -13,18 +15,23 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from treadle import layout
-from treadle.contract import EventType, NewEvent
+from treadle.agents.backend import AgentResult
+from treadle.contract.events import EventType, NewEvent
 from treadle.contract.messages import AskedCriterion, Observed
 from treadle.engine.checks import WORDS, clean
 from treadle.engine.run import confinement
 from treadle.engine.run.run import Run
 from treadle.engine.run.step_folder import Stage
-from treadle.errors import NotFoundError
+from treadle.errors import FormatError, NotFoundError
 from treadle.files import atomic, beneath, walk
 from treadle.git import workspace
 from treadle.proc.keeper import Ended
 from treadle.store.runs import CheckRow, Phase
+from treadle.text import plural
 
+CANNOT_RUN = (126, 127)  # how a shell says that it could not execute a program, or found none
+_CHECKS, _SUMMARY = "files/checks/", "observed.json"
+SUMMARY = f"{_CHECKS}{_SUMMARY}"  # in a step's folder
 _MAX_REPORT = 64 << 20
 _TAIL = 256 << 10
 _JUNIT, _COUNT = "junit:", "tests>="
@@ -35,12 +42,16 @@ _DISCARDS = re.compile(r"\||>|\btee\b")
 
 
 class Observation(NamedTuple):
-    """What all commands showed; `stopped` says why the rest did not run."""
+    """What all commands showed; `stopped` says why the rest did not run.
+
+    `foregone` is how the step ends if what they showed makes asking its agent useless.
+    """
 
     seen: tuple[Observed, ...]
     rows: tuple[CheckRow, ...]
     stopped: str | None = None
     happened: tuple[NewEvent, ...] = ()
+    foregone: AgentResult | None = None
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -51,7 +62,9 @@ class Observation(NamedTuple):
 NOTHING = Observation((), ())
 
 
-def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
+def observe(
+    run: Run, stage: Stage, phase: Phase, explain: Callable[[Observed], Observed] | None = None
+) -> Observation:
     """Run every criterion's command on the run's head, or reuse what this tree showed before."""
     if not run.order.commands:
         return NOTHING
@@ -60,17 +73,22 @@ def observe(run: Run, stage: Stage, phase: Phase) -> Observation:
     # What was asked for besides the exit code is not in the rows, so it is looked at each time.
     may_reuse = phase == "check" and not run.order.checks.expect
     reuse = functools.partial(_reused, run, folder) if may_reuse else None
-    seen, stopped = Bench(run, run.head).observe(folder, reuse)
+    seen, stopped = Bench(run, run.head, repeats=phase == "check").observe(folder, reuse)
     if stopped:
         return Observation(seen, (), stopped)
+    seen = tuple(map(explain, seen)) if explain else seen
     write_summary(folder, seen)
-    told = tuple(_before(item) if phase == "before" else observed(item) for item in seen)
+    told = () if phase == "before" else told_of(seen)
     return Observation(seen, _rows(run, stage, phase, seen), None, told)
 
 
 def _reused(run: Run, folder: Path, criterion: AskedCriterion) -> Observed | None:
     row = run.tools.store.observed(run.id, run.tree, str(criterion.verify))
     if row is None or not row.log or not (old := run.folder.steps / row.log).is_file():
+        return None
+    if _was_flaky(run.folder.steps / row.log, criterion.id):
+        return None
+    if not row.passed and row.step_index <= _resumed_after(run):
         return None
     atomic.create(folder / f"{criterion.id}.txt", old.read_bytes())
     return Observed(
@@ -84,8 +102,23 @@ def _reused(run: Run, folder: Path, criterion: AskedCriterion) -> Observed | Non
     )
 
 
+def _resumed_after(run: Run) -> int:
+    """Return the last step before somebody took the run up again, perhaps after a cure outside."""
+    found = [it.data for it in run.recorded if it.type == EventType.RUN_RESUMED and it.data]
+    return max((int(str(data.get("step", 0))) for data in found), default=0)
+
+
+def _was_flaky(log: Path, id_: str) -> bool:
+    """Tell whether a command has shown two things on one tree, so that neither can be reused."""
+    for folder in (log.parent, log.parent.parent):  # the log of a first try lies one deeper
+        with contextlib.suppress(OSError, ValueError):
+            seen = json.loads((folder / _SUMMARY).read_bytes())
+            return any(item["id"] == id_ and item.get("flaky") for item in seen)
+    return False
+
+
 def _log(id_: str) -> str:
-    return f"files/checks/{id_}.txt"
+    return f"{_CHECKS}{id_}.txt"
 
 
 def in_clean_place(run: Run) -> bool:
@@ -109,10 +142,11 @@ def observe_commit(run: Run, commit: str, folder: Path) -> tuple[tuple[Observed,
 class Bench:
     """Where commands meet one commit: each of them finds it as a fresh clone has it."""
 
-    def __init__(self, run: Run, commit: str) -> None:
+    def __init__(self, run: Run, commit: str, *, repeats: bool = True) -> None:
         self._run = run
         self._commit = commit
-        self._failed: Ended | None = None
+        self._tries = run.order.checks.repeat if repeats else 1
+        self.failed: Ended | None = None
         asked = run.order.checks.expect
         self._wishes = (asked,) if isinstance(asked, str) else asked
         self._unmet: dict[str, str] = {}
@@ -135,18 +169,33 @@ class Bench:
         return tuple(seen), None
 
     def _execute(self, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
+        """Run a command, and once more on the same tree if it fails."""
+        seen, stopped = self._once(criterion, log)
+        first = log.parent / "first" / log.name
+        for _ in range(1, self._tries):
+            if stopped or seen.passed or self.failed or seen.exit_code in CANNOT_RUN:
+                break
+            first.parent.mkdir(exist_ok=True)
+            log.rename(first)
+            again, stopped = self._once(criterion, log)
+            if again.passed and not stopped:
+                return _flaky(seen, again, strict=self._run.order.checks.flaky == "fail"), None
+            seen = again
+        return seen, stopped
+
+    def _once(self, criterion: AskedCriterion, log: Path) -> tuple[Observed, str | None]:
         run, command = self._run, str(criterion.verify)
         place = layout.clean_of(run.workspace.path) if in_clean_place(run) else None
-        if place and not self._failed:
-            self._failed = clean.bring(run, self._commit)
-        if self._failed:
-            return self._unprepared(criterion.id, command, self._failed, log)
-        prepare(place or run.workspace.path, self._wishes)
+        if place and not self.failed:
+            self.failed = clean.bring(run, self._commit)
+        if self.failed:
+            return self._unprepared(criterion.id, command, self.failed, log)
+        prepare(run.inside(place or run.workspace.path), self._wishes)
         ended = confinement.execute(run, ("sh", "-c", command), log, log, place)
         seen = _from_end(run, criterion.id, command, ended)
         if seen.passed and (told := silent(command, log)):
             seen = _refused(seen, told)
-        self._look_for_wishes(log, place or run.workspace.path)
+        self._look_for_wishes(log, run.inside(place or run.workspace.path))
         return _explained(run, seen, log, place), _cut_off(ended)
 
     def _look_for_wishes(self, log: Path, place: Path) -> None:
@@ -165,6 +214,19 @@ class Bench:
         seen = _from_end(self._run, id_, command, ended)
         note = f"not run: workspace.setup {how} in the clean checkout of the commit"
         return _refused(seen, note), _cut_off(ended)
+
+
+def _flaky(first: Observed, again: Observed, *, strict: bool) -> Observed:
+    """Return what two runs on one tree come to that did not agree."""
+    failing, decides = f"{_CHECKS}first/{first.id}.txt", first if strict else again
+    code = "" if first.exit_code is None else f" with exit code {first.exit_code}"
+    return structs.replace(
+        decides,
+        seconds=round(first.seconds + again.seconds, 3),
+        log=failing if strict else again.log,
+        note=f"flaky: it failed{code}, then passed on the same tree; see {failing}",
+        flaky=True,
+    )
 
 
 def _refused(seen: Observed, note: str) -> Observed:
@@ -203,21 +265,37 @@ def _from_end(run: Run, id_: str, command: str, ended: Ended) -> Observed:
 def write_summary(folder: Path, seen: Sequence[Observed]) -> None:
     """Write down what all commands showed."""
     text = msgspec.json.format(msgspec.json.encode(seen), indent=2)
-    atomic.create(folder / "observed.json", text + b"\n")
+    atomic.create(folder / _SUMMARY, text + b"\n")
 
 
-def _before(item: Observed) -> NewEvent:
-    text = "already passes" if item.passed else "fails as expected"
-    data = {"id": item.id, "passed": item.passed}
-    return NewEvent(EventType.CHECK_BEFORE, f"{item.id} {text} before any work", data)
+def read_summary(folder: Path) -> tuple[Observed, ...]:
+    """Return what the commands showed in a committed check; nothing where there were none."""
+    try:
+        data = walk.read(folder / SUMMARY, max_bytes=_MAX_REPORT)
+        return msgspec.json.decode(data, type=tuple[Observed, ...])
+    except (FormatError, msgspec.MsgspecError):
+        return ()
 
 
-def observed(item: Observed, where: str = "") -> NewEvent:
-    """Return what the timeline is told of one command."""
+def told_of(seen: Iterable[Observed], where: str = "") -> tuple[NewEvent, ...]:
+    """Return what the timeline is told of commands."""
+    return tuple(event for item in seen for event in (_observed(item, where), *flaky_ones([item])))
+
+
+def _observed(item: Observed, where: str) -> NewEvent:
     word = "passed" if item.passed else "failed"
     data = {"id": item.id, "passed": item.passed, "exit_code": item.exit_code}
     text = f"{item.id} {word}{where}: {item.command}"
     return NewEvent(EventType.CHECK_OBSERVED, text, data)
+
+
+def flaky_ones(seen: Iterable[Observed]) -> tuple[NewEvent, ...]:
+    """Return what the timeline is told of commands that showed two things on one tree."""
+    return tuple(
+        NewEvent(EventType.CHECK_FLAKY, f"{item.id} {item.note}", {"id": item.id})
+        for item in seen
+        if item.flaky is True
+    )
 
 
 def _rows(run: Run, stage: Stage, phase: Phase, seen: Sequence[Observed]) -> tuple[CheckRow, ...]:
@@ -234,7 +312,7 @@ def _rows(run: Run, stage: Stage, phase: Phase, seen: Sequence[Observed]) -> tup
             passed=item.passed,
             exit_code=item.exit_code,
             seconds=item.seconds,
-            log=f"{step}/{folder}/{item.id}.txt",
+            log=f"{step}/{folder}/{item.log.removeprefix(_CHECKS)}",
             note=None if item.note is UNSET else item.note,
         )
         for item in seen
@@ -256,7 +334,7 @@ def unmet(wish: str, log: Path, place: Path) -> str | None:
     least, count = int(wish.removeprefix(_COUNT)), _tests(walk.tail(log, _TAIL))
     if count >= least:
         return None
-    return f"{count} tests passed where checks.expect asks for at least {least}"
+    return f"{plural(count, 'test')} passed where checks.expect asks for at least {least}"
 
 
 def silent(command: str, log: Path) -> str | None:
@@ -270,7 +348,7 @@ def silent(command: str, log: Path) -> str | None:
         if not re.search(called, command) or re.search(runner["quiet"], command):
             continue
         if re.search(runner["bad"], text):
-            return f"{name} exited with 0 although its summary tells of failures"
+            return f"{name} exited with 0 although its summary lists failures"
         if not re.search(runner["summary"], text):
             return f"{name} exited with 0 without its summary: it did not get to its end"
     return None
@@ -296,9 +374,9 @@ def _report(place: Path, name: str) -> str | None:
     except (expat.ExpatError, ValueError) as error:
         return f"the report {name} cannot be read: {error}"
     if failed := found["failure"] + found["error"]:
-        return f"the report {name} tells of {failed} failed tests"
+        return f"the report {name} lists {plural(failed, 'failed test')}"
     is_good = found["testcase"] > found["skipped"]
-    return None if is_good else f"the report {name} tells of no test that was run"
+    return None if is_good else f"the report {name} lists no test that was run"
 
 
 def _elements(data: bytes) -> Counter[str]:

@@ -57,13 +57,21 @@ class Found(NamedTuple):
 
 
 def find(
-    repo: Repo, base: str, commit: str, commands: Sequence[str], globs: Sequence[str]
+    repo: Repo,
+    base: str,
+    commit: str,
+    commands: Sequence[str],
+    globs: Sequence[str],
+    setup: Sequence[str] = (),
 ) -> Found:
-    """Compare two commits in everything that decides whether these commands pass."""
+    """Compare two commits in everything that decides whether these commands pass.
+
+    What the setup makes, they find: so its own scripts count, though not what they read.
+    """
     changes = trees.changed_files(repo.place, base, commit)
     if not changes:
         return Found((), ())
-    look = _Look(repo, base, changes, commands, globs)
+    look = _Look(repo, base, changes, commands, globs, setup)
     reasons = [look.reason(change) for change in changes]
     files = [
         ProtectedFile(*change, reason)
@@ -85,15 +93,19 @@ class _Look:
         changes: Sequence[FileChange],
         commands: Sequence[str],
         globs: Sequence[str],
+        setup: Sequence[str],
     ) -> None:
         self._old = trees.files(repo, base)
         self._changed = {change.path for change in changes if change.new}
         runs = _executed(repo, self._old, commands)
         self._runs, self._programs = runs.finder(), runs.programs
-        self._asked = _matcher(tuple(glob for glob in globs if glob != DEFAULT))
+        asked = (glob for glob in globs if glob != DEFAULT)
+        inside = (repo.prefix + glob if "/" in glob else glob for glob in asked)
+        self._prepares = executed.scripts(setup).finder()
+        self._asked = matcher(tuple(inside))
         is_default = not globs or DEFAULT in globs
-        self._tests = _matcher(_TESTS if is_default else ())
-        self._steering = _matcher(_STEERING if is_default else ())
+        self._tests = matcher(_TESTS if is_default else ())
+        self._steering = matcher(_STEERING if is_default else ())
         self._folders = {folder for name in self._old for folder in trees.above(name)}
         self._modules = {module for name in self._old if (module := self._module(name))} | _MODULES
         self._texts = trees.contents(repo, self._wanted(changes))
@@ -119,7 +131,7 @@ class _Look:
             return self._hook(change)
         if self.is_test(name):
             return "test"
-        return "executed" if self._runs(name) else None
+        return "executed" if self._runs(name) else "setup" if self._prepares(name) else None
 
     def _differs(self, change: FileChange, part: Callable[[bytes], object]) -> bool:
         """Compare the part of a file that steers tests; one that cannot be read counts whole."""
@@ -172,7 +184,8 @@ def _executed(repo: Repo, old: Listing, commands: Sequence[str]) -> Executed:
 
 
 @cache
-def _matcher(globs: tuple[str, ...]) -> Callable[[str], bool]:
+def matcher(globs: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return what tells whether a name fits one of these globs."""
     patterns = [re.compile(_regex(glob)) for glob in globs]
     return lambda name: any(pattern.fullmatch(name) for pattern in patterns)
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import re
 import tarfile
 from collections.abc import Iterator
 from hashlib import sha256
@@ -12,7 +13,7 @@ from typing import Any
 
 from treadle.engine.run import run_files
 from treadle.engine.run.run import Archive
-from treadle.errors import FormatError, StoreError
+from treadle.errors import FormatError, StoreError, install_extra
 from treadle.files import tar, walk
 from treadle.ids import mask
 from treadle.layout import STEP_JSON, step_name
@@ -21,6 +22,7 @@ from treadle.store.runs import StepRow
 
 COMMIT = "commit.pack"
 SUFFIX = ".tar"
+RUNS = "runs/"
 _STEP = "step"
 _OWNER = ".e"
 _KIND = "archive"
@@ -38,7 +40,7 @@ class Shelf:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._driver = _driver()
+        self._driver = load_driver()
         with self._explained("cannot be opened"):
             if url.startswith("file://"):
                 folder = url.removeprefix("file://")
@@ -67,6 +69,14 @@ class Shelf:
                 raise _damaged(f"{key} is larger than {_MAX_ARCHIVE >> 20} MiB")
             return bytes(found.bytes())
 
+    def size(self, key: str) -> int | None:
+        """Return how large something is; None if nothing is kept under the name."""
+        with self._explained("cannot be read"):
+            try:
+                return int(self._driver.head(self._place, key)["size"])
+            except (FileNotFoundError, self._driver.exceptions.NotFoundError):
+                return None
+
     def names(self, prefix: str) -> list[str]:
         """Return the names that begin like this."""
         folder = prefix.rpartition("/")[0]
@@ -86,16 +96,18 @@ class Shelf:
             yield
         except (self._driver.exceptions.BaseError, OSError, ValueError) as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
+            is_plain = "http://" in reason[0] and "builder error" in reason[0]
+            why = "it is reached without TLS only if AWS_ALLOW_HTTP says so" if is_plain else ""
             raise StoreError(
-                f"artifacts = {mask(self.url)} {what}: {mask(reason[0])[:300]}",
+                f"artifacts = {mask(self.url)} {what}: {why or mask(reason[0])[:300]}",
                 code="artifacts_failed",
-                fix=["treadle config show"],
+                fix=["export AWS_ALLOW_HTTP=true" if is_plain else "treadle config show"],
             ) from error
 
 
 def folder(run_id: str) -> str:
     """Return how the names of all archives of a run begin."""
-    return f"runs/{run_id}/"
+    return f"{RUNS}{run_id}/"
 
 
 def of_step(run_id: str, index: int, role: str) -> str:
@@ -113,12 +125,32 @@ def step_of(name: str) -> str:
     return name.rpartition(_OWNER)[0]
 
 
-def save(shelf: Shelf, name: str, folder: Path, pack: bytes | None, key: FleetKey) -> Archive:
-    """Pack and sign a step's folder and keep it; the same owner may do it again."""
+def place_of(name: str) -> tuple[int, int] | None:
+    """Return the step and the owner's epoch that an archive's name tells; None for other files."""
+    found = re.fullmatch(rf".*/(\d+)-\w+{re.escape(_OWNER)}(\d+){re.escape(SUFFIX)}", name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def order_name(run_id: str) -> str:
+    """Return the name under which a run's order is kept beside its archives."""
+    return f"{folder(run_id)}order.json"
+
+
+def seal(name: str, folder: Path, pack: bytes | None, key: FleetKey) -> bytes:
+    """Pack a step's folder with the objects of its commit, and sign it."""
     file = _packed(folder, pack)
     file.write(key.sign(_KIND, step_of(name), sha256(file.getbuffer()).hexdigest()).encode())
-    digest = sha256(file.getbuffer()).hexdigest()
-    if not shelf.put(name, file.getbuffer()) and sha256(shelf.get(name)).hexdigest() != digest:
+    return file.getvalue()
+
+
+def put(shelf: Shelf, name: str, data: bytes) -> Archive:
+    """Keep a sealed archive; the same owner may do it again."""
+    digest = sha256(data).hexdigest()
+    is_new = shelf.put(name, data)
+    if is_new and shelf.size(name) != len(data):
+        message = f"artifacts = {mask(shelf.url)} took {name} and does not have it"
+        raise StoreError(message, code="artifacts_failed", fix=["treadle fleet check"])
+    if not is_new and sha256(shelf.get(name)).hexdigest() != digest:
         message = f"{shelf.url} has another {name}; two workers with one name?"
         raise StoreError(message, code="archive_taken", fix=["treadle fleet status"])
     return Archive(name, digest)
@@ -200,7 +232,7 @@ def _damaged(message: str) -> FormatError:
     return FormatError(message, code="archive_damaged")
 
 
-def _driver() -> ModuleType:
+def load_driver() -> ModuleType:
     """Load obstore when a run of the fleet is touched: no other run needs it."""
     try:
         module: ModuleType = __import__("obstore", fromlist=["exceptions", "store"])
@@ -208,6 +240,6 @@ def _driver() -> ModuleType:
         raise StoreError(
             "archives of the fleet need the extra `fleet`, which is not installed",
             code="extra_missing",
-            fix=["pip install 'treadle[fleet]'"],
+            fix=[install_extra("fleet")],
         ) from error
     return module

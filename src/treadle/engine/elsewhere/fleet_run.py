@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.contract import ROLES, EventType, NewEvent, RunStatus
+from treadle.contract import ROLES, RunStatus
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.lock import WORKER as WORKER
@@ -28,10 +29,11 @@ from treadle.project import key as keys
 from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.runs import Event, History, RunRow, StepRow
-from treadle.store.store import Reader, Store
+from treadle.store.store import Reader, Store, Transaction
 
 ORDER = "order"
 SIGNATURE = "signature"
+_ROW = "row"
 # What of a run's row its signature covers: all that stays as it was queued.
 _SIGNED = (
     *("run_id", "created_at", "goal", "run_dir", "task_id", "message_id", "routine"),
@@ -46,6 +48,8 @@ class Ticket(Struct, frozen=True, kw_only=True):
     remote: str
     artifacts: str
     priority: int = 0
+    prefix: str = ""  # the project's folder in the repository
+    needs: tuple[str, ...] = ()  # the labels that a worker must have
 
 
 class FleetOrder(Struct, frozen=True, kw_only=True):
@@ -61,7 +65,7 @@ def is_claimable(row: RunRow, known: RunMemory) -> bool:
     return known.is_of_fleet and (memory.is_queued(row, known) or is_held)
 
 
-def insert(store: Store, row: RunRow, asked: FleetOrder, key: FleetKey) -> None:
+def insert(store: Store | Transaction, row: RunRow, asked: FleetOrder, key: FleetKey) -> None:
     """Write down a run that a worker is to drive."""
     message = f"waits for a worker of the fleet: {row.goal}"
     data = {
@@ -82,15 +86,51 @@ def signed(row: RunRow, asked: FleetOrder, key: FleetKey) -> dict[str, object]:
     return {**kept, SIGNATURE: key.sign(ORDER, _text(row, kept))}
 
 
+def described(row: RunRow, asked: FleetOrder, key: FleetKey) -> bytes:
+    """Return what is kept beside a run's archives: all that its row can be made of again."""
+    kept = {_ROW: {name: getattr(row, name) for name in _SIGNED}, **signed(row, asked, key)}
+    return msgspec.json.encode(kept)
+
+
+def read_described(data: bytes, source: str, key: FleetKey) -> tuple[RunRow, FleetOrder]:
+    """Make the row of a run again that waits for its first step, if it was signed."""
+    try:
+        kept = msgspec.json.decode(data, type=dict[str, Any])
+        blank: dict[str, Any] = {"status": "stopped", "iteration": 1, "current_step_index": 0}
+        row = RunRow(**kept.pop(_ROW), **blank, verdict=None)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise FormatError(f"{source} is not the order of a run that can be rebuilt") from error
+    row = row._replace(head_commit=row.base_commit)
+    return row, order_of(row, memory.EMPTY._replace(others=kept), key)
+
+
 def requeue(store: Store, row: RunRow, message: str, **remembered: Any) -> RunRow | None:
     """Let a run wait for another worker; None when it is no longer as it was read."""
-    epoch = fleet.claim(store, row, None)
-    if epoch is None:
-        return None
-    row = row._replace(claim_epoch=epoch, owner=None)
     remembered |= {"reason_code": QUEUED, "reason": message, "stop_requested": None}
-    record(store, row, EventType.RUN_QUEUED, message, **remembered)
-    return row
+    return take(store, row, None, EventType.RUN_QUEUED, message, **remembered)
+
+
+def take(
+    store: Store,
+    row: RunRow,
+    owner: str | None,
+    kind: EventType,
+    message: str,
+    status: RunStatus = "stopped",
+    **remembered: Any,
+) -> RunRow | None:
+    """Give a run a new owner and say so, in one transaction; None if it is not as it was read."""
+
+    now = utc(store.now())
+
+    def apply(tx: Transaction) -> RunRow | None:
+        epoch = fleet.claim(tx, row, owner)
+        if epoch is None:
+            return None
+        taken = row._replace(claim_epoch=epoch, owner=owner, status=status)
+        return _tell(tx, taken, kind, message, now, **remembered)
+
+    return store.write(apply)
 
 
 def give_back(run: Run, message: str) -> None:
@@ -102,30 +142,33 @@ def give_back(run: Run, message: str) -> None:
     run.tools.store.release(run.id, run.row.claim_epoch)
 
 
-def call_off(store: Store, row: RunRow, reason: str) -> None:
-    """Take a waiting run out of the queue, unless a worker was quicker."""
-    epoch = fleet.claim(store, row, None)
-    if epoch is not None:
-        row = row._replace(claim_epoch=epoch)
-        record(store, row, EventType.RUN_STOPPED, reason, reason_code="interrupted", reason=reason)
+def call_off(store: Store, row: RunRow, reason: str) -> bool:
+    """Take a waiting run out of the queue; False when a worker was quicker."""
+    told: dict[str, Any] = {"reason_code": "interrupted", "reason": reason}
+    return take(store, row, None, EventType.RUN_STOPPED, reason, **told) is not None
 
 
-def record(
-    store: Store,
+def record(store: Store, row: RunRow, kind: EventType, message: str, **remembered: Any) -> None:
+    """Write down what happens to a run while no folder of it is here."""
+    _tell(store, row, kind, message, utc(store.now()), **remembered)
+
+
+def _tell(
+    store: Store | Transaction,
     row: RunRow,
     kind: EventType,
     message: str,
-    status: RunStatus = "stopped",
+    now: str,
     **remembered: Any,
-) -> None:
-    """Write down what happens to a run while no folder of it is here."""
-    now, before = utc(store.now()), memory.recall(store, row.run_id)
+) -> RunRow:
+    before = memory.decode(store.kv(row.run_id))
     after = before._replace(**remembered)
-    goes_on = status == "running" or after.reason_code == QUEUED
-    cursor = cursor_of(row, status=status, ended_at=None if goes_on else now)
+    goes_on = row.status == "running" or after.reason_code == QUEUED
+    row = row._replace(ended_at=None if goes_on else now)
     event = Event(store.last_seq(row.run_id) + 1, now, kind, message)
     history = History(events=(event,), kv=memory.changes(before, after))
-    store.advance(row.run_id, history, cursor, row.claim_epoch)
+    store.advance(row.run_id, history, cursor_of(row), row.claim_epoch)
+    return row
 
 
 def order_of(row: RunRow, known: RunMemory, key: FleetKey) -> FleetOrder:
@@ -147,9 +190,27 @@ def order_of(row: RunRow, known: RunMemory, key: FleetKey) -> FleetOrder:
 
 def priority_of(known: RunMemory) -> int:
     """Return how urgent a run is; nothing else depends on it, so nobody need have signed it."""
-    ticket = known.others.get(FLEET)
-    found = ticket.get("priority") if isinstance(ticket, dict) else None
+    found = _of_ticket(known, "priority")
     return found if isinstance(found, int) else 0
+
+
+def needs_of(known: RunMemory) -> set[str]:
+    """Return which labels a run needs; a worker only passes it on for that."""
+    found = _of_ticket(known, "needs")
+    return set(map(str, found)) if isinstance(found, list) else set()
+
+
+def providers_of(known: RunMemory) -> set[str]:
+    """Return the types of a run's agents; who wrote something else there is only counted wrong."""
+    order = known.others.get(ORDER)
+    agents = order.get("agents") if isinstance(order, dict) else None
+    found = agents.values() if isinstance(agents, dict) else ()
+    return {str(it["config"].get("type")) for it in found if isinstance(it.get("config"), dict)}
+
+
+def _of_ticket(known: RunMemory, name: str) -> object:
+    ticket = known.others.get(FLEET)
+    return ticket.get(name) if isinstance(ticket, dict) else None
 
 
 def _text(row: RunRow, kept: Mapping[str, object]) -> str:
@@ -223,16 +284,20 @@ def bring_commit(repo: Repo, store: Reader, row: RunRow, ticket: Ticket, key: Fl
 def _missing(layout: Layout, store: Reader, row: RunRow) -> list[StepRow]:
     """Return the steps with an archive whose folder is not here."""
     steps = store.steps(row.run_id)
-    return [step for step in steps if step.archive and not (layout.root / step.step_dir).is_dir()]
+    return [step for step in steps if step.archive and not (layout.shared / step.step_dir).is_dir()]
 
 
 def _fetch(layout: Layout, wanted: Sequence[StepRow], shelf: Shelf, key: FleetKey) -> None:
+    """Unpack steps, each beside its place first; others may be at the same."""
     for step in wanted:
         target = _require_place(layout, step)
-        staged = target.with_name(f"{target.name}.tmp-fetched")
-        beneath.remove_tree(staged)
-        archive.unpack(archive.read(shelf, step, key), staged)
-        sync.rename_new(staged, target)
+        staged = layout.run(step.run_id).staged(step.step_index, step.role, os.urandom(6).hex())
+        try:
+            archive.unpack(archive.read(shelf, step, key), staged)
+            with contextlib.suppress(FileExistsError):  # somebody was quicker
+                sync.rename_new(staged, target)
+        finally:
+            beneath.remove_tree(staged)
 
 
 def _require_place(layout: Layout, step: StepRow) -> Path:
@@ -268,7 +333,7 @@ def _proven(layout: Layout, row: RunRow, steps: Sequence[StepRow]) -> list[Manif
 
 def _of_row(layout: Layout, step: StepRow) -> Manifest:
     try:
-        return run_files.read_committed(layout.root / step.step_dir, step)
+        return run_files.read_committed(layout.shared / step.step_dir, step)
     except FormatError as error:
         raise _changed(step.run_id, f"step {step.step_index}: {error.message}") from error
 

@@ -3,24 +3,24 @@
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from treadle.engine.checks import observe
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.landing import move, tracker
+from treadle.engine.landing import move, tracker, wording
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run.memory import Move, Moved
 from treadle.engine.run.run import Run, Tools
-from treadle.errors import BlockedError, ExitCode, InterruptedRun
-from treadle.git import build, refs, repo, scratch
+from treadle.errors import BlockedError, GitError, InterruptedRun, stop_code
+from treadle.git import build, call, refs, repo, scratch
 from treadle.git.build import Conflict
 from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
 from treadle.ids import is_run_id
 from treadle.store.runs import RunRow
-from treadle.text import line, name_some
+from treadle.text import name_some
 
-_SUBJECT = 72
 _NAMED = 20
 # Of each kind of obstacle: what it is, its code, and what git can do about it.
 _OBSTACLES = {
@@ -37,10 +37,19 @@ class Landed(NamedTuple):
     branch: str
     commit: str | None
     merged: bool = False
+    by_hand: bool = False  # somebody had merged it before
+    below: tuple["Landed", ...] = ()  # what it builds on and what landed first
+
+    @property
+    def document(self) -> dict[str, object]:
+        """Return it as programs get it."""
+        told = {"run_id": self.run_id, "landed": self.commit, "branch": self.branch}
+        below = [item.document for item in self.below]
+        return {**told, "merged": self.merged, "by_hand": self.by_hand, "below": below}
 
 
 class Undone(NamedTuple):
-    """The inverse; `exact` says that the tree is the very one from before the landing."""
+    """The inverse; `exact` says that the tree is as before the landing, but for the spec."""
 
     run_id: str
     branch: str
@@ -56,48 +65,83 @@ class Part(NamedTuple):
     message: str
 
 
+class Spot(NamedTuple):
+    """Where a commit goes: on the tip of a branch, or from there onto a new one."""
+
+    branch: str
+    tip: str
+    new: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the branch that is to have it."""
+        return self.new or self.branch
+
+
 class LandingCommit(NamedTuple):
     """The commit that the branch should stand on, and its tree."""
 
     commit: str
     tree: str
     is_merged: bool = False
+    by_hand: bool = False
+    is_exact: bool = False  # as it was before, with the spec that was to be done
 
 
-def land(tools: Tools, row: RunRow, *, onto: str | None = None, keep_steps: bool = False) -> Landed:
-    """Land a run, or raise BlockedError with everything as it was."""
+def land(
+    tools: Tools,
+    row: RunRow,
+    *,
+    onto: str | None = None,
+    keep_steps: bool = False,
+    branch: bool = False,
+    asked: bool = True,
+) -> Landed:
+    """Land a run and what it builds on, or raise BlockedError with its branch as it was.
+
+    With `branch` it lands as one commit on a branch of its own. Unless somebody `asked`, nothing
+    below is landed that was not to land by itself.
+    """
     if row.status != "passed":
         raise BlockedError(
             f"run {row.run_id} has not passed: it is {row.status}",
             code="not_passed",
             fix=[f"treadle why {row.run_id}"],
         )
-    with _taken(tools, row, resume.take_up) as run:
-        _require_not_landed(run)
+    with taken(tools, row, resume.take_up) as run:
+        require_not_landed(run)
         with move.refusals(run, "land"):
-            _require_ground(run)
-            name = _target(run, onto)
-            tip = _tip(run, name)
-            built = _move(run, "land", name, tip, lambda at: _build(run, at, tip, keep_steps))
-    return Landed(run.id, name, built and built.commit, bool(built and built.is_merged))
+            below = tuple(_land_below(run, onto, branch, asked))
+            spot = _spot(run, onto, branch, asked)
+            built = _move(run, "land", spot, lambda at: _build(run, at, spot, keep_steps))
+    if built is None:
+        return Landed(run.id, spot.branch, None, below=below)
+    name = spot.branch if built.by_hand else spot.name
+    return Landed(run.id, name, built.commit, built.is_merged, built.by_hand, below)
 
 
 def undo(tools: Tools, row: RunRow) -> Undone:
     """Undo a landing, or raise BlockedError with everything as it was."""
-    with _taken(tools, row, resume.take_over) as run:
+    with taken(tools, row, resume.take_over) as run:
         landed = _landed(run)
         with move.refusals(run, "undo"):
-            tip = _tip_with(run, landed)
-            before = repo.tree_of(tools.repo, landed.old)
+            spot = Spot(landed.branch, _tip_with(run, landed))
+            if _is_protected(run, landed.branch):
+                spot = spot._replace(new=wording.branch_name(run, "undo "))
+            start = landed.old if landed.old.strip("0") else f"{landed.commit}^"
+            ends = (run.row.base_commit or "", run.head)
+            # A pull request may have the work in several commits, others between them.
+            offered = run.memory.pull and run.memory.pull.branch == landed.branch
+            ends = ends if landed.by_hand or offered else (start, landed.commit)
+            before, after = (repo.tree_of(tools.repo, commit) for commit in ends)
             built = _move(
-                run, "undo", landed.branch, tip, lambda at: _invert(run, at, tip, landed, before)
+                run, "undo", spot, lambda at: _invert(run, at, spot, landed, before, after)
             )
-    is_exact = bool(built and built.tree == before)
-    return Undone(run.id, landed.branch, built and built.commit, is_exact)
+    return Undone(run.id, spot.name, built and built.commit, bool(built and built.is_exact))
 
 
 @contextlib.contextmanager
-def _taken(tools: Tools, row: RunRow, take: Callable[[Tools, RunRow], Run]) -> Iterator[Run]:
+def taken(tools: Tools, row: RunRow, take: Callable[[Tools, RunRow], Run]) -> Iterator[Run]:
     """Own a run for as long as the block works, with no move of it left half made."""
     fleet_run.bring_here(tools, row)
     run = take(tools, row)
@@ -109,15 +153,15 @@ def _taken(tools: Tools, row: RunRow, take: Callable[[Tools, RunRow], Run]) -> I
 
 
 def _move(
-    run: Run, what: str, name: str, tip: str, build_on: Callable[[Scratch], LandingCommit]
+    run: Run, what: str, spot: Spot, build_on: Callable[[Scratch], LandingCommit]
 ) -> LandingCommit | None:
     """Build a commit beside the repository and move a branch to it; None if nothing changes."""
-    here = run.tools.repo
+    here, name, tip = run.tools.repo, spot.name, spot.tip
     refs.require_quiet(here, name)
     place = scratch.make(here, run.folder.live / what)
     try:
         built = build_on(place)
-        if built.commit == tip:
+        if built.commit == tip and not built.by_hand:
             return None
         if refs.is_checked_out(here, name):
             refs.require_unlocked(here, name)
@@ -127,94 +171,139 @@ def _move(
         scratch.drop(place)
     if built.is_merged:
         _require_checks(run, built.commit)
-    move.make_move(run, Move(what=what, branch=name, old=tip, commit=built.commit))
+    is_new = spot.new and not built.by_hand
+    name, old = (name, here.null_id) if is_new else (spot.branch, tip)
+    move.make_move(run, Move(what, name, old, built.commit, by_hand=built.by_hand))
     return built
 
 
-def _build(run: Run, place: Scratch, tip: str, keep_steps: bool) -> LandingCommit:
+def _build(run: Run, place: Scratch, spot: Spot, keep_steps: bool) -> LandingCommit:
     """Put the run's change on the tip, as one commit or step by step; no change, no commit."""
+    name, tip = spot.name, spot.tip
     is_base, signs = tip == run.row.base_commit, build.signs_commits(run.tools.git_settings)
     built = LandingCommit(tip, repo.tree_of(run.tools.repo, tip))
+    if _is_in(run, place, tip, built.tree):
+        tree = tracker.listed(run, place, name, tip, built.tree)
+        if tree != built.tree:
+            built = LandingCommit(_commit(run, place, tree, tip, wording.message(run)), tree)
+        return built._replace(by_hand=True)
     if keep_steps and is_base and not signs and not run.order.message:
         return LandingCommit(run.head, run.tree)
-    parts = tuple(_parts(run, keep_steps))
-    by_hand = (f"git merge {shlex.quote(run.row.branch or '')}", _again(run))
+    parts = tuple(_parts(run, name, keep_steps))
+    ways = [f"treadle rebase {run.id}"]
     for part in parts:
-        tree = _combine(place, part.base, built.tree, part.tree, by_hand)
+        tree = _combine(run, place, part.base, built.tree, part.tree, ways)
         is_merged = tree != run.tree
         if part is parts[-1]:
-            tree = tracker.listed(run, place, tip, tree)
+            tree = tracker.listed(run, place, name, tip, tree)
         if tree != built.tree:
-            new = _commit(run, place, tree, built.commit, part.message)
+            new = _commit_hooked(run, place, tree, built.commit, part.message)
             built = LandingCommit(new, tree, is_merged)
     return built
 
 
-def _invert(run: Run, place: Scratch, tip: str, landed: Moved, before: str) -> LandingCommit:
-    after, now = (repo.tree_of(run.tools.repo, commit) for commit in (landed.commit, tip))
-    tree = _combine(place, after, now, before, [f"git revert {landed.commit[:12]}"])
+def _is_in(run: Run, place: Scratch, tip: str, now: str) -> bool:
+    """Tell whether somebody has brought the run's change into the branch by hand."""
+    base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
+    if run.tree == base or tip == run.row.base_commit or run.memory.undone:
+        return False
+    is_merged = refs.contains(run.tools.repo, tip, run.head)
+    return is_merged or merge(run, place, base, now, run.tree) == now
+
+
+def _invert(
+    run: Run, place: Scratch, spot: Spot, landed: Moved, before: str, after: str
+) -> LandingCommit:
+    tip, now = spot.tip, repo.tree_of(run.tools.repo, spot.tip)
+    before = tracker.keeping_spec(run, place, before, after)
+    tree = merge(run, place, after, now, before)
+    if isinstance(tree, Conflict):
+        raise conflict(tree.paths, _ways_out(run, landed.commit, tip, tree.paths))
+    tree = tracker.unlisted(run, place, spot.name, tip, tree)
     if tree == now:
         return LandingCommit(tip, now)
-    message = _message(run, "Undo: ", f"This takes back {landed.commit}.")
-    return LandingCommit(_commit(run, place, tree, tip, message), tree)
+    message = wording.message(run, "Undo: ", f"This reverts commit {landed.commit}.")
+    new = _commit(run, place, tree, tip, message)
+    return LandingCommit(new, tree, is_exact=tree == before)
 
 
-def _parts(run: Run, keep_steps: bool) -> Iterator[Part]:
-    base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
+def _ways_out(run: Run, commit: str, tip: str, files: Sequence[str]) -> list[str]:
+    """Return how to undo what others have built on: their runs first, or all of it by hand."""
+    here, key = run.tools.repo, "run:%(trailers:key=Treadle-Run,valueonly,separator=)"
+    args = ["--literal-pathspecs", "log", "-z", f"--format={key}", f"{commit}..{tip}", "--", *files]
+    told = [it.removeprefix("run:") for it in call.fields(args, here.place, here.root)]
+    later = {it: memory.recall(run.tools.store, it) for it in told}
+    above = [run_id for run_id, known in later.items() if not known.undone]
+    if above and all(later[run_id].landed_commit for run_id in above):
+        return [f"treadle undo {run_id}" for run_id in (*above, run.id)]
+    return [f"git revert {commit[:12]}"]
+
+
+def _parts(run: Run, name: str, keep_steps: bool) -> Iterator[Part]:
+    """Yield what is to be committed to a branch: what the run changed that it does not have."""
+    pull = run.memory.pull
+    goes_on = pull and pull.branch == name and not run.memory.undone
+    before = pull.head if pull and goes_on else run.row.base_commit or ""
+    base = repo.tree_of(run.tools.repo, before)
     if not keep_steps:
-        yield Part(base, run.tree, _message(run))
+        yield Part(base, run.tree, wording.message(run))
         return
     for step in run.tools.store.steps(run.id):
         if step.tree and step.tree != base:
-            yield Part(base, step.tree, _message(run, f"{step.role} {step.iteration}: "))
+            yield Part(base, step.tree, wording.message(run, f"{step.role} {step.iteration}: "))
             base = step.tree
     if run.order.message:
-        yield Part(base, base, _message(run))
-
-
-def _message(run: Run, prefix: str = "", body: str = "") -> str:
-    """Return the message of a commit: the goal, and where it came from."""
-    order = run.order
-    text = prefix + " ".join(line(order.goal).split())
-    short = text if len(text) <= _SUBJECT else f"{text[: _SUBJECT - 1].rstrip()}…"
-    spec = order.message.spec if order.message else None
-    origin = {"Run": run.id, "Task": order.task_id, "Spec": spec}
-    trailers = "\n".join(f"Treadle-{key}: {value}" for key, value in origin.items() if value)
-    parts = [short, text if short != text else "", body, trailers]
-    return "\n\n".join(part for part in parts if part) + "\n"
+        yield Part(base, base, wording.message(run))
 
 
 def _commit(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
     """Commit a tree as the user would; no branch moves."""
     settings = run.tools.git_settings
     who, sign = build.author_of(settings, run.tools.env), build.signs_commits(settings)
-    return build.commit_tree(place, tree, parent, text, when=run.tools.now(), who=who, sign=sign)
+    return build.commit_tree(place, tree, [parent], text, when=run.tools.now(), who=who, sign=sign)
 
 
-def _combine(place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]) -> str:
+def _commit_hooked(run: Run, place: Scratch, tree: str, parent: str, text: str) -> str:
+    """Commit a tree with the message that the user's hooks leave, if they are to run."""
+    new = _commit(run, place, tree, parent, text)
+    if not run.tools.today.land.hooks:
+        return new
+    scratch.keep(place)  # so that they can look at it
+    told = wording.look_at(run, new, parent, text)
+    return new if told == text else _commit(run, place, tree, parent, told)
+
+
+def _combine(
+    run: Run, place: Scratch, base: str, ours: str, theirs: str, fix: Sequence[str]
+) -> str:
     """Merge three trees; BlockedError names the files that both sides changed."""
-    if ours == base:
-        return theirs
-    found = build.three_way(place, base, ours, theirs)
+    found = merge(run, place, base, ours, theirs)
     if isinstance(found, Conflict):
-        raise BlockedError(
-            f"both sides changed {name_some(found.paths)}",
-            code="merge_conflict",
-            fix=fix,
-            details={"files": list(found.paths)},
-        )
+        raise conflict(found.paths, fix)
     return found
 
 
-def _again(run: Run) -> str:
-    return f"treadle run {run.row.task_id}" if run.row.task_id else "treadle run --goal …"
+def merge(run: Run, place: Scratch, base: str, ours: str, theirs: str) -> str | Conflict:
+    """Return our tree with what happened between the other two; the list of specs never clashes."""
+    if ours == base:
+        return theirs
+    path = tracker.name_in_git(run)
+    return build.three_way(place, *tracker.alike(place, path, base, ours, theirs))
+
+
+def conflict(files: Sequence[str], fix: Sequence[str]) -> BlockedError:
+    """Say which files both sides changed."""
+    text = f"both sides changed {name_some(files)}"
+    return BlockedError(text, code="merge_conflict", fix=fix, details={"files": list(files)})
 
 
 def _require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
     """Name the files that would be overwritten; `new` may still lie in the scratch place."""
     where = run.tools.repo.place | {"GIT_OBJECT_DIRECTORY": str(place.store)}
     found = refs.find_obstacles(run.tools.repo.root, where, old, new)
-    for kind, paths in found._asdict().items():
+    # A spec that comes to where it was written does not touch what lies there.
+    own = tuple(path for path in found.unknown if path != tracker.spec_in_git(run))
+    for kind, paths in found._replace(unknown=own)._asdict().items():
         if not paths:
             continue
         what, code, verbs = _OBSTACLES[kind]
@@ -228,7 +317,7 @@ def _require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
         )
 
 
-def _require_not_landed(run: Run) -> None:
+def require_not_landed(run: Run) -> None:
     landed = run.memory.landed
     if landed and not run.memory.undone:
         raise BlockedError(
@@ -236,25 +325,71 @@ def _require_not_landed(run: Run) -> None:
             code="already_landed",
             fix=[f"git show {landed.commit[:12]}", f"treadle undo {run.id}"],
         )
+    resume.require_not_superseded(run.tools.store, run.row)
 
 
-def _require_ground(run: Run) -> None:
-    """Refuse a run that builds on another one's work before that is in."""
-    below = run.memory.stacked_on
-    if below and not memory.recall(run.tools.store, below).landed_commit:
+def _land_below(run: Run, onto: str | None, branch: bool, asked: bool) -> Iterator[Landed]:
+    """Land what the run builds on, the lowest first; refuse if that cannot be."""
+    store = run.tools.store
+    for row in filter(None, map(store.run, run.memory.stacked_on)):
+        known = memory.recall(store, row.run_id)
+        if known.landed_commit:
+            continue
+        ways = [f"treadle land {row.run_id}", f"treadle land {run.id}"]
+        why = "has not landed"
+        if row.status == "passed" and not known.undone:
+            if asked or known.lands or known.land_refused:
+                try:
+                    yield land(run.tools, row, onto=onto, branch=branch, asked=asked)
+                    continue
+                except (BlockedError, GitError) as error:
+                    why, ways = f"cannot land: {error.message}", [*error.fix, *ways]
+        elif row.status != "passed":
+            why, ways = f"has not passed: it is {row.status}", [f"treadle why {row.run_id}"]
+        text = f"run {run.id} builds on run {row.run_id}, which {why}"
+        raise BlockedError(text, code="stacked", fix=list(dict.fromkeys(ways)))
+
+
+def _spot(run: Run, onto: str | None, branch: bool, asked: bool) -> Spot:
+    """Return where a run lands; what is protected gets no commit of treadle's."""
+    pull = run.memory.pull
+    if branch and pull and (tip := refs.resolve(run.tools.repo, pull.branch)):
+        return Spot(pull.branch, tip)  # it goes on there
+    if branch and not (onto or run.row.base_branch):
+        return Spot("", run.row.base_commit or "", wording.branch_name(run))
+    name = target(run, onto)
+    is_closed = _is_protected(run, name)
+    if is_closed and asked and not branch:
         raise BlockedError(
-            f"run {run.id} builds on run {below}, which has not landed",
-            code="stacked",
-            fix=[f"treadle land {below}", f"treadle land {run.id}"],
+            f"{name} is protected by land.protected: nothing is committed to it directly",
+            code="protected_branch",
+            fix=[f"treadle land {run.id} --branch"],
         )
+    tip = tip_of(run, name)
+    if not (branch or is_closed):
+        return Spot(name, tip)
+    return Spot(name, _top(run, name, tip), wording.branch_name(run))
 
 
-def _target(run: Run, onto: str | None) -> str:
+def _top(run: Run, name: str, tip: str) -> str:
+    """Return what a new branch begins at: the tip, or the branch of what the run builds on."""
+    below = (memory.recall(run.tools.store, run_id) for run_id in run.memory.stacked_on)
+    aside = [it.landed for it in below if it.landed_commit and it.landed and it.landed[0] != name]
+    last = aside[-1].commit if aside else tip
+    return last if refs.contains(run.tools.repo, last, tip) else tip
+
+
+def _is_protected(run: Run, name: str) -> bool:
+    return any(fnmatchcase(name, glob) for glob in run.tools.today.land.protected)
+
+
+def target(run: Run, onto: str | None) -> str:
     name = onto.removeprefix("refs/heads/") if onto else run.row.base_branch
-    again = f"treadle land {run.id} --onto BRANCH"
+    here = repo.head(run.tools.repo).branch
+    again = f"treadle land {run.id} {f'--onto {shlex.quote(here)}' if here else '--branch'}"
     if not name:
         text = f"run {run.id} began on a detached HEAD; say which branch it should land on"
-        raise BlockedError(text, code="no_branch", fix=["git branch", again])
+        raise BlockedError(text, code="no_branch", fix=[again])
     own = name.startswith(OWN_PREFIX) and is_run_id(name.removeprefix(OWN_PREFIX))
     if name == run.row.branch or own:
         text = f"{name} is a run's own branch, which only its steps move"
@@ -262,11 +397,11 @@ def _target(run: Run, onto: str | None) -> str:
     return name
 
 
-def _tip(run: Run, name: str) -> str:
+def tip_of(run: Run, name: str) -> str:
     found = refs.resolve(run.tools.repo, name)
     if found is None:
         make = f"git branch {shlex.quote(name)} {(run.row.base_commit or '')[:12]}"
-        fix = [make, f"treadle land {run.id} --onto BRANCH"]
+        fix = [make, f"treadle land {run.id}"]
         raise BlockedError(f"there is no branch {name}", code="branch_missing", fix=fix)
     return found
 
@@ -290,8 +425,10 @@ def _tip_with(run: Run, landed: Moved) -> str:
     name = shlex.quote(landed.branch)
     tip = refs.resolve(run.tools.repo, landed.branch)
     if tip is None:
-        text = f"there is no branch {landed.branch}, on which run {run.id} landed"
-        raise BlockedError(text, code="branch_missing", fix=[f"git branch {name} BASE"])
+        text = f"branch {landed.branch}, on which run {run.id} landed, is gone"
+        raise BlockedError(
+            text, code="branch_missing", fix=[f"git branch {name} {landed.commit[:12]}"]
+        )
     if not refs.contains(run.tools.repo, tip, landed.commit):
         raise BlockedError(
             f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten",
@@ -312,14 +449,14 @@ def _require_checks(run: Run, commit: str) -> None:
     found, stopped = observe.observe_commit(run, commit, run.folder.landing)
     if stopped:
         raise _interrupted(stopped)
-    run.record(*(observe.observed(item, " on the merged tree") for item in found))
+    run.record(*observe.told_of(found, " on the merged tree"))
     if failed := [seen for seen in found if not seen.passed]:
         names = ", ".join(f"{seen.id} ({seen.command})" for seen in failed)
-        where = run.tools.layout.relative(run.folder.landing)
+        where = run.tools.layout.shown(run.folder.landing)
         raise BlockedError(
             f"merged with what came meanwhile, the work no longer passes: {names}",
             code="checks_failed",
-            fix=[*(f"cat {where}/{seen.id}.txt" for seen in failed), _again(run)],
+            fix=[*(f"cat {where}/{seen.id}.txt" for seen in failed), f"treadle rebase {run.id}"],
         )
 
 
@@ -332,5 +469,4 @@ def _open_workspace(run: Run) -> None:
 
 
 def _interrupted(reason: str) -> InterruptedRun:
-    ending = ExitCode.INTERRUPTED if "SIGINT" in reason else ExitCode.TERMINATED
-    return InterruptedRun(f"not landed: {reason}", exit_code=ending)
+    return InterruptedRun(f"not landed: {reason}", exit_code=stop_code(reason))

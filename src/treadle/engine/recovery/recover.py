@@ -2,19 +2,20 @@
 
 import hashlib
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
 from treadle.agents import login
-from treadle.contract import ROLES, EventType, NewEvent, Role, load_object
+from treadle.contract import ROLES, Role, load_object
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine import letters
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.landing import move
-from treadle.engine.lock import MAIL, is_abandoned
+from treadle.engine.lock import MAIL, WORKER, is_abandoned
 from treadle.engine.recovery import repair
-from treadle.engine.run import memory, resume, run_files
+from treadle.engine.run import ceiling, memory, resume, run_files
 from treadle.engine.run.run import Archive, Run, Tools, cursor_of
 from treadle.engine.run.run_files import RECONCILED, Manifest, RunFile, Snapshot
 from treadle.engine.wheel import commit, end
@@ -34,6 +35,7 @@ _MAX_INPUT = 64 << 20
 _NOTHING: frozenset[str] = frozenset()
 # Somebody who only looks at an ended run may be unpacking a step of it just now.
 _OLD = 300.0
+_TOLD_WITHIN = timedelta(minutes=1)
 
 
 def recover(tools: Tools, dead: str | None) -> None:
@@ -51,7 +53,8 @@ def recover(tools: Tools, dead: str | None) -> None:
     running = {row.run_id: row for row in tools.store.running()}
     others = (tools.store.run(run_id) for run_id in odd if run_id not in running)
     for row in (*running.values(), *filter(None, others)):
-        if row.owner not in gone and not is_abandoned(row):
+        if not _is_lost(tools, row, gone):
+            _remove_staged(tools.layout.run(row.run_id), odd.get(row.run_id, set()), every=False)
             continue
         try:
             _recover_run(tools, row, odd.get(row.run_id, set()))
@@ -62,6 +65,17 @@ def recover(tools: Tools, dead: str | None) -> None:
     _settle_ended(tools, gone)
     _exchange_letters(tools)
     claim.reconcile_runs(tools.store, tools.now())
+
+
+def _is_lost(tools: Tools, row: RunRow, gone: set[str | None]) -> bool:
+    """Tell whether a process that drove a run is gone.
+
+    The fleet looks after the runs that wait for its workers, or are with them: here lie only
+    copies of their steps, and what the store does not know of them may just have been fetched.
+    """
+    if row.owner is None and memory.recall(tools.store, row.run_id).is_of_fleet:
+        return False
+    return row.owner in gone or is_abandoned(row)
 
 
 def _compare(tools: Tools) -> dict[str, set[str]]:
@@ -91,7 +105,7 @@ def _recover_run(tools: Tools, row: RunRow, odd: set[str]) -> None:
     for name in _unknown_steps(run):
         _adopt_folder(run, name)
     if run.row.status == "running":
-        _stop(run)
+        _stop(run, row.claim_epoch)
     end.end_run(run)
 
 
@@ -121,12 +135,21 @@ def _is_behind(tools: Tools, row: RunRow, missing: list[str]) -> bool:
 def _settle_ended(tools: Tools, gone: set[str | None]) -> None:
     """Tell the world of runs that ended in the very moment in which their process was killed."""
     for row in tools.store.unsettled():
-        if row.owner != MAIL and (row.owner in gone or is_abandoned(row)):
+        if row.owner in gone or (row.owner != MAIL and is_abandoned(row)) or _is_left(tools, row):
             try:
+                fleet_run.bring_here(tools, row)
                 run = resume.take_over(tools, row)
-            except (FormatError, GitError):
+            except TreadleError as error:
+                tools.note(row.run_id, f"nobody is told yet that it has ended: {error.message}")
                 continue
             end.end_run(run)
+
+
+def _is_left(tools: Tools, row: RunRow) -> bool:
+    """Tell whether a worker had long enough to tell everybody of its run's end, and has not."""
+    late = utc(tools.now() - _TOLD_WITHIN)
+    is_theirs = (row.owner or "").startswith(WORKER) and (row.ended_at or late) < late
+    return is_theirs and not memory.is_queued(row, memory.recall(tools.store, row.run_id))
 
 
 def _exchange_letters(tools: Tools) -> None:
@@ -143,12 +166,14 @@ def _exchange_letters(tools: Tools) -> None:
             letters.hand_over(tools.store, tools.layout.mail, row)
 
 
-def _stop(run: Run) -> None:
+def _stop(run: Run, epoch: int) -> None:
     reason = "the process that drove this run was killed"
     message = f"{reason} after step {run.row.current_step_index}"
     event = NewEvent(EventType.RUN_INTERRUPTED, message)
     ended = run.cursor(status="stopped", ended_at=utc(run.tools.now()))
-    run.record(event, cursor=ended, reason_code="interrupted", reason=reason)
+    lost = ceiling.left_behind(run, epoch)
+    spent = {"spent": ceiling.with_rows(run.spent, lost)} if lost else {}
+    run.record(event, cursor=ended, usage=lost, reason_code="interrupted", reason=reason, **spent)
 
 
 def _reconciled(step: str) -> NewEvent:
@@ -222,7 +247,7 @@ def _remove_unborn(layout: Layout) -> None:
 
 
 def _remove_staged(folder: RunLayout, odd: set[str], *, every: bool) -> None:
-    """Remove the temporary folders of dead steps; those of an ended run only if they are old."""
+    """Remove the temporary folders of dead steps; others only if they are old."""
     for path in (folder.steps / name for name in odd if ".tmp-" in name):
         if every or time.time() - path.stat().st_mtime > _OLD:
             beneath.remove_tree(path)

@@ -1,13 +1,16 @@
 """Believe the run folders: bring back what the store lost, mend rows that contradict them."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec import UNSET, structs
 
-from treadle.contract import Criterion, EventType, NewEvent
+from treadle.contract import Criterion
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.run import memory, resume, run_files
+from treadle.engine.lock import MAIL, WORKER
+from treadle.engine.run import comments, memory, resume, run_files
 from treadle.engine.run.memory import Progress, Watch
 from treadle.engine.run.order import MessageOrder, Order
 from treadle.engine.run.run import Tools
@@ -40,8 +43,8 @@ def rebuild(store: Store, layout: Layout, now: Callable[[], datetime], watch: Wa
         row = read_back(store, folder, found, now())
         _restore_task(store, found.order, row, now())
         if found.order.message:
-            refused = bool(store.kv_value(run_id, "land_refused"))
-            store.restore_message(_message_row(found.order.message, row, refused))
+            refused = memory.recall(store, run_id).land_refused is not None
+            store.restore_message(message_row(found.order.message, row, refused))
 
 
 def read_back(store: Store, folder: RunLayout, found: RunFile, now: datetime) -> RunRow:
@@ -57,14 +60,15 @@ def read_back(store: Store, folder: RunLayout, found: RunFile, now: datetime) ->
     own = [event for event in found.events if told[event.seq] == event]
     run_files.write_run(folder.run_json, RunFile(found.order, row, (*own, note), kv))
     history = _laid_over(store, run_id, steps)
-    kv = {**history.kv, **kv, **memory.kept_comments(folder)}
+    kv = {**history.kv, **kv, **comments.kept(folder)}
     store.restore(row, history._replace(events=(*sorted(told.values()), note), kv=kv))
     return row
 
 
 def repair(tools: Tools) -> list[str]:
-    """Mend every run whose rows and folders disagree; return their ids."""
-    rows = [row for row in view.every_run(tools.store) if resume.mismatches(tools, row)]
+    """Mend every run whose rows and folders disagree, but none that a worker has; return ids."""
+    ours = (it for it in view.every_run(tools.store) if not (it.owner or "").startswith(WORKER))
+    rows = [row for row in ours if resume.mismatches(tools, row)]
     for row in rows:
         _mend(tools, row)
     return [row.run_id for row in rows]
@@ -81,7 +85,7 @@ def _mend(tools: Tools, row: RunRow) -> None:
         tools.note(row.run_id, f"only its rows are left: {error.message}")
         return
     run.record(NewEvent(EventType.ROW_MISMATCH, "mended by doctor --repair"))
-    store.release(run.id, run.row.claim_epoch)
+    store.release(run.id, run.row.claim_epoch, MAIL if row.owner == MAIL else None)
 
 
 def _laid_over(store: Store, run_id: str, intact: Sequence[tuple[Manifest, str]]) -> History:
@@ -104,7 +108,7 @@ def _laid_over(store: Store, run_id: str, intact: Sequence[tuple[Manifest, str]]
         steps=[steps[index] for index in sorted(steps)],
         events=store.events(run_id),
         kv=store.kv(run_id),
-        usage=[*usage, *(found.usage for found, _ in intact if found.usage)],
+        usage=[*usage, *(item for found, _ in intact for item in found.usage)],
         checks=[*checks, *(check for found, _ in intact for check in found.checks)],
     )
 
@@ -113,12 +117,9 @@ def _manifests(folder: RunLayout) -> list[tuple[Manifest, str]]:
     """Read the intact step folders; recovery deals with the others afterwards."""
     found = []
     for path in sorted(folder.steps.glob("[0-9][0-9][0-9]-*")):
-        if ".tmp-" in path.name:
-            continue
-        try:
-            found.append(run_files.read_step(path))
-        except FormatError:
-            continue
+        with contextlib.suppress(FormatError):
+            if ".tmp-" not in path.name:
+                found.append(run_files.read_step(path))
     return found
 
 
@@ -134,20 +135,26 @@ def _latest(found: RunFile, steps: list[Manifest]) -> tuple[RunRow, dict[str, ob
 
 
 def _restore_task(store: Store, order: Order, row: RunRow, now: datetime) -> None:
-    """Bring back the task a run was for; nothing else remembers it."""
+    """Bring back the task a run was for, as the run left it."""
+    if task_id := bring_task(store, order, now):
+        claim.begin_run(store, task_id, row.run_id, now)
+        claim.finish_run(store, row, now)
+
+
+def bring_task(store: Store, order: Order, now: datetime) -> str | None:
+    """Bring back a task that is missing, as its run remembers it, and return its id."""
     if order.task_id is None or store.task(order.task_id):
-        return
+        return None
     criteria = tuple(
         Criterion(item.id, item.text, None if item.verify is UNSET else item.verify)
         for item in order.criteria
     )
     text = order.text if order.text != order.goal else None
     task.add(store, TaskRow(order.task_id, order.goal, text, criteria), now)
-    claim.begin_run(store, order.task_id, row.run_id, now)
-    claim.finish_run(store, order.task_id, row.run_id, row.status, now)
+    return order.task_id
 
 
-def _message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRow:
+def message_row(message: MessageOrder, row: RunRow, refused: bool) -> MessageRow:
     """Return the message that a run carried out, as far as the run knows."""
     return MessageRow(
         message_id=message.id,

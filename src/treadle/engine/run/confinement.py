@@ -1,19 +1,24 @@
 """What a child process of a run gets to see and to write, and when it must stop."""
 
+import contextlib
 import functools
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from treadle import layout
 from treadle.agents import table
 from treadle.config import agents
-from treadle.config.schema import Network, SandboxConfig
-from treadle.contract import Role
+from treadle.config.schema import Config, Network, SandboxConfig
+from treadle.contract import ROLES, Role
+from treadle.engine.run import caches
 from treadle.engine.run import memory as run_memory
+from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run
+from treadle.errors import BlockedError
 from treadle.files import beneath
 from treadle.git import scratch as git_scratch
 from treadle.git.confined import Confined
@@ -22,10 +27,22 @@ from treadle.proc.command import Jail
 from treadle.proc.keeper import Command, Ended, Limits
 from treadle.project.context import Context
 from treadle.sandbox import home, jails, outside, policy
+from treadle.sandbox.jails import Sandbox
+from treadle.sandbox.mask import Mask
 from treadle.sandbox.policy import Policy
 
 _ASK_EVERY = 0.5
 _MAX_LOG = 16 << 20
+# Where package managers find their registries, through which proxy and with whose certificates.
+_REGISTRIES = r"""(?xi)
+    (PIP|UV)_(DEFAULT_INDEX|(EXTRA_)?INDEX(_URL)?|NO_INDEX|FIND_LINKS|CERT|PROXY|OFFLINE
+    |TRUSTED_HOST|INSECURE_HOST|NATIVE_TLS|PYTHON_INSTALL_MIRROR) | PIPENV_PYPI_MIRROR
+    | PDM_PYPI_URL | NPM_CONFIG_((@.*:)?REGISTRY|(HTTPS?_?)?PROXY|NO_?PROXY|CAFILE|STRICT_SSL)
+    | BUN_CONFIG_REGISTRY | YARN_(NPM_)?REGISTRY(_SERVER)? | YARN_HTTPS?_(PROXY|CA_FILE_PATH)
+    | CARGO_(HTTP_(PROXY|CAINFO)|NET_.*|REGISTRY_DEFAULT|REGISTRIES_.*_INDEX|SOURCE_.*)
+    | RUSTUP_(DIST_SERVER|UPDATE_ROOT) | GO(PROXY|NOPROXY|SUMDB|NOSUMDB|PRIVATE|INSECURE|FLAGS)
+    | (MAVEN|GRADLE|SBT)_OPTS | MAVEN_ARGS | COURSIER_REPOSITORIES | BUNDLE_MIRROR__.*
+    | DENO_CERT"""
 TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
@@ -43,8 +60,26 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
 
 def tier(run: Run) -> jails.Tier:
     """Return what holds this run's children in."""
-    asked = run.order.sandbox
-    return "0" if asked.mode == "off" else jails.probe(asked.tier).tier
+    return sandbox_of(run.order.sandbox).tier
+
+
+def sandbox_of(asked: SandboxConfig) -> Sandbox:
+    """Return what there is here for what is asked."""
+    return jails.OFF if asked.mode == "off" else jails.probe(asked.tier)
+
+
+def require_closed(asked: Config | Order) -> None:
+    """Refuse to work where the network should be closed to somebody and nothing can close it."""
+    found = sandbox_of(asked.sandbox)
+    if found.tier != "0":
+        return
+    if isinstance(asked, Order):
+        used = [(agent.name, agent.config) for agent in asked.agents.values()]
+    else:
+        used = [agents.resolve(asked, role) for role in ROLES]
+    if key := agents.closing_key(asked.network, asked.checks.network, used):
+        text = f'{key} = "none", but nothing here keeps the network closed: {found.reason}'
+        raise BlockedError(text, code="network_open", fix=[*found.fix, "treadle doctor"])
 
 
 def for_role(run: Run, role: Role, folder: Path) -> Policy:
@@ -53,10 +88,12 @@ def for_role(run: Run, role: Role, folder: Path) -> Policy:
         return policy.READ_ONLY
     config = run.order.agent(role).config
     edits = (run.workspace.path,) if table.may_edit(config, role) else ()
-    extra = (*policy.expand(config.writable, run.tools.env), *_for_script(run))
+    extra = (*_made(run, policy.expand(config.writable, run.tools.env)), *_for_script(run))
     words = agents.argv(run.tools.layout.root, config)
     own = home.installation(words[0]) if words and words[0].startswith("/") else ()
-    return _policy(run, (folder, *edits, *extra), config.network, own)
+    found = _policy(run, (folder, *edits, *extra), config.network, (*own, *_read_by_builds(run)))
+    sockets = bool(run.order.script and run.order.script.unix_sockets)
+    return found._replace(unix_sockets=sockets, hidden=(*found.hidden, *_logins_of_git(run)))
 
 
 def _for_script(run: Run) -> tuple[Path, ...]:
@@ -67,14 +104,20 @@ def _for_script(run: Run) -> tuple[Path, ...]:
     return (paths.inbox, run.folder.message, *([paths.root] if script.in_project else []))
 
 
-def for_command(run: Run, place: Path | None = None) -> Policy:
+def for_command(run: Run, place: Path | None = None, *, fetches: bool = False) -> Policy:
     """Return what a command of the user's may reach: a check, the setup, a routine.
 
-    One that works in a place of its own sees nothing that an agent left elsewhere.
+    One that works in a place of its own sees nothing that an agent left elsewhere. Only the setup
+    `fetches`.
     """
     asked = run.order.checks
-    extra = policy.expand(asked.writable, run.tools.env)
+    own = _caches(run, place) if fetches else ()
+    extra = _made(run, (*policy.expand(asked.writable, run.tools.env), *own))
     found = _policy(run, (place or run.workspace.path, *extra), asked.network)
+    found = found._replace(
+        readable=(*found.readable, *_read_by_builds(run, place)),
+        hidden=(*found.hidden, *_logins_of_git(run)),
+    )
     if place:
         left = (run.workspace.path, scratch(run), run.tools.layout.home)
         writable = (layout.scratch_of(place), place, *extra)
@@ -84,6 +127,64 @@ def for_command(run: Run, place: Path | None = None) -> Policy:
     return found._replace(unix_sockets=asked.unix_sockets)
 
 
+def _caches(run: Run, place: Path | None) -> tuple[Path, ...]:
+    folder = _own_caches(run, place)
+    return (folder,) if folder else caches.shared_caches(run.tools.env)
+
+
+def _own_caches(run: Run, place: Path | None) -> Path | None:
+    """Return where a setup keeps what it fetches; None for the user's own caches.
+
+    A setup runs code of what is checked out. If an agent wrote that and nobody has accepted it,
+    nobody else may meet what it leaves there.
+    """
+    if place or run.memory.stacked_on:
+        return layout.own_caches_of(place or run.workspace.path)
+    is_shared = run.order.checks.caches == "shared"
+    return None if is_shared else layout.caches_of(run.workspace.path)
+
+
+def fetched(run: Run, place: Path | None = None) -> dict[str, str]:
+    """Return variables that lead builds to what the setup of their checkout has fetched."""
+    folder = _own_caches(run, place) if run.order.workspace.setup else None
+    temporary = layout.scratch_of(place) if place else scratch(run)
+    return caches.fetched(folder, temporary) if folder else {}
+
+
+def _read_by_builds(run: Run, place: Path | None = None) -> tuple[Path, ...]:
+    folder = _own_caches(run, place) if run.order.workspace.setup else None
+    return (folder,) if folder and folder.is_dir() else ()
+
+
+def _made(run: Run, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Make what may be written in the user's home and is not there yet, so that it can be."""
+    own = Path(run.tools.env.get("HOME") or "/")
+    for folder in folders:
+        if folder.is_relative_to(own):
+            with contextlib.suppress(OSError):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folders
+
+
+def _logins_of_git(run: Run) -> Iterator[Path]:
+    """Yield the repository's own settings if they hold a login: a workspace has others.
+
+    What works in the project itself needs them.
+    """
+    for path in (run.tools.repo.common_dir / "config", run.tools.repo.git_dir / "config.worktree"):
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            looks = (state.st_ino, state.st_size, state.st_ctime_ns)
+            if not run.order.in_project and _holds_secrets(path, looks, run.tools.mask):
+                yield path
+
+
+@functools.lru_cache(maxsize=16)
+def _holds_secrets(path: Path, _: tuple[int, ...], mask: Mask) -> bool:
+    text = path.read_text(errors="replace")
+    return mask.text(text) != text
+
+
 def for_git(run: Run, writable: tuple[Path, ...]) -> Policy:
     """Return what git may reach when it reads a checkout: filters may run an agent's code."""
     found = _policy(run, writable, "none")
@@ -91,26 +192,41 @@ def for_git(run: Run, writable: tuple[Path, ...]) -> Policy:
 
 
 def execute(
-    run: Run, argv: tuple[str, ...], stdout: Path, stderr: Path, place: Path | None = None
+    run: Run,
+    argv: tuple[str, ...],
+    stdout: Path,
+    stderr: Path,
+    place: Path | None = None,
+    *,
+    fetches: bool = False,
 ) -> Ended:
     """Run a command of the user's in the workspace or in `place`, inside the sandbox."""
-    asked, cwd = run.order.checks, place or run.workspace.path
-    env, limits = for_agent(run, asked.env_allow), Limits(wall=asked.timeout, output_bytes=_MAX_LOG)
+    asked, checkout = run.order.checks, place or run.workspace.path
+    limits = Limits(wall=asked.timeout, output_bytes=_MAX_LOG)
+    registries = [name for name in run.tools.env if re.fullmatch(_REGISTRIES, name)]
+    env = for_agent(run, (*registries, *asked.env_allow))
     open_scratch(run)
     if place:
         temporary = layout.scratch_of(place)
         beneath.remove_tree(temporary)
         temporary.mkdir(mode=0o700, parents=True)
+        run.inside(place).mkdir(parents=True, exist_ok=True)
         env |= dict.fromkeys(TEMPORARY, str(temporary))
+    if fetches and (folder := _own_caches(run, place)):
+        if place:
+            beneath.remove_tree(folder)
+        env |= caches.private_caches(folder, run.tools.env)
+    elif not fetches:
+        env |= fetched(run, place)
     command = Command(
         argv=argv,
-        cwd=cwd,
+        cwd=run.inside(checkout),
         env=env,
         stdin=None,
         stdout=stdout,
         stderr=stderr,
-        limits=capped(limits, run.order.sandbox, (cwd,)),
-        jail=jails.jail_for(tier(run), for_command(run, place)),
+        limits=capped(limits, run.order.sandbox, (checkout,)),
+        jail=jails.jail_for(tier(run), for_command(run, place, fetches=fetches)),
     )
     ended = run.tools.keeper.run(command, should_stop=stopper(run))
     if not ended.vouched:  # what is seen now need not stay so
@@ -167,7 +283,10 @@ def _private(run: Run) -> tuple[Path, ...]:
     """Return what holds this run together: its locks and store, a worker's way to its database."""
     names = environment.FILES_OF_WORKERS if run.tools.worker else ()
     found = policy.expand((run.tools.env.get(name, "") for name in names), run.tools.env)
-    return found if run.order.in_project else (*found, *run.tools.layout.private())
+    if run.order.in_project:
+        return found
+    kept = (run.tools.layout, *run.tools.neighbours)
+    return (*found, *(path for project in kept for path in project.private()))
 
 
 def scratch(run: Run) -> Path:
@@ -177,8 +296,14 @@ def scratch(run: Run) -> Path:
 
 
 def open_scratch(run: Run) -> None:
-    """Make the folder for temporary files, before anything starts that may want it."""
+    """Make the folder for temporary files, before anything starts that may want it.
+
+    A project's folder without files, which git does not keep, is made too.
+    """
     scratch(run).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if run.tools.repo.prefix:
+        with contextlib.suppress(FileExistsError):
+            run.place.mkdir(parents=True)
 
 
 def abandon_scratch(run: Run) -> None:
@@ -248,7 +373,7 @@ def confine(run: Run) -> Run:
         return {**own, **given, **{name: own[name] for name in TEMPORARY}}
 
     hands = Confined(run.tools.keeper, run.folder.git, build, known, run.tools.interrupted)
-    run.workspace = replace(run.workspace, runner=hands)
+    run.workspace = replace(run.workspace, runner=hands, kept=run.memory.setup_left)
     return run
 
 

@@ -1,21 +1,30 @@
-"""What a run remembers from step to step, what people said to it, and how it is shown."""
+"""What a run remembers from step to step, and how it is shown."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from treadle.contract import Role
-from treadle.errors import BlockedError, NotFoundError
-from treadle.files import atomic
+from treadle.contract import Role, follows
+from treadle.contract.events import StepError
+from treadle.errors import argument
 from treadle.ids import utc
-from treadle.layout import RunLayout
-from treadle.store.runs import RunRow
-from treadle.store.store import Reader, Store
-from treadle.text import line, name_some, quoted
+from treadle.store.runs import RunRow, StepRow
+from treadle.store.store import Reader
+from treadle.tasks import tries
+from treadle.tasks.tries import TRIAL, Trial
+from treadle.text import name_some
 
 WAITS_FOR_APPROVAL = "protected_changed"  # the reason of a run that waits for a person's word
+ALREADY_TRUE = "already_true"  # the reason of a run that had nothing to do
+CHECK_BROKEN = str(StepError.CHECK_BROKEN)  # the reason of a run whose checks cannot run
 PROTECTED_DIFF = "protected.diff"
+HELD_DIFF = "held.diff"
+PLAN_WAITS = "plan_waits"  # the reason of a run whose plan a person wants to see first
+SUPERSEDED = "superseded"  # the reason of one of several runs when another has landed
+NIGHT_LIMIT = "night_limit"  # the reason of a run that waits for the next day
+OVER_BUDGET = ("budget_exceeded", NIGHT_LIMIT)
+# What a rebase takes out of the way of a landing.
+TO_REBASE = ("merge_conflict", "checks_failed")
 QUEUED = "queued"  # the reason of a run that waits for a worker
 FLEET = "fleet"  # the key under which a run of the fleet has its ticket
 
@@ -81,21 +90,70 @@ class ProtectedChange(NamedTuple):
         )
 
 
+class Held(NamedTuple):
+    """What waits for a person's word: a change that is kept as a commit, or a plan.
+
+    `file` has the diff or the plan, `mark` is the tree or the digest of the plan.
+    """
+
+    what: Literal["change", "plan"]
+    role: Role
+    file: str
+    mark: str
+    why: str = ""
+    commit: str = ""
+    base: str = ""
+    rejected: bool = False
+
+    @property
+    def look(self) -> str:
+        """Return the command that shows it."""
+        if self.what == "plan":
+            return f"cat {argument(self.file)}"
+        return f"git diff {self.base[:12]} {self.commit[:12]}"
+
+    @property
+    def note(self) -> str:
+        """Tell the next agents that it was not accepted."""
+        if not self.rejected:
+            return ""
+        why = f" ({self.why})" if self.why else ""
+        return f"Not accepted: the last {self.what}{why}; it is in {self.file}. Find another way."
+
+
 class Move(NamedTuple):
-    """A branch of the user that is about to go from `old` to `commit`, to `land` or to `undo`."""
+    """A branch that is about to go from `old` to `commit`, to `land`, to `undo` or to `rebase`.
+
+    A rebased run's own branch goes to a commit on `base`, with conflicts in `files`.
+    """
 
     what: str
     branch: str
     old: str
     commit: str
+    base: str = ""
+    files: tuple[str, ...] = ()
+    by_hand: bool = False
 
 
 class Moved(NamedTuple):
-    """A branch of the user that has gone from `old` to `commit`."""
+    """A branch of the user that has gone from `old` to `commit`, or had the work `by_hand`."""
 
     branch: str
     old: str
     commit: str
+    at: str = ""
+    by_hand: bool = False
+
+
+class Pull(NamedTuple):
+    """The pull request of a run: the branch here and its `name` there, with what `head` had."""
+
+    branch: str
+    name: str
+    head: str
+    url: str
+    number: int
     at: str = ""
 
 
@@ -128,14 +186,19 @@ class RunMemory(NamedTuple):
     """Everything a run remembers; `others` is what other topics keep with it, as they wrote it."""
 
     port_base: int | None = None
-    stacked_on: str | None = None
+    stacked_on: tuple[str, ...] = ()  # the runs whose unlanded work it began on, lowest first
+    trial: Trial | None = None  # whether it is one of several side by side
     lands: bool = False  # whether it lands without being asked once it passes
     set_up: bool = False
+    setup_left: tuple[str, ...] = ()  # what it made that the project does not ignore
     spent: Spent | None = None
     failing: tuple[str, ...] = ()
     refuted: tuple[str, ...] = ()
     last_check: CheckSeen | None = None
+    ahead: tuple[Role, ...] = ()  # whose turns come before the wheel goes on as usual
     protected: ProtectedChange | None = None
+    held: Held | None = None
+    plan: str | None = None  # as a person wrote it
     letters_given: Mapping[str, int] = {}  # the last letter each role was given
     reason_code: str | None = None
     reason: str | None = None
@@ -146,6 +209,7 @@ class RunMemory(NamedTuple):
     landed: Moved | None = None
     undone: Moved | None = None
     land_refused: LandRefusal | None = None
+    pull: Pull | None = None
     weather: tuple[ClashNote, ...] = ()
     push_refused: str | None = None
     tries: ClaimCount | None = None
@@ -155,6 +219,11 @@ class RunMemory(NamedTuple):
     def is_of_fleet(self) -> bool:
         """Tell whether workers of the fleet drive the run."""
         return FLEET in self.others
+
+    @property
+    def waiting(self) -> Held | None:
+        """Return what a person can still approve."""
+        return self.held if self.held and not self.held.rejected else None
 
     @property
     def landed_commit(self) -> str | None:
@@ -169,6 +238,8 @@ class RunMemory(NamedTuple):
             found.append(f"landed as {self.landed.commit[:12]} on {self.landed.branch}")
         if self.undone:
             found.append(f"undone by {self.undone.commit[:12]} on {self.undone.branch}")
+        if self.pull:
+            found.append(f"offered as {self.pull.url}")
         if self.land_refused:
             found.append(f"{self.land_refused.what} was refused: {self.land_refused.message}")
         return found
@@ -181,13 +252,16 @@ class RunMemory(NamedTuple):
 
 
 _RECORDS: Mapping[str, Any] = {
+    TRIAL: Trial,
     "spent": Spent,
     "last_check": CheckSeen,
     "protected": ProtectedChange,
+    "held": Held,
     "landing": Move,
     "landed": Moved,
     "undone": Moved,
     "land_refused": LandRefusal,
+    "pull": Pull,
     "tries": ClaimCount,
 }
 EMPTY = RunMemory()
@@ -243,6 +317,8 @@ def _decoded(name: str, value: object) -> object:
         return tuple(note for item in notes if (note := _record(ClashNote, item)))
     if name == "stop_requested":
         return str(value.get("reason")) if isinstance(value, dict) else value
+    if name == "stacked_on" and isinstance(value, str):
+        return (value,)
     if isinstance(value, list):
         return tuple(map(str, value))
     return value
@@ -265,9 +341,25 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
+def next_role(steps: Sequence[StepRow]) -> Role:
+    """Return whose turn it is after these steps; one that failed is repeated, unless its work
+    was taken over.
+    """
+    if not steps:
+        return "plan"
+    last = steps[-1]
+    is_lost = last.status == "fail" and last.before_commit == last.after_commit
+    return last.role if is_lost else follows(last.role)
+
+
 def is_queued(row: RunRow, memory: RunMemory) -> bool:
     """Tell whether a run waits for a worker of the fleet."""
     return row.status == "stopped" and memory.reason_code == QUEUED
+
+
+def word(row: RunRow, memory: RunMemory) -> str:
+    """Return how a person is told that a run stands."""
+    return QUEUED if is_queued(row, memory) else row.status
 
 
 def next_commands(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
@@ -277,33 +369,56 @@ def next_commands(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
         return (f"treadle log -f {run_id}", f"treadle stop {run_id}")
     if row.status == "passed":
         return _commands_after_pass(row, memory)
-    again = f"treadle run {row.task_id}" if row.task_id else "treadle run --goal …"
+    if code == SUPERSEDED:
+        return (f"treadle compare {run_id}",)
     go_on = f"treadle run --resume {run_id}"
-    if row.status == "failed":
-        return (f"treadle runs show {run_id}", again)
     if code == QUEUED:
         return (f"treadle log -f {run_id}", "treadle fleet status", f"treadle stop {run_id}")
-    if code == "budget_exceeded":
+    if held := memory.waiting:
+        return (held.look, f"{go_on} --approve {held.what}", f"{go_on} --reject")
+    if code in OVER_BUDGET and memory.budget_needed:
         return (f"{go_on} --budget {memory.budget_needed}",)
     if code == WAITS_FOR_APPROVAL and memory.protected:
-        return (f"cat {memory.protected.diff}", f"{go_on} --approve protected", go_on)
-    if code == "no_progress":
-        return (f"{go_on} --agent act=NAME", again)
-    return (go_on,)
+        approve, reject = f"{go_on} --approve protected", f"{go_on} --reject"
+        return (f"cat {memory.protected.diff}", approve, reject)
+    if code == CHECK_BROKEN:
+        return (go_on, f"{go_on} --anyway")
+    if code == "branch_moved":
+        return (f"git branch -f {row.branch} {(row.head_commit or '')[:12]}", go_on)
+    return (go_on, *((command,) if (command := again(row)) else ()))
+
+
+def again(row: RunRow) -> str | None:
+    """Return the command that begins anew with what a run was asked; None for a message's run.
+
+    The inbox counts the attempts of a message, and begins them.
+    """
+    if row.message_id:
+        return None
+    return f"treadle run {row.task_id or f'--again {row.run_id}'}"
 
 
 def _commands_after_pass(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
     if landed := memory.landed_commit:
         return (f"git show {landed[:12]}", f"treadle undo {row.run_id}")
+    if memory.reason_code == ALREADY_TRUE:
+        return (f"treadle report {row.run_id}",)
+    if memory.reason_code == SUPERSEDED:
+        return (f"treadle compare {row.run_id}",)
     look = f"git diff {(row.base_commit or '')[:12]}..{row.branch}"
-    return (look, f"treadle land {row.run_id}")
+    if memory.trial:
+        look = f"treadle compare {row.run_id}"
+    if (refused := memory.land_refused) and refused.code in TO_REBASE:
+        return (look, f"treadle rebase {row.run_id}")
+    is_closed = refused is not None and refused.code == "protected_branch"
+    return (look, f"treadle land {row.run_id}{' --branch' if is_closed else ''}")
 
 
 def due_runs(store: Reader, now: datetime) -> list[RunRow]:
     """Return the stopped runs whose usage limit is over by now, oldest first."""
     found = (store.run(run_id) for run_id in store.runs_with_key("resume_at"))
     stopped = [row for row in found if row and row.status == "stopped"]
-    return [row for row in stopped if str(store.kv_value(row.run_id, "resume_at")) <= utc(now)]
+    return [row for row in stopped if str(recall(store, row.run_id).resume_at) <= utc(now)]
 
 
 class Clash(NamedTuple):
@@ -333,7 +448,8 @@ def may_land(store: Reader, row: RunRow) -> bool:
     """Tell whether a run has work that may still land."""
     if row.status == "failed" or row.head_commit == row.base_commit:
         return False
-    return recall(store, row.run_id).landed_commit is None
+    known = recall(store, row.run_id)
+    return not known.landed_commit and not (known.trial and tries.successor(store, row))
 
 
 def _still_stands(store: Reader, row: RunRow, note: ClashNote) -> bool:
@@ -361,6 +477,7 @@ class Progress(NamedTuple):
     elapsed: float = 0.0
     passed: int = 0
     total: int = 0
+    name: str | None = None  # of the task or spec, if it is known here
 
 
 Watch = Callable[[Progress], None]
@@ -368,70 +485,3 @@ Watch = Callable[[Progress], None]
 
 def nobody(_: Progress) -> None:
     """Look away."""
-
-
-_COMMENT_KEY = "comment."
-_MAX_COMMENT = 8 << 10
-_INTRODUCTION = "Comments of a person on earlier changes; answer each of them with this change:"
-
-
-class Comment(NamedTuple):
-    """One remark; without a path it is about the whole step."""
-
-    at: str
-    step_index: int
-    text: str
-    path: str | None = None
-    line: int | None = None
-
-    @property
-    def place(self) -> str:
-        """Say what it is about."""
-        where = f", {self.path}" if self.path else ""
-        return f"step {self.step_index}{where}{f' line {self.line}' if self.line else ''}"
-
-
-def add_comment(store: Store, folder: RunLayout, row: RunRow, comment: Comment) -> None:
-    """Leave a comment for the next act step of a run that can still have one."""
-    if row.status in ("passed", "failed"):
-        text = f"run {row.run_id} has {row.status}: no further act step will read a comment"
-        raise BlockedError(text, code="run_over", fix=["treadle run --goal GOAL"])
-    if not any(step.step_index == comment.step_index for step in store.steps(row.run_id)):
-        text = f"run {row.run_id} has no step {comment.step_index}"
-        raise NotFoundError(text, fix=[f"treadle runs show {row.run_id}"])
-    value = comment._replace(text=comment.text[:_MAX_COMMENT])._asdict()
-    if folder.folder.is_dir():  # a run of the fleet may have none here
-        atomic.append(folder.comments, json.dumps(value).encode() + b"\n")
-        atomic.sync(folder.comments)
-    store.leave(row.run_id, f"{_COMMENT_KEY}{comment.at}", value)
-
-
-def kept_comments(folder: RunLayout) -> dict[str, object]:
-    """Return the comments as the run's folder has them, for a store that lost them."""
-    try:
-        lines = folder.comments.read_bytes().splitlines()
-        found: list[dict[str, object]] = [json.loads(item) for item in lines]
-    except (OSError, ValueError):
-        return {}
-    return {f"{_COMMENT_KEY}{item.get('at')}": item for item in found}
-
-
-def comments_of(kv: Mapping[str, object]) -> list[Comment]:
-    """Return what was said about a run's steps, in order."""
-    found = [value for key, value in sorted(kv.items()) if key.startswith(_COMMENT_KEY)]
-    return [Comment(**value) for value in found if isinstance(value, dict)]
-
-
-def unheard_comments(store: Reader, run_id: str) -> list[Comment]:
-    """Return what was said since the last act step began."""
-    acts = [step.started_at for step in store.steps(run_id) if step.role == "act"]
-    return [item for item in comments_of(store.kv(run_id)) if item.at > max(acts, default="")]
-
-
-def comment_notes(store: Reader, run_id: str) -> str:
-    """Return what the next act step is told, or nothing."""
-    found = [
-        f"On {line(item.place)}:\n{quoted(item.text, _MAX_COMMENT)}"
-        for item in unheard_comments(store, run_id)
-    ]
-    return "\n\n".join([_INTRODUCTION, *found]) if found else ""

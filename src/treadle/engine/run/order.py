@@ -1,6 +1,7 @@
 """What a run was asked to do, frozen when it starts, and how much of it today's settings allow."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, Struct, structs
@@ -9,19 +10,23 @@ from treadle import markdown
 from treadle.config import agents
 from treadle.config.schema import (
     AgentConfig,
+    Approval,
     BudgetsConfig,
     ChecksConfig,
     Config,
     Network,
+    PolicyConfig,
+    RoutineConfig,
     SandboxConfig,
     WorkspaceConfig,
 )
 from treadle.contract import ROLES, Criterion, Role
 from treadle.contract.messages import AskedCriterion
 from treadle.engine.run.memory import Spent
+from treadle.errors import ConfigError
 from treadle.tasks import task as criteria_flags
 
-_TAKEN_OVER = ("budgets", "checks", "workspace", "sandbox", "network")
+_TAKEN_OVER = ("budgets", "checks", "workspace", "sandbox", "network", "approve", "policy")
 
 
 class NamedAgent(Struct, frozen=True, kw_only=True):
@@ -44,6 +49,7 @@ class MessageOrder(Struct, frozen=True, kw_only=True):
     input_file: str | None = None
     spec: str | None = None
     spec_digest: str | None = None
+    spec_text: str | None = None
     digest: str | None = None
     parent: str | None = None
     depth: int = 0
@@ -55,6 +61,7 @@ class Script(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     in_project: bool = False
     env: dict[str, str] = {}
+    unix_sockets: bool = False
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -72,10 +79,18 @@ class Order(Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     message: MessageOrder | None = None
     script: Script | None = None
+    images: tuple[str, ...] = ()  # of the task, in the run's folder
+    approve: tuple[Approval, ...] = ()
+    policy: PolicyConfig = PolicyConfig()
 
     def agent(self, role: Role) -> NamedAgent:
         """Return who has this role."""
         return self.agents[role]
+
+    @property
+    def name(self) -> str | None:
+        """Return the task or the spec that it is about."""
+        return self.task_id or (self.message.spec if self.message else None)
 
     @property
     def in_project(self) -> bool:
@@ -119,9 +134,9 @@ def freeze(
 def freeze_script(config: Config, *, text: str, message: MessageOrder, script: Script) -> Order:
     """Write down what was asked of a routine, with the configuration of this moment."""
     limit = config.agents["do"].timeout if "do" in config.agents else AgentConfig().timeout
-    worker = NamedAgent(
-        name=message.routine, config=AgentConfig(type="builtin", run=script.argv, timeout=limit)
-    )
+    asked = agents.routine(config, message.routine)
+    own = _granted(asked, type="builtin", run=script.argv, timeout=asked.timeout or limit)
+    worker = NamedAgent(name=message.routine, config=own)
     nobody = NamedAgent(name="builtin", config=AgentConfig())
     return Order(
         goal=markdown.title(text) or f"message {message.id}",
@@ -129,8 +144,15 @@ def freeze_script(config: Config, *, text: str, message: MessageOrder, script: S
         criteria=(),
         agents={role: worker if role == "do" else nobody for role in ROLES},
         message=message,
-        script=script,
+        script=structs.replace(script, unix_sockets=bool(asked.unix_sockets)),
         **_taken_over(config),
+    )
+
+
+def _granted(asked: RoutineConfig, **known: Any) -> AgentConfig:
+    """Return a routine as the agent that it is in a run."""
+    return AgentConfig(
+        env_allow=asked.env_allow, writable=asked.writable, network=asked.network, **known
     )
 
 
@@ -138,15 +160,55 @@ def _taken_over(config: Config) -> dict[str, Any]:
     return {name: getattr(config, name) for name in _TAKEN_OVER}
 
 
+def with_note(text: str, note: str | None) -> str:
+    """Return what is asked with what a person says to it."""
+    return f"{text}\n\nA person says:\n\n{note.strip()}" if note and note.strip() else text
+
+
 def short_goal(text: str) -> str:
     """Return the first heading or line, at most 200 characters."""
     return markdown.title(text) or text.strip()[: markdown.MAX_TITLE]
 
 
+def tried(config: Config, order: Order, text: str) -> Order:
+    """Return the order with the agent that `text` names in place of the one that does the work.
+
+    It has do and act, and plan where that was the same agent's; who checks is the same for all.
+    """
+    name, agent = agents.find_try(config, text)
+    plans = order.agent("plan") == order.agent("do") and order.agent("plan").name != agents.BUILTIN
+    roles = ("plan", "do", "act") if plans else ("do", "act")
+    found = dict.fromkeys(roles, _without_variables(name, agent))
+    return structs.replace(order, agents=order.agents | found)
+
+
 def named(config: Config, roles: Iterable[str], swaps: Mapping[str, str]) -> dict[str, NamedAgent]:
     """Return who has each of these roles."""
-    found = {role: agents.resolve(config, role, swaps) for role in roles}
-    return {role: NamedAgent(name=name, config=agent) for role, (name, agent) in found.items()}
+    return {role: _without_variables(*agents.resolve(config, role, swaps)) for role in roles}
+
+
+def _without_variables(name: str, agent: AgentConfig) -> NamedAgent:
+    """Return an agent as orders have it: variables may be secret, and are written nowhere."""
+    return NamedAgent(name=name, config=structs.replace(agent, env={}))
+
+
+def variables(agent: NamedAgent, today: Config) -> Mapping[str, str]:
+    """Return the variables that today's configuration gives to an agent."""
+    return _own(today, agent.name).env if is_known(agent, today) else {}
+
+
+def equipped(agent: NamedAgent, today: Config) -> AgentConfig:
+    """Return what an agent works with: its configuration with its variables."""
+    return structs.replace(agent.config, env=dict(variables(agent, today)))
+
+
+def stand_ins(agent: NamedAgent, today: Config) -> Iterator[NamedAgent]:
+    """Yield who may take an agent's place, as far as today's configuration has them."""
+    for at, name in enumerate(agent.config.fallback, 1):
+        with contextlib.suppress(ConfigError):
+            (found,) = named(today, (name,), {name: name}).values()
+            left = structs.replace(found.config, fallback=agent.config.fallback[at:])
+            yield NamedAgent(name=found.name, config=left)
 
 
 C = TypeVar("C", bound=Struct)
@@ -157,9 +219,12 @@ _MODES = ("off", "auto", "required")
 _TIERS = ("B", "A")
 _NETWORKS = ("full", "none")
 _PLACES = ("workspace", "clean")
+_CACHES = ("shared", "private")
+_FLAKY_MODES = ("pass", "fail")
 _PROTECT_MODES = ("warn", "fail", "ask")
 # What tells one program from another; what is granted to one is not granted to the next.
 _PROGRAM = ("type", "cmd", "run", "preset", "extra_args")
+_ADVISED = ("timeout", "idle_timeout", "model", "prices", "retry_wait", "patience")
 
 
 def held_to(order: Order, floor: Config) -> Order:
@@ -173,8 +238,10 @@ def held_to(order: Order, floor: Config) -> Order:
     wanted = _network(order.checks.network or order.network, floor.checks.network or floor.network)
     return structs.replace(
         order,
+        script=_script(order, floor),
         sandbox=_sandbox(order.sandbox, floor.sandbox),
         network=network,
+        policy=_hold(order.policy, floor.policy, _POLICY),
         checks=structs.replace(held, network=_said(order.checks.network, network, wanted)),
         agents={
             role: structs.replace(agent, config=_agent(order, agent, network, floor))
@@ -188,6 +255,7 @@ def lowered(before: Order, after: Order) -> list[str]:
     found = [*_differing("sandbox", before.sandbox, after.sandbox)]
     found += ["network"] if before.network != after.network else []
     found += _differing("checks", before.checks, after.checks)
+    found += _differing("policy", before.policy, after.policy)
     agents = {item.name: (item, after.agents[role]) for role, item in before.agents.items()}
     for name, (asked, held) in agents.items():
         found += _differing(f"agents.{name}", asked.config, held.config)
@@ -198,6 +266,15 @@ def is_known(agent: NamedAgent, floor: Config) -> bool:
     """Tell whether the floor has an agent of this name that runs the same program."""
     known = _own(floor, agent.name)
     return all(getattr(agent.config, key) == getattr(known, key) for key in _PROGRAM)
+
+
+def mended(agent: NamedAgent, today: Config) -> NamedAgent:
+    """Return an agent with what a person may have set after its trouble, as they were told to."""
+    if not is_known(agent, today):
+        return agent
+    own = _own(today, agent.name)
+    now = {key: getattr(own, key) for key in _ADVISED}
+    return structs.replace(agent, config=structs.replace(agent.config, **now))
 
 
 def names_in_both(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
@@ -250,10 +327,24 @@ _GRANTS: Mapping[str, _Rule] = {"env_allow": names_in_both, "writable": places_i
 _CHECKS: Mapping[str, _Rule] = {
     **_GRANTS,
     "unix_sockets": lambda asked, held: asked and held,
+    "caches": _stricter(_CACHES),
     "place": _stricter(_PLACES),
     "protect": _union,
     "protect_mode": _stricter(_PROTECT_MODES),
+    "flaky": _stricter(_FLAKY_MODES),
+    "repeat": _lower,
     "expect": _all_expected,
+}
+
+
+_RULES: Mapping[str, _Rule] = {
+    "allow": lambda asked, held: tuple(glob for glob in asked if glob in held),
+    "ask": _union,
+    "deny": _union,
+}
+_POLICY: Mapping[str, _Rule] = {
+    **_RULES,
+    **dict.fromkeys(("do", "act"), lambda asked, held: _hold(asked, held, _RULES)),
 }
 
 
@@ -271,9 +362,18 @@ def _hold(asked: C, held: C, rules: Mapping[str, _Rule]) -> C:
 def _agent(order: Order, agent: NamedAgent, network: Network, floor: Config) -> AgentConfig:
     asked = agent.config
     known = _own(floor, agent.name) if is_known(agent, floor) else AgentConfig()
+    if order.script and asked.run == order.script.argv:
+        known = _granted(agents.routine(floor, agent.name))
     wanted = _network(asked.network or order.network, known.network or floor.network)
     held = _hold(asked, known, _GRANTS)
     return structs.replace(held, network=_said(asked.network, network, wanted))
+
+
+def _script(order: Order, floor: Config) -> Script | None:
+    if order.script is None or order.message is None:
+        return order.script
+    allowed = bool(agents.routine(floor, order.message.routine).unix_sockets)
+    return structs.replace(order.script, unix_sockets=order.script.unix_sockets and allowed)
 
 
 def _own(floor: Config, name: str) -> AgentConfig:
@@ -299,8 +399,6 @@ def _differing(name: str, before: C, after: C) -> list[str]:
 
 
 RISKY_FILES = "max_risky_files"
-# What these count is known once the change is there; what the others count goes on growing.
-_OF_ONE_CHANGE = ("max_changed_files", "max_patch_kb", RISKY_FILES)
 
 
 class Exceeded(NamedTuple):
@@ -318,8 +416,7 @@ class Exceeded(NamedTuple):
     @property
     def needed(self) -> str:
         """Return the setting with which the run can go on."""
-        enough = self.used if self.key in _OF_ONE_CHANGE else max(2 * self.limit, self.used + 1)
-        return f"{self.key}={enough:g}"
+        return f"{self.key}={max(2 * self.limit, self.used + 1):g}"
 
 
 def exceeded_budget(budgets: BudgetsConfig, spent: Spent) -> Exceeded | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec import structs
 
-from treadle.config.schema import Config
-from treadle.contract import EventType, NewEvent
+from treadle.config import agents
+from treadle.config.schema import TOOLS, AgentConfig, Config
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine.run import begin, confinement, memory, run_files
 from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, RunMemory
@@ -17,9 +18,11 @@ from treadle.errors import BlockedError, FormatError, GitError
 from treadle.git import refs
 from treadle.proc import identity
 from treadle.store.runs import RunRow, StepRow
+from treadle.store.store import Reader
+from treadle.tasks import tries
 
 # What a run forgets when it goes on.
-_OF_ONE_END = ("reason_code", "reason", "stop_requested", "resume_at", "budget_needed")
+OF_ONE_END = ("reason_code", "reason", "stop_requested", "resume_at", "budget_needed")
 
 
 def take_over(tools: Tools, row: RunRow) -> Run:
@@ -35,6 +38,11 @@ def take_up(tools: Tools, row: RunRow) -> Run:
     held = run_order.held_to(run.order, tools.today)
     today = structs.replace(tools.today.workspace, branch=held.workspace.branch)
     run.order = structs.replace(held, workspace=today)
+    try:
+        confinement.require_closed(run.order)
+    except BlockedError:
+        tools.store.release(run.id, run.row.claim_epoch)
+        raise
     run.workspace = begin.workspace_of(tools, run.order, row)
     return confinement.confine(run)
 
@@ -49,7 +57,7 @@ def load_run(tools: Tools, row: RunRow) -> Run:
         row,
         last_seq=last_seq,
         memory=memory.recall(store, row.run_id),
-        step_dirs=[f"{tools.layout.root}/{step.step_dir}" for step in store.steps(row.run_id)],
+        step_dirs=[f"{tools.layout.shared}/{step.step_dir}" for step in store.steps(row.run_id)],
         # What run.json holds beyond the store's last event was never committed.
         recorded=[event for event in found.events if event.seq <= last_seq],
     )
@@ -76,7 +84,7 @@ def _problem(tools: Tools, step: StepRow) -> str | None:
     if step.digest is None:
         return None
     try:
-        run_files.read_committed(tools.layout.root / step.step_dir, step)
+        run_files.read_committed(tools.layout.shared / step.step_dir, step)
     except FormatError as error:
         return error.message
     return None
@@ -85,10 +93,7 @@ def _problem(tools: Tools, step: StepRow) -> str | None:
 def _approve(run: Run, lands: bool) -> None:
     """Let a run pass that waits for it, with exactly the tree that was looked at."""
     found = run.memory.protected
-    if run.memory.reason_code != memory.WAITS_FOR_APPROVAL or found is None:
-        text = f"run {run.id} does not wait for an approval of protected files"
-        raise BlockedError(text, code="nothing_to_approve", fix=[f"treadle why {run.id}"])
-    if found.tree != run.tree:
+    if found is None or found.tree != run.tree:
         text = f"run {run.id} stands on another tree than the one that was looked at"
         raise BlockedError(text, code="tree_changed", fix=[f"treadle run --resume {run.id}"])
     told = {"tree": run.tree, "files": list(found.files[:100])}
@@ -98,11 +103,13 @@ def _approve(run: Run, lands: bool) -> None:
 
 
 def refuse(run: Run) -> RunMemory:
-    """Return what a run remembers that goes on without approval: the criteria have failed."""
-    found = run.memory.protected
-    if run.memory.reason_code != memory.WAITS_FOR_APPROVAL or found is None:
-        return run.memory
-    return run.memory._replace(
+    """Return what a run remembers that goes on without approval of what it waits for."""
+    known, found = run.memory, run.memory.protected
+    if known.held:
+        return known._replace(held=known.held._replace(rejected=True))
+    if known.reason_code != memory.WAITS_FOR_APPROVAL or found is None:
+        return known
+    return known._replace(
         protected=found._replace(refused=True),
         failing=found.failing,
         refuted=found.failing,
@@ -121,30 +128,42 @@ def resume_run(
     lands: bool = False,
 ) -> Run:
     """Return the run, running again; with `approve`, as passed if it waits for just that."""
-    _check_resumable(row)
-    require_intact(tools, row)
-    run = take_up(tools, row)
-    _catch_up_branch(run)
+    run = open_stopped(tools, row)
     if approve:
         if not _lost(run):
             _approve(run, lands)
         return run
-    _change_order(run, config, budgets, swaps)
-    _require_agents(run)
+    change_order(run, config, budgets, swaps)
     refused = refuse(run)
-    verdict = run.row.verdict if refused is run.memory else "FAIL"
+    verdict = "FAIL" if refused.failing != run.memory.failing else run.row.verdict
     now = run.cursor(status="running", ended_at=None, verdict=verdict)
-    cleared: dict[str, Any] = dict.fromkeys(_OF_ONE_END)
+    cleared: dict[str, Any] = dict.fromkeys(OF_ONE_END)
+    at = row.current_step_index
     run.record(
-        *_raised(budgets),
-        NewEvent(EventType.RUN_RESUMED, f"after step {row.current_step_index}"),
+        *raised(budgets),
+        NewEvent(EventType.RUN_RESUMED, f"after step {at}", {"step": at}),
         cursor=now,
         **refused._replace(lands=lands, **cleared)._asdict(),
     )
+    make_ready(run)
+    return run
+
+
+def open_stopped(tools: Tools, row: RunRow) -> Run:
+    """Become the owner of a run that can go on, with its branch where its last step left it."""
+    _check_resumable(row)
+    require_not_superseded(tools.store, row)
+    require_intact(tools, row)
+    run = take_up(tools, row)
+    _catch_up_branch(run)
+    return run
+
+
+def make_ready(run: Run) -> None:
+    """Bring branch and workspace to where the run stands, or fail a run that lost its branch."""
     if not _lost(run):
         keep_interrupted(run)
         begin.prepare(run)
-    return run
 
 
 def _catch_up_branch(run: Run) -> None:
@@ -178,7 +197,7 @@ def keep_interrupted(run: Run) -> None:
         return
     target = _free_name(run)
     if begin.set_aside(run, target).changes:
-        text = f"interrupted edits are kept in {run.tools.layout.relative(target)}"
+        text = f"interrupted edits are kept in {run.tools.layout.shown(target)}"
         run.record(NewEvent(EventType.WORKSPACE_RESTORED, text))
 
 
@@ -197,25 +216,37 @@ def _check_resumable(row: RunRow) -> None:
     if row.status == "running":
         fix = [f"treadle log -f {run_id}", f"treadle stop {run_id}"]
         raise BlockedError(f"run {run_id} is running", code="still_running", fix=fix)
-    if row.status != "stopped":
-        text = f"run {run_id} has {row.status}; only a stopped run can go on"
-        fix = [f"treadle why {run_id}", "treadle run"]
-        raise BlockedError(text, code="not_resumable", fix=fix)
+    if row.status == "passed":
+        text = f"run {run_id} has passed; there is nothing left to go on with"
+        raise BlockedError(text, code="not_resumable", fix=[f"treadle why {run_id}"])
+
+
+def require_not_superseded(store: Reader, row: RunRow) -> None:
+    """Refuse to go on with one of several runs when another of them has landed."""
+    if instead := tries.successor(store, row):
+        raise BlockedError(
+            f"run {instead.run_id} of the same set landed instead of run {row.run_id}",
+            code="superseded",
+            fix=[f"treadle compare {row.run_id}", f"treadle undo {instead.run_id}"],
+        )
 
 
 def _require_agents(run: Run) -> None:
     """Refuse to start a program that only the record names."""
-    for role, agent in run.order.agents.items():
-        if _is_known(run, agent):
-            continue
-        run.tools.store.release(run.id, run.row.claim_epoch)
-        words = agent.config.cmd or agent.config.run or (agent.config.type,)
-        raise BlockedError(
-            f"run {run.id} began with an agent {agent.name} that today's configuration does not"
-            f" have: {' '.join(words)}",
-            code="agent_unknown",
-            fix=["treadle config show", f"treadle run --resume {run.id} --agent {role}=NAME"],
-        )
+    unknown = {role: it for role, it in run.order.agents.items() if not _is_known(run, it)}
+    if not unknown:
+        return
+    run.tools.store.release(run.id, run.row.claim_epoch)
+    agent = next(iter(unknown.values()))
+    words = agent.config.cmd or agent.config.run or (agent.config.type,)
+    today = ((role, agents.resolve(run.tools.today, role)[0]) for role in unknown)
+    swaps = " ".join(f"--agent {role}={name}" for role, name in today)
+    raise BlockedError(
+        f"run {run.id} began with an agent {agent.name} that today's configuration does not"
+        f" have: {' '.join(words)}",
+        code="agent_unknown",
+        fix=[f"treadle run --resume {run.id} {swaps}", "treadle config show"],
+    )
 
 
 def _is_known(run: Run, agent: NamedAgent) -> bool:
@@ -223,22 +254,32 @@ def _is_known(run: Run, agent: NamedAgent) -> bool:
     if config.type in ("builtin", "replay") and not config.run:
         return True
     if script and config.type == "builtin" and config.run == script.argv:
-        return Path(script.argv[-1]).parent == run.tools.layout.routines
+        return Path(script.argv[-1]).is_relative_to(run.tools.layout.routines)
+    if run.memory.trial and config == AgentConfig(type=agent.name, model=config.model):
+        return agent.name in TOOLS  # as the person named it with --try
     return run_order.is_known(agent, run.tools.today)
 
 
-def _change_order(
+def change_order(
     run: Run, config: Config, budgets: Mapping[str, float], swaps: Mapping[str, str]
 ) -> None:
+    """Let a run go on with other limits or agents than it began with."""
     order = run.order
+    if not run.memory.trial:  # which model was tried stays
+        now = {role: run_order.mended(it, config) for role, it in order.agents.items()}
+        order = structs.replace(order, agents=now)
+    if config.checks.anyway:
+        order = structs.replace(order, checks=structs.replace(order.checks, anyway=True))
     if budgets:
         order = structs.replace(order, budgets=structs.replace(order.budgets, **budgets))
     if swaps:
         order = structs.replace(order, agents=order.agents | named(config, swaps, swaps))
     run.order = order
+    _require_agents(run)
 
 
-def _raised(budgets: Mapping[str, float]) -> Iterator[NewEvent]:
+def raised(budgets: Mapping[str, float]) -> Iterator[NewEvent]:
+    """Tell which limits a person has changed."""
     if budgets:
         words = ", ".join(f"{key} = {value:g}" for key, value in budgets.items())
         yield NewEvent(EventType.BUDGET_RAISED, words, budgets)

@@ -5,17 +5,20 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
+from treadle.config import known_projects
 from treadle.config.load import load
 from treadle.config.schema import Config as Settings
-from treadle.contract import EventType, NewEvent, RunStatus
+from treadle.contract import RunStatus
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine.run import memory, run_files
-from treadle.engine.run.memory import EMPTY, Progress, RunMemory, Spent, Watch
+from treadle.engine.run.memory import EMPTY, Move, Progress, RunMemory, Spent, Watch
 from treadle.engine.run.order import Order
 from treadle.engine.run.run_files import RunFile
 from treadle.errors import GitError
@@ -27,7 +30,7 @@ from treadle.layout import Layout, RunLayout
 from treadle.proc.keeper import Keeper
 from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
-from treadle.store.runs import Cursor, Event, History, RunRow
+from treadle.store.runs import Cursor, Event, History, RunRow, UsageRow
 from treadle.store.store import Store
 
 
@@ -62,8 +65,7 @@ class Archive(NamedTuple):
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tools:
+class Tools(Struct, frozen=True, kw_only=True, dict=True):
     """What every run of one orchestrator shares."""
 
     project: Context
@@ -76,6 +78,10 @@ class Tools:
     beginning: Lock = field(default_factory=Lock)  # one run at a time gets its id and ports
     landing: Lock = field(default_factory=Lock)  # one run at a time moves the user's branch
     worker: str | None = None  # who drives, if not this process on its own: a worker of the fleet
+    counted: dict[str, float] = field(default_factory=dict)  # what steps at work cost, by run
+    # Tells of a run whose tool is down whether there is other work, so that it need not wait here.
+    gives_way: Callable[[str], bool] = lambda run_id: False
+    moves: list[Move] = field(default_factory=list)  # of the user's branches, made or under way
 
     @property
     def layout(self) -> Layout:
@@ -87,19 +93,26 @@ class Tools:
         """Return the project's repository."""
         return self.project.repo
 
-    def note(self, run_id: str, message: str) -> None:
-        """Tell the onlooker something about a run."""
-        self.watch(Progress(kind="note", run_id=run_id, message=message))
+    def note(self, run_id: str, message: str, name: str | None = None) -> None:
+        """Tell the onlooker something about a run; `name` is what it works on, if that is new."""
+        self.watch(Progress(kind="note", run_id=run_id, message=message, name=name))
 
     @functools.cached_property
     def mask(self) -> Mask:
         """Return what takes the user's secrets out of texts and files."""
-        return Mask(self.env)
+        return Mask(self.project.secrets)
 
     @functools.cached_property
     def today(self) -> Settings:
         """Return the configuration in force now, whatever a run began with."""
         return load(self.layout, self.env).config
+
+    @functools.cached_property
+    def neighbours(self) -> tuple[Layout, ...]:
+        """Return the other projects of the repository, which no run of this one may disturb."""
+        own, top = self.layout.shared, self.repo.root
+        found = [root for root in known_projects(self.env) if root != own]
+        return tuple(Layout(root) for root in found if root.is_relative_to(top))
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -107,8 +120,7 @@ class Tools:
         return self.project.env
 
 
-@dataclass(kw_only=True)
-class Run:
+class Run(Struct, kw_only=True):
     """The state that changes from step to step; it changes only when a commit is through."""
 
     tools: Tools
@@ -124,6 +136,7 @@ class Run:
     ignored: frozenset[str] = frozenset()  # files that git ignores, as last seen in the workspace
     claimed_at: float = field(default_factory=time.monotonic)
     obstacle: GitError | None = None  # why it could not begin; raised once its end is told
+    counted: object = None  # what the step at work has used, as it was last kept
 
     @property
     def id(self) -> str:
@@ -133,7 +146,17 @@ class Run:
     @property
     def place(self) -> Path:
         """Return where the run's programs work."""
-        return self.tools.layout.root if self.order.in_project else self.workspace.path
+        return self.tools.layout.root if self.order.in_project else self.inside(self.workspace.path)
+
+    def inside(self, checkout: Path) -> Path:
+        """Return the project's folder in a checkout of the repository."""
+        return checkout / self.tools.repo.prefix
+
+    @property
+    def bounds(self) -> str:
+        """Return the folder of the repository that its changes must stay in; none for all of it."""
+        prefix = self.tools.repo.prefix
+        return "" if prefix and self.tools.today.project.outside == "allow" else prefix
 
     @property
     def head(self) -> str:
@@ -165,7 +188,18 @@ class Run:
             for seq, (type_, message, data) in enumerate(happened, first)
         )
 
-    def record(self, *happened: NewEvent, cursor: Cursor | None = None, **remembered: Any) -> None:
+    def renumbered(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Give events of a step their places anew, behind what was recorded meanwhile."""
+        first = self.last_seq + 1
+        return tuple(event._replace(seq=seq) for seq, event in enumerate(events, first))
+
+    def record(
+        self,
+        *happened: NewEvent,
+        cursor: Cursor | None = None,
+        usage: Sequence[UsageRow] = (),
+        **remembered: Any,
+    ) -> None:
         """Commit what belongs to no step: first into run.json, then into the store."""
         cursor = cursor or self.cursor()
         after = self.memory._replace(**remembered)
@@ -175,7 +209,7 @@ class Run:
         found = RunFile(self.order, row, [*self.recorded, *events], memory.encode(after))
         run_files.write_run(self.folder.run_json, found)
         reach("after_run_file")
-        history = History(events=events, kv=memory.changes(self.memory, after))
+        history = History(events=events, kv=memory.changes(self.memory, after), usage=usage)
         self.tools.store.advance(self.id, history, cursor, self.row.claim_epoch)
         self.row, self.memory = row, after
         self.recorded.extend(events)

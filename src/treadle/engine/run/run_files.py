@@ -71,7 +71,7 @@ class Manifest(NamedTuple):
     after: Snapshot
     events: tuple[Event, ...] = ()
     kv: Mapping[str, object] = {}
-    usage: UsageRow | None = None
+    usage: tuple[UsageRow, ...] = ()
     checks: tuple[CheckRow, ...] = ()
     files: Mapping[str, str] = {}
 
@@ -148,6 +148,11 @@ def _digest(body: Mapping[str, object]) -> str:
     return hashlib.sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
 
 
+def _rows(found: Any) -> list[Any]:
+    """Return rows, where older versions wrote one or none."""
+    return found if isinstance(found, list) else [found] if found else []
+
+
 def _parse(body: dict[str, Any]) -> Manifest:
     """Build the records; the digest vouches for what is in them."""
     return Manifest(
@@ -157,7 +162,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
         after=Snapshot(**body["after"]),
         events=tuple(Event(**item) for item in body["events"]),
         kv=dict(body["kv"]),
-        usage=UsageRow(**body["usage"]) if body["usage"] else None,
+        usage=tuple(UsageRow(**item) for item in _rows(body["usage"])),
         checks=tuple(CheckRow(**item) for item in body["checks"]),
         files=dict(body["files"]),
     )

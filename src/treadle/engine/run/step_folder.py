@@ -5,15 +5,18 @@ import os
 import secrets
 import stat
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
+from treadle.agents import growth
 from treadle.contract import Role
 from treadle.engine.run.run import Run
 from treadle.files import atomic, beneath, walk
 from treadle.ids import utc
 from treadle.layout import (
     EVENTS,
+    GROWTH,
     INPUT_JSON,
     OUTPUT_JSON,
     PATCH,
@@ -21,6 +24,7 @@ from treadle.layout import (
     STDERR,
     STDOUT,
     STEP_JSON,
+    WORKSPACE_DIFF,
     RunLayout,
 )
 from treadle.sandbox.mask import MASKED, Mask
@@ -30,18 +34,17 @@ OUTBOX = "outbox"
 # Names in a step's folder that treadle writes itself once the agent is dead.
 _OWN = (
     *(INPUT_JSON, OUTPUT_JSON, STEP_JSON, "logs", "attempts"),
-    *("files/checks", "files/workspace.diff"),
+    *("files/checks", f"files/{WORKSPACE_DIFF}"),
 )
 
 # What an agent prints, and what is seen of a run's checks, while they work.
 _SAID, _CHECKS = (STDOUT, STDERR), "checks"
 
-# What a tool was asked in words, and what it told while it worked.
-_SPOKEN = (PROMPT, EVENTS)
+# What a tool was asked in words, what it told while it worked, and when it printed.
+_SPOKEN = (PROMPT, EVENTS, GROWTH)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True, dict=True):
     """A step's folder before it is committed as `final`, and treadle's own captures beside it."""
 
     index: int
@@ -126,7 +129,7 @@ def close_stage(stage: Stage, request: bytes, output: bytes | None, mask: Mask) 
     entries = _without_secret_names(stage.folder, walk.walk(stage.folder), mask)
     for entry in entries:
         if entry.size and entry.path != INPUT_JSON:  # that stays as it was sent
-            mask.file_in(stage.folder, entry.path)
+            growth.shorten(stage.folder, entry.path, mask.file_in(stage.folder, entry.path))
     return entries
 
 

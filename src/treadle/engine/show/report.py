@@ -6,14 +6,16 @@ from pathlib import Path
 
 from treadle.engine.run import memory
 from treadle.engine.run.memory import RunMemory
+from treadle.engine.show import verdicts
 from treadle.engine.show import view as show_view
+from treadle.engine.show.verdicts import StepVerdict
 from treadle.engine.show.view import CriterionView
 from treadle.errors import GitError
 from treadle.files import walk
 from treadle.git import trees
 from treadle.project.context import Context
 from treadle.sandbox.mask import Mask
-from treadle.store.runs import RunRow, StepRow, UsageRow
+from treadle.store.runs import RunRow, UsageRow
 from treadle.store.store import Reader
 from treadle.text import block, plural
 
@@ -36,14 +38,17 @@ def markdown(project: Context, store: Reader, row: RunRow) -> str:
         _table(["criterion", "claimed", "observed", "command"], map(_criterion, views)),
         *_evidence(project, row, views),
         "## Steps",
-        _table(["step", "role", "agent", "status", "summary"], map(_step, steps)),
+        _table(
+            ["step", "role", "agent", "status", "summary"],
+            map(_step, verdicts.run_verdicts(project.layout, steps, store.checks(row.run_id))),
+        ),
         "## Changes",
         _changes(project, row),
         _protected(known),
         "## Cost",
         _cost(known, store.usage(row.run_id)),
     ]
-    return Mask(project.env).text(block("\n\n".join(part for part in parts if part))) + "\n"
+    return Mask(project.secrets).text(block("\n\n".join(part for part in parts if part))) + "\n"
 
 
 def tail(path: Path) -> str:
@@ -64,7 +69,8 @@ def _summary(row: RunRow, known: RunMemory, views: list[CriterionView]) -> str:
 
 def _criterion(view: CriterionView) -> tuple[str, ...]:
     command = _code(view.verify) if view.verify else ""
-    return f"**{view.id}** {_text(view.text)}", _yes(view.claimed), _yes(view.observed), command
+    seen = "no (refuted)" if view.is_refuted else _yes(view.observed)
+    return f"**{view.id}** {_text(view.words)}", _yes(view.claimed), seen, command
 
 
 def _evidence(project: Context, row: RunRow, views: list[CriterionView]) -> list[str]:
@@ -72,6 +78,8 @@ def _evidence(project: Context, row: RunRow, views: list[CriterionView]) -> list
     found = []
     steps = project.layout.run(row.run_id).steps
     for view in views:
+        if view.note:
+            found.append(f"{view.id}: {_text(view.note)}")
         if view.observed is None:
             if view.evidence:
                 found.append(f"{view.id}: {_text(view.evidence)}")
@@ -83,10 +91,9 @@ def _evidence(project: Context, row: RunRow, views: list[CriterionView]) -> list
     return found
 
 
-def _step(step: StepRow) -> tuple[str, ...]:
-    status = f"{step.status} ({step.error_code})" if step.error_code else step.status
-    summary = _text(step.summary or "")
-    return str(step.step_index), step.role, _text(step.agent or ""), status, summary
+def _step(found: StepVerdict) -> tuple[str, ...]:
+    step, summary = found.step, _text(found.step.summary or "")
+    return str(step.step_index), step.role, _text(step.agent or ""), found.words, summary
 
 
 def _changes(project: Context, row: RunRow) -> str:

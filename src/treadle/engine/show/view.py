@@ -1,21 +1,25 @@
 """What a run has to show: its criteria, its JSON, what it cost, and why it stands where it does."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple
 
 from treadle.engine.run import memory
-from treadle.errors import NotFoundError
-from treadle.ids import hint, is_run_id, utc
-from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, Layout
+from treadle.engine.run.memory import RunMemory
+from treadle.engine.show import verdicts
+from treadle.engine.show.verdicts import Outcome, StepVerdict, by_id, flag
+from treadle.errors import NotFoundError, argument
+from treadle.files import walk
+from treadle.ids import age, hint, is_run_id, short_run, utc
+from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, WORKSPACE_DIFF, Layout
 from treadle.store.runs import CostRow, RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
 from treadle.text import plural
 
 _PAGE = 500
+_SHOWN = 5
+_MAX_OUTPUT = 4 << 20  # of each file
 _OBSERVED = "files/checks/observed.json"
 
 
@@ -28,15 +32,67 @@ def every_run(store: Reader) -> Iterator[RunRow]:
 
 
 def find_run(store: Reader, text: str) -> RunRow:
-    """Return the run with this id, or with the only id that begins like this."""
-    if is_run_id(text) and (row := store.run(text)):
+    """Return the run that a person means.
+
+    By its id, a beginning or an end of it that no other has, by `last`, or as the newest run of
+    a task or of a spec.
+    """
+    if row := store.run(text) if is_run_id(text) else _named_run(store, text):
         return row
-    found = store.find_runs(text, 2) if text else []
+    found = _like(store, text) if text else []
     if len(found) == 1:
         return found[0]
     if found:
-        raise NotFoundError(f"more than one run begins with {text}", fix=["treadle runs list"])
+        raise _ambiguous(store, text, found)
     raise _unknown("run", text, [row.run_id for row in store.runs(50)])
+
+
+def short_name(store: Reader, run_id: str) -> str:
+    """Return the end of a run's id where that names it and nothing else, else the whole id."""
+    short = short_run(run_id)
+    try:
+        return short if find_run(store, short).run_id == run_id else run_id
+    except NotFoundError:
+        return run_id
+
+
+def _like(store: Reader, text: str) -> list[RunRow]:
+    """Return the newest runs whose id begins or ends like this, one more than are ever named."""
+    ends = sorted((it for it in store.run_ids() if it.endswith(text)), reverse=True)
+    rows = [*store.find_runs(text, _SHOWN + 1), *filter(None, map(store.run, ends[: _SHOWN + 1]))]
+    return sorted(set(rows), reverse=True)
+
+
+def _named_run(store: Reader, text: str) -> RunRow | None:
+    """Return the newest run of all, of a task or of a spec; one of these may have none yet."""
+    if text == "last":
+        return next(iter(store.runs(1)), None)
+    if store.task(text):
+        return _newest(store.task_runs(text), f"task {text}", f"treadle run {argument(text)}")
+    for spec in (text.removeprefix("specs/"), f"{text}.md", f"{text}.spec.md"):
+        if message := store.spec_message(spec):
+            runs = store.message_runs(message.message_id, "")
+            return _newest(runs, f"spec {spec}", "treadle process")
+    return None
+
+
+def _newest(runs: Sequence[RunRow], of: str, command: str) -> RunRow:
+    if not runs:
+        raise NotFoundError(f"{of} has no run yet", fix=[command])
+    return runs[-1]
+
+
+def _ambiguous(store: Reader, text: str, found: Sequence[RunRow]) -> NotFoundError:
+    """Name the newest of the runs that a few characters could mean."""
+    now = store.now()
+    named = [f"{row.run_id}  {age(row.created_at, now)}  {row.goal}" for row in found[:_SHOWN]]
+    more = ["and more"] if len(found) > _SHOWN else []
+    return NotFoundError(
+        "\n".join([f"more than one run begins or ends with {text}:", *named, *more]),
+        code="run_ambiguous",
+        fix=["treadle runs list"],
+        details={"candidates": [row.run_id for row in found[:_SHOWN]]},
+    )
 
 
 def require_chain(store: Reader, text: str) -> None:
@@ -111,6 +167,23 @@ class CriterionView(NamedTuple):
     evidence: str | None
     note: str | None = None  # why its command ended as it did, as far as treadle can tell
 
+    @property
+    def is_refuted(self) -> bool:
+        """Tell whether it was claimed to hold and seen to fail."""
+        return self.outcome == "refuted"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how it stands after the last check."""
+        return verdicts.outcome_of(self.claimed, self.observed)
+
+    @property
+    def words(self) -> str:
+        """Return the text, and whether what was seen says anything about the work."""
+        is_idle = self.before and self.observed is not False
+        doubt = " (proves nothing yet: it passed before any work)" if is_idle else ""
+        return f"{self.text}{doubt}"
+
 
 def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
     """Return every criterion of a run with what is known about it."""
@@ -120,21 +193,22 @@ def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
         for phase in ("before", "check")
     )
     last = next((it for it in reversed(store.steps(row.run_id)) if it.role == "check"), None)
-    claimed = _claimed(layout, last) if last else {}
-    notes = _by_id(_load(layout.root / last.step_dir / _OBSERVED)) if last else {}
+    folder = layout.shared / last.step_dir if last else None
+    claimed = by_id(verdicts.read(folder / VERDICT_JSON).get("criteria")) if folder else {}
+    notes = by_id(verdicts.load(folder / _OBSERVED)) if folder else {}
     views = []
-    for id_, item in _by_id(asked_order(layout, row.run_id).get("criteria")).items():
+    for id_, item in by_id(asked_order(layout, row.run_id).get("criteria")).items():
         first, seen, claim = before.get(id_), observed.get(id_), claimed.get(id_, {})
         views.append(
             CriterionView(
                 id=id_,
                 text=str(item.get("text")),
-                verify=_text(item.get("verify")),
-                claimed=_flag(claim.get("pass")),
+                verify=verdicts.text(item.get("verify")),
+                claimed=flag(claim.get("pass")),
                 observed=seen.passed if seen else None,
                 before=first.passed if first else None,
-                evidence=seen.log if seen else _text(claim.get("evidence")),
-                note=_text(notes.get(id_, {}).get("note")) if seen else None,
+                evidence=seen.log if seen else verdicts.text(claim.get("evidence")),
+                note=verdicts.text(notes.get(id_, {}).get("note")) if seen else None,
             )
         )
     return views
@@ -148,43 +222,26 @@ def counts(views: list[CriterionView]) -> tuple[int, int]:
 
 def asked_order(layout: Layout, run_id: str) -> dict[str, object]:
     """Return what a run was asked to do, for showing; nothing if its file is lost."""
-    found = _read(layout.run(run_id).run_json).get("order")
+    found = verdicts.read(layout.run(run_id).run_json).get("order")
     return found if isinstance(found, dict) else {}
 
 
-def claims(layout: Layout, step: StepRow) -> dict[str, bool | None]:
-    """Return what a check step's agent claimed of each criterion."""
-    return {id_: _flag(item.get("pass")) for id_, item in _claimed(layout, step).items()}
-
-
-def _claimed(layout: Layout, step: StepRow) -> dict[str, dict[str, object]]:
-    return _by_id(_read(layout.root / step.step_dir / VERDICT_JSON).get("criteria"))
-
-
-def _by_id(items: object) -> dict[str, dict[str, object]]:
-    found = items if isinstance(items, list) else []
-    return {str(item.get("id")): item for item in found if isinstance(item, dict)}
-
-
-def _read(path: Path) -> dict[str, object]:
-    found = _load(path)
-    return found if isinstance(found, dict) else {}
-
-
-def _load(path: Path) -> object:
-    """Read a file for showing; one that is missing or damaged shows nothing."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
+def step_output(
+    layout: Layout, store: Reader, row: RunRow, asked: str
+) -> tuple[StepRow, dict[str, str]]:
+    """Return a step, by its number or the `last` one, and what its programs printed, by file."""
+    steps = store.steps(row.run_id)
+    step = next((it for it in reversed(steps) if asked in ("last", str(it.step_index))), None)
+    if step is None:
+        known = f"it has {plural(len(steps), 'step')}" if steps else "it has none yet"
+        text = f"run {row.run_id} has no step {asked}; {known}"
+        raise NotFoundError(text, fix=[f"treadle runs show {row.run_id}"])
+    seen = (it.log for it in store.checks(row.run_id) if it.step_index == step.step_index)
+    below = layout.relative(layout.run(row.run_id).steps)
+    logs = [f"{step.step_dir}/logs/{name}" for name in (STDOUT, STDERR)]
+    names = [*logs, *(f"{below}/{log}" for log in seen if log)]
+    texts = {name: walk.tail(layout.shared / name, _MAX_OUTPUT) for name in names}
+    return step, {name: text for name, text in texts.items() if text}
 
 
 Document = dict[str, object]
@@ -194,14 +251,21 @@ def runs_document(store: Reader, rows: list[RunRow]) -> Document:
     """Return a page of runs, and which of them would conflict."""
     storms = memory.clashes(store, rows)
     return {
-        "runs": [row._asdict() for row in rows],
+        "runs": [row._asdict() | _outcome(memory.recall(store, row.run_id)) for row in rows],
         "weather": [storm._asdict() for storm in storms],
     }
 
 
+def _outcome(known: RunMemory) -> Document:
+    cost = known.spent.cost_usd if known.spent else 0.0
+    refuted_in = list(known.refuted)
+    return {"cost_usd": round(cost, 6), "landed": known.landed_commit, "refuted": refuted_in}
+
+
 def run_document(layout: Layout, store: Reader, row: RunRow) -> Document:
     """Return one run with its steps, criteria and usage."""
-    known = memory.recall(store, row.run_id)
+    known, found = memory.recall(store, row.run_id), store.steps(row.run_id)
+    steps = verdicts.run_verdicts(layout, found, store.checks(row.run_id))
     return row._asdict() | {
         "landed": known.landed and known.landed.commit,
         "undone": known.undone and known.undone.commit,
@@ -209,11 +273,25 @@ def run_document(layout: Layout, store: Reader, row: RunRow) -> Document:
         "reason_code": known.reason_code,
         "resume_at": known.resume_at,
         "protected": list(known.protected.files) if known.protected else [],
-        "steps": [step._asdict() for step in store.steps(row.run_id)],
-        "criteria": [view._asdict() for view in criteria(layout, store, row)],
+        "headline": (last := verdicts.last_check(steps)) and last.sentence,
+        "steps": [told_step(step) for step in steps],
+        "criteria": [
+            view._asdict() | {"outcome": view.outcome} for view in criteria(layout, store, row)
+        ],
         "usage": total_usage(store.usage(row.run_id))
         | {"spent": known.spent and known.spent._asdict()},
     }
+
+
+def step_document(layout: Layout, store: Reader, step: StepRow) -> Document:
+    """Return one step with what it claimed and was refuted in."""
+    return told_step(verdicts.step_verdict(layout, step, store.checks(step.run_id)))
+
+
+def told_step(found: StepVerdict) -> Document:
+    """Return one step with what it came to."""
+    told: Document = {"outcome": found.outcome, "headline": found.sentence}
+    return found.step._asdict() | {"refuted": found.refuted} | told
 
 
 def events_document(store: Reader, run_id: str, after: int, limit: int | None = None) -> Document:
@@ -226,8 +304,9 @@ _TELLING = """
     base_dirty check_before claim_refuted step_failed attempt_failed answer_repaired routine_chosen
     patch_applied no_patch risky_change no_progress budget_exceeded branch_moved reconciled_step
     run_interrupted run_resumed row_mismatch store_rebuilt stop_requested landed land_refused undone
-    run_queued run_claimed push_refused gave_up order_held order_refused archive_refused
-    protected_changed protected_approved
+    rebased run_queued run_claimed push_refused gave_up order_held order_refused archive_refused
+    superseded protected_changed protected_approved check_broken check_flaky
+    change_approved plan_approved rejected submodule_not_harvested history_shortened
 """
 
 
@@ -256,7 +335,7 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
     telling = _TELLING.split()
     told = [event for event in store.events(row.run_id) if event.type in telling]
     return Explanation(
-        headline=f"run {row.run_id} {_WORDS[row.status]} ({where})",
+        headline=f"run {row.run_id} {_WORDS[memory.word(row, known)]} ({where})",
         reason=known.reason,
         reason_code=known.reason_code,
         failing=tuple(v for v in views if v.claimed is False or v.observed is False),
@@ -276,6 +355,7 @@ def _weather(store: Reader, row: RunRow) -> tuple[str, ...]:
 
 
 _WORDS = {
+    "queued": "waits for a worker",
     "running": "is running",
     "passed": "passed",
     "failed": "failed",
@@ -284,11 +364,13 @@ _WORDS = {
 
 
 def _look(layout: Layout, steps: list[StepRow]) -> tuple[str, ...]:
-    """Return the files worth opening: the last step's words, the last check's scorecard."""
-    found = []
+    """Return the files worth opening: a failure's words and work, the last check's scorecard."""
+    failed = [step for step in steps if step.status == "fail"]
+    found = [f"{step.step_dir}/files/{WORKSPACE_DIFF}" for step in failed[-1:]]
     if steps and steps[-1].status == "fail":
         found += [f"{steps[-1].step_dir}/logs/{STDERR}", f"{steps[-1].step_dir}/logs/{STDOUT}"]
     checks = [step for step in steps if step.role == "check"]
     if checks:
         found.append(f"{checks[-1].step_dir}/{SCORECARD}")
-    return tuple(name for name in found if (layout.root / name).is_file())
+    paths = [layout.shared / name for name in found]
+    return tuple(layout.shown(path) for path in paths if path.is_file())

@@ -1,12 +1,15 @@
 """Turn what an agent changed into a judged commit, or undo what it may not change."""
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from treadle.agents import table
-from treadle.contract import EventType, NewEvent, StepError
-from treadle.engine.run import begin
-from treadle.engine.run.order import RISKY_FILES, Exceeded
+from treadle.contract.events import EventType, NewEvent, StepError
+from treadle.engine.checks import clean, policy
+from treadle.engine.run import begin, held
+from treadle.engine.run.order import RISKY_FILES
 from treadle.engine.run.run import Run
 from treadle.engine.run.run_files import Snapshot
 from treadle.engine.run.step_folder import Stage
@@ -17,9 +20,7 @@ from treadle.git import build, judge, workspace
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Judged
 from treadle.git.workspace import Change, Survey
-from treadle.ids import HUMAN, utc
-from treadle.layout import PATCH
-from treadle.tasks import claim, lanes
+from treadle.layout import WORKSPACE_DIFF
 from treadle.text import name_some, plural
 
 _NAMED = 20
@@ -44,6 +45,8 @@ def take(run: Run, stage: Stage, finding: Finding) -> Finding:
         told = {"count": len(new), "files": list(new[:_NAMED])}
         finding = finding.noting(EventType.IGNORED_NOT_HARVESTED, text, **told)
     if may_edit:
+        seen = clean.edited_submodules(run, time.time() - stage.seconds())
+        finding = replace(finding, happened=(*finding.happened, *seen))
         return _harvest(run, stage, finding, found)
     finding = _undone(finding, found)
     return _apply(run, stage, finding) if _proposes(stage, finding) else finding
@@ -78,12 +81,12 @@ def _harvest(run: Run, stage: Stage, finding: Finding, found: Survey) -> Finding
     if found.changes and proposes and stage.patch.is_file():
         text = "edits of the workspace and patch.diff together; an act step gives one of them"
         taken = taken.failed(StepError.PROTOCOL_ERROR, text)
-    elif found.changes and not taken.error:
+    elif found.changes and (taken.unread or not taken.error):
         taken = _built(run, stage, taken, found.changes)
     elif proposes:
         taken = _apply(run, stage, taken)
-    if taken.error and found.changes:
-        begin.set_aside(run, stage.live / "workspace.diff")
+    if taken.error and found.changes and not taken.after:
+        begin.set_aside(run, stage.live / WORKSPACE_DIFF)
     return taken
 
 
@@ -109,7 +112,8 @@ def _trespassed(finding: Finding, what: str, paths: Sequence[str]) -> Finding:
 
 
 def _proposes(stage: Stage, finding: Finding) -> bool:
-    return stage.role == "act" and not finding.error and not finding.skipped
+    is_good = finding.unread or not (finding.error or finding.skipped)
+    return stage.role == "act" and is_good
 
 
 def _apply(run: Run, stage: Stage, finding: Finding) -> Finding:
@@ -131,7 +135,7 @@ def _built(run: Run, stage: Stage, finding: Finding, edits: tuple[Change, ...] =
 def _from_edits(run: Run, stage: Stage, finding: Finding, edits: tuple[Change, ...]) -> Finding:
     built = build.from_edits(run.workspace, run.head, stage.scratch, edits)
     judged = _judge(run, stage, built)
-    atomic.create(stage.live / "workspace.diff", judged.diff)
+    atomic.create(stage.live / WORKSPACE_DIFF, judged.diff)
     return replace(_admit(run, stage, finding, built, judged), built_in=built.scratch)
 
 
@@ -141,8 +145,10 @@ def _from_patch(run: Run, stage: Stage, finding: Finding) -> Finding:
         patch = walk.read(stage.patch, max_bytes=_MAX_PATCH)
     except FormatError as error:
         return finding.failed(StepError.PATCH_REFUSED, error.message)
-    inside, ws = run.order.agent(stage.role).config.path, run.workspace
-    built = build.from_patch(run.tools.repo, run.head, patch, stage.scratch, subdir=inside, ws=ws)
+    within = run.tools.repo.prefix + (run.order.agent(stage.role).config.path or "")
+    built = build.from_patch(
+        run.tools.repo, run.head, patch, stage.scratch, subdir=within, ws=run.workspace
+    )
     if isinstance(built, PatchFailed) and built.rule:
         return _refused(finding, f"{built.rule}: {built.message}")
     if isinstance(built, PatchFailed):
@@ -158,18 +164,11 @@ def _refused(finding: Finding, why: str) -> Finding:
 
 
 def _judge(run: Run, stage: Stage, built: Built) -> Judged:
-    inside = run.order.agent(stage.role).config.path
-    return judge.judge(built.scratch, run.tree, built.tree, _commands(run), inside=inside)
-
-
-def _commands(run: Run) -> set[str]:
-    """Return the words of every agent's command: changing such a file is risky."""
-    words = {
-        word
-        for agent in run.order.agents.values()
-        for word in (*(agent.config.cmd or ()), *(agent.config.run or ()))
-    }
-    return {word.removeprefix("./") for word in words}
+    path = run.order.agent(stage.role).config.path
+    inside = run.tools.repo.prefix + path if path else run.bounds
+    named = policy.commands(run.order)
+    judged = judge.judge(built.scratch, run.tree, built.tree, named, inside=inside)
+    return policy.rate(run, stage.role, built.scratch, judged)
 
 
 def _admit(run: Run, stage: Stage, finding: Finding, built: Built, judged: Judged) -> Finding:
@@ -178,59 +177,20 @@ def _admit(run: Run, stage: Stage, finding: Finding, built: Built, judged: Judge
     if judged.refusals:
         rules = (f"{item.rule}: {item.message}" for item in judged.refusals[:5])
         return _refused(finding, "; ".join(rules))
-    if reserved := _reserved(run, judged):
-        return _refused(finding, reserved)
-    if judged.risky:
-        risky = [f"{item.path} ({item.reason})" for item in judged.risky]
+    if risky := [f"{item.path} ({item.reason})" for item in judged.risky]:
         text = f"risky files: {name_some(risky)}"
         finding = finding.noting(EventType.RISKY_CHANGE, text, files=risky[:100])
-    if over := _exceeded(run, judged):
-        return _over_budget(run, stage, finding, judged, over)
+    if over := policy.exceeded(run.order.budgets, judged):
+        why = f"the change is over budget: {over.key} is {over.limit:g}, it has {over.used:g}"
+        why += f": {name_some(risky)}" if over.key == RISKY_FILES else ""
+        kept = held.hold_change(run, stage, built, judged.diff, why)
+        finding = finding.noting(EventType.BUDGET_EXCEEDED, why, **over._asdict())
+        return replace(finding.failed(StepError.BUDGET_EXCEEDED, why), held=kept)
     return _commit(run, stage, finding, built, judged)
 
 
-def _reserved(run: Run, judged: Judged) -> str:
-    """Say which files of a change somebody else keeps to another task."""
-    rows = run.tools.store.reservations(utc(run.tools.now()))
-    if not rows:
-        return ""
-    task = run.tools.store.task(run.order.task_id or "")
-    paths = [item.path for item in judged.files]
-    found = claim.conflicts(rows, paths, run.order.task_id, task.owner if task else HUMAN)
-    return "; ".join(lanes.reserved(path, row).message for path, row in found[:5])
-
-
-def _exceeded(run: Run, judged: Judged) -> Exceeded | None:
-    """Return the first budget of one change that is too small for this one."""
-    used = {
-        "max_changed_files": len(judged.files),
-        "max_patch_kb": judged.patch_kb,
-        RISKY_FILES: len(judged.risky),
-    }
-    for key, amount in used.items():
-        limit = getattr(run.order.budgets, key)
-        if limit is not None and amount > limit:
-            return Exceeded(key, limit, amount)
-    return None
-
-
-def _over_budget(
-    run: Run, stage: Stage, finding: Finding, judged: Judged, over: Exceeded
-) -> Finding:
-    """Let a change wait for a human who has looked at it."""
-    kept = PATCH if stage.patch.is_file() else "files/workspace.diff"
-    where = run.tools.layout.relative(stage.final)
-    text = f"the change is over budget: {over.key} is {over.limit:g}, it has {over.used:g}"
-    if over.key == RISKY_FILES:
-        text += f": {name_some([f'{item.path} ({item.reason})' for item in judged.risky])}"
-    text += f"; look at {where}/{kept}, then allow it with --budget {over.needed}"
-    finding = finding.noting(EventType.BUDGET_EXCEEDED, text, **over._asdict())
-    return replace(finding.failed(StepError.BUDGET_EXCEEDED, text), over=over)
-
-
 def _commit(run: Run, stage: Stage, finding: Finding, built: Built, judged: Judged) -> Finding:
-    message = f"{stage.role} {stage.iteration}: {run.order.goal}\n\nTreadle-Run: {run.id}\n"
-    author = build.author_of(run.workspace.config)
+    message, author = held.message_of(run, stage), held.author_of(run)
     new = build.commit(built, run.head, message, run.tools.now(), author)
     after = Snapshot(new, built.tree)
     told = {
@@ -239,4 +199,7 @@ def _commit(run: Run, stage: Stage, finding: Finding, built: Built, judged: Judg
         "files": [item.path for item in judged.files[:100]],
     }
     text = f"{plural(len(judged.files), 'file')} changed"
-    return replace(finding.noting(EventType.PATCH_APPLIED, text, **told), after=after)
+    finding = finding.noting(EventType.PATCH_APPLIED, text, **told)
+    if finding.unread:
+        finding = replace(finding, message=f"{finding.message}; what it changed is taken over")
+    return replace(finding, after=after)

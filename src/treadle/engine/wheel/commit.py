@@ -68,8 +68,7 @@ def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | Non
     """Tell the store what the folder says; the epoch keeps out an owner that lost the run."""
     key, sha256 = archive or (None, None)
     row = found.row._replace(digest=digest, archive=key, archive_sha256=sha256)
-    usage = (found.usage,) if found.usage else ()
-    history = History((row,), found.events, found.kv, usage, found.checks)
+    history = History((row,), found.events, found.kv, found.usage, found.checks)
     is_settled = end.is_nothing(run, found)
     run.tools.store.advance(run.id, history, found.cursor, run.row.claim_epoch, is_settled)
     run.row = run.row._replace(**found.cursor._asdict())
@@ -77,7 +76,7 @@ def settle(run: Run, found: Manifest, digest: str | None, archive: Archive | Non
         run.row = run.row._replace(owner=None)
     run.memory = memory.apply(run.memory, found.kv)
     run.tree, run.last_seq = found.after.tree, run.last_seq + len(found.events)
-    run.step_dirs.append(f"{run.tools.layout.root}/{found.row.step_dir}")
+    run.step_dirs.append(f"{run.tools.layout.shared}/{found.row.step_dir}")
 
 
 def _follow(run: Run, found: Manifest, place: Scratch | None) -> GitError | None:

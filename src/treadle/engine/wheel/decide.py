@@ -1,11 +1,13 @@
 """Decide what a step means for its run, and write it down for the commit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from treadle.agents.backend import AgentResult, Usage
-from treadle.contract import EventType, NewEvent, RunStatus, StepError, StepStatus
-from treadle.engine.run import confinement, memory
+from treadle.agents import table
+from treadle.agents.backend import AgentResult, AgentUsage, Usage
+from treadle.contract import RunStatus, StepStatus
+from treadle.contract.events import EventType, NewEvent, StepError
+from treadle.engine.run import ceiling, confinement, memory, night, outage
 from treadle.engine.run.memory import CheckSeen, ProtectedChange, RunMemory, Spent
 from treadle.engine.run.order import Exceeded, Order, exceeded_budget
 from treadle.engine.run.run import ENDS, Run
@@ -13,12 +15,21 @@ from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
 from treadle.ids import utc
-from treadle.store.runs import CheckRow, Event, StepRow, UsageRow
+from treadle.store.runs import CheckRow, Event, StepRow
 from treadle.text import name_some
 
 # What ends a step without being the agent's fault: the run can go on later.
-_STOPS = (StepError.INTERRUPTED, StepError.USAGE_LIMIT, StepError.BUDGET_EXCEEDED)
+_STOPS = (
+    *(StepError.INTERRUPTED, StepError.USAGE_LIMIT),
+    *(StepError.BUDGET_EXCEEDED, StepError.CHECK_BROKEN),
+)
 _SPENDS = (StepError.TIMEOUT, StepError.OUTPUT_LIMIT)
+# What befalls a tool rather than follows from its work; the same step may well succeed later.
+_BEFALLS = (
+    *(StepError.TIMEOUT, StepError.IDLE_TIMEOUT, StepError.NETWORK, StepError.RATE_LIMIT),
+    *(StepError.SERVER_ERROR, StepError.AUTH_FAILED, StepError.AGENT_EXIT),
+    *(StepError.AGENT_MISSING, StepError.TOOL_MISMATCH),
+)
 
 
 class Standing(NamedTuple):
@@ -28,6 +39,8 @@ class Standing(NamedTuple):
     tree: str
     spent: Spent
     last_check: CheckSeen | None = None
+    by_tool: bool = False  # whether the step was a tool's, which is asked in words
+    day: Exceeded | None = None  # the limit over all runs that is reached with it
 
 
 class Decision(NamedTuple):
@@ -46,7 +59,11 @@ GO_ON = Decision("running")
 def decide(order: Order, finding: Finding, now: Standing) -> Decision:
     """Return what a step means for its run; nothing is read or written here."""
     if finding.error:
-        return _after_failure(order, finding, now.spent)
+        return _after_failure(order, finding, now)
+    if finding.held:
+        return Decision(
+            "stopped", memory.PLAN_WAITS, f"the plan waits for your approval: {finding.held.file}"
+        )
     if order.script:
         return Decision("passed", "passed", "the routine finished")
     if finding.verdict == "PASS":
@@ -66,6 +83,8 @@ def decide_between(order: Order, spent: Spent, stop: str | None) -> Decision:
 def _after_pass(order: Order, finding: Finding) -> Decision:
     """Let a run pass, unless it hangs on protected files that the run itself changed."""
     look = finding.look
+    if finding.already_true:
+        return Decision("passed", memory.ALREADY_TRUE, finding.message)
     if look and look.failing and order.checks.protect_mode == "ask":
         names = name_some(look.files)
         text = f"the run changed what decides its checks ({names}): {look.sentence}"
@@ -73,13 +92,19 @@ def _after_pass(order: Order, finding: Finding) -> Decision:
     return Decision("passed", "passed", "every criterion passed")
 
 
-def _after_failure(order: Order, finding: Finding, spent: Spent) -> Decision:
-    if finding.error in _STOPS:
-        return Decision("stopped", str(finding.error), finding.message, finding.over)
-    over = exceeded_budget(order.budgets, spent)
-    if over and finding.error in _SPENDS:
+def _after_failure(order: Order, finding: Finding, now: Standing) -> Decision:
+    if finding.unread and finding.after and len(order.commands) == len(order.criteria):
+        return GO_ON  # the commands judge the work, whatever was said of it
+    over = exceeded_budget(order.budgets, now.spent)
+    is_spent = finding.error == StepError.BUDGET_EXCEEDED and not finding.held
+    if over and (is_spent or finding.error in _SPENDS):
         return _over_budget(over)
-    return Decision("failed", str(finding.error), finding.message)
+    if is_spent and now.day:
+        return _over_budget(now.day)._replace(reason=memory.NIGHT_LIMIT)
+    if finding.error in _STOPS:
+        return Decision("stopped", str(finding.error), finding.message)
+    status: RunStatus = "stopped" if now.by_tool and finding.error in _BEFALLS else "failed"
+    return Decision(status, str(finding.error), finding.message)
 
 
 def _after_fail(order: Order, finding: Finding, now: Standing) -> Decision:
@@ -107,13 +132,16 @@ class Turn(NamedTuple):
     checks: tuple[CheckRow, ...]
     events: tuple[Event, ...]  # of its parts
     letters_given: Mapping[str, int]
+    used: Sequence[AgentUsage] = ()
 
 
 def manifest(run: Run, turn: Turn) -> Manifest:
     """Return everything the store must learn from this step; its files' digests come later."""
     stage, finding = turn.stage, turn.finding
-    spent = _spent_after(run, turn)
-    standing = Standing(stage.iteration, run.tree, spent, run.memory.last_check)
+    spent = spent_after(run, stage, turn.result)
+    by_tool = table.is_prompted(run.order.agent(stage.role).config)
+    day = ceiling.exceeded_day(run, turn.result.usage or Usage()) if finding.error else None
+    standing = Standing(stage.iteration, run.tree, spent, run.memory.last_check, by_tool, day)
     decision = decide(run.order, finding, standing)
     here, ended_at = Snapshot(run.head, run.tree), utc(run.tools.now())
     after, is_over = finding.after or here, decision.status != "running"
@@ -132,18 +160,19 @@ def manifest(run: Run, turn: Turn) -> Manifest:
         kv={key: run.tools.mask.value(value) for key, value in learnt.items()},
         before=here,
         after=after,
-        usage=_usage(run, turn),
+        usage=ceiling.usage_rows(run, stage, turn.used),
         checks=turn.checks,
     )
 
 
-def _spent_after(run: Run, turn: Turn) -> Spent:
-    spent, usage = run.spent, turn.result.usage or Usage()
+def spent_after(run: Run, stage: Stage, result: AgentResult) -> Spent:
+    """Return what a run has used with a step that ended so."""
+    spent, usage = run.spent, result.usage or Usage()
     return Spent(
-        minutes=spent.minutes + turn.stage.seconds() / 60,
+        minutes=spent.minutes + stage.seconds() / 60,
         tokens=spent.tokens + usage.input_tokens + usage.output_tokens,
         cost_usd=spent.cost_usd + usage.cost_usd,
-        output_mb=spent.output_mb + turn.result.output_bytes / 2**20,
+        output_mb=spent.output_mb + result.output_bytes / 2**20,
     )
 
 
@@ -195,7 +224,8 @@ def _row(run: Run, turn: Turn, after: Snapshot, ended_at: str) -> StepRow:
 
 def _remembered(run: Run, turn: Turn, spent: Spent, decision: Decision) -> RunMemory:
     """Return what the run remembers from now on."""
-    found, finding, result = run.memory._replace(spent=spent), turn.finding, turn.result
+    finding, result = turn.finding, turn.result
+    found = run.memory._replace(spent=spent, held=finding.held)
     if finding.verdict:
         found = found._replace(
             failing=finding.failing,
@@ -203,12 +233,14 @@ def _remembered(run: Run, turn: Turn, spent: Spent, decision: Decision) -> RunMe
             last_check=CheckSeen(run.tree, finding.failing),
             protected=_protected(run, turn),
         )
-    if not finding.error:
-        found = found._replace(letters_given=turn.letters_given)
+    if not finding.error or decision is GO_ON:
+        found = found._replace(letters_given=turn.letters_given, ahead=found.ahead[1:])
     if decision.reason:
         found = found._replace(reason_code=decision.reason, reason=decision.message)
-    if result.error == StepError.USAGE_LIMIT and result.resume_at:
+    if result.error in outage.STOPS and result.resume_at:
         found = found._replace(resume_at=utc(result.resume_at))
+    if decision.reason == memory.NIGHT_LIMIT:
+        found = found._replace(resume_at=utc(night.day_end(run.tools.now())))
     return found._replace(budget_needed=decision.over.needed) if decision.over else found
 
 
@@ -224,21 +256,4 @@ def _protected(run: Run, turn: Turn) -> ProtectedChange | None:
         tree=run.tree,
         diff=f"{run.tools.layout.relative(turn.stage.final)}/files/{memory.PROTECTED_DIFF}",
         refused=turn.finding.verdict == "FAIL",
-    )
-
-
-def _usage(run: Run, turn: Turn) -> UsageRow | None:
-    usage = turn.result.usage
-    if usage is None:
-        return None
-    return UsageRow(
-        run_id=run.id,
-        step_index=turn.stage.index,
-        agent=run.order.agent(turn.stage.role).name,
-        model=run.tools.mask.text(usage.model) if usage.model else None,
-        input_tokens=usage.input_tokens,
-        cached_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
-        cost_usd=usage.cost_usd,
-        seconds=round(turn.stage.seconds(), 3),
     )

@@ -1,19 +1,20 @@
 """Turn the wheel: take one committed step after the other until the run is over."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.agents import login
 from treadle.agents.backend import AgentResult
-from treadle.contract import EventType, Role, StepError, follows, messages
-from treadle.engine import letters
-from treadle.engine.checks import observe
+from treadle.contract import Role, follows, messages
+from treadle.contract.events import EventType, StepError
+from treadle.engine import letters, prompt
+from treadle.engine.checks import looks, observe
 from treadle.engine.checks.observe import Observation
-from treadle.engine.run import confinement, step_folder
-from treadle.engine.run.memory import Moment, Progress
+from treadle.engine.run import confinement, held, night, outage, step_folder
+from treadle.engine.run.memory import Moment, Progress, next_role
 from treadle.engine.run.run import Archive, Run, reach
 from treadle.engine.run.step_folder import (
     Stage,
@@ -29,7 +30,7 @@ from treadle.engine.wheel.decide import Turn
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import GitError
 from treadle.sandbox.outside import View
-from treadle.store.runs import RunRow, StepRow
+from treadle.store.runs import RunRow
 
 
 def drive_run(run: Run) -> RunRow:
@@ -43,7 +44,10 @@ def drive_run(run: Run) -> RunRow:
 def turns(run: Run) -> Iterator[Role]:
     """Yield whose turn it is as long as the run goes on."""
     role = "do" if run.order.script else next_role(run.tools.store.steps(run.id))
+    if run.memory.held:  # what was approved is held no more
+        role = run.memory.held.role
     while run.row.status == "running" and not _stopped_between_steps(run):
+        role = next(iter(run.memory.ahead), role)
         yield role
         role = follows(role)
 
@@ -61,6 +65,7 @@ def take_step(run: Run, role: Role) -> Finished | None:
 def record_step(run: Run, done: Finished, archive: Archive | None = None) -> None:
     """Tell the store of a step, then whoever it wrote to, then the onlooker."""
     commit.record(run, done, archive)
+    run.tools.counted.pop(run.id, None)
     letters.deliver(run, done.stage.final, done.stage.role)
     show(run, "committed", done.told, done.stage)
 
@@ -81,19 +86,23 @@ def _take_step(run: Run, role: Role) -> Finished:
     observation = _observe(run, stage)
     events = run.events(observation.happened)
     news = letters.news(run, role)
-    request = ask.build_request(run, stage, observation, news.text)
+    request = prompt.build_request(run, stage, observation, news.text)
     data = messages.encode(request)
     lay_out(stage, data, has_outbox=bool(run.order.message))
     before = judge.look_outside(run, stage)
-    result, happened = ask.ask(run, stage, request, observation, partial(_tick, run, stage))
-    events += run.events(happened, events)
+    reply = ask.ask(run, stage, request, observation, partial(_tick, run, stage))
+    result, stage = reply.result, replace(stage, started=stage.started + reply.paused)
+    events = run.renumbered(events)  # a role may have got another agent
+    events += run.events(reply.happened, events)
     finding = _found(run, stage, result, observation, before)
+    if reply.used and not result.error:  # with its login given back, others may ask the tool
+        outage.settle(run.tools, outage.service_of(run.tools, run.order.agent(role)))
     events += run.events(finding.happened, events)
     finding = replace(finding, message=run.tools.mask.text(finding.message))
     if not finding.keeps_files:
         discard_contents(stage)
     entries = close_stage(stage, data, _output(result), run.tools.mask)
-    turn = Turn(stage, result, finding, observation.rows, events, news.given)
+    turn = Turn(stage, result, finding, observation.rows, events, news.given, reply.used)
     found = decide.manifest(run, turn)
     done = commit.put_in_place(run, stage, entries, found, finding.built_in)
     return done._replace(told=_told(finding))
@@ -103,8 +112,8 @@ def _observe(run: Run, stage: Stage) -> Observation:
     """Run the criteria's commands where this step calls for it."""
     if stage.role == "check":
         seen = observe.observe(run, stage, "check")
-    elif stage.role == "do" and stage.iteration == 1 and run.order.checks.before:
-        seen = observe.observe(run, stage, "before")
+    elif stage.role == "plan" and stage.iteration == 1 and run.order.checks.before:
+        seen = looks.look(run, stage)
     else:
         return observe.NOTHING
     if (seen.seen or seen.stopped) and not observe.in_clean_place(run):
@@ -122,8 +131,10 @@ def _found(
         return Finding(message=result.message, error=result.error)
     confinement.clear_scratch(run)
     reach("after_agent")
-    finding = judge.judge(run, stage, result, observation, before)
-    return _keep_login(run, stage, result, change.take(run, stage, finding))
+    finding = change.take(run, stage, judge.judge(run, stage, result, observation, before))
+    if not (finding.error or finding.skipped):
+        finding = replace(finding, held=held.hold_plan(run, stage, finding.message))
+    return _keep_login(run, stage, result, finding)
 
 
 def _keep_login(run: Run, stage: Stage, result: AgentResult, finding: Finding) -> Finding:
@@ -177,23 +188,16 @@ def show(
             elapsed=stage.seconds() if stage and elapsed is None else elapsed or 0.0,
             passed=total - len(run.memory.failing) if run.row.verdict else 0,
             total=total,
+            name=run.order.name,
         )
     )
-
-
-def next_role(steps: list[StepRow]) -> Role:
-    """Return whose turn it is after these steps; a step that did not finish is repeated."""
-    if not steps:
-        return "plan"
-    last = steps[-1]
-    return last.role if last.status == "fail" else follows(last.role)
 
 
 def _stopped_between_steps(run: Run) -> bool:
     stop = run.tools.interrupted() or confinement.stop_request(run)
     status, reason, message, over, happened = decide.decide_between(run.order, run.spent, stop)
     if status == "running":
-        return False
+        return night.stops(run)
     needed = over.needed if over else run.memory.budget_needed
     run.end(status, reason, message, *happened, budget_needed=needed)
     return True

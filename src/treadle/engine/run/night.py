@@ -1,0 +1,101 @@
+"""Say what a project may use in a day, and what all runs together have used since a moment."""
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from treadle.config import schema
+from treadle.config.schema import NightConfig
+from treadle.contract.events import EventType, NewEvent
+from treadle.engine.run.memory import NIGHT_LIMIT
+from treadle.engine.run.order import Exceeded
+from treadle.engine.run.run import Run, Tools
+from treadle.errors import SpentError
+from treadle.ids import local, utc
+from treadle.store.store import Reader
+from treadle.store.transaction import Reading
+
+
+class DayTotal(NamedTuple):
+    """How many runs began, and what the steps that began cost."""
+
+    runs: int
+    cost_usd: float
+    tokens: int
+
+
+def total(store: Reading, since: datetime) -> DayTotal:
+    """Sum up what was begun since a moment; run ids begin with theirs."""
+    first = since.astimezone(UTC).strftime("%Y%m%d-%H%M%S")
+    ((runs, cost, tokens),) = store.all("day_total", first=first, since=utc(since))
+    return DayTotal(runs, round(cost, 6), tokens)
+
+
+_TABLE = "night"
+
+
+def day_begin(now: datetime) -> datetime:
+    """Return when the user's day began: at midnight in their own zone."""
+    return now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+
+
+def today(store: Reader, now: datetime) -> DayTotal:
+    """Return what all runs together have used on this day."""
+    return total(store, day_begin(now))
+
+
+def limits_document(store: Reader, limits: NightConfig, now: datetime) -> dict[str, object]:
+    """Return what this day has used, beside its limits."""
+    used = today(store, now)._asdict()
+    return {"since": utc(day_begin(now)), **used} | {
+        name: getattr(limits, name) for name in limits.__struct_fields__
+    }
+
+
+def require(tools: Tools, *, begins: bool) -> None:
+    """Refuse to begin a run, or to go on with one, on a day whose limits are reached."""
+    over = exceeded(tools, begins=begins)
+    if over is None:
+        return
+    key, _, enough = over.needed.partition("=")
+    variable = schema.variable(tuple(key.split(".")))
+    raise SpentError(
+        f"the runs of this day are at their limit: {over.sentence};"
+        f" it ends at {local(utc(day_end(tools.now())))}",
+        fix=[f"export {variable}={enough}", "treadle status"],
+        details={"needed": f"{variable}={enough}"},
+    )
+
+
+def stops(run: Run) -> bool:
+    """Stop a run between two steps on a day whose limits are reached; it goes on the next day.
+
+    Workers of the fleet count what they spend, and are held by the queue and not by a day.
+    """
+    over = None if run.tools.worker else exceeded(run.tools, begins=False)
+    if over is None:
+        return False
+    event = NewEvent(EventType.BUDGET_EXCEEDED, over.sentence, over._asdict())
+    until = utc(day_end(run.tools.now()))
+    run.end(
+        "stopped", NIGHT_LIMIT, over.sentence, event, budget_needed=over.needed, resume_at=until
+    )
+    return True
+
+
+def exceeded(tools: Tools, *, begins: bool, more: float = 0.0) -> Exceeded | None:
+    """Return which limit of the day is reached, with what is at work besides."""
+    limits = tools.project.settings.config.night
+    if limits == NightConfig():
+        return None
+    used = today(tools.store, tools.now())
+    used = used._replace(cost_usd=round(used.cost_usd + more, 6))
+    if limits.max_cost_usd is not None and used.cost_usd >= limits.max_cost_usd:
+        return Exceeded(f"{_TABLE}.max_cost_usd", limits.max_cost_usd, used.cost_usd)
+    if begins and limits.max_runs is not None and used.runs >= limits.max_runs:
+        return Exceeded(f"{_TABLE}.max_runs", limits.max_runs, used.runs)
+    return None
+
+
+def day_end(now: datetime) -> datetime:
+    """Return when the user's day ends."""
+    return day_begin(day_begin(now) + timedelta(hours=36))
