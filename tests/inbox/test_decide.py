@@ -13,15 +13,15 @@ from treadle.config.load import load
 from treadle.engine.run import memory
 from treadle.errors import BlockedError, LockedError
 from treadle.files import atomic, sync
-from treadle.inbox import box, decide
-from treadle.inbox.decide import Bury, Proceed, Try, Wait
+from treadle.inbox import box, decide, plan, specs
+from treadle.inbox.known import Bury, InboxView, Proceed, Try, Wait
 from treadle.proc import identity
 from treadle.project.context import open_context
 from treadle.store.messages import waiting
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.tasks import questions
-from treadle.web.pages import desk as page
+from treadle.web.pages import inbox as page
 from treadle.web.site import WebRequest
 
 AT = "2026-01-01T00:00:00Z"
@@ -85,7 +85,7 @@ def test_what_waits_is_not_asked_what_it_would_run(inbox, state, expected):
     with Store.open(inbox.layout) as store:
         message = add(inbox, store, CHAIN, status="refused", reason="as it was")
         ran(store, message, state)
-        view = decide.InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
+        view = InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
         known = decide.read(view, inbox.layout.inbox / f"{message}.md")
         assert isinstance(decide.decide(view, known, None).action, expected)
 
@@ -163,7 +163,7 @@ def wished(inbox, store):
         store.save_message(row._replace(updated_at="2026-01-02T00:00:00Z"))
         if answer is None:
             continue
-        view = decide.InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
+        view = InboxView(inbox.layout, load(inbox.layout, os.environ).config, store, AT)
         known = decide.read(view, inbox.layout.inbox / f"{message}.md")
         asked = decide.decide(view, known, None).action.question
         id_ = questions.ask(store, asked, NOW)
@@ -179,7 +179,7 @@ def listed(inbox, store):
     for status in ("none", "done", "dead", "edited", "waiting", "stopped", "held"):
         name = f"{status}.spec.md"
         inbox.spec(name, SPEC)
-        digests[status] = box.glance_at_spec(inbox.layout, name)[0]
+        digests[status] = specs.glance(inbox.layout, name).digest
         if status == "none":
             continue
         digest = "other" if status == "edited" else digests[status]
@@ -231,11 +231,12 @@ def dropped(inbox):
 def test_the_dry_run_the_page_and_the_pass_agree(crowd):
     config = load(crowd.layout, os.environ).config
     with crowd.reader() as store:
-        planned = decide.plan(crowd.layout, config, store)
+        planned = plan.plan(crowd.layout, config, store)
     project = open_context(crowd.root, os.environ)
     site = SimpleNamespace(project=project, store=crowd.reader)
-    shown = page.inbox_document(site, WebRequest({}, {}))["planned"]
-    assert shown == decide.plan_document(planned)["planned"]
+    shown = page.inbox_document(site, WebRequest({}, {}))
+    left = tuple(specs.not_taken(crowd.layout))
+    assert shown.items() >= plan.plan_document(planned, left).items()
     outcomes = crowd.process().outcomes
     assert len(planned) >= 100
     for item, outcome in zip(planned, outcomes, strict=True):
@@ -282,7 +283,7 @@ def test_a_message_whose_run_another_process_drives_is_left_alone(inbox):
     with Store.open(inbox.layout) as store:
         message = add(inbox, store, CHAIN, status="waiting")
         ran(store, message, "running")
-        (planned,) = decide.plan(inbox.layout, load(inbox.layout, os.environ).config, store)
+        (planned,) = plan.plan(inbox.layout, load(inbox.layout, os.environ).config, store)
     assert (planned.would, planned.reason[:15]) == ("nothing", "another process")
     with pytest.raises(LockedError):
         inbox.process()

@@ -27,7 +27,7 @@ def test_the_last_of_three_attempts_is_told_what_failed(inbox):
 
 def test_a_spec_that_fails_is_never_listed_and_the_next_goes_on(inbox):
     bad(inbox, "exit 7")
-    inbox.spec("02-b.spec.md", "---\nroutine: log\n---\n")
+    inbox.spec("02-b.spec.md", "---\nroutine: log\n---\n# B\n")
     found = inbox.process()
     assert [item.status for item in found.outcomes] == ["dead", "done"]
     assert (found.exit_code, inbox.tracker()) == (1, ["02-b.spec.md"])
@@ -42,7 +42,7 @@ def test_a_dead_spec_waits_until_it_is_retried_or_changed(inbox):
     inbox.process()
     found = inbox.process()
     assert (found.exit_code, len(inbox.runs())) == (1, 1)
-    assert "treadle dead retry" in found.outcomes[0].reason
+    assert found.outcomes[0].fix == "treadle spec retry 01-a.spec.md"
     inbox.spec("01-a.spec.md", "---\nroutine: log\n---\n# Changed\n")
     assert inbox.statuses() == [("01-a.spec.md", "done")]
 

@@ -107,7 +107,7 @@ def test_each_spec_builds_on_the_last_and_the_list_is_part_of_its_commit(inbox):
     assert inbox.process().exit_code == 0
     assert len(inbox.read("log.txt").splitlines()) == 2
     files = inbox.git("show", "--name-only", "--format=", "HEAD").split()
-    assert files == ["log.txt", "specs/processed-spec.md"]
+    assert files == ["log.txt", "specs/02-b.spec.md", "specs/processed-spec.md"]
     assert inbox.git("status", "--porcelain", "--", "log.txt", "specs/processed-spec.md") == ""
 
 
@@ -126,14 +126,26 @@ def test_a_processed_spec_that_was_edited_gets_a_warning_and_no_run(inbox):
     assert any("edited after it was processed" in text for text in inbox.told)
 
 
-def test_a_spec_that_the_store_calls_done_is_listed_and_not_run_again(inbox):
+def test_a_spec_whose_line_a_kill_kept_back_is_listed_and_not_run_again(inbox):
+    inbox.settings('default_routine = "log"\n[land]\nprocess = "manual"\n')
+    inbox.spec("01-a.spec.md")
+    (first,) = inbox.process().outcomes
+    inbox.layout.tracker.unlink()
+    name = f"{first.row.message_id}.md"
+    (inbox.layout.inbox_done / name).rename(inbox.layout.inbox / name)
+    assert inbox.statuses() == [("01-a.spec.md", "duplicate")]
+    assert inbox.tracker() == ["01-a.spec.md"]
+    assert len(inbox.runs()) == 1
+
+
+def test_a_spec_whose_line_somebody_took_out_is_unprocessed_again(inbox):
     inbox.settings('default_routine = "log"\n[land]\nprocess = "manual"\n')
     inbox.spec("01-a.spec.md")
     inbox.process()
     inbox.layout.tracker.unlink()
-    assert inbox.process().outcomes == ()
+    assert inbox.statuses() == [("01-a.spec.md", "done")]
     assert inbox.tracker() == ["01-a.spec.md"]
-    assert len(inbox.runs()) == 1
+    assert len(inbox.runs()) == 2
 
 
 def test_a_refused_landing_waits_and_the_next_spec_builds_on_it(inbox):
@@ -175,8 +187,8 @@ def test_a_routine_may_work_in_the_project_itself(inbox):
 def test_fail_fast_stops_at_the_first_failure(inbox):
     inbox.routine("bad", "exit 7")
     inbox.settings("max_retries = 1\n")
-    inbox.spec("01-a.spec.md", "---\nroutine: bad\n---\n")
-    inbox.spec("02-b.spec.md", "---\nroutine: log\n---\n")
+    inbox.spec("01-a.spec.md", "---\nroutine: bad\n---\n# A\n")
+    inbox.spec("02-b.spec.md", "---\nroutine: log\n---\n# B\n")
     assert inbox.statuses(fail_fast=True) == [("01-a.spec.md", "dead")]
     assert inbox.statuses() == [("01-a.spec.md", "dead"), ("02-b.spec.md", "done")]
 
@@ -226,6 +238,14 @@ def test_a_run_that_a_kill_kept_from_beginning_leaves_nothing(inbox):
     inbox.layout.run_lock.write_text('{"identity": "gone"}')
     inbox.process()
     assert not unborn.exists()
+
+
+def test_what_a_killed_pass_had_begun_to_write_goes(inbox):
+    beginning = inbox.drop(".2025022514320000-0.md.tmp-eec552bb", "---\n")
+    inbox.drop(".mine.md", "x\n")
+    assert inbox.process().outcomes == ()
+    assert not beginning.exists()
+    assert (inbox.layout.inbox / ".mine.md").exists()
 
 
 def test_a_routine_may_take_the_folders_away(inbox):

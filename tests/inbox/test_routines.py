@@ -51,7 +51,7 @@ def test_each_name_is_listed_once_and_a_script_comes_first(layout):
     (layout.routines / "both.sh").write_text("# Script\n")
     (layout.routines / "develop.sh").write_text("# Mine\n")
     (layout.routines / "link.sh").symlink_to("both.sh")
-    (layout.routines / "bad name.sh").write_text("")
+    (layout.routines / "bad\nname.sh").write_text("")
     found = inbox_routine.discover(layout, notebooks=True)
     assert {name: (item.kind, item.summary) for name, item in found.items()} == {
         "both": ("sh", "Script"),
@@ -95,13 +95,24 @@ def test_a_message_sets_only_what_is_declared_and_free(layout):
     ],
 )
 def test_a_check_says_what_is_wrong(layout, repo, text, words):
+    found = problems(layout, repo, text, "/usr/bin:/bin")
+    assert found == [] if words is None else any(words in item for item in found)
+
+
+def test_a_check_of_the_syntax_meets_no_program_of_the_repository(layout, repo):
+    (repo / "sh").write_text("#!/bin/sh\ntouch ${0%sh}canary\n")
+    (repo / "sh").chmod(0o755)
+    assert problems(layout, repo, "# Fine\nexit 0\n", f"{repo}:/usr/bin:/bin") == []
+    assert not (repo / "canary").exists()
+
+
+def problems(layout, repo, text, path):
     (layout.routines / "a.sh").write_text(text)
     routine = inbox_routine.find(layout, "a", notebooks=False)
     with Keeper() as keeper:
-        project = open_repository(repo, os.environ)._replace(env={"PATH": "/usr/bin:/bin"})
+        project = open_repository(repo, os.environ)._replace(env={"PATH": path})
         host = Host(project, Config(sandbox=SandboxConfig(mode="off")), keeper)
-        found = list(inbox_routine.problems(host, routine))
-    assert found == [] if words is None else any(words in item for item in found)
+        return list(inbox_routine.problems(host, routine))
 
 
 def test_a_broken_notebook_is_shown_as_such(layout):

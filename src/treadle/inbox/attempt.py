@@ -1,8 +1,10 @@
-"""Try a message once: one run of its routine, and what that run sent."""
+"""Try a message: one attempt, and as many as it may have until it passes, stops or has failed."""
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -12,41 +14,61 @@ from treadle.contract import Criterion
 from treadle.engine import letters
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import begin as run_begin
-from treadle.engine.run import order, resume, step_folder
+from treadle.engine.run import order, outage, resume, step_folder
 from treadle.engine.run.begin import Extras
 from treadle.engine.run.order import MessageOrder, Order, Script
 from treadle.engine.run.run import Run, Tools
 from treadle.engine.run.step_folder import OUTBOX
 from treadle.engine.wheel import loop
-from treadle.errors import FormatError
+from treadle.errors import (
+    BlockedError,
+    FormatError,
+    GitError,
+    ProjectError,
+    SpentError,
+    TreadleError,
+)
 from treadle.files import walk
 from treadle.ids import utc
-from treadle.inbox import box, message
-from treadle.inbox.decide import ReadyMessage, Try, new_row
+from treadle.inbox import box, decide, message, routine, spec_choice
+from treadle.inbox.decide import new_row
+from treadle.inbox.known import Action, Bury, Proceed, ReadyMessage, Try, Wait, Work
 from treadle.inbox.message import FIELDS, place_in_name
-from treadle.inbox.routine import custom_variables
+from treadle.inbox.routine import custom_variables, require_ready
+from treadle.inbox.specs import SpecWish
 from treadle.layout import SCORECARD, STDERR, STDOUT
 from treadle.proc import environment
 from treadle.store.messages import MessageRow
+from treadle.store.questions import Subject
 from treadle.store.runs import RunRow
 from treadle.tasks import questions
 
 CONTEXT = "failure-context.md"
+_WORDS = "note.md"
 _TAIL = 4000
 _NOTEBOOK = "from treadle.inbox.notebook import run; run()"
 
 
-def begin(
-    tools: Tools, config: Config, job: ReadyMessage, below: RunRow | None, context: str | None
-) -> Run:
+class Start(NamedTuple):
+    """Where a run begins: on the work of these runs, for this branch."""
+
+    tools: Tools
+    below: Sequence[RunRow]
+    branch: str | None
+
+
+def begin(config: Config, job: ReadyMessage, context: str | None, start: Start) -> Run:
     """Start a run for the message; BlockedError or GitError if it cannot begin."""
     files = {step_folder.MESSAGE_FILE: job.known.data}
     if context:
         files[CONTEXT] = context.encode()
+    if job.words:
+        files[_WORDS] = f"{job.words}\n".encode()
     if job.choice.transcript:
         files["router.txt"] = job.choice.transcript.encode()
-    extras = Extras(files, job.known.said.notes)
-    return run_begin.begin_run(tools, freeze(config, job, context), below, extras)
+    extras = Extras(files, job.known.said.notes, start.branch)
+    asked = freeze(config, job, context)
+    return run_begin.begin_run(start.tools, asked, start.below, extras)
 
 
 def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
@@ -57,15 +79,36 @@ def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
     return loop.drive_run(run)
 
 
+def supersede(tools: Tools, row: MessageRow) -> None:
+    """Close the stopped runs of a message that begins anew: nobody should go on with them."""
+    for run in tools.store.message_runs(row.message_id, ""):
+        if run.status != "stopped":
+            continue
+        try:
+            fleet_run.bring_here(tools, run)
+            taken = resume.take_over(tools, run)
+            text = f"message {row.message_id} began anew"
+            taken.end("failed", "superseded", text)
+        except (BlockedError, FormatError) as error:
+            tools.note(run.run_id, f"not closed: {error.message}")
+        else:
+            tools.store.release(taken.id, taken.row.claim_epoch)
+            questions.settle(tools.store, taken.id, "superseded", tools.now())
+
+
 def freeze(config: Config, job: ReadyMessage, context: str | None) -> Order:
-    """Write down what is asked of the run."""
+    """Write down what is asked of the run; what the spec says of it comes before the settings."""
     asked, text = _message(job), job.text
+    wish = job.spec.wish if job.spec else SpecWish()
+    config = structs.replace(config, budgets=structs.replace(config.budgets, **wish.budgets))
     if job.choice.routine.kind != "builtin":
         return order.freeze_script(config, text=text, message=asked, script=_script(job))
     goal = markdown.title(text) or f"message {asked.id}"
     criteria = markdown.criteria(text) or (Criterion("AC1", goal),)
-    words = f"{text}\n\n{context}" if context else text
-    found = order.freeze(config, text=words or goal, criteria=criteria, swaps={}, task_id=None)
+    words = order.with_note(f"{text}\n\n{context}" if context else text, job.words)
+    found = order.freeze(
+        config, text=words or goal, criteria=criteria, swaps=wish.agents, task_id=None
+    )
     return structs.replace(found, message=asked)
 
 
@@ -82,6 +125,7 @@ def _message(job: ReadyMessage) -> MessageOrder:
         input_file=message.input_file,
         spec=job.spec_name,
         spec_digest=job.spec.digest if job.spec else None,
+        spec_text=job.spec.source if job.spec and job.spec_name else None,
         digest=row.digest,
         parent=row.parent,
         depth=row.depth,
@@ -94,7 +138,8 @@ def _script(job: ReadyMessage) -> Script:
     argv = (*found.interpreter, str(found.path))
     if found.kind == "ipynb":
         argv = environment.python(_NOTEBOOK, str(found.path))
-    own = custom_variables(found, job.known.message.fields)
+    fields = {**(job.spec.wish.own if job.spec else {}), **job.known.message.fields}
+    own = custom_variables(found, fields)
     return Script(argv=argv, in_project=found.in_project, env=own)
 
 
@@ -111,7 +156,7 @@ def _tails(tools: Tools, run_id: str) -> list[str]:
     steps = tools.store.steps(run_id)
     if not steps:
         return []
-    folder = tools.layout.root / steps[-1].step_dir
+    folder = tools.layout.shared / steps[-1].step_dir
     found = []
     for name in (f"logs/{STDERR}", f"logs/{STDOUT}", SCORECARD):
         if text := walk.tail(folder / name, _TAIL).strip():
@@ -163,9 +208,13 @@ def _by_age(paths: Iterable[Path]) -> list[Path]:
 
 def _sent(tools: Tools, run: RunRow) -> Iterator[Path]:
     for step in tools.store.steps(run.run_id):
-        folder = f"{tools.layout.root}/{step.step_dir}/{OUTBOX}"
+        folder = f"{tools.layout.shared}/{step.step_dir}/{OUTBOX}"
         paths = [Path(folder, name) for name in walk.names(folder) if box.is_candidate(name)]
         yield from _by_age(path for path in paths if not letters.is_letter(path))
+    # A routine that names the inbox from where it stands means the one of its workspace.
+    inbox = tools.layout.relative(tools.layout.inbox)
+    folder = f"{tools.layout.run(run.run_id).workspace_link}/{tools.repo.prefix}{inbox}"
+    yield from _by_age(Path(folder, name) for name in walk.names(folder) if box.is_candidate(name))
 
 
 def _carries(tools: Tools, path: Path, chain: str) -> bool:
@@ -175,3 +224,126 @@ def _carries(tools: Tools, path: Path, chain: str) -> bool:
     except (FormatError, OSError):
         return False
     return found.message.place.chain == chain
+
+
+# Trouble of the machine or of its settings: it uses no attempt up.
+_REFUSALS = (BlockedError, GitError, ProjectError, OSError)
+_LATER_PAUSE = 6  # times the first pause
+_LOOK = 0.1
+
+
+class Tried(NamedTuple):
+    """What follows from running a routine, and what lay in the inbox before."""
+
+    action: Action
+    before: set[str]
+    is_tried: bool = False
+
+
+def hook_environment(job: ReadyMessage) -> dict[str, str]:
+    """Return what hooks are told of a message."""
+    return {"message_id": job.known.row.message_id, "message_file": str(job.known.path)}
+
+
+def try_out(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Tried:
+    """Run the routine after its hook; nothing of the message or the user's branch is changed."""
+    tools, before = work.tools, set(box.names(work.tools.layout))
+    if reason := tools.interrupted():
+        return Tried(Wait("interrupted", reason), before)
+    try:
+        routine.run_hook(tools, work.config, "beforeEach", hook_environment(job))
+        require_ready(work.host, job.choice.routine)
+        return Tried(_attempts(work, job, tries, action), before, is_tried=True)
+    except SpentError as error:
+        fix = f"{error.details['needed']} treadle process"
+        return Tried(Wait("spent", error.message, fix=fix), before)
+    except _REFUSALS as error:
+        if isinstance(error, BlockedError) and error.code in (outage.DOWN, outage.UNREADY):
+            return Tried(Wait("down", error.message, fix=error.fix[0]), before)
+        return Tried(Wait("held", _in_words(work, job, error)), before)
+    except TreadleError as error:
+        if error.code != "hook_failed":
+            raise
+        return Tried(Bury(error), before)
+
+
+def _in_words(work: Work, job: ReadyMessage, error: TreadleError | OSError) -> str:
+    """Say what keeps a message from being begun, and where its own text can mend that."""
+    if isinstance(error, OSError):
+        return str(error)
+    if error.code != "nobody_checks":
+        return error.message
+    where = job.known.message.input_file or work.tools.layout.relative(job.known.path)
+    bare = error.details["criteria"]
+    return (
+        f"nobody can check {', '.join(bare if isinstance(bare, list) else ())}: in {where}, end its"
+        " line under Acceptance Criteria with a command such as `$ make test`, or configure"
+        " [agents.check]"
+    )
+
+
+def _attempts(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Action:
+    """Run the routine until it passes, stops, or has failed as often as it may."""
+    tools, row, most = work.tools, job.known.row, work.config.max_retries
+    if isinstance(action, Proceed) and action.how == "land":  # maybe a worker did it elsewhere
+        fleet_run.look(tools.layout, tools.store, work.run(action.run_id), tools.env)
+    row = row._replace(status="waiting", reason=None)
+    while isinstance(action, Proceed) and action.how != "land":
+        if action.how == "resume":
+            go_on(tools, work.config, work.run(action.run_id))
+        else:
+            _begin(work, job, tries)
+        tries = decide.tries_of(tools.store, row)
+        last = tries[-1]
+        if last.state == "cut off" or (last.state == "stopped" and tools.interrupted()):
+            return Wait("interrupted", last.reason)
+        if last.state == "not begun":
+            return Wait("held", last.reason)
+        action = decide.follow(row, tries, most, job.choice.routine.name)
+        if action == Proceed("run") and (reason := _pause(work, tries)):
+            return Wait("interrupted", reason)
+    return action
+
+
+def _pause(work: Work, tries: Sequence[Try]) -> str | None:
+    """Give what failed some time before the next attempt, unless a signal comes."""
+    failed = sum(item.state == "failed" for item in tries)
+    seconds = work.config.retry_wait * (1 if failed == 1 else _LATER_PAUSE)
+    until = time.monotonic() + seconds
+    if seconds:
+        work.tell(f"attempt {failed} failed; the next one comes in {seconds:g} s")
+    while (left := until - time.monotonic()) > 0 and not work.tools.interrupted():
+        time.sleep(min(left, _LOOK))
+    return work.tools.interrupted()
+
+
+def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
+    """Run the routine once; the last attempt is told how the ones before it failed."""
+    tools, row = work.tools, job.known.row
+    failed = [item for item in tries if item.state == "failed"]
+    is_last = len(failed) == work.config.max_retries - 1
+    context = failure_context(tools, failed) if failed and is_last else None
+    if row.after_run:
+        supersede(tools, row)
+    if row.status == "held":
+        box.close_questions(tools.store, row, (), "tried again", tools.now())
+    elif row.spec:
+        questions.close(tools.store, Subject("spec", row.spec), "begun", tools.now())
+    job = job._replace(words=questions.said_about(tools.store, box.subjects(row)))
+    if work.submit and job.choice.routine.kind == "builtin":
+        work.submit(freeze(work.config, job, context))
+        return
+    outage.require(tools, freeze(work.config, job, context).agents.values())
+    run = begin(work.config, job, context, Start(tools, _below(work, job), work.branch))
+    for earlier in tries:
+        questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
+    loop.drive_run(run)
+
+
+def _below(work: Work, job: ReadyMessage) -> list[RunRow]:
+    """Return the runs on whose work this one builds: what its spec names, else the one before."""
+    if job.spec and job.spec.wish.depends_on:
+        found = spec_choice.builds_on(work.view, job.spec)
+    else:
+        found = [work.below] if work.below and work.scope.parallel == 1 else []
+    return [run for run in found if run.base_branch == work.branch]

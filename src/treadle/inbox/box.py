@@ -1,8 +1,7 @@
-"""The inbox and the specs on disk: list, read without being led astray, send, move, bury."""
+"""The inbox on disk: list, read without being led astray, send, move, bury."""
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -11,20 +10,27 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from treadle import frontmatter
 from treadle.contract import load_object
-from treadle.engine.landing import tracker
-from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, UsageError
+from treadle.engine.run import memory
+from treadle.errors import (
+    BlockedError,
+    FormatError,
+    NotFoundError,
+    TreadleError,
+    UsageError,
+    argument,
+)
 from treadle.files import atomic, beneath, sync, walk
 from treadle.ids import hint, utc
-from treadle.inbox.message import FIELDS, is_chain, read_text
+from treadle.inbox.message import FIELDS, is_chain
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.questions import LEAVE, Action, Subject
-from treadle.store.store import Store
+from treadle.store.store import Reader, Store
 from treadle.tasks import questions
 from treadle.tasks.questions import Question
 from treadle.text import line
@@ -37,6 +43,35 @@ _MAX_NAME = 150
 def names(layout: Layout) -> list[str]:
     """Return the names that may be messages, in order; what is being written is not there yet."""
     return sorted(filter(is_candidate, walk.names(layout.inbox)))
+
+
+def find_waiting(layout: Layout, store: Reader, text: str) -> list[str]:
+    """Return the files of the inbox that are called so: by name, message id or chain.
+
+    NotFoundError for a message that is not there any more.
+    """
+    # A dead letter got a number where another had its name.
+    waits, word = names(layout), text.removesuffix(".md")
+    wanted = [f"{word}.md", f"{word.partition('~')[0]}.md"]
+    chain = [f"{row.message_id}.md" for row in store.chain_messages(text)]
+    for group in (wanted[:1], wanted[1:], chain):
+        if found := [name for name in group if name in waits]:
+            return found
+    row = store.message(word)
+    if row is None:
+        return []
+    retry, why = f"treadle dead retry {row.message_id}", [f"treadle why {it}" for it in row.run_ids]
+    raise NotFoundError(
+        f"message {row.message_id} is {row.status} and not in the inbox",
+        fix=[retry] if row.status == "dead" else why[-1:] or ["treadle process --dry-run"],
+    )
+
+
+def remove_beginnings(layout: Layout) -> None:
+    """Remove what a killed pass had begun to write; only a pass writes such names here."""
+    for name in walk.names(layout.inbox):
+        if name.startswith(".") and ".md.tmp-" in name:
+            (layout.inbox / name).unlink(missing_ok=True)
 
 
 def is_candidate(name: str) -> bool:
@@ -183,7 +218,7 @@ def send_from_run(env: Mapping[str, str], message: NewMessage) -> SentMessage:
     outbox = env.get("TREADLE_OUTBOX")
     if not outbox:
         raise BlockedError(
-            f"run {env.get('TREADLE_RUN')} carries no message out, so nothing can follow from it",
+            f"run {env.get('TREADLE_RUN')} carries out no message, so it cannot send a follow-up",
             code="no_outbox",
         )
     place = {"chain": message.chain} if message.chain else {}
@@ -296,24 +331,70 @@ def text_of_dead(layout: Layout, letter: DeadLetter) -> str:
         return f"({error.message})"
 
 
+def start_anew(store: Store, row: MessageRow, now: datetime) -> None:
+    """Let a message begin once more, its attempts forgotten and what was asked about it closed."""
+    runs = store.message_runs(row.message_id, row.after_run or "")
+    last = runs[-1].run_id if runs else row.after_run
+    fresh = row._replace(status="waiting", run_ids=(), reason=None, after_run=last)
+
+    def tell(tx: Store) -> None:
+        tx.save_message(fresh._replace(updated_at=utc(now)))
+        close_questions(tx, row, [run.run_id for run in runs], "retry", now)
+
+    store.write(tell)
+
+
+def close_questions(
+    tx: Store, row: MessageRow, run_ids: Sequence[str], why: str, now: datetime
+) -> None:
+    """Close what was asked about a message, its spec and its runs."""
+    for subject in subjects(row):
+        questions.close(tx, subject, why, now)
+    for run_id in run_ids:
+        questions.settle(tx, run_id, why, now)
+
+
+def retry(layout: Layout, store: Store, text: str, now: datetime) -> str:
+    """Let a dead letter begin anew, or a message whose work has not landed; return its name."""
+    row = store.message(text)
+    if row is None or row.status not in ("refused", "done"):
+        return retry_dead(layout, store, find_dead(layout, text), now)
+    name, last = f"{row.message_id}.md", row.run_ids[-1] if row.run_ids else ""
+    if row.spec or memory.recall(store, last).landed_commit:
+        fix = f"treadle spec retry {argument(row.spec)}" if row.spec else f"treadle undo {last}"
+        raise BlockedError(f"{text} is {row.status}, not a dead letter", code="not_dead", fix=[fix])
+    start_anew(store, row, now)
+    if not (layout.inbox / name).exists():
+        sync.rename_new(layout.inbox_done / name, layout.inbox / name)
+    return name
+
+
+def subjects(row: MessageRow) -> list[Subject]:
+    """Return what a question about a message can be about: it, its dead letter, its spec."""
+    found = [Subject("message", row.message_id), Subject("message", f"{row.message_id}.md")]
+    return [*found, *([Subject("spec", row.spec)] if row.spec else [])]
+
+
 def retry_dead(layout: Layout, store: Store, letter: DeadLetter, now: datetime) -> str:
     """Put a dead letter back into the inbox, its attempts forgotten; return its name there."""
-    path = layout.inbox_dead / letter.name
     row = store.message(str(letter.reason.get("message_id")))
     name = f"{row.message_id}.md" if row else letter.name
     if row:
-        last = row.run_ids[-1] if row.run_ids else row.after_run
-        fresh = row._replace(status="waiting", run_ids=(), reason=None, after_run=last)
-        store.save_message(fresh._replace(updated_at=utc(now)))
+        start_anew(store, row, now)
     try:
-        sync.rename_new(path, layout.inbox / name)
+        sync.rename_new(layout.inbox_dead / letter.name, layout.inbox / name)
     except FileExistsError as error:
         raise BlockedError(
             f"{name} is already in the inbox", code="name_taken", fix=["treadle process"]
         ) from error
-    path.with_name(path.name + REASON).unlink(missing_ok=True)
+    forget_reason(layout, letter)
     questions.close(store, Subject("message", letter.name), "retry", now)
     return name
+
+
+def forget_reason(layout: Layout, letter: DeadLetter) -> None:
+    """Remove what was written down about a dead letter that is none any more."""
+    (layout.inbox_dead / f"{letter.name}{REASON}").unlink(missing_ok=True)
 
 
 def _read_reason(layout: Layout, name: str) -> dict[str, object]:
@@ -323,114 +404,3 @@ def _read_reason(layout: Layout, name: str) -> dict[str, object]:
         return load_object(data, source=path.name)
     except FormatError as error:
         return {"code": "unknown", "message": error.message}
-
-
-SUFFIX = ".spec.md"
-_NUMBER = re.compile(r"\d+")
-
-
-class Spec(NamedTuple):
-    """One spec: its file's name and bytes, its text without fields, the routine it names."""
-
-    name: str
-    digest: str
-    text: str
-    routine: str | None
-
-
-def require_specs_folder(layout: Layout) -> None:
-    """Refuse a folder of specs that git does not see into: its list could never land."""
-    what = "a symbolic link" if layout.specs.is_symlink() else "a repository of its own"
-    if layout.specs.is_symlink() or os.path.lexists(layout.specs / ".git"):
-        name = layout.relative(layout.specs)
-        raise BlockedError(
-            f"{name} is {what}, so the list of finished specs in it cannot be landed;"
-            " make it a plain folder of this repository",
-            code="specs_elsewhere",
-            fix=[f"ls -la {name}"],
-        )
-
-
-def spec_names(layout: Layout) -> list[str]:
-    """Return every spec's file name, in the order they are worked on."""
-    return [name for name in all_specs(layout) if is_listable(name)]
-
-
-def all_specs(layout: Layout) -> list[str]:
-    """Return the names of all specs, also those that cannot stand in a list of one name a line."""
-    found = walk.names(layout.specs)
-    return sorted(name for name in found if name.endswith(SUFFIX) and not name.startswith("."))
-
-
-def is_listable(name: str) -> bool:
-    """Tell whether a name is one line of text."""
-    return name.isprintable() and name == name.strip()
-
-
-def unprocessed_specs(layout: Layout) -> list[str]:
-    """Return the specs that the tracker does not list."""
-    done = tracker.names(tracker.read(layout))
-    return [name for name in spec_names(layout) if name not in done]
-
-
-def mark_spec_processed(layout: Layout, name: str) -> None:
-    """List a spec, once."""
-    content = tracker.read(layout)
-    if name in tracker.names(content):
-        return
-    line = tracker.add(content, name)[len(content) :]
-    try:
-        atomic.append(layout.tracker, line)
-    except FileNotFoundError:  # its routine took the folder away
-        layout.specs.mkdir()
-        atomic.append(layout.tracker, line)
-
-
-def spec_path(name: str) -> str:
-    """Return what a message for this spec has as its `input_file`."""
-    return f"specs/{name}"
-
-
-def glance_at_spec(layout: Layout, name: str) -> tuple[str | None, str | None]:
-    """Return a spec's digest and the routine it names, None for what cannot be read."""
-    try:
-        data = read(f"{layout.specs}/{name}")
-    except (FormatError, OSError):
-        return None, None
-    routine = None
-    with contextlib.suppress(FormatError):
-        routine = read_text(frontmatter.read(data).fields.get("routine"))
-    return hashlib.sha256(data).hexdigest(), routine
-
-
-def read_spec(layout: Layout, input_file: str | None) -> Spec:
-    """Return a spec by its path in the project; FormatError if it is not there or no text."""
-    path = PurePosixPath(input_file or "")
-    if input_file is None or path.is_absolute() or ".." in path.parts or "\0" in input_file:
-        raise _missing_spec(input_file)
-    try:
-        is_inside = beneath.is_within(layout.root, str(path))
-        data = read(f"{layout.root}/{path}") if is_inside else None
-    except OSError as error:
-        raise _missing_spec(input_file) from error
-    if data is None:
-        raise _missing_spec(input_file)
-    document = frontmatter.read(data)
-    return Spec(
-        name=path.name,
-        digest=hashlib.sha256(data).hexdigest(),
-        text=document.body.decode(),
-        routine=read_text(document.fields.get("routine")),
-    )
-
-
-def _missing_spec(input_file: str | None) -> FormatError:
-    what = f"{input_file[:200]!r} is not a file of this project" if input_file else "there is none"
-    return FormatError(f"input_file: {what}; name a spec in it", code="spec_not_found")
-
-
-def specs_out_of_order(found: list[str]) -> tuple[str, str] | None:
-    """Return two specs whose numbers say another order than their names."""
-    numbered = [(int(number[0]), name) for name in found if (number := _NUMBER.match(name))]
-    pairs = itertools.pairwise(numbered)
-    return next(((one[1], two[1]) for one, two in pairs if one[0] > two[0]), None)

@@ -4,131 +4,46 @@ A pass performs what `decide` says; the dry run, the page and `route` only show 
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from treadle import frontmatter, markdown
-from treadle.config.schema import Config
+from treadle import markdown
+from treadle.contract.events import StepError
 from treadle.engine.lock import is_abandoned
 from treadle.engine.run import memory
 from treadle.engine.run.step_folder import MESSAGE_FILE
 from treadle.errors import FormatError, NotFoundError, TreadleError
-from treadle.files import walk
-from treadle.ids import utc
-from treadle.inbox import box, routine
-from treadle.inbox.box import Spec
-from treadle.inbox.message import FIELDS, ChainPlace, Message, Understood, place_in_name, understand
-from treadle.inbox.routine import Choice, External
+from treadle.inbox import box, routine, specs
+from treadle.inbox.known import (
+    OPEN,
+    Action,
+    AskFirst,
+    Bury,
+    Decided,
+    InboxView,
+    Known,
+    Proceed,
+    PutAside,
+    ReadyMessage,
+    Try,
+    Wait,
+)
+from treadle.inbox.message import ChainPlace, place_in_name, understand
+from treadle.inbox.routine import External
 from treadle.layout import Layout
-from treadle.project.trust import BroughtCommand
 from treadle.store.messages import MessageRow, waiting
 from treadle.store.questions import QuestionRow, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import questions
 from treadle.tasks.questions import Question
-from treadle.text import line, plural
+from treadle.text import plural
 
-# A message with one of these is not over: its file in the inbox is the message itself.
-OPEN = ("waiting", "stopped", "refused", "held")
 MAX_DEPTH = 10
 _MOST = 5
 _LONGEST = 200
+_OF_THE_MACHINE = (StepError.AGENT_MISSING, StepError.SETUP_FAILED)
 _QUEUED = "its run waits for a worker, or one drives it"
-
-
-class InboxView(NamedTuple):
-    """What is looked at: a project's files, its configuration, its store, and when."""
-
-    layout: Layout
-    config: Config
-    store: Reader
-    now: str
-
-
-class Known(NamedTuple):
-    """A message with the bytes of its file; the row of a new one is not stored yet."""
-
-    path: Path
-    data: bytes
-    said: Understood
-    row: MessageRow
-    is_new: bool = False
-
-    @property
-    def message(self) -> Message:
-        """Return what the file says."""
-        return self.said.message
-
-
-class ReadyMessage(NamedTuple):
-    """A message whose spec and routine were found."""
-
-    known: Known
-    spec: Spec | None
-    choice: Choice
-
-    @property
-    def text(self) -> str:
-        """Return what is to be done, in words."""
-        return self.spec.text if self.spec else self.known.message.text
-
-    @property
-    def spec_name(self) -> str | None:
-        """Return the spec that is done when the message is; other files are not listed."""
-        spec, asked = self.spec, self.known.message.input_file
-        return spec.name if spec and asked == box.spec_path(spec.name) else None
-
-
-class Try(NamedTuple):
-    """A run of a message, as far as a decision depends on it."""
-
-    run_id: str
-    state: Literal["passed", "refused", "failed", "stopped", "cut off", "queued", "running"]
-    reason: str = ""
-
-
-class Bury(NamedTuple):
-    """Make a dead letter of it."""
-
-    error: TreadleError
-
-
-class PutAside(NamedTuple):
-    """Put a second delivery beside the first."""
-
-
-class Wait(NamedTuple):
-    """Leave it: a human, a worker or another process has the next word."""
-
-    status: Literal["stopped", "refused", "held", "queued", "interrupted"]
-    reason: str
-
-
-class AskFirst(NamedTuple):
-    """Ask a human whether it may be carried out."""
-
-    question: Question
-
-
-class Proceed(NamedTuple):
-    """Run its routine, go on with a run that was cut off, or land the run that passed."""
-
-    how: Literal["run", "resume", "land"]
-    run_id: str = ""
-
-
-Action = Bury | PutAside | Wait | AskFirst | Proceed
-
-
-class Decided(NamedTuple):
-    """What is to be done about a message, and what that follows from."""
-
-    action: Action
-    row: MessageRow | None = None
-    tries: tuple[Try, ...] = ()
-    job: ReadyMessage | None = None
 
 
 def read(
@@ -147,6 +62,8 @@ def read(
     if row and path.name == place.name:
         if row.status in OPEN:
             return Known(path, data, said, row)
+        if row.status == "dropped":  # a kill kept its file here
+            return Decided(PutAside(), row)
         unburied = box.unfinished_burial(view.layout, path.name) if row.status == "dead" else None
         if unburied:
             return Decided(Bury(unburied), row)
@@ -202,9 +119,10 @@ def follow(row: MessageRow, tries: Sequence[Try], most: int, routine: str) -> Ac
         return Proceed("land", last.run_id)
     if last and last.state == "cut off":
         return Proceed("resume", last.run_id)
-    if last is None or len(tries) < most:
+    failed = sum(item.state == "failed" for item in tries)
+    if last is None or last.state == "not begun" or failed < most:
         return Proceed("run")
-    count = f" after {len(tries)} attempts" if len(tries) > 1 else ""
+    count = f" after {failed} attempts" if failed > 1 else ""
     text = f"routine {routine} failed{count}: {last.reason}"
     why = [f"treadle why {last.run_id}"]
     return Bury(TreadleError(text, code="routine_failed", fix=why))
@@ -254,7 +172,8 @@ def _try(store: Reader, row: RunRow) -> Try:
     if row.status == "passed":
         is_refused = kept.land_refused and not kept.landed_commit
         return Try(row.run_id, "refused" if is_refused else "passed", reason)
-    return Try(row.run_id, "failed", reason)
+    is_begun = row.current_step_index > 0 and kept.reason_code not in _OF_THE_MACHINE
+    return Try(row.run_id, "failed" if is_begun else "not begun", reason)
 
 
 def _find_job(view: InboxView, known: Known, external: External | None) -> ReadyMessage:
@@ -264,7 +183,7 @@ def _find_job(view: InboxView, known: Known, external: External | None) -> Ready
             f"message {message.id} is a follow-up of follow-ups, {known.row.depth} deep",
             code="too_deep",
         )
-    spec = box.read_spec(view.layout, message.input_file) if message.type == "spec" else None
+    spec = specs.read_spec(view.layout, message.input_file) if message.type == "spec" else None
     return ReadyMessage(
         known, spec, routine.select(view.layout, view.config, message, spec, external)
     )
@@ -306,7 +225,7 @@ def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[Question]:
     commands = [item.verify for item in markdown.criteria(job.text) if item.verify]
     wishes = [f"the command `{command[:_LONGEST]}`" for command in commands[:_MOST]]
     if len(commands) > _MOST:
-        wishes.append(f"{len(commands) - _MOST} more commands")
+        wishes.append(plural(len(commands) - _MOST, "more command"))
     if selected != view.config.default_routine:
         wishes.append(f"the routine {selected}")
     if wishes:
@@ -341,123 +260,3 @@ def _limits(view: InboxView, row: MessageRow) -> Iterator[Question]:
             limit = f"{times * limits.max_cost_usd:g}"
             summary = f"chain {row.chain} has cost {limit} USD or more (chain.max_cost_usd)"
             yield Question("approval", summary, chain, matter=f"max_cost_usd={limit}")
-
-
-SpecNext = Literal["list", "leave", "begin", "go on"]
-
-
-class SpecChoice(NamedTuple):
-    """What is next for an unprocessed spec, its newest message, its bytes and its routine."""
-
-    next: SpecNext
-    row: MessageRow | None
-    digest: str | None
-    routine: str | None
-
-
-def decide_spec(view: InboxView, name: str) -> SpecChoice:
-    """Say whether a spec gets a message: one that is dead waits until its bytes change."""
-    row = view.store.spec_message(name)
-    digest, wanted = box.glance_at_spec(view.layout, name)
-    if row is None or (row.status == "dead" and row.spec_digest != digest):
-        return SpecChoice("begin", None, digest, wanted)
-    following: Mapping[str, SpecNext] = {"done": "list", "dead": "leave"}
-    return SpecChoice(following.get(row.status, "go on"), row, digest, wanted)
-
-
-def spec_message(row: MessageRow | None, name: str, wanted: str | None) -> bytes:
-    """Return the message that asks for a spec."""
-    place = {"id": row.message_id, "chain": row.chain, "seq": str(row.seq)} if row else {}
-    fields = {**place, "type": "spec", "input_file": box.spec_path(name)}
-    return frontmatter.set_fields(b"", fields | ({"routine": wanted} if wanted else {}), FIELDS)
-
-
-def dead_spec(row: MessageRow) -> str:
-    """Say why a spec that is a dead letter is left alone."""
-    return f"it is a dead letter; treadle dead retry {row.message_id}"
-
-
-class Planned(NamedTuple):
-    """One message or spec, the routine it would get and why, or what is wrong with it."""
-
-    name: str
-    message_id: str | None
-    routine: str | None
-    reason: str
-    would: str
-
-
-def plan(layout: Layout, config: Config, store: Reader) -> list[Planned]:
-    """Return what a pass would begin with; a router of the user's own is not asked."""
-    box.require_specs_folder(layout)
-    view = InboxView(layout, config, store, utc(store.now()))
-    paths = [layout.inbox / name for name in box.names(layout)]
-    found = [_look(view, line(path.name), path) for path in paths if not walk.is_folder(path)]
-    messages = [planned for planned, _ in found]
-    return [*messages, *_planned_specs(view, {spec for _, spec in found})]
-
-
-def plan_document(found: Sequence[Planned]) -> dict[str, object]:
-    """Return what a pass would do as programs get it."""
-    return {"planned": [item._asdict() for item in found]}
-
-
-def commands(layout: Layout) -> Iterator[BroughtCommand]:
-    """Yield what routines and specs of the project may make treadle run."""
-    for path in routine.scripts(layout):
-        name = layout.relative(path)
-        yield BroughtCommand("routine", name, name)
-    for name in box.spec_names(layout):
-        yield BroughtCommand("spec", f"the checks of {line(name)}", box.spec_path(name))
-
-
-def _look(
-    view: InboxView, name: str, path: Path, data: bytes | None = None
-) -> tuple[Planned, str | None]:
-    """Return what a pass would do about a file, and the spec that it asks for."""
-    file = read(view, path, data=data)
-    found = decide(view, file, None) if isinstance(file, Known) else file
-    row, job = found.row, found.job
-    is_new = isinstance(file, Known) and file.is_new
-    is_numbered = row and not (is_new and (not row.chain or view.store.message(row.message_id)))
-    would, reason = _in_words(found.action, job)
-    planned = Planned(
-        name=name,
-        message_id=row.message_id if row and is_numbered else None,
-        routine=job.choice.routine.name if job else (row.routine if row else None),
-        reason=reason,
-        would=would,
-    )
-    return planned, job.spec_name if job else None
-
-
-def _in_words(action: Action, job: ReadyMessage | None) -> tuple[str, str]:
-    """Return how an action is called, and why it is taken."""
-    match action:
-        case Bury(error):
-            return "dead letter", error.message
-        case PutAside():
-            return "duplicate", "it was delivered before"
-        case Wait(_, reason):
-            return "nothing", reason
-        case AskFirst(question):
-            return "ask", question.summary
-        case Proceed("run"):
-            return "run", job.choice.reason if job else ""
-        case Proceed(how, run_id):
-            return how, f"run {run_id} {'passed' if how == 'land' else 'was cut off'}"
-
-
-def _planned_specs(view: InboxView, asked: Collection[str | None]) -> Iterator[Planned]:
-    """Yield the specs that no message in the inbox asks for."""
-    for name in box.unprocessed_specs(view.layout):
-        if name in asked:
-            continue
-        found = decide_spec(view, name)
-        row = found.row
-        path = view.layout.inbox / (f"{row.message_id}.md" if row else name)
-        if row and found.next == "leave":
-            yield Planned(name, row.message_id, row.routine, dead_spec(row), "nothing")
-        elif found.next == "begin" or (found.next == "go on" and not path.exists()):
-            data = spec_message(row, name, found.routine)
-            yield _look(view, name, path, data)[0]

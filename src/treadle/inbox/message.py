@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from treadle import frontmatter
-from treadle.contract import EventType, NewEvent
+from treadle.contract.events import EventType, NewEvent
 from treadle.errors import FormatError
 from treadle.frontmatter import Value
 

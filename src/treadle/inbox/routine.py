@@ -1,5 +1,6 @@
 """Find routines, choose one for a message, check it; run what a project wants around messages."""
 
+import os
 import re
 import shlex
 import stat
@@ -16,12 +17,13 @@ from treadle.config.agents import is_in_project
 from treadle.config.schema import Config
 from treadle.engine.run import confinement
 from treadle.engine.run.run import Tools
-from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError
+from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError, install_extra
 from treadle.files import walk
 from treadle.frontmatter import Value
+from treadle.git import call
 from treadle.ids import hint
-from treadle.inbox.box import Spec
 from treadle.inbox.message import Message
+from treadle.inbox.specs import Spec
 from treadle.layout import Layout
 from treadle.proc import environment, helper
 from treadle.proc.keeper import Command, Keeper, Limits
@@ -30,6 +32,7 @@ from treadle.project.context import Context
 from treadle.sandbox import jails, outside
 from treadle.sandbox import policy as policies
 from treadle.sandbox.policy import Policy
+from treadle.text import line
 
 
 class Host(NamedTuple):
@@ -76,8 +79,8 @@ class Host(NamedTuple):
         return f"exited with {ended.exit_code}" + (f" ({denied})" if denied else "")
 
     def _tier(self) -> str:
-        asked = self.config.sandbox
-        return "0" if asked.mode == "off" else jails.probe(asked.tier).tier
+        confinement.require_closed(self.config)
+        return confinement.sandbox_of(self.config.sandbox).tier
 
     def _policy(self) -> Policy:
         asked = self.config.checks
@@ -106,7 +109,7 @@ def run_hook(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -
     failure = host.run(words, limits, [log], env={"TREADLE_HOOK": hook, **env})
     tools.mask.file(log)
     if failure:
-        where = tools.layout.relative(log)
+        where = tools.layout.shown(log)
         raise TreadleError(
             f"hooks.{hook} {tools.mask.text(failure)}; its output is in {where}",
             code="hook_failed",
@@ -117,7 +120,7 @@ def run_hook(tools: Tools, config: Config, hook: Hook, env: Mapping[str, str]) -
 BUILT_IN = "develop"
 Kind = Literal["builtin", "sh", "ipynb"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LONGEST = 200
 _MAX = 8 << 20
 _SHEBANG = 256
 _DIRECTIVE = re.compile(r"^\s*(when|workspace|pre-check)\s*:\s*(.+?)\s*$", re.MULTILINE)
@@ -156,21 +159,21 @@ _DEVELOP = Routine(
 def discover(layout: Layout, notebooks: bool) -> dict[str, Routine]:
     """Return every routine by name, each once: a script before a notebook before the built-in."""
     files = reversed(scripts(layout, notebooks))
-    found = {BUILT_IN: _DEVELOP} | {path.stem: _read(path) for path in files}
+    found = {BUILT_IN: _DEVELOP} | {name_of(layout, path): _read(layout, path) for path in files}
     return dict(sorted(found.items()))
 
 
 def find(layout: Layout, name: str, notebooks: bool) -> Routine:
     """Return a routine by its name, or with its extension; NotFoundError names the nearest."""
-    files = {path.name: path for path in scripts(layout, notebooks)}
+    files = {f"{path.relative_to(layout.routines)}": path for path in scripts(layout, notebooks)}
     names = (name,) if name.endswith(_ENDINGS) else (f"{name}{end}" for end in _ENDINGS)
     path = next((files[item] for item in names if item in files), None)
     if path:
-        return _read(path)
+        return _read(layout, path)
     if name == BUILT_IN:
         return _DEVELOP
     if not notebooks and f"{name.removesuffix('.ipynb')}.ipynb" in {
-        path.name for path in scripts(layout)
+        f"{path.relative_to(layout.routines)}" for path in scripts(layout)
     }:
         why = "; it is a notebook, and notebook_support is false"
     else:
@@ -185,22 +188,65 @@ def find(layout: Layout, name: str, notebooks: bool) -> Routine:
 def scripts(layout: Layout, notebooks: bool = True) -> list[Path]:
     """Return every file that could run as a routine, scripts before notebooks."""
     endings = _ENDINGS if notebooks else _ENDINGS[:1]
-    paths = [layout.routines / name for name in walk.names(layout.routines)]
-    found = [path for path in paths if path.suffix in endings and _NAME.fullmatch(path.stem)]
-    found = [path for path in found if stat.S_ISREG(path.lstat().st_mode)]
+    found = [path for path, problem in _files(layout) if problem is None and path.suffix in endings]
     return sorted(found, key=lambda path: (endings.index(path.suffix), path))
 
 
-def _read(path: Path) -> Routine:
+def name_of(layout: Layout, path: Path) -> str:
+    """Return what a routine's file is called: its path without its ending."""
+    return str(path.relative_to(layout.routines).with_suffix(""))
+
+
+def unusable(layout: Layout, notebooks: bool) -> dict[str, str]:
+    """Return the files that look like routines and are none, each with what is wrong with it."""
+    found = {
+        line(f"{path.relative_to(layout.routines)}"): why for path, why in _files(layout) if why
+    }
+    if not notebooks:
+        books = [path for path in scripts(layout) if path.suffix == _ENDINGS[1]]
+        told = "it is a notebook, and notebook_support is false"
+        found |= {f"{path.relative_to(layout.routines)}": told for path in books}
+    return found
+
+
+def _files(layout: Layout) -> Iterator[tuple[Path, str | None]]:
+    """Yield what has the ending of a routine, in sub-folders too, and why it cannot be one."""
+    top = str(layout.routines)
+    for path in _candidates(top):
+        yield Path(path), _problem(path, path[len(top) + 1 :])
+
+
+def _candidates(folder: str) -> Iterator[str]:
+    for name in walk.names(folder):
+        path = f"{folder}/{name}"
+        if name.lower().endswith((*_ENDINGS, ".bash")) and not name.startswith("."):
+            yield path
+        elif walk.is_folder(path):
+            yield from _candidates(path)
+
+
+def _problem(path: str, name: str) -> str | None:
+    """Say why a file cannot be a routine."""
+    if not name.endswith(_ENDINGS):
+        return f"its name must end with {' or '.join(_ENDINGS)}"
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return "it is not a plain file"
+    if not name.isprintable() or name != name.strip():
+        return "its name is not a single line of text"
+    return f"its name is longer than {_LONGEST} characters" if len(name) > _LONGEST else None
+
+
+def _read(layout: Layout, path: Path) -> Routine:
+    name = name_of(layout, path)
     kind: Kind = "sh" if path.suffix == ".sh" else "ipynb"
     try:
         text = walk.read(path, max_bytes=_MAX).decode(errors="replace")
         description, parameters = _script(text) if kind == "sh" else _notebook(path, text)
     except FormatError as error:
-        return Routine(path.stem, kind, path, f"({error.message})")
+        return Routine(name, kind, path, f"({error.message})")
     directives = {key: value for key, value in _DIRECTIVE.findall(description)}
     return Routine(
-        name=path.stem,
+        name=name,
         kind=kind,
         path=path,
         description=description,
@@ -254,11 +300,9 @@ def _notebook(path: Path, text: str) -> tuple[str, tuple[str, ...]]:
     return words.strip(), tuple(_PARAMETER.findall(code))
 
 
-_SYSTEM = re.compile(
-    r"(LD|DYLD|GIT|TREADLE|LC|XDG|SSH|BASH|PYTHON|PERL|RUBY|NODE|JUPYTER|IPYTHON)_?.*"
-    r"|PATH|HOME|SHELL|USER|LOGNAME|TERM|LANG|TZ|IFS|ENV|PS[0-9]|PWD|OLDPWD|TMPDIR|EDITOR|PAGER"
-    r"|[A-Za-z]+_PROXY|UID|EUID|PPID|SHELLOPTS|CDPATH|GLOBIGNORE|OPTARG|OPTIND|RANDOM|HISTFILE"
-    r"|spec_file|message_file|message_id|message_dir|chain|seq|input_file|id|type|routine",
+# What treadle itself tells a routine.
+_TOLD = re.compile(
+    "spec_file|message_file|message_id|message_dir|chain|seq|input_file|id|type|routine",
     re.IGNORECASE,
 )
 
@@ -274,7 +318,7 @@ def custom_variables(routine: Routine, fields: Mapping[str, Value]) -> dict[str,
 
 def may_be_set(name: str) -> bool:
     """Tell whether a message may set this variable: none of the system's, none of treadle's."""
-    return _SYSTEM.fullmatch(name) is None
+    return not (environment.is_system(name) or _TOLD.fullmatch(name))
 
 
 Source = Literal["message", "router", "spec", "config", "built-in"]
@@ -427,7 +471,7 @@ def problems(host: Host, routine: Routine) -> Iterator[str]:
     """Yield everything that is wrong with a routine."""
     yield from blocking(host, routine)
     if routine.kind == "sh":
-        yield from _syntax(host.project.env, routine)
+        yield from _syntax(host.project, routine)
     if routine.kind != "builtin" and not routine.summary:
         yield "it has no description; a router knows nothing of it"
     if routine.when and not _WHEN.fullmatch(routine.when):
@@ -440,7 +484,7 @@ def problems(host: Host, routine: Routine) -> Iterator[str]:
 def blocking(host: Host, routine: Routine) -> Iterator[str]:
     """Yield why the routine cannot be run at all."""
     if routine.kind == "ipynb" and find_spec("nbclient") is None:
-        yield "nothing is installed that executes notebooks: pip install 'treadle[notebooks]'"
+        yield f"nothing is installed that executes notebooks: {install_extra('notebooks')}"
     if routine.pre_check:
         yield from _pre_check(host, routine.pre_check)
 
@@ -455,13 +499,14 @@ def _pre_check(host: Host, command: str) -> Iterator[str]:
         yield f"pre-check {command!r} {failure}" + (f": {said}" if said else "")
 
 
-def _syntax(env: Mapping[str, str], routine: Routine) -> Iterator[str]:
+def _syntax(project: Context, routine: Routine) -> Iterator[str]:
     shell = _SHELLS.search(" ".join(routine.interpreter))
     if shell is None:
         return
     try:
-        words = [shell[0], "-n", str(routine.path)]
-        done = helper.run(words, environment.allowed(env), timeout=_CHECK_TIMEOUT)
+        words = [*helper.FROM_NOWHERE, shell[0], "-n", str(routine.path)]
+        env = call.apart(environment.allowed(project.env), str(project.repo.root))
+        done = helper.run(words, env, timeout=_CHECK_TIMEOUT)
     except TreadleError as error:
         yield error.message
         return

@@ -11,16 +11,20 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from treadle import frontmatter
-from treadle.engine.run import memory
+from treadle.engine.run import memory, night
+from treadle.engine.run.memory import Progress, Watch
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.frontmatter import Value
-from treadle.inbox import box, decide
+from treadle.ids import utc
+from treadle.inbox import box, decide, specs
 from treadle.inbox.box import NewMessage
 from treadle.inbox.message import FIELDS, read_chain, read_text
 from treadle.layout import Layout
+from treadle.project.context import Context
+from treadle.store import outages
 from treadle.store.messages import MessageRow
-from treadle.store.store import Reader
+from treadle.store.store import Reader, Store
 from treadle.text import line
 
 _CRON_FIELDS = 5
@@ -54,6 +58,24 @@ def is_due(job: Scheduled, now: datetime, last: datetime | None) -> bool:
         if moment.timestamp() >= minute.timestamp():
             return moment.timestamp() == minute.timestamp()
     return False
+
+
+def fire(project: Context, watch: Watch) -> None:
+    """Send what the schedule says for this minute; a file that is wrong is named."""
+    layout, now = project.layout, project.now()
+    if not layout.cron.is_dir():
+        return
+    with Store.open(layout) as store:
+        for job in jobs(layout):
+            if isinstance(job, FormatError):
+                watch(Progress(kind="note", run_id="", message=job.message))
+                continue
+            last = store.last_fire(job.name)
+            if is_due(job, now, datetime.fromisoformat(last) if last else None):
+                store.fired(job.name, now)
+                sent = box.send(layout, store, job.draft, now)
+                text = f"{job.name}: sent {sent.message_id}"
+                watch(Progress(kind="note", run_id="", message=text))
 
 
 def _read_scheduled(path: Path) -> Scheduled:
@@ -94,6 +116,7 @@ def _zone(value: Value | None) -> ZoneInfo | None:
 
 
 _STILL = 0.2  # seconds that nothing may change before a file counts as written
+SPEC_STILL = 2.0  # as many for a spec, which people write by hand
 _WAKE = 1.0  # seconds between looks
 _STEP = 0.05
 _MINUTE = 16  # characters of a time that name its minute
@@ -113,6 +136,7 @@ class Waiting:
         self._done: Signature | None = None
         self._tried: set[str] = set()
         self._minute = ""
+        self._day = night.day_begin(now())
 
     def reasons(self) -> Iterator[None]:
         """Yield at once and whenever a pass is due, until told to stop."""
@@ -144,7 +168,10 @@ class Waiting:
             time.sleep(_STEP)
 
     def _is_scheduled(self) -> bool:
-        """Tell whether a minute has begun in a project that has a schedule."""
+        """Tell whether a day has begun, or a minute in a project that has a schedule."""
+        if self._day != (day := night.day_begin(self._now())):
+            self._day = day
+            return True
         minute = self._now().isoformat()[:_MINUTE]
         begun, self._minute = minute != self._minute, minute
         return begun and self._layout.cron.is_dir() and any(self._layout.cron.glob("*.md"))
@@ -152,12 +179,16 @@ class Waiting:
     def _is_answered(self) -> bool:
         """Tell whether what a run or message has waited for is there; each is tried once.
 
-        For a run that is the end of a usage limit, for a message a human's answer.
+        For a run that is a moment, for a message a human's answer or the next try of a tool.
         """
         with Reader.open(self._layout) as store:
-            runs = {row.run_id for row in memory.due_runs(store, self._now())}
+            now = self._now()
+            runs = {f"{row.run_id} {row.ended_at}" for row in memory.due_runs(store, now)}
             held = [row for row in store.messages("held") if _is_answered(store, row)]
-        found = {*runs, *(f"{row.message_id} {row.updated_at}" for row in held)} - self._tried
+            down = [row for row in outages.outages(store) if row.next_at <= utc(now)]
+        tools = (f"{row.service} {row.next_at}" for row in down)
+        asked = (f"{row.message_id} {row.updated_at}" for row in held)
+        found = {*runs, *asked, *tools} - self._tried
         self._tried |= found
         return bool(found)
 
@@ -170,7 +201,8 @@ def _is_answered(store: Reader, row: MessageRow) -> bool:
 def signature(layout: Layout) -> Signature:
     """Return names, sizes and times of everything that could be work."""
     paths = [layout.inbox / name for name in box.names(layout)]
-    paths += sorted(layout.specs.glob("*.spec.md"))
+    now, written = time.time(), sorted(layout.specs.glob(f"*{specs.SUFFIX}"))
+    paths += [it for it in written if specs.is_still(layout, it.name, now, SPEC_STILL)]
     paths += [path for path in (layout.config_toml, layout.tracker) if path.exists()]
     found = []
     for path in paths:
