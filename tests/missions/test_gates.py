@@ -150,3 +150,40 @@ def test_missing_names_the_lines():
 def test_a_megabyte_is_read_to_the_end():
     text = FR + "| FR-001 | TODO |\n" * 60_000 + "| FR-002 | Users can log in |\n"
     assert gates.missing(text, "spec") == ()
+
+
+def test_files_of_the_last_commit_are_read_at_once(repo):
+    (repo / "ü b.md").write_bytes(b"\0binary\n" * 1000)
+    (repo / "folder").mkdir()
+    (repo / "folder" / "x").write_text("x")
+    git(repo, "add", ".")
+    git(repo, "commit", "-q", "-m", "More")
+    git(repo, "rm", "-q", "--cached", "README.md")
+    (repo / "new").write_text("new")
+    git(repo, "add", "new")
+    found = gates.read_files(repo, ["ü b.md", "README.md", "new", "folder", "nothing"])
+    assert (found["folder"].holds("x"), found["folder"].holds("y")) == (True, False)
+    found["folder"] = found["folder"]._replace(listing=b"")
+    assert found == {
+        "ü b.md": gates.Committed(b"\0binary\n" * 1000, True),
+        "README.md": gates.Committed(b"# Project\n", False),
+        "new": gates.Committed(None, True),
+        "folder": gates.Committed(None, False),
+        "nothing": gates.Committed(None, False),
+    }
+
+
+def test_a_repository_without_a_commit_has_no_files(tmp_path):
+    git(tmp_path, "init", "-q")
+    assert gates.read_files(tmp_path, ["x"]) == {"x": gates.Committed(None, False)}
+
+
+def test_variables_of_another_repository_do_not_count(repo, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert gates.read_files(repo, ["README.md"])["README.md"].is_tracked
+
+
+def test_requirements_are_read_from_rows_and_bullets_by_id():
+    text = "## Functional Requirements\n\n| ID | What |\n|---|---|\n| FR-001 | Log  in | high |\n"
+    text += "| FR-002 | [What must be true] |\n\n- **FR-003**: Log out,\n  whenever\n"
+    assert gates.requirements(text) == {"FR-001": "Log in", "FR-003": "Log out, whenever"}

@@ -11,8 +11,7 @@ from tests.builder import git
 from tests.missions.conftest import write_task
 from treadle.layout import Layout
 from treadle.missions import mission as missions
-from treadle.missions import next as next_step
-from treadle.missions import state
+from treadle.missions import prompt, state
 from treadle.missions.state import At
 from treadle.project import setup
 from treadle.store.store import Store
@@ -60,7 +59,7 @@ def found(repo, mission):
 @pytest.mark.parametrize("at", STEPS, ids=lambda at: at.phase)
 def test_prompt_is_the_golden_one(found, at):
     """Write the files anew with GOLDEN=1 after a change, and read them."""
-    text = next_step.prompt_text(found, at).replace(str(found.mission.root), "/ROOT")
+    text = prompt.prompt_text(found, at).replace(str(found.mission.root), "/ROOT")
     path = GOLDEN / f"{at.phase}.md"
     if os.environ.get("GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -70,16 +69,16 @@ def test_prompt_is_the_golden_one(found, at):
 
 def test_every_prompt_names_the_agent_in_its_commands(found):
     for at in STEPS:
-        text = next_step.prompt_text(found._replace(agent="ann"), at)
+        text = prompt.prompt_text(found._replace(agent="ann"), at)
         lines = [line for line in text.splitlines() if line.startswith("    treadle next")]
         assert len(lines) == 3, at
         assert all(f"--agent ann --step {at.name} " in line for line in lines)
 
 
 def test_the_same_content_is_the_same_file(found):
-    first = next_step.write_prompt(found, At("auth", "plan"))
-    assert next_step.write_prompt(found, At("auth", "plan")) == first
-    assert next_step.write_prompt(found._replace(agent="ann"), At("auth", "plan")) != first
+    first = prompt.write_prompt(found, At("auth", "plan"))
+    assert prompt.write_prompt(found, At("auth", "plan")) == first
+    assert prompt.write_prompt(found._replace(agent="ann"), At("auth", "plan")) != first
     assert sorted(found.layout.prompts.iterdir()) == sorted(
         found.layout.prompts.glob("auth@plan@*")
     )
@@ -87,9 +86,9 @@ def test_the_same_content_is_the_same_file(found):
 
 @pytest.mark.parametrize("at", STEPS, ids=lambda at: at.phase)
 def test_a_steps_name_is_read_back(found, at):
-    assert next_step.parse_step(found, at.name) == at
+    assert prompt.parse_step(found, at.name) == at
 
 
 @pytest.mark.parametrize("text", ["", "plan:WP01", "implement", "review:WP09", "dance"])
 def test_what_is_no_step_is_none(found, text):
-    assert next_step.parse_step(found, text) is None
+    assert prompt.parse_step(found, text) is None

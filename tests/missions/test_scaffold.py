@@ -9,8 +9,7 @@ from tests.acceptance.mission import REAL_PLAN, REAL_SPEC
 from tests.builder import git
 from treadle.errors import BlockedError, FormatError
 from treadle.layout import Layout
-from treadle.missions import gates, scaffold
-from treadle.missions import mission as missions
+from treadle.missions import gates, scaffold, taskfile
 from treadle.missions.scaffold import PlannedTask
 from treadle.project import setup
 from treadle.store.store import Store
@@ -53,11 +52,22 @@ def test_the_list_is_read_with_ids_files_and_criteria():
             "Keep tokens",
             (),
             ("src/auth.py", "tests/"),
+            (),
             ("Tests pass: `$ pytest -q`", "It's documented"),
         ),
         PlannedTask("WP02", "Reject old: tokens", ("WP01",), ("src/x.py",)),
         PlannedTask("WP07", "Show a page"),
     ]
+
+
+@pytest.mark.parametrize(
+    "said", ["FR-001, FR-002", "**FR-001**, `fr-002`", "Requirements: FR-001, fr-002"]
+)
+def test_an_item_with_nothing_but_requirements_names_them(said):
+    plan = f"## Tasks\n\n### WP01: Log in\n\n- {said}\n- FR-001 is what it is about\n"
+    (found,) = scaffold.read_tasks(plan)
+    assert found.criteria == ("FR-001 is what it is about",)
+    assert [it.upper() for it in found.requirements] == ["FR-001", "FR-002"]
 
 
 def test_our_own_scaffold_lists_nothing():
@@ -74,7 +84,7 @@ def test_written_files_read_back_and_hand_written_ones_stay(store, mission):
         "missions/auth/tasks/WP02-reject-old-tokens.md",
     )
     assert done.kept == ("missions/auth/tasks/WP07-mine.md",)
-    found = missions.read_with_needed(mission, missions.task_names(mission))
+    found = taskfile.read_with_needed(mission, taskfile.task_names(mission))
     assert found["WP02"].title == "Reject old: tokens"
     assert (found["WP02"].dependencies, found["WP02"].owned_files) == (("WP01",), ("src/x.py",))
     assert [item.verify for item in found["WP01"].criteria] == ["pytest -q", None]

@@ -48,6 +48,7 @@ def test_documents_have_the_same_few_keys(tmp_path):
         "schema_version": 1,
         "kind": "complete",
         "prompt_file": None,
+        "workspace_path": None,
         "reason": "all done",
         "reason_code": "mission_complete",
         "unblock": [],

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from treadle import markdown
-from treadle.git import repo
-from treadle.git.repo import Committed
+from treadle.git import call
 from treadle.missions.mission import Mission
 
 Kind = Literal["spec", "plan"]
@@ -32,8 +32,9 @@ _SPAN = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\](?!\()"
 _HOLLOW = (
     r"(?i)\b(?:the|system|users?|must|shall|should|be|able|to|can|and|or|as|an?|i|want|so|that)\b"
 )
-_OPEN = ("todo", "tbd", "needs clarification")
-_LATER = ("TODO", "TBD", "NEEDS CLARIFICATION")
+# Examples and open questions stand for what is to be written, in brackets or not.
+_UNWRITTEN = r"(?is)(?:\be\.g\.(?:,|\s)|\bneeds clarification\b).*"
+_OPEN = ("TODO", "TBD")  # what a gate does not take for a text
 _SIGNS = " \t*_`~:.,;()-–—"
 # A priority or a state is no description.
 _LABELS = frozenset(
@@ -55,9 +56,9 @@ def missing(text: str, kind: Kind) -> tuple[str, ...]:
 
 
 def _missing_spec(lines: list[Line]) -> list[tuple[int, str]]:
-    head, body = _section(lines, "functional requirements")
+    head, found = _required(lines)
     hollow = []
-    for number, described in _requirements(body if head else lines):
+    for number, _, described in found:
         if is_real(described):
             return []
         hollow.append((number, "this requirement has no description yet"))
@@ -67,6 +68,24 @@ def _missing_spec(lines: list[Line]) -> list[tuple[int, str]]:
     return [
         (where, "add a row such as `| FR-001 | what must be true |` to Functional Requirements")
     ]
+
+
+def requirements(text: str) -> dict[str, str]:
+    """Return what a spec requires, by id; nothing but placeholders is no requirement."""
+    _, found = _required(list(_visible(text)))
+    return {id_: described for _, id_, described in found if is_real(described)}
+
+
+def _required(lines: list[Line]) -> tuple[Line | None, Iterator[tuple[int, str, str]]]:
+    head, body = _section(lines, "functional requirements")
+    return head, _requirements(body if head else lines)
+
+
+def technical_context(text: str) -> str:
+    """Return what a plan says about its technical context, without fields that are not filled."""
+    _, body = _section(list(_visible(text)), "technical context")
+    hollow = {number for number, _, value in _fields(body) if not is_real(value)}
+    return "\n".join(text for number, text, _ in body if number not in hollow)
 
 
 def _missing_plan(lines: list[Line]) -> list[tuple[int, str]]:
@@ -93,16 +112,27 @@ def scaffold(name: str) -> str:
 def is_real(text: str) -> bool:
     """Tell whether something is left of a text when placeholders are taken out."""
     rest = re.sub(_SPAN, "", text) if "[" in text else text
+    if any(words in rest.lower() for words in ("e.g.", "needs clarification")):
+        rest = re.sub(_UNWRITTEN, "", rest)
     words = rest.strip(_SIGNS)
-    if words.startswith(_LATER) or words.startswith("???") or words.lower() in _OPEN:
+    if words.startswith((*_OPEN, "???")) or words.upper() in _OPEN:
         return False
     if rest != text:
         rest = re.sub(_HOLLOW, "", rest)
-    return any(char.isalnum() for char in rest)
+    return any(char.isalnum() for char in rest) and words.casefold() not in _scaffold_words()
+
+
+@cache
+def _scaffold_words() -> frozenset[str]:
+    """Return what our scaffolds say in brackets; taking these away writes nothing."""
+    text = scaffold("spec") + scaffold("plan")
+    return frozenset(
+        words.strip(_SIGNS).casefold() for words in re.findall(r"\[([^\[\]]+)\]", text)
+    )
 
 
 def _visible(text: str) -> Iterator[Line]:
-    """Yield the lines outside code fences and HTML comments."""
+    """Yield the lines outside code and HTML comments."""
     for number, line in enumerate(markdown.lines(text.removeprefix("\ufeff")), 1):
         if not line.is_code and line.text.strip():
             yield number, line.text, line.level
@@ -124,19 +154,19 @@ def _title(text: str) -> str:
     return text.lstrip("#*_` \t0123456789.)").lower()
 
 
-def _requirements(lines: list[Line]) -> Iterator[tuple[int, str]]:
-    """Yield each requirement's line number and description."""
+def _requirements(lines: list[Line]) -> Iterator[tuple[int, str, str]]:
+    """Yield each requirement's line number, id and description."""
     for index, (number, text, _) in enumerate(lines):
         if text.lstrip().startswith("|"):
             yield from _table_row(number, text)
-        elif (described := _requirement(_item(text) or "")) is not None:
-            yield number, " ".join([described, *_continued(lines, index)])
+        elif found := _requirement(_item(text) or ""):
+            yield number, found[0], " ".join([found[1], *_continued(lines, index)])
 
 
-def _requirement(text: str) -> str | None:
-    """Return what follows `FR-001` at the beginning of a text; None if that is not there."""
-    found = re.match(r"\W*FR-[0-9]{3,}(?!\w)(.*)", text)
-    return found[1].lstrip(_SIGNS) if found else None
+def _requirement(text: str) -> tuple[str, str] | None:
+    """Return the `FR-001` that begins a text and what follows it; None if that is not there."""
+    found = re.match(r"\W*(FR-[0-9]{3,})(?!\w)(.*)", text)
+    return (found[1], found[2].lstrip(_SIGNS)) if found else None
 
 
 def _item(text: str) -> str | None:
@@ -145,13 +175,13 @@ def _item(text: str) -> str | None:
     return found[1].strip() if found else None
 
 
-def _table_row(number: int, text: str) -> Iterator[tuple[int, str]]:
+def _table_row(number: int, text: str) -> Iterator[tuple[int, str, str]]:
     cells = text.replace("\\|", " ").strip().strip("|").split("|")
     for index, cell in enumerate(cells):
-        if (first := _requirement(cell)) is not None:
-            described = [first, *cells[index + 1 :]]
+        if found := _requirement(cell):
+            described = [found[1], *cells[index + 1 :]]
             kept = [item for item in described if item.strip(_SIGNS).lower() not in _LABELS]
-            yield number, " ".join(kept)
+            yield number, found[0], " ".join(" ".join(kept).split())
             return
 
 
@@ -186,6 +216,19 @@ SENTENCES: dict[Kind, str] = {
     ),
 }
 
+
+class Committed(NamedTuple):
+    """A file as the last commit has it (None if it has none), and whether the index knows it."""
+
+    content: bytes | None
+    is_tracked: bool
+    listing: bytes = b""
+
+    def holds(self, name: str) -> bool:
+        """Tell whether it is a folder with an entry of this name."""
+        return f" {name}\0".encode() in self.listing
+
+
 Head = Mapping[str, Committed]
 
 
@@ -210,14 +253,32 @@ def is_substantive(file_path: Path, kind: Kind) -> bool:
 def is_committed(file_path: Path, repo_root: Path) -> bool:
     """Tell whether git tracks a file and the last commit has it."""
     name = file_path.relative_to(repo_root).as_posix()
-    return _is_committed(repo.read_head(repo_root, [name])[name])
+    return _is_committed(read_files(repo_root, [name])[name])
 
 
 def read_head(missions: Iterable[Mission]) -> Head:
-    """Read specs and plans as the last commit has them, with one git process for all."""
+    """Read specs, plans and metas as the last commit has them, with one git process for all."""
     missions = list(missions)
-    names = [m.name(path) for m in missions for path in (m.files.spec, m.files.plan)]
-    return repo.read_head(missions[0].root, names) if missions else {}
+    parts = ((m, m.files) for m in missions)
+    files = [(m, path) for m, it in parts for path in (it.spec, it.plan, it.meta, it.tasks)]
+    names = [m.name(path) for m, path in files]
+    return read_files(missions[0].root, names) if missions else {}
+
+
+def read_files(root: Path, names: Iterable[str]) -> dict[str, Committed]:
+    """Read files and listings of folders of the last commit, all with one process."""
+    names = tuple(names)
+    asked = [f"{where}./{name}" for name in names for where in (":", "HEAD:")]
+    answers = call.objects(call.around(root)[0], asked, root)
+    found = {}
+    for name in names:
+        (staged, _), (kind, content) = next(answers), next(answers)
+        found[name] = Committed(
+            content if kind == b"blob" else None,
+            staged == b"blob",
+            content if kind == b"tree" else b"",
+        )
+    return found
 
 
 def judge(mission: Mission, head: Head, kind: Kind) -> Gate:
@@ -226,14 +287,15 @@ def judge(mission: Mission, head: Head, kind: Kind) -> Gate:
     text, problem = _read(path)
     if text is None:
         return Gate(kind, (f"{path.name}: {problem}",))
-    return Gate(kind, missing(text, kind) or _uncommitted(mission, path, head, kind))
+    lacks, held = missing(text, kind), head[mission.name(path)]
+    is_same = not lacks and _is_committed(held) and held.content == text.encode()
+    return Gate(kind, () if is_same else lacks or _uncommitted(path, held, kind))
 
 
-def _uncommitted(mission: Mission, path: Path, head: Head, kind: Kind) -> tuple[str, ...]:
-    committed = head[mission.name(path)]
-    if not _is_committed(committed):
+def _uncommitted(path: Path, held: Committed, kind: Kind) -> tuple[str, ...]:
+    if not _is_committed(held):
         return (f"{path.name} is not committed",)
-    text = (committed.content or b"").decode(errors="replace")
+    text = (held.content or b"").decode(errors="replace")
     if found := missing(text, kind):
         return (f"{path.name} is written but not committed; the last commit has:", *found)
     return ()

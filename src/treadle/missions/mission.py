@@ -1,70 +1,40 @@
-"""Find missions and read their tasks, files of markdown that are brought into the store."""
+"""Find missions, and read what their meta.json says: the title, and what was accepted."""
 
 import json
 import os
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from graphlib import CycleError, TopologicalSorter
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from treadle import frontmatter, markdown
-from treadle.contract import Criterion
-from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
-from treadle.frontmatter import Value
-from treadle.git import repo
-from treadle.ids import hint, nearest, utc
-from treadle.layout import SNAPSHOT, Layout, MissionLayout
-from treadle.store.store import Store
-from treadle.store.tasks import TaskRow
+from treadle.errors import FormatError, NotFoundError, UsageError, argument
+from treadle.ids import hint, nearest, new_mission_id, utc
+from treadle.layout import (
+    KITTY_EVENTS,
+    KITTY_STATUS,
+    Layout,
+    MissionLayout,
+)
 from treadle.tasks import lanes
 from treadle.tasks.lanes import Lane
-
-SNAPSHOT_PATTERN = f"**/.kittify/dossiers/*/{SNAPSHOT}"
-_SHOWN = 20
-
-
-def require_committed(root: Path, allowed: Sequence[str] = ()) -> None:
-    """Stop if files are uncommitted; `allowed` are files or folders that may be."""
-    dirty = [name for name in dirty_files(root) if not _is_among(name, allowed)]
-    if not dirty:
-        return
-    shown = ", ".join(dirty[:_SHOWN])
-    more = f" and {len(dirty) - _SHOWN} more" if len(dirty) > _SHOWN else ""
-    raise BlockedError(
-        f"the work tree has uncommitted changes: {shown}{more}; commit them or put them aside",
-        code="dirty_worktree",
-        fix=["git status", "git add -A && git commit"],
-        details={"files": dirty[:_SHOWN], "count": len(dirty)},
-    )
-
-
-def dirty_files(root: Path) -> list[str]:
-    """Return the uncommitted files; snapshots of dossiers are derived and never count."""
-    return [name for name in repo.dirty_files(root, [SNAPSHOT_PATTERN]) if not is_snapshot(name)]
-
-
-def is_snapshot(name: str) -> bool:
-    """Tell whether a path is a dossier's snapshot, wherever it lies."""
-    parts = PurePosixPath(name).parts
-    return parts[-4:-2] == (".kittify", "dossiers") and parts[-1] == SNAPSHOT
-
-
-def _is_among(name: str, allowed: Sequence[str]) -> bool:
-    return any(name == path or name.startswith(f"{path}/") for path in allowed)
-
 
 # Foreign folders may be called otherwise than ours, but a name must not steer git or a shell.
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
 class Mission(NamedTuple):
-    """One mission and where it lies."""
+    """One mission and where it lies; `trouble` says why nothing can be done with it."""
 
     slug: str
     root: Path
     files: MissionLayout
+    mission_id: str | None = None
+    trouble: FormatError | None = None
+
+    @property
+    def id(self) -> str:
+        """Return what a mission is known by through all its names."""
+        return self.mission_id or self.slug
 
     def name(self, path: Path) -> str:
         """Spell one of its paths relative to the repository."""
@@ -78,7 +48,40 @@ class Mission(NamedTuple):
 def find_all(layout: Layout) -> list[Mission]:
     """Return all missions by name; ours hide spec-kitty's of the same name."""
     found = {m.slug: m for home in reversed(layout.mission_homes()) for m in _in(layout, home)}
-    return [found[slug] for slug in sorted(found)]
+    known = [_identified(found[slug]) for slug in sorted(found)]
+    ids = [mission.mission_id for mission in known]
+    return [
+        mission._replace(trouble=_same_id(known, mission))
+        if mission.mission_id and ids.count(mission.mission_id) > 1
+        else mission
+        for mission in known
+    ]
+
+
+def _identified(mission: Mission) -> Mission:
+    """Read who a mission is; one without an id goes by the name of its folder."""
+    try:
+        said = read_meta(mission).get("mission_id")
+        if said is None or (isinstance(said, str) and said and _SAFE.issuperset(said)):
+            return mission._replace(mission_id=said)
+        raise _wrong_key(mission, "mission_id", said, "a text of letters and digits")
+    except FormatError as error:
+        return mission._replace(trouble=error)
+
+
+def _same_id(known: Sequence[Mission], mission: Mission) -> FormatError:
+    """Say which missions bear one id, and give the copy one of its own."""
+    same = [it for it in known if it.mission_id == mission.mission_id]
+    said = {it.slug: read_meta(it) for it in same}
+    copies = [it for it in same if said[it.slug].get("mission_slug", it.slug) != it.slug]
+    copy = (copies or same)[-1]
+    new = new_mission_id(datetime.now(UTC), int.from_bytes(os.urandom(10)))
+    names = [it.name(it.files.meta) for it in same]
+    return FormatError(
+        f"{' and '.join(names)} have one mission_id, {mission.mission_id}; a copy needs its own",
+        code="mission_id_twice",
+        fix=[f"perl -pi -e s/{mission.id}/{new}/ {argument(copy.name(copy.files.meta))}"],
+    )
 
 
 def find(layout: Layout, slug: str) -> Mission:
@@ -104,7 +107,9 @@ def choose(layout: Layout, slug: str | None, cwd: Path) -> Mission:
         return chosen[0]
     if not chosen:
         raise NotFoundError(
-            "there is no mission yet", code="no_mission", fix=["treadle mission create SLUG"]
+            "there is no mission yet",
+            code="no_mission",
+            fix=['treadle mission create first-mission --goal "what is to be true"'],
         )
     names = [mission.slug for mission in chosen]
     raise UsageError(
@@ -117,23 +122,191 @@ def choose(layout: Layout, slug: str | None, cwd: Path) -> Mission:
 
 def title(mission: Mission) -> str:
     """Return what a mission is called in its meta.json, else its name."""
-    path = mission.files.meta
-    if not path.exists():
-        return mission.slug
-    try:
-        if not path.is_file():  # opening a pipe would wait for ever
-            raise ValueError("it must be a file")
-        meta = json.loads(path.read_bytes())
-        if not isinstance(meta, dict):
-            raise ValueError("it must be a JSON object")
-    except (ValueError, OSError, RecursionError) as error:
-        name = mission.name(path)
-        fix = [f"git log --oneline -- {name}"]
-        raise FormatError(
-            f"{name} cannot be read: {error}", code="meta_invalid", fix=fix
-        ) from error
+    meta = read_meta(mission)
     known = [meta.get(key) for key in ("title", "friendly_name", "mission_name")]
     return next((it.strip() for it in known if isinstance(it, str) and it.strip()), mission.slug)
+
+
+def read_meta(mission: Mission) -> dict[str, Any]:
+    """Return what a mission's meta.json says; nothing if there is none."""
+    path = mission.files.meta
+    return parse_object(mission, path, _read(mission, path)) if path.exists() else {}
+
+
+def parse_object(
+    mission: Mission, path: Path, data: bytes, code: str = "meta_invalid"
+) -> dict[str, Any]:
+    """Read an object of JSON, as it lies there or as a commit has it."""
+    try:
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            raise ValueError("it must be a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise wrong_json(mission, path, f"cannot be read: {error}", code) from error
+    return found
+
+
+def _read(mission: Mission, path: Path, code: str = "meta_invalid") -> bytes:
+    try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            raise OSError(0, "it must be a file")
+        return path.read_bytes()
+    except OSError as error:
+        raise wrong_json(mission, path, f"cannot be read: {error.strerror}", code) from error
+
+
+def wrong_json(
+    mission: Mission, path: Path, what: str, code: str, fix: Sequence[str] = ()
+) -> FormatError:
+    """Say what is wrong with one of a mission's files that programs write."""
+    name = mission.name(path) if path.is_relative_to(mission.root) else str(path)
+    return FormatError(
+        f"{name} {what}", code=code, fix=fix or [f"git log --oneline -- {argument(name)}"]
+    )
+
+
+ACCEPTED_AT, LANES = _KEPT = "accepted_at", "lanes"
+
+
+class Acceptance(NamedTuple):
+    """What was accepted of a mission: when all of it was, and the lanes that tasks ended in."""
+
+    at: str | None = None
+    lanes: Mapping[str, Lane] = {}
+
+
+def acceptance(mission: Mission, meta: Mapping[str, Any]) -> Acceptance:
+    """Return what a meta.json says was accepted; what cannot be is an error that names the key."""
+    at, said = meta.get(ACCEPTED_AT), meta.get(LANES, {})
+    if at is not None and not (isinstance(at, str) and at.strip()):
+        raise _wrong_key(mission, ACCEPTED_AT, at, "a time")
+    if not isinstance(said, dict):
+        raise _wrong_key(mission, LANES, said, 'an object such as {"WP01": "done"}')
+    found = {id_: lanes.known(str(lane)) for id_, lane in said.items()}
+    for id_, lane in found.items():
+        if lane not in lanes.FINAL:
+            raise _wrong_key(mission, f"{LANES}.{id_}", said[id_], " or ".join(lanes.FINAL))
+    return Acceptance(at, {id_: lane for id_, lane in found.items() if lane})
+
+
+def committed_acceptance(mission: Mission, data: bytes | None) -> Acceptance:
+    """Return what the last commit says was accepted."""
+    path = mission.files.meta
+    return acceptance(mission, parse_object(mission, path, data)) if data else Acceptance()
+
+
+def require_unedited(mission: Mission, accepted: Acceptance) -> None:
+    """Stop if meta.json no longer says what the last commit says was accepted."""
+    here = acceptance(mission, read_meta(mission))
+    if accepted in (here, Acceptance()):
+        return
+    path, key = mission.files.meta, ACCEPTED_AT if here.at != accepted.at else LANES
+    what = f"was edited after the mission was accepted: {key} is not what the last commit has"
+    name = argument(mission.name(path))
+    fix = [f"git diff HEAD -- {name}", f"git checkout HEAD -- {name}"]
+    raise wrong_json(mission, path, what, "acceptance_edited", fix)
+
+
+def is_cut_short(mission: Mission, committed: bytes | None) -> bool:
+    """Tell whether meta.json differs from the last commit in nothing but an acceptance."""
+    metas = parse_object(mission, mission.files.meta, committed or b"{}"), read_meta(mission)
+    before, here = ({k: v for k, v in it.items() if k not in _KEPT} for it in metas)
+    return before == here
+
+
+def _wrong_key(mission: Mission, key: str, value: object, wanted: str) -> FormatError:
+    said = json.dumps(value)[:60]
+    what = f"says {key}: {said}; it must be {wanted}"
+    return wrong_json(mission, mission.files.meta, what, "meta_invalid")
+
+
+# How long somebody works on what spec-kitty says is being worked on.
+_HELD_FOR = timedelta(hours=4)
+# What spec-kitty calls a task that it has not taken up.
+_NOT_BEGUN = ("genesis", "uninitialized")
+
+
+class SaidLane(NamedTuple):
+    """The lane that a mission's own files give a task: since when, by whom, until when.
+
+    One that cannot be is None, with what is wrong.
+    """
+
+    lane: Lane | None
+    since: str = ""
+    who: str = ""
+    until: str = ""
+    trouble: FormatError | None = None
+
+
+def status_lanes(mission: Mission) -> dict[str, SaidLane]:
+    """Return the lanes that spec-kitty's own files give."""
+    found: dict[str, SaidLane] = {}
+    for folder in mission.files.status_folders():
+        for id_, said in _status(mission, folder).items():
+            if id_ not in found or said.since > found[id_].since:
+                found[id_] = said
+    return found
+
+
+def said_lanes(status: Mapping[str, SaidLane], accepted: Acceptance) -> dict[str, SaidLane]:
+    """Return the lanes that a mission's files give: what was accepted, else the status."""
+    at = accepted.at or ""
+    passed = [id_ for id_, said in status.items() if at and said.lane == "approved"]
+    ended = dict.fromkeys(passed, SaidLane("done", at))
+    return {**status, **ended, **{id_: SaidLane(it, at) for id_, it in accepted.lanes.items()}}
+
+
+def _status(mission: Mission, folder: Path) -> dict[str, SaidLane]:
+    """Read spec-kitty's status, or the events that it is made of."""
+    path, code = folder / KITTY_STATUS, "status_invalid"
+    if path.exists():
+        data = parse_object(mission, path, _read(mission, path, code), code)
+        packages = data.get("work_packages", {})
+        if not isinstance(packages, dict):
+            raise wrong_json(mission, path, "must have an object under work_packages", code)
+        where = "work_packages.{}.lane"
+    elif (path := folder / KITTY_EVENTS).exists():
+        packages, where = _moves(mission, path), "to_lane of {}"
+    else:
+        return {}
+    found = {id_: _said(mission, path, where.format(id_), it) for id_, it in packages.items()}
+    return {id_: said for id_, said in found.items() if said}
+
+
+def _moves(mission: Mission, path: Path) -> dict[str, Any]:
+    """Return the last move of each task in a log of spec-kitty's."""
+    code = "status_invalid"
+    lines = _read(mission, path, code).splitlines()
+    events = [parse_object(mission, path, line, code) for line in lines if line.strip()]
+    moves = [it for it in events if it.get("wp_id") and it.get("to_lane")]
+    moves.sort(key=lambda it: (str(it.get("at")), str(it.get("event_id"))))
+    return {
+        str(it["wp_id"]): {
+            "lane": it["to_lane"],
+            "last_transition_at": it.get("at"),
+            "actor": it.get("actor"),
+        }
+        for it in moves
+    }
+
+
+def _said(mission: Mission, path: Path, key: str, value: object) -> SaidLane | None:
+    """Read what is said of one task; None where nothing is."""
+    state = value if isinstance(value, dict) else {"lane": value}
+    word, since = str(state.get("lane")), str(state.get("last_transition_at") or "")
+    if word in _NOT_BEGUN:
+        return None
+    lane = lanes.known(word)
+    if lane is None:
+        known = ", ".join(lanes.LANES)
+        what = f"says {key}: {json.dumps(state.get('lane'))[:60]}; known: {known}"
+        return SaidLane(None, since, trouble=wrong_json(mission, path, what, "status_invalid"))
+    try:
+        until = utc(datetime.fromisoformat(since) + _HELD_FOR)
+    except (ValueError, OverflowError):
+        until = ""
+    return SaidLane(lane, since, str(state.get("actor") or ""), until)
 
 
 def _in(layout: Layout, home: Path) -> list[Mission]:
@@ -144,245 +317,3 @@ def _in(layout: Layout, home: Path) -> list[Mission]:
     folders = [home / name for name in entries if _SAFE.issuperset(name) and name[0].isalnum()]
     found = [Mission(folder.name, layout.root, MissionLayout(folder)) for folder in folders]
     return [m for m in found if m.files.meta.exists() or m.files.spec.exists()]
-
-
-_KNOWN = frozenset({"work_package_id", "title", "dependencies", "owned_files", "lane"})
-_MAX_BYTES = 1 << 20
-_TASK_FILE = r"(WP[0-9]{2,})(?:[-_. ].*)?\.md"
-
-
-class TaskFile(NamedTuple):
-    """One task as its file describes it; `lane` counts only until the store knows the task."""
-
-    id: str
-    path: Path
-    title: str
-    dependencies: tuple[str, ...]
-    owned_files: tuple[str, ...]
-    lane: Lane
-    text: str
-    criteria: tuple[Criterion, ...]
-
-
-def task_names(mission: Mission) -> dict[str, str]:
-    """Return the names of a mission's task files by id, in order, without opening them."""
-    found: dict[str, str] = {}
-    for name in _task_listing(mission.files.tasks):
-        id_ = _task_id(name)
-        if id_ is None:
-            continue
-        if id_ in found:
-            both = " and ".join(sorted((found[id_], name)))
-            raise _wrong_file(mission, mission.files.tasks, f"{both} have the same id; rename one")
-        found[id_] = name
-    return {id_: found[id_] for id_ in sorted(found, key=task_order)}
-
-
-def task_order(id_: str) -> tuple[int, str]:
-    """Sort WP2 before WP10."""
-    return int(id_[2:]), id_
-
-
-def read_task(mission: Mission, name: str) -> TaskFile:
-    """Read one task's file; FormatError names what is wrong in it."""
-    path = mission.files.tasks / name
-    known, text = _parse_task(mission, path)
-    id_ = _text_field(known, "work_package_id") or _task_id(name)
-    if id_ is None or id_ != _task_id(name):
-        raise _wrong_file(mission, path, f"work_package_id is {id_}; it must begin the file's name")
-    title = _text_field(known, "title") or markdown.title(text) or id_
-    return TaskFile(
-        id=id_,
-        path=path,
-        title=title,
-        dependencies=_read_dependencies(mission, path, known),
-        owned_files=_list_field(known, "owned_files"),
-        lane=_read_lane(mission, path, known),
-        text=text or title,
-        criteria=markdown.criteria(text) or (Criterion("AC1", title),),
-    )
-
-
-def require_known_task(
-    mission: Mission, file: TaskFile, needed: str, known: Collection[str]
-) -> None:
-    """Refuse a dependency that no file describes."""
-    if needed not in known:
-        near = hint(needed, known)
-        raise _wrong_file(mission, file.path, f"it depends on {needed}, which has no file{near}")
-
-
-def find_circle(needs: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Return a circle of dependencies, its first task again at its end, or nothing."""
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        way = error.args[1][:0:-1]
-        start = way.index(min(way, key=task_order))
-        return (*way[start:], *way[: start + 1])
-    return ()
-
-
-def circle_error(mission: Mission, circle: tuple[str, ...]) -> FormatError:
-    """Say which tasks wait for each other."""
-    return FormatError(
-        f"{mission.name(mission.files.tasks)}: {' → '.join(circle)} is a circle;"
-        " take one of these dependencies out",
-        code="task_cycle",
-        fix=[f"grep -n -A3 dependencies {mission.name(mission.files.tasks)}/{circle[0]}*.md"],
-    )
-
-
-def _task_id(name: str) -> str | None:
-    """Return the `WP01` that begins a file's name; None if it is no task's file."""
-    found = re.fullmatch(_TASK_FILE, name)
-    return found[1] if found else None
-
-
-def _task_listing(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in os.scandir(folder)]
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError as error:
-        raise FormatError(
-            f"{folder} must be a folder with a file for each task", code="task_file_invalid"
-        ) from error
-
-
-def _parse_task(mission: Mission, path: Path) -> tuple[Mapping[str, Value], str]:
-    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-        raise _wrong_file(mission, path, "it must be a file of at most 1 MiB")
-    try:
-        known, body = frontmatter.read(path.read_bytes(), _KNOWN)
-        return known, body.decode("utf-8").strip()
-    except FormatError as error:
-        raise _wrong_file(mission, path, error.message) from error
-    except UnicodeDecodeError as error:
-        raise _wrong_file(mission, path, "it is not UTF-8") from error
-
-
-def _text_field(known: Mapping[str, Value], key: str) -> str:
-    value = known.get(key, "")
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _list_field(known: Mapping[str, Value], key: str) -> tuple[str, ...]:
-    value = known.get(key, [])
-    items = value if isinstance(value, list) else [value]
-    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
-
-
-def _read_dependencies(mission: Mission, path: Path, known: Mapping[str, Value]) -> tuple[str, ...]:
-    found = _list_field(known, "dependencies")
-    for id_ in found:
-        if not (id_.startswith("WP") and id_[2:].isdecimal() and len(id_) > 3):
-            raise _wrong_file(mission, path, f"dependencies: {id_!r} is not an id such as WP01")
-    return tuple(dict.fromkeys(found))
-
-
-def _read_lane(mission: Mission, path: Path, known: Mapping[str, Value]) -> Lane:
-    word = _text_field(known, "lane")
-    if not word:
-        return "planned"
-    found = lanes.known(word)
-    if found is None:
-        raise _wrong_file(
-            mission, path, f"there is no lane {word!r}; known: {', '.join(lanes.LANES)}"
-        )
-    return found
-
-
-def _wrong_file(mission: Mission, path: Path, what: str) -> FormatError:
-    name = mission.name(path)
-    return FormatError(
-        f"{name}: {what}", code="task_file_invalid", fix=[f"git log -- {argument(name)}"]
-    )
-
-
-_SHORT = r"(?i)WP\d{2,}"
-_LONG = r"(.+)\.(WP\d{2,})"
-
-
-def is_mission_task(word: str, slug: str | None) -> bool:
-    """Tell whether a word on the command line means a mission's task."""
-    return slug is not None or bool(re.fullmatch(_SHORT, word) or re.fullmatch(_LONG, word))
-
-
-def resolve_task(layout: Layout, store: Store, word: str, slug: str | None, now: datetime) -> str:
-    """Return the id of the task that is meant; a mission's is brought up to date first."""
-    if not is_mission_task(word, slug) or (slug is None and store.task(word) and "." not in word):
-        return word
-    mission, id_ = _find_task(layout, word, slug)
-    adopt_tasks(store, mission, [id_], now)
-    return mission.task_id(id_)
-
-
-def require_clean_tree(layout: Layout, store: Store, task_id: str) -> None:
-    """Refuse to move a mission's task while the work tree is not clean."""
-    row = store.task(task_id)
-    if row and row.mission:
-        require_committed(layout.root)
-
-
-def adopt_tasks(
-    store: Store, mission: Mission, ids: Iterable[str], now: datetime
-) -> dict[str, TaskFile]:
-    """Bring these tasks and all they depend on into the store as their files describe them."""
-    files = read_with_needed(mission, ids)
-    rows = [_task_row(mission, file, utc(now)) for file in files.values()]
-    links = [
-        (mission.task_id(file.id), mission.task_id(needed))
-        for file in files.values()
-        for needed in file.dependencies
-    ]
-    store.adopt_tasks(rows, links)
-    return files
-
-
-def read_with_needed(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:
-    """Read the files of these tasks and of all they depend on; circles are errors."""
-    known = task_names(mission)
-    found: dict[str, TaskFile] = {}
-    pending = list(ids)
-    while pending:
-        id_ = pending.pop()
-        if id_ not in found:
-            found[id_] = file = read_task(mission, known[id_])
-            for needed in file.dependencies:
-                require_known_task(mission, file, needed, known)
-            pending += file.dependencies
-    circle = find_circle({id_: file.dependencies for id_, file in found.items()})
-    if circle:
-        raise circle_error(mission, circle)
-    return {id_: found[id_] for id_ in sorted(found, key=task_order)}
-
-
-def _find_task(layout: Layout, word: str, slug: str | None) -> tuple[Mission, str]:
-    long = re.fullmatch(_LONG, word)
-    if long and slug is None:
-        slug = long[1]
-    id_ = (long[2] if long else word).upper()
-    if slug is not None:
-        mission = find(layout, slug)
-        known = task_names(mission)
-        if id_ not in known:
-            raise lanes.unknown_task(f"{slug}.{id_}", [mission.task_id(name) for name in known])
-        return mission, id_
-    found = [m for m in find_all(layout) if id_ in task_names(m)]
-    if len(found) == 1:
-        return found[0], id_
-    if not found:
-        raise lanes.unknown_task(id_, [n for m in find_all(layout) for n in task_names(m)])
-    slugs = ", ".join(mission.slug for mission in found)
-    raise UsageError(
-        f"{id_} is a task of several missions ({slugs}); say which with --mission",
-        code="mission_ambiguous",
-        fix=[f"treadle task show {mission.task_id(id_)}" for mission in found],
-    )
-
-
-def _task_row(mission: Mission, file: TaskFile, now: str) -> TaskRow:
-    id_, source = mission.task_id(file.id), mission.name(file.path)
-    described = TaskRow(id_, file.title.strip(), file.text, file.criteria, file.lane)
-    return described._replace(mission=mission.slug, source=source, created_at=now, updated_at=now)

@@ -1,9 +1,8 @@
 """Write a mission's files: its folder and spec, its plan, its tasks from the plan."""
 
-import hashlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -13,9 +12,9 @@ from treadle import markdown
 from treadle.errors import BlockedError, FormatError, ProjectError, TreadleError, UsageError
 from treadle.files import atomic, beneath
 from treadle.git import repo as git
-from treadle.ids import utc
+from treadle.ids import new_mission_id, utc
 from treadle.layout import MissionLayout
-from treadle.missions import gates
+from treadle.missions import adopt, gates, taskfile
 from treadle.missions import mission as missions
 from treadle.missions.gates import Gate, is_real
 from treadle.missions.mission import Mission
@@ -24,6 +23,7 @@ from treadle.store.store import Store
 
 # A task's id is `<slug>.WP01`, and ids have at most 64 characters.
 MAX_SLUG = 56
+_GOAL = "[One or two sentences: who needs what, and why]"
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -34,15 +34,17 @@ class Created(NamedTuple):
     commit: str | None
 
 
-def create(project: Context, slug: str, title: str | None, now: datetime) -> Created:
+def create(
+    project: Context, slug: str, title: str | None, now: datetime, goal: str | None = None
+) -> Created:
     """Make a mission; exactly one commit, and spec.md is not in it."""
-    _check_slug(project, slug)
+    check_slug(project, slug)
     require_ready(project)
     mission = Mission(slug, project.layout.root, MissionLayout(_home(project) / slug))
     title = " ".join((title or slug.replace("-", " ").capitalize()).split())
     is_first = not mission.files.folder.parent.exists()
     try:
-        _write_files(project, mission, title, now)
+        _write_files(project, mission, title, now, " ".join((goal or "").split()))
         message = f"Add meta and scaffolding for feature {slug}"
         return Created(mission, commit_only(project, [mission.name(mission.files.meta)], message))
     except (TreadleError, OSError):
@@ -51,18 +53,22 @@ def create(project: Context, slug: str, title: str | None, now: datetime) -> Cre
         raise
 
 
-def _write_files(project: Context, mission: Mission, title: str, now: datetime) -> None:
+def _write_files(project: Context, mission: Mission, title: str, now: datetime, goal: str) -> None:
     mission.files.folder.mkdir(parents=True)
     meta = {
+        "mission_id": new_mission_id(now, int.from_bytes(os.urandom(10))),
         "mission_slug": mission.slug,
         "title": title,
+        **({"goal": goal} if goal else {}),
+        # What spec-kitty needs besides, to load the mission.
+        **{"slug": mission.slug, "friendly_name": title, "mission_type": "software-dev"},
         "target_branch": git.head(project.repo).branch,
         "created_at": utc(now),
     }
     atomic.write(mission.files.meta, (json.dumps(meta, indent=2) + "\n").encode())
-    atomic.write(
-        mission.files.spec, gates.scaffold("spec").format(title=title).encode(errors="replace")
-    )
+    spec = gates.scaffold("spec").format(title=title)
+    spec = spec.replace(_GOAL, goal, 1) if goal else spec
+    atomic.write(mission.files.spec, spec.encode(errors="replace"))
 
 
 def _home(project: Context) -> Path:
@@ -70,14 +76,15 @@ def _home(project: Context) -> Path:
     return kitty if kitty.is_dir() and not ours.exists() else ours
 
 
-def _check_slug(project: Context, slug: str) -> None:
+def check_slug(project: Context, slug: str, command: str = "create") -> None:
+    """Refuse a name that no mission can have, or that one has."""
     if _SLUG.fullmatch(slug) is None or len(slug) > MAX_SLUG:
         better = re.sub(r"[^a-z0-9]+", "-", slug.lower())[:MAX_SLUG].strip("-")
         raise UsageError(
             f"{slug!r} cannot name a mission; use small letters and digits joined by single"
             f" hyphens, at most {MAX_SLUG}",
             code="slug_invalid",
-            fix=[f"treadle mission create {better or 'my-mission'}"],
+            fix=[f"treadle mission {command} {better or 'my-mission'}"],
         )
     for home in project.layout.mission_homes():
         if home.exists() and not home.is_dir():
@@ -112,7 +119,10 @@ def set_up_plan(project: Context, mission: Mission) -> tuple[Gate, str | None]:
 HEADINGS = ("Tasks", "Task List", "Work Packages")
 _ITEM = re.compile(r"(?P<indent>\s*)(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?(?P<text>.+)")
 _ID = re.compile(r"\**(WP\d{2,})\**\s*[:.–—-]?\**\s*", re.IGNORECASE)
-_EXTRA = re.compile(r"\s*\((?P<extra>(?:depends on|files)\b[^()]*)\)\s*$", re.IGNORECASE)
+_KEYS = ("depends on", "files", "requirements")
+_EXTRA = re.compile(rf"\s*\((?P<extra>(?:{'|'.join(_KEYS)})\b[^()]*)\)\s*$", re.IGNORECASE)
+_FIELD = re.compile(rf"(?:{'|'.join(_KEYS)})\s*:", re.IGNORECASE)
+_ONLY = re.compile(r"`?FR-\d{3,}`?(?:\s*,\s*`?FR-\d{3,}`?)*", re.IGNORECASE)
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
@@ -123,6 +133,7 @@ class PlannedTask(NamedTuple):
     title: str
     dependencies: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
     criteria: tuple[str, ...] = ()
 
 
@@ -137,7 +148,7 @@ class Written(NamedTuple):
 def write_tasks(store: Store, mission: Mission, now: datetime) -> Written:
     """Write the files that are missing, then bring all tasks into the store."""
     _require_plan(mission)
-    kept = missions.task_names(mission)
+    kept = taskfile.task_names(mission)
     drafts = [
         draft for draft in read_tasks(mission.files.plan.read_text("utf-8")) if draft.id not in kept
     ]
@@ -153,7 +164,7 @@ def write_tasks(store: Store, mission: Mission, now: datetime) -> Written:
     for draft in drafts:
         path = mission.files.tasks / f"{draft.id}-{_slug(draft.title)}.md"
         atomic.write(path, _task_text(draft).encode(errors="replace"))
-    found = missions.adopt_tasks(store, mission, missions.task_names(mission), now)
+    found = adopt.adopt_tasks(store, mission, taskfile.task_names(mission), now)
     return Written(
         wrote=tuple(mission.name(found[draft.id].path) for draft in drafts),
         kept=tuple(mission.name(mission.files.tasks / name) for name in kept.values()),
@@ -162,17 +173,38 @@ def write_tasks(store: Store, mission: Mission, now: datetime) -> Written:
 
 
 def read_tasks(plan: str) -> list[PlannedTask]:
-    """Return the tasks that a plan lists; what lies below a task is its criteria."""
+    """Return the tasks that a plan lists, as items or as headings; what lies below is criteria."""
     text = next((found for name in HEADINGS if (found := markdown.section(plan, name))), "")
     drafts: list[PlannedTask] = []
-    for item in filter(None, map(_ITEM.match, text.splitlines())):
-        words = item["text"].strip()
-        if len(item["indent"].expandtabs(4)) < 2:
-            if is_real(words):
-                drafts.append(_draft(words))
-        elif drafts and is_real(words):
-            drafts[-1] = drafts[-1]._replace(criteria=(*drafts[-1].criteria, words))
+    depth = 0  # of the heading that is a task, while its section lasts
+    for line in markdown.lines(text):
+        words = line.text.strip(" \t#")
+        item = None if line.is_code or line.level else _ITEM.match(line.text)
+        if line.level and _ID.match(words):
+            drafts.append(_draft(words))
+            depth = line.level
+        elif line.level:
+            depth = depth if line.level > depth else 0
+        elif item and is_real(item["text"]):
+            if depth == 0 and len(item["indent"].expandtabs(4)) < 2:
+                drafts.append(_draft(item["text"].strip()))
+            elif drafts:
+                drafts[-1] = _below(drafts[-1], item["text"].strip())
     return _numbered(drafts)
+
+
+def _below(draft: PlannedTask, words: str) -> PlannedTask:
+    """Return a task with what an item below it says: a field of it, or a criterion."""
+    plain = words.replace("*", "")
+    plain = f"requirements: {plain}" if _ONLY.fullmatch(plain) else plain
+    if not _FIELD.match(plain):
+        return draft._replace(criteria=(*draft.criteria, words))
+    dependencies, files, requirements = (_part(plain, key) for key in _KEYS)
+    return draft._replace(
+        dependencies=draft.dependencies + dependencies,
+        files=draft.files + files,
+        requirements=draft.requirements + requirements,
+    )
 
 
 def _numbered(drafts: list[PlannedTask]) -> list[PlannedTask]:
@@ -193,7 +225,7 @@ def _check_tasks(mission: Mission, drafts: list[PlannedTask], known: set[str]) -
     for draft in drafts:
         unknown = [needed for needed in draft.dependencies if needed not in known]
         wrong += [f"{draft.id} depends on {needed}, which is not there" for needed in unknown]
-    if circle := missions.find_circle({draft.id: draft.dependencies for draft in drafts}):
+    if circle := taskfile.find_circle({draft.id: draft.dependencies for draft in drafts}):
         wrong.append(f"{' → '.join(circle)} is a circle")
     if wrong:
         name = mission.name(mission.files.plan)
@@ -208,7 +240,7 @@ def _draft(text: str) -> PlannedTask:
     id_ = named[1].upper() if named else ""
     title = (text[named.end() :] if named else text).strip(" *") or id_
     said = extra["extra"] if extra else ""
-    return PlannedTask(id_, title, _part(said, "depends on"), _part(said, "files"))
+    return PlannedTask(id_, title, *(_part(said, key) for key in _KEYS))
 
 
 def _part(extra: str, key: str) -> tuple[str, ...]:
@@ -224,6 +256,9 @@ def _task_text(draft: PlannedTask) -> str:
         title=_quoted(draft.title),
         dependencies=", ".join(draft.dependencies),
         files=", ".join(_quoted(path) for path in draft.files),
+        requirements=f"requirement_refs: [{', '.join(draft.requirements)}]\n"
+        if draft.requirements
+        else "",
         heading=draft.title,
         criteria="\n".join(f"- {item}" for item in criteria),
     )
@@ -248,86 +283,3 @@ def _require_plan(mission: Mission) -> None:
                 fix=[f"treadle mission setup-plan --mission {mission.slug}"],
                 details={"missing": list(gate.missing)},
             )
-
-
-_ANY_TASK = "tasks/WP*.md"
-_OWN = ".kittify"
-
-
-class Artifact(NamedTuple):
-    """One file of a mission."""
-
-    path: str
-    sha256: str
-    size: int
-    required: bool
-
-
-class SavedDossier(NamedTuple):
-    """A snapshot, where it lies, and whether it had to be written."""
-
-    snapshot: Mapping[str, object]
-    path: Path
-    is_new: bool
-
-
-def save_dossier(mission: Mission, now: datetime) -> SavedDossier:
-    """Compute the snapshot and write it, unless the one that is there says the same."""
-    path = mission.files.snapshot
-    snapshot = compute_dossier(mission, now)
-    known = load_dossier(path)
-    if known is not None and {**known, "computed_at": snapshot["computed_at"]} == snapshot:
-        return SavedDossier(known, path, False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write(path, (json.dumps(snapshot, indent=2) + "\n").encode())
-    return SavedDossier(snapshot, path, True)
-
-
-def load_dossier(path: Path) -> Mapping[str, object] | None:
-    """Return the snapshot that was saved; None if there is none, or it is damaged."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def compute_dossier(mission: Mission, now: datetime) -> dict[str, object]:
-    """Return the index of a mission's artifacts."""
-    artifacts = sorted(_artifacts(mission))
-    components = [f"{item.path}\t{item.sha256}" for item in artifacts]
-    parity = "sha256:" + hashlib.sha256("\n".join(components).encode()).hexdigest()
-    required = [item.path for item in artifacts if item.required]
-    needed = (mission.files.spec.name, mission.files.plan.name)
-    missing = [name for name in needed if name not in required]
-    missing += [] if missions.task_names(mission) else [_ANY_TASK]
-    optional = len(artifacts) - len(required)
-    status = "incomplete" if missing else "complete"
-    return {
-        "mission_slug": mission.slug,
-        "snapshot_id": parity.removeprefix("sha256:")[:16],
-        "total_artifacts": len(artifacts),
-        "required_artifacts": len(required) + len(missing),
-        "required_present": len(required),
-        "required_missing": missing,
-        "optional_artifacts": optional,
-        "optional_present": optional,
-        "completeness_status": status if artifacts else "unknown",
-        "parity_hash_sha256": parity,
-        "parity_hash_components": components,
-        "artifact_summaries": [item._asdict() for item in artifacts],
-        "computed_at": utc(now),
-    }
-
-
-def _artifacts(mission: Mission) -> Iterator[Artifact]:
-    folder = mission.files.folder
-    tasks = {f"tasks/{name}" for name in missions.task_names(mission).values()}
-    needed = (mission.files.spec.name, mission.files.plan.name)
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not path.is_file() or name.split("/")[0] == _OWN:
-            continue
-        data = path.read_bytes()
-        is_required = name in needed or name in tasks
-        yield Artifact(name, hashlib.sha256(data).hexdigest(), len(data), is_required)
