@@ -1,0 +1,1 @@
+"""Move in from another system: find what is there, bring it in, and account for every piece."""
