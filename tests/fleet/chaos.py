@@ -1,13 +1,17 @@
-"""Kill, freeze and cut off a fleet while it works, then count what it committed."""
+"""Hurt a fleet in every way while it works, then count what it committed and what it left."""
 
 import argparse
+import contextlib
 import itertools
 import os
+import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,19 +23,35 @@ from tests.fleet.lab import Lab, database, postgres, start
 from treadle.config.load import load
 from treadle.contract import Criterion
 from treadle.engine.run import order
-from treadle.fleet import queue
 from treadle.fleet import site as sites
-from treadle.fleet.queue import Desk
+from treadle.fleet.submit import Desk, submit
 from treadle.project.context import open_context
 from treadle.store.store import Store
 
 DEAD_AFTER = 5.0
 # How long after a worker counts as dead its runs may wait for another one.
 LATEST = 2.5
-STEPS = ["plan", "do", "check", "act"]
-# The do step changes a file, so that there is something to push; act ends the run.
-WORDS = {"plan": [], "do": [], "check": ["FAIL", "false"], "act": ["fail"]}
-WORK = '[ "$role" = do ] && echo "$TREADLE_RUN" > "$OLDPWD/done.txt"; sleep {pause}'
+STEPS = ["plan", "do", "check", "act", "plan", "do", "check"]
+WORDS = {"plan": [], "do": [], "check": ["PASS", "true"], "act": []}
+# The do step changes a file, so that there is something to push; the first check fails.
+WORK = """
+[ "$role" = do ] && echo "$TREADLE_RUN $here" > "$OLDPWD/done.txt"
+case $here in *003-check*) set -- check FAIL false ;; esac
+sleep {pause}
+"""
+# How many tasks are queued by two at once, and how many by submitters that are killed.
+TWICE = 3
+KILLED = 3
+# When an agent and a shim are killed, and how many levels below a worker they are. An agent of
+# the kind `exec` is not asked again, so its run fails, with one question.
+KILLS = ((0.15, 3), (0.2, 2))
+FAILED = (
+    "SELECT runs.run_id, coalesce(task_id, '') FROM runs JOIN kv_run ON kv_run.run_id = runs.run_id"
+    " WHERE status = 'failed' AND key = 'reason_code' AND value_json = '\"agent_exit\"'"
+)
+# How many lines one worker may have.
+LINES = 8
+AWAY = 4.0
 
 
 class Wishes(NamedTuple):
@@ -42,6 +62,7 @@ class Wishes(NamedTuple):
     slots: int = 4
     pause: float = 0.3
     timeout: float = 600.0
+    seed: int = 0
 
 
 class Report(NamedTuple):
@@ -49,6 +70,7 @@ class Report(NamedTuple):
 
     lost: list[str]
     wrong: list[str]
+    left: list[str]
     spawned_twice: int
     later_epochs: int
     frozen_exit: int | None
@@ -57,7 +79,7 @@ class Report(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        return not self.lost and not self.wrong and self.frozen_exit == 75
+        return not self.lost and not self.wrong and not self.left and self.frozen_exit == 75
 
 
 class Chaos:
@@ -81,17 +103,23 @@ class Chaos:
         self.hurt: list[tuple[str, float]] = []
         self.outage = (0.0, 0.0)
         self.fleet: dict[int, object] = {}
+        self.random = random.Random(wishes.seed)
+        self.lines: Counter[str] = Counter()
 
     def go(self) -> Report:
         """Queue everything, hurt the fleet on the way, wait until all is over."""
         began = time.monotonic()
         self._queue()
+        self._submit_tasks()
         for number in range(self.wishes.workers):
             self._start(number)
         while self._ask("SELECT count(*) FROM treadle_fleet.workers") < self.wishes.workers:
             self._wait(0.2)
-        self._until(0.15)
+        self._until(0.1)
         self._kill(0)
+        for part, depth in KILLS:
+            self._until(part)
+            self._kill_below(3, depth)
         self._until(0.25)
         frozen = self.fleet[1]
         os.kill(frozen.pid, signal.SIGSTOP)
@@ -101,14 +129,29 @@ class Chaos:
         while self._status(frozen) == "alive":
             self._wait(0.2)
         os.kill(frozen.pid, signal.SIGCONT)
+        self._until(0.45)
+        self._take_away(self.lab.folder / "archives")
+        self._until(0.5)
+        self._take_away(self.lab.folder / "origin.git")
+        self._until(0.55)
+        self._kill_below(3, 1)  # its keeper
+        self._until(0.6)
+        self._cut_lines()
         self._until(0.65)
+        self._hang_lines(self.fleet[3])
+        self._until(0.7)
         self._kill(2)
         self._until(1.0)
         seconds = time.monotonic() - began
         exit_code = frozen.wait(180)
+        deadline = time.monotonic() + 4 * DEAD_AFTER
+        while self._clones() and time.monotonic() < deadline:
+            self._wait(0.2)  # what a killed worker left is removed when it counts as dead
         for process in self.lab.workers:
             if process.poll() is None:
                 process.terminate()
+                process.wait(180)
+        self.lab.treadle("doctor", "--repair", check=False)  # whoever comes next settles the rest
         return self._count(exit_code, seconds)
 
     def _queue(self) -> None:
@@ -126,7 +169,72 @@ class Chaos:
                     swaps={},
                     task_id=None,
                 )
-                queue.submit(desk, asked)
+                submit(desk, asked)
+
+    def _submit_tasks(self) -> None:
+        """Queue some tasks from two places at once, others by submitters that are killed."""
+        names = [f"T-{number}" for number in range(TWICE + KILLED)]
+        for name in names:
+            self.lab.treadle("task", "add", f"Goal {name}", "--id", name, "--ac", "It is fine")
+        twice = [self._submitter(name) for name in names[:TWICE] for _ in range(2)]
+        for name in names[TWICE:]:
+            process = self._submitter(name)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self.random.uniform(0.3, 3.0))
+            process.kill()
+            process.wait()
+        for process in (*twice, *map(self._submitter, names[TWICE:])):
+            process.wait()
+
+    def _submitter(self, name: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "treadle", "run", name, "--fleet"],
+            cwd=self.lab.root,
+            env=self.lab.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _kill_below(self, number: int, depth: int) -> None:
+        """Kill a process that a worker started, so many levels below it."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            found = {self.fleet[number].pid}
+            for _ in range(depth):
+                found = {pid for pid, parent in _processes() if parent in found}
+            if found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.random.choice(sorted(found)), signal.SIGKILL)
+                return
+            self._wait(0.2)
+
+    def _take_away(self, place: Path) -> None:
+        """Let a folder be a file for a while: whatever is asked of it fails."""
+        away = place.with_name(f"{place.name}.away")
+        place.rename(away)
+        place.touch()
+        self._wait(AWAY)
+        place.unlink()
+        away.rename(place)
+
+    def _cut_lines(self) -> None:
+        self._rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name IN (SELECT worker_id FROM treadle_fleet.workers)"
+        )
+
+    def _hang_lines(self, process) -> None:
+        """Let a worker's lines answer nothing for a while."""
+        name = self._name(process)
+        sql = f"SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'"
+        pids = [pid for (pid,) in self._rows(sql)]
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                self._wait(AWAY / 2)
 
     def _start(self, number: int) -> None:
         slots = str(self.wishes.slots)
@@ -146,12 +254,21 @@ class Chaos:
     def _until(self, part: float) -> None:
         """Wait until so much of all steps is committed, and everything is over in the end."""
         deadline = time.monotonic() + self.wishes.timeout
-        wanted = part * self.wishes.runs * len(STEPS)
-        while self._committed() < wanted or (part == 1.0 and self._open()):
+        wanted = part * (self.wishes.runs + TWICE + KILLED) * len(STEPS)
+        while self._open() and (part == 1.0 or self._committed() < wanted):
             self._supervise()
+            self._count_lines()
             if time.monotonic() > deadline:
                 return
             time.sleep(0.2)
+
+    def _count_lines(self) -> None:
+        sql = (
+            "SELECT application_name, count(*) FROM pg_stat_activity WHERE application_name IN"
+            " (SELECT worker_id FROM treadle_fleet.workers) GROUP BY application_name"
+        )
+        for name, count in self._rows(sql):
+            self.lines[name] = max(self.lines[name], count)
 
     def _committed(self) -> int:
         return self._ask("SELECT count(*) FROM steps")
@@ -196,27 +313,65 @@ class Chaos:
         ):
             steps.setdefault(run_id, []).append(role)
         runs = self._rows("SELECT run_id, head_commit, claim_epoch FROM runs ORDER BY run_id")
-        lost = [run_id for run_id, *_ in runs if steps.get(run_id) != STEPS]
-        wrong = [*self._gaps(), *self._unpublished(runs)]
+        failed = dict(self._rows(FAILED))
+        lost = [run_id for run_id, *_ in runs if run_id not in failed]
+        lost = [run_id for run_id in lost if steps.get(run_id) != STEPS]
+        wrong = [*self._gaps(), *self._unpublished(runs), *self._tasks(failed)]
+        if len(failed) > len(KILLS):
+            wrong.append(f"failed: {failed}")
         starts = Counter((words[0], words[1]) for words in self.lab.spawned())
         return Report(
             lost=lost,
             wrong=wrong,
-            spawned_twice=sum(count - 1 for count in starts.values()),
+            left=list(self._left()),
+            spawned_twice=sum(max(0, n - STEPS.count(role)) for (_, role), n in starts.items()),
             later_epochs=sum(epoch > 1 for *_, epoch in runs),
             frozen_exit=frozen_exit,
             recoveries=self._recoveries(),
             seconds=seconds,
         )
 
+    def _tasks(self, failed: dict[str, str]) -> Iterator[str]:
+        """Yield tasks that do not have one run, or whose lane or letter does not say so."""
+        found = self._rows(
+            "SELECT task_id, lane, (SELECT count(*) FROM runs WHERE runs.task_id = tasks.task_id)"
+            " FROM tasks ORDER BY task_id"
+        )
+        if len(found) != TWICE + KILLED:
+            yield f"{len(found)} tasks"
+        for task_id, lane, runs in found:
+            if (lane, runs) != ("blocked" if task_id in failed.values() else "approved", 1):
+                yield f"{task_id}: {runs} runs, lane {lane}"
+
+    def _left(self) -> Iterator[str]:
+        """Yield what nobody should have left: owners, jobs, uses, questions, clones, lines."""
+        looks = {
+            "owner": "SELECT run_id, owner FROM runs WHERE owner IS NOT NULL",
+            "job": "SELECT job, state FROM treadle_fleet.fleet_jobs WHERE state <> 'done'",
+            "use": "SELECT job, provider FROM treadle_fleet.fleet_uses",
+            "question": "SELECT question_id, kind FROM questions WHERE answered_at IS NULL"
+            f" AND coalesce(run_id, '') NOT IN (SELECT run_id FROM ({FAILED}) AS failed)",
+            "line": "SELECT application_name, state FROM pg_stat_activity WHERE application_name"
+            " IN (SELECT worker_id FROM treadle_fleet.workers)",
+        }
+        for what, sql in looks.items():
+            for row in self._rows(sql):
+                yield f"{what}: {' '.join(map(str, row))}"
+        yield from (f"clone: {path}" for path in self._clones())
+        yield from (f"{name}: {n} lines" for name, n in self.lines.items() if n > LINES)
+
+    def _clones(self) -> list[Path]:
+        return sorted(self.lab.folder.glob("hosts/*/cache/treadle/fleet/work/*/*/*"))
+
     def _gaps(self) -> list[str]:
         """Return runs whose events have holes, or tell of a step twice."""
         sql = (
-            "SELECT run_id, count(*), max(seq), sum((type = 'step_committed')::int)"
+            "SELECT run_id, count(*), max(seq), sum((type = 'step_committed')::int),"
+            " (SELECT count(*) FROM steps WHERE steps.run_id = events.run_id)"
             " FROM events GROUP BY run_id"
         )
         found = self._rows(sql)
-        return [f"{r}: events" for r, n, last, told in found if n != last or told != len(STEPS)]
+        return [f"{r}: events" for r, n, last, told, steps in found if (n, told) != (last, steps)]
 
     def _unpublished(self, runs: list[tuple]) -> list[str]:
         """Return runs whose branch in the shared repository is not where the store says."""
@@ -253,21 +408,29 @@ class Chaos:
         self.server.cleanup()
 
 
+def _processes() -> list[tuple[int, int]]:
+    """Return every process and its parent."""
+    words = ["ps", "-eo", "pid=,ppid="]
+    told = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return [(int(pid), int(parent)) for pid, parent in map(str.split, told.splitlines())]
+
+
 def main() -> int:
     """Run the big one and say what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--pause", type=float, default=0.3)
     parser.add_argument("--timeout", type=float, default=3600.0)
+    parser.add_argument("--seed", type=int, default=0, help="when submitters are killed")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="treadle-chaos-", dir="/tmp"))
     (folder / ".gitconfig").write_text(GIT_IDENTITY)
     os.environ["HOME"] = str(folder)
     for name in ("CACHE", "STATE", "CONFIG"):
         os.environ[f"XDG_{name}_HOME"] = str(folder / name.lower())
-    wishes = Wishes(args.runs, args.workers, args.slots, args.pause, args.timeout)
+    wishes = Wishes(args.runs, args.workers, args.slots, args.pause, args.timeout, args.seed)
     chaos = Chaos(folder, wishes)
     try:
         report = chaos.go()

@@ -1,6 +1,6 @@
-"""A dispatcher in this very process, without an engine, for tests of what surrounds one."""
+"""A dispatcher in this very process, without a table, for tests of what surrounds one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
@@ -16,7 +16,7 @@ class Inline:
         self._known: set[Job] = set()
         self._held: set[Job] = set()
         self._pool: ThreadPoolExecutor | None = None
-        self._drive: Callable[[Job], None] = lambda job: None
+        self._drive: Callable[[Job], bool] = lambda job: True
 
     def submit(self, job: Job, priority: int) -> None:
         """Let a job wait."""
@@ -31,14 +31,19 @@ class Inline:
         with self._lock:
             self._waiting.pop(job, None)
 
-    def retry(self, *jobs: Job) -> None:
+    def retry(self, held: Mapping[Job, str]) -> None:
         """Deliver jobs again."""
-        for job in jobs:
+        for job in held:
             with self._lock:
                 self._waiting[job] = 0
             self._next()
 
-    def work(self, slots: int, drive: Callable[[Job], None]) -> None:
+    def forget(self, before: str) -> None:
+        """Forget nothing."""
+
+    def work(
+        self, slots: int, drive: Callable[[Job], bool], is_fit: Callable[[], bool] = lambda: True
+    ) -> None:
         """Begin to take jobs."""
         self._drive = drive
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="run")
@@ -51,7 +56,7 @@ class Inline:
         if pool:
             pool.shutdown(wait=True)
 
-    def health(self, *, waiting: bool = True) -> QueueState:
+    def health(self, *, waiting: bool = True, holder: str | None = None) -> QueueState:
         """Return what waits and what is at work."""
         with self._lock:
             return QueueState(list(self._waiting), dict.fromkeys(self._held, "inline"))

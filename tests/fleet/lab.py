@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 from psycopg import conninfo
 
-from tests.builder import README, make_repository
+from tests.builder import README, make_repository, run_treadle
 
 QUICK = {
     "TREADLE_FLEET_POLLING": "0.1",
@@ -74,14 +74,7 @@ class Lab:
         (self.root / ".treadle" / "config.toml").write_text("\n".join(lines) + "\n")
 
     def treadle(self, *args: str, cwd: Path | None = None, check: bool = True) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "treadle", *args],
-            cwd=cwd or self.root,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
+        done = run_treadle(args, cwd or self.root, self.env)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
@@ -198,6 +191,7 @@ def postgres(tries: int = 3):
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         # Nobody pulls the plug here; the machine's disk need not be waited for.
         connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("ALTER SYSTEM SET autovacuum = off")
         connection.execute("SELECT pg_reload_conf()")
     return server
 

@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 
 def test_every_step_is_committed_once_whatever_happens_to_workers_and_database(tmp_path):
-    chaos = Chaos(tmp_path, Wishes(runs=24, workers=4, slots=2, pause=0.2, timeout=200))
+    chaos = Chaos(tmp_path, Wishes(runs=14, workers=4, slots=2, pause=0.2, timeout=200))
     try:
         report = chaos.go()
     finally:

@@ -1,8 +1,10 @@
 """What a fleet must survive: killed, frozen and full workers, and a database that goes away."""
 
 import os
+import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -101,3 +103,32 @@ def test_a_run_that_ends_every_worker_is_given_up_with_a_question(shared):
     assert (row["status"], shared.show(run_id)["reason_code"]) == ("failed", "gave_up")
     assert "gave_up" in shared.types(run_id)
     assert run_id in shared.treadle("desk", "--json")
+
+
+def test_nothing_on_the_projects_machine_takes_a_run_from_the_fleet(held):
+    """Two look at it at once, folders of it lie around, and a local run is killed meanwhile."""
+    steps = held.root / ".treadle" / "runs"
+    run_id, waits = held.queue(2)
+    worker = held.worker()
+    in_do(held, run_id)
+    with ThreadPoolExecutor(4) as pool:
+        shown = list(pool.map(held.show, [run_id] * 4))
+    assert {len(it["steps"]) for it in shown} == {1}
+    assert os.listdir(steps / run_id / "steps") == ["001-plan"]
+    for left in (steps / run_id / "steps", steps / waits / "steps"):
+        shutil.copytree(steps / run_id / "steps" / "001-plan", left / "002-do")
+        (left / "003-check.tmp-0").mkdir()
+        os.utime(left / "003-check.tmp-0", (0, 0))
+    shutil.copy(steps / run_id / "run.json", steps / waits)
+    held.env["TREADLE_DIE_AT"] = "after_stage"
+    held.treadle("run", "--goal", "Look", "--ac", "Fine", check=False)
+    del held.env["TREADLE_DIE_AT"]
+    held.treadle("process")
+    assert (held.show(run_id)["status"], held.show(waits)["reason_code"]) == ("running", "queued")
+    assert not list(steps.glob("*/steps/003-check.tmp-0"))
+    for left in (run_id, waits):
+        shutil.rmtree(steps / left / "steps" / "002-do")
+    held.hold.unlink()
+    held.wait_over(2)
+    assert [held.show(it)["claim_epoch"] for it in (run_id, waits)] == [1, 1]
+    assert worker.poll() is None

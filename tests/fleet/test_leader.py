@@ -1,6 +1,7 @@
 """The keeper of a worker: beats, judges the dead, finds what was lost."""
 
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -28,7 +29,8 @@ class Place:
 
     def __init__(self, store):
         self.fleet = lambda: store
-        self.store = lambda project: store
+        self.runs = lambda opened, names: [(name, fleet.runs(store)) for name in names]
+        self.store = self.reader = lambda project: nullcontext(store)
 
 
 @pytest.fixture
@@ -66,6 +68,11 @@ def queued(store, **changes):
     kv = {"reason_code": "queued", "order": {}, "fleet": fleet_run.msgspec.to_builtins(ticket)}
     store.insert_run(row, (), kv)
     return row
+
+
+def take(store, row, owner):
+    """Let a worker drive a run."""
+    return fleet_run.take(store, row, owner, "run_claimed", "x", "running", reason_code=None)
 
 
 def test_nobody_is_judged_before_the_leader_was_connected_for_a_whole_period(beat, store):
@@ -108,9 +115,7 @@ def test_a_run_whose_job_was_spent_waits_again_under_a_new_epoch(beat, store):
 
 def test_a_run_of_a_lost_worker_waits_again(beat, store):
     row = queued(store)
-    epoch = fleet.claim(store, row, "worker:gone")
-    running = row._replace(claim_epoch=epoch)
-    fleet_run.record(store, running, "run_claimed", "x", "running", reason_code=None)
+    take(store, row, "worker:gone")
     time.sleep(0.25)
     beat.tick()
     assert memory.is_queued(store.run(RUN), memory.recall(store, RUN))
@@ -120,10 +125,10 @@ def test_a_run_of_a_lost_worker_waits_again(beat, store):
 def test_a_job_that_no_thread_drives_is_sent_back_after_three_beats(beat, store):
     job = Job("p", RUN, 7)
     sent = []
-    beat._dispatcher.health = lambda waiting=True: type(
+    beat._dispatcher.health = lambda waiting=True, holder=None: type(
         "H", (), {"held": {job: "me"}, "waiting": {}}
     )
-    beat._dispatcher.retry = sent.append
+    beat._dispatcher.retry = sent.extend
     beat.tick()
     assert not sent
     time.sleep(3 * beat._every)
@@ -146,4 +151,5 @@ def test_a_beat_that_fails_is_said_once_and_again_when_it_goes_through(beat):
 
     beat.tick, beat._watch = tick, watch
     beat.run()
-    assert said == ["worker me cannot beat: OSError: no room", "worker me beats again"]
+    lost, again = "cannot send its heartbeat: OSError: no room", "sends its heartbeat again"
+    assert said == [f"worker me {lost}", f"worker me {again}"]

@@ -8,9 +8,8 @@ import pytest
 
 from tests.fleet.inline import Inline
 from tests.fleet.lab import database, wait_for
-from tests.fleet.test_leader import queued, status
+from tests.fleet.test_leader import queued, status, take
 from treadle.config.schema import FleetConfig
-from treadle.engine.elsewhere import fleet_run
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
 from treadle.fleet.site import FleetSite
@@ -67,9 +66,7 @@ def test_when_the_leader_dies_another_worker_leads_and_rescues_its_runs(site, st
     row = queued(store)
     first = keeper("first")
     leads(site, "first")
-    epoch = fleet.claim(store, row, "worker:first")
-    running = row._replace(claim_epoch=epoch)
-    fleet_run.record(store, running, "run_claimed", "x", "running", reason_code=None)
+    epoch = take(store, row, "worker:first").claim_epoch
     second = keeper("second")
     first.end()
     leads(site, "second")

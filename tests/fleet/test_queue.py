@@ -1,24 +1,46 @@
 """What every dispatcher must do: one suite for all of them."""
 
+import secrets
 import threading
 
 import pytest
 
 from tests.fleet.inline import Inline
-from tests.fleet.lab import wait_for
-from treadle.fleet.queue import Dbos, Job, parse_job
+from tests.fleet.lab import database, wait_for
+from treadle.config.schema import FleetConfig
+from treadle.fleet.queue import Job, Queue, parse_job
+from treadle.fleet.site import LOCAL, FleetSite
+from treadle.layout import Layout
 
 JOB = Job("p", "20260101-000000-000000", 1)
+QUICK = FleetConfig(polling=0.02)
 
 
-@pytest.fixture(params=["inline", "dbos"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.real)])
+def site(request, tmp_path):
+    if request.param == "sqlite":
+        return FleetSite(None, LOCAL, Layout(tmp_path))
+    server = request.getfixturevalue("pg_server")
+    return FleetSite(database(server, f"queue_{secrets.token_hex(6)}"), "p", None)
+
+
+@pytest.fixture(params=["inline", "sqlite", pytest.param("postgres", marks=pytest.mark.real)])
 def dispatcher(request, tmp_path):
     if request.param == "inline":
         made = Inline()
+    elif request.param == "sqlite":
+        made = Queue(FleetSite(None, LOCAL, Layout(tmp_path)), QUICK, "w1")
     else:
-        made = Dbos(f"sqlite:///{tmp_path}/queue.db", "w1", 0.05, 1)
+        server = request.getfixturevalue("pg_server")
+        url = database(server, f"queue_{secrets.token_hex(6)}")
+        made = Queue(FleetSite(url, "p", None), QUICK, "w1")
     yield made
     made.drain()
+
+
+def done(seen):
+    """Drive by writing down."""
+    return lambda job: seen.append(job) or True
 
 
 def test_a_jobs_name_tells_which_run_it_is():
@@ -31,6 +53,7 @@ def test_jobs_are_delivered_once_and_drained(dispatcher):
     def drive(job):
         go.wait(120)
         seen.append(job)
+        return True
 
     dispatcher.work(2, drive)
     for number in (1, 1, 2):
@@ -45,7 +68,7 @@ def test_jobs_are_delivered_once_and_drained(dispatcher):
 
 def test_a_job_that_was_done_is_not_delivered_again_whoever_submits_it(dispatcher):
     seen = []
-    dispatcher.work(1, seen.append)
+    dispatcher.work(1, done(seen))
     for job in (JOB, JOB, JOB._replace(attempt=2)):
         dispatcher.submit(job, 0)
         wait_for(lambda job=job: job in seen)
@@ -53,19 +76,81 @@ def test_a_job_that_was_done_is_not_delivered_again_whoever_submits_it(dispatche
     assert [job.attempt for job in seen] == [1, 2]
 
 
-def test_smaller_numbers_come_first(dispatcher):
+def test_smaller_numbers_come_first_whatever_their_repository(dispatcher):
     seen, go = [], threading.Event()
 
     def drive(job):
         go.wait(120)
         seen.append(job.attempt)
+        return True
 
     dispatcher.work(1, drive)
     dispatcher.submit(JOB, 0)
     wait_for(lambda: dispatcher.health().held)
-    for attempt, priority in ((2, 9), (3, 5), (4, 1)):
-        dispatcher.submit(JOB._replace(attempt=attempt), priority)
-    assert sorted(job.attempt for job in dispatcher.health().waiting) == [2, 3, 4]
+    for attempt, priority, project in ((2, 9, "a"), (3, 5, "p"), (4, 1, "z"), (5, 3, "p")):
+        dispatcher.submit(JOB._replace(attempt=attempt, project=project), priority)
+    assert sorted(job.attempt for job in dispatcher.health().waiting) == [2, 3, 4, 5]
     go.set()
-    wait_for(lambda: len(seen) == 4)
-    assert seen == [1, 4, 3, 2]
+    wait_for(lambda: len(seen) == 5)
+    assert seen == [1, 4, 5, 3, 2]
+
+
+def test_no_more_of_a_repository_are_at_work_than_it_may_have(site):
+    seen, go = [], threading.Event()
+    queues = [Queue(site, QUICK, f"w{number}") for number in range(2)]
+
+    def drive(job):
+        seen.append(job)
+        return go.wait(120)
+
+    for attempt in (1, 2):
+        queues[0].submit(JOB._replace(attempt=attempt), 0)
+    queues[0].submit(JOB._replace(project="q"), 5)
+    for queue in queues:
+        queue.work(2, drive)
+    wait_for(lambda: len(seen) == 2)
+    assert {job.project for job in queues[0].health().held} == {"p", "q"}
+    assert [job.attempt for job in queues[0].health().waiting] == [2]
+    go.set()
+    wait_for(lambda: len(seen) == 3)
+    for queue in queues:
+        queue.drain()
+
+
+def test_a_job_that_is_given_back_keeps_its_place_and_goes_to_another_worker(site):
+    mine, theirs, last = [], [], JOB._replace(attempt=2)
+    picky, other = Queue(site, QUICK, "picky"), Queue(site, QUICK, "other")
+    for job in (JOB, last):
+        picky.submit(job, 0)
+    picky.work(1, lambda job: mine.append(job) or job == last)
+    wait_for(lambda: last in mine)  # it is not asked for the first one again at once
+    other.work(1, done(theirs))
+    wait_for(lambda: theirs == [JOB])
+    for queue in (picky, other):
+        queue.drain()
+
+
+def test_what_a_lost_worker_held_is_delivered_again_but_not_what_another_has_by_now(site):
+    lost, heir, seen = Queue(site, QUICK, "lost"), Queue(site, QUICK, "heir"), []
+    lost.submit(JOB, 0)
+    with site.fleet() as store:
+        assert lost._take(store) == JOB
+    heir.retry({JOB: "somebody"})
+    assert heir.health().held == {JOB: "lost"}
+    heir.retry({JOB: "lost"})
+    heir.work(1, done(seen))
+    wait_for(lambda: seen == [JOB])
+    heir.drain()
+    lost.retry({JOB: "lost"})
+    assert heir.health() == ({*()}, {})
+
+
+def test_a_worker_that_is_not_fit_takes_nothing(site):
+    queue, seen, fit, asked = Queue(site, QUICK, "w"), [], [], threading.Event()
+    queue.submit(JOB, 0)
+    queue.work(1, done(seen), lambda: asked.set() or bool(fit))
+    assert asked.wait(120)
+    assert not seen
+    fit.append(True)
+    wait_for(lambda: seen)
+    queue.drain()

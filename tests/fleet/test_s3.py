@@ -2,6 +2,7 @@
 
 import pytest
 
+from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.errors import FormatError, StoreError
 
@@ -43,3 +44,21 @@ def test_a_bucket_that_is_not_there_is_named_without_its_keys(bucket):
     assert refused.value.code == "artifacts_failed"
     assert "s3://elsewhere" in refused.value.message
     assert "hunter2" not in refused.value.message
+
+
+def test_a_bucket_without_tls_is_refused_with_the_variable_that_allows_it(bucket, monkeypatch):
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    with pytest.raises(StoreError, match="only if AWS_ALLOW_HTTP says so") as refused:
+        Shelf(bucket).put("a", b"x")
+    assert refused.value.fix == ("export AWS_ALLOW_HTTP=true",)
+
+
+def test_an_archive_that_a_bucket_took_and_lost_is_not_believed_to_be_kept(bucket):
+    class Losing(Shelf):
+        def put(self, key, data):
+            return True
+
+    with pytest.raises(StoreError, match="does not have it") as lost:
+        archive.put(Losing(bucket), "runs/r/001-do.e1.tar", b"x")
+    assert lost.value.code == "artifacts_failed"  # as trouble that passes: it is tried again
+    assert archive.put(Shelf(bucket), "runs/r/001-do.e1.tar", b"x").key == "runs/r/001-do.e1.tar"

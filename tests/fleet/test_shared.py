@@ -2,6 +2,7 @@
 
 import json
 
+import psycopg
 import pytest
 
 pytestmark = pytest.mark.real
@@ -24,7 +25,7 @@ def test_pruning_a_runs_history_removes_what_it_uploaded_also_what_no_row_names(
     assert shared.json("runs", "prune")["archives"] == [f"runs/{run_id}/003-check.e9.tar"]
     assert shared.json("runs", "prune")["archives"] == []
     assert len(list((archives / run_id).iterdir())) == 4
-    prune = ("runs", "prune", "--history", "--json")
+    prune = ("runs", "prune", "--history", "--unlanded", "--json")
     hidden = archives.rename(shared.folder / "hidden")
     archives.parent.rmdir()
     archives.parent.touch()
@@ -49,3 +50,24 @@ def test_a_run_that_cannot_be_queued_leaves_nothing_behind(shared):
     assert [row["run_id"] for row in shared.runs()] == [run_id]
     assert list(shared.refs()) == [f"refs/heads/treadle/{run_id}"]
     assert [path.name for path in (shared.folder / "archives" / "runs").iterdir()] == [run_id]
+
+
+def test_runs_that_an_older_database_has_forgotten_are_rebuilt_from_their_archives(shared):
+    url, schema = shared.env["TREADLE_STORE"], "treadle_project"
+    shared.make_agent('if [ "$role" = do ]; then echo done > "$OLDPWD/done.txt"; fi')
+    task = shared.json("task", "add", "Look around", "--ac", "It is fine")["task_id"]
+    run_id = shared.run_fleet(task)
+    shared.worker("--once").wait()
+    before, head = shared.spawned(), shared.show(run_id)["head_commit"]
+    lane = shared.json("task", "show", task)["lane"]
+    with psycopg.connect(url, autocommit=True) as admin:  # as a dump from before all this has it
+        for name in (schema, "treadle_fleet"):
+            admin.execute(f"DROP SCHEMA {name} CASCADE")
+    assert shared.runs() == []
+    assert [it["run_id"] for it in shared.json("fleet", "rebuild")["runs"]] == [run_id]
+    assert shared.json("fleet", "rebuild")["runs"] == []
+    shared.worker("--once").wait()
+    assert shared.spawned() == before  # no agent worked twice
+    found = shared.show(run_id)
+    assert (found["status"], found["head_commit"], found["task_id"]) == ("passed", head, task)
+    assert shared.json("task", "show", task)["lane"] == lane

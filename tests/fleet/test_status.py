@@ -4,8 +4,7 @@ import psycopg
 import pytest
 
 from tests.fleet.test_faults import in_do
-from tests.fleet.test_leader import LONG_AGO, RUN, queued
-from treadle.engine.elsewhere import fleet_run
+from tests.fleet.test_leader import LONG_AGO, RUN, queued, take
 from treadle.fleet.site import LOCAL, FleetSite, status
 from treadle.layout import Layout
 from treadle.store import fleet
@@ -30,29 +29,28 @@ def store(site):
 
 
 def claim(store, row):
-    row = row._replace(claim_epoch=fleet.claim(store, row, "worker:w"))
-    fleet_run.record(store, row, "run_claimed", "x", "running", reason_code=None)
+    take(store, row, "worker:w")
 
 
-@pytest.mark.parametrize(
-    ("jobs", "stuck"), [({("p", RUN)}, []), (None, []), ({("p", "x")}, [("w", "no_job")])]
-)
-def test_a_run_of_a_living_worker_is_stuck_if_no_job_stands_for_it(site, store, jobs, stuck):
-    assert [(it.worker, it.reason) for it in status(site, lambda: jobs).stuck] == stuck
+@pytest.mark.parametrize(("run_id", "stuck"), [(RUN, []), ("x", [("w", "no_job")])])
+def test_a_run_of_a_living_worker_is_stuck_if_no_job_stands_for_it(site, store, run_id, stuck):
+    fleet.add_job(store, f"p/{run_id}/0", "p", 0, LONG_AGO)
+    assert [(it.worker, it.reason) for it in status(site).stuck] == stuck
 
 
-def test_a_run_that_was_taken_while_the_queue_was_asked_is_not_stuck(site, store):
-    def meanwhile():
+def test_a_run_that_was_taken_while_the_queue_was_asked_is_not_stuck(site, store, monkeypatch):
+    def meanwhile(opened):
         claim(store, store.run(RUN))
-        return set()
+        return []
 
-    assert status(site, meanwhile).stuck == []
+    monkeypatch.setattr(fleet, "waiting_jobs", meanwhile)
+    assert status(site).stuck == []
 
 
 def test_a_run_of_a_lost_worker_is_stuck_whatever_the_queue_says(site, store):
+    fleet.add_job(store, f"p/{RUN}/0", "p", 0, LONG_AGO)
     fleet.bury(store, "w", "2100-01-01T00:00:00.000000Z")
-    found = status(site, lambda: {("p", RUN)}).stuck
-    assert [(it.worker, it.reason) for it in found] == [("w", "worker_gone")]
+    assert [(it.worker, it.reason) for it in status(site).stuck] == [("w", "worker_gone")]
 
 
 @pytest.mark.real
@@ -63,5 +61,23 @@ def test_the_command_asks_the_queue(held):
     in_do(held, run_id)
     assert held.status()["stuck"] == []
     with psycopg.connect(held.env["TREADLE_STORE"], autocommit=True) as admin:
-        admin.execute("DELETE FROM dbos.workflow_status")
+        admin.execute("DELETE FROM treadle_fleet.fleet_jobs")
     assert [(it["run_id"], it["reason"]) for it in held.status()["stuck"]] == [(run_id, "no_job")]
+
+
+@pytest.mark.real
+def test_a_project_that_is_removed_stays_away(shared):
+    (run_id,) = shared.queue()
+    project = shared.status()["repositories"][0]["repository"]
+    refused = shared.treadle("fleet", "remove", project, check=False)
+    assert refused == ""
+    shared.treadle("stop", run_id)
+    shared.treadle("fleet", "remove", project)
+    with psycopg.connect(shared.env["TREADLE_STORE"], autocommit=True) as admin:
+        admin.execute(f"DROP SCHEMA {project} CASCADE")
+        admin.execute("INSERT INTO treadle_fleet.fleet_projects VALUES ('dropped', '/r', 'x')")
+        assert [it["repository"] for it in shared.status()["repositories"]] == ["dropped"]
+        assert shared.worker("--idle-exit", "3").wait(180) == 0, shared.words()
+        found = admin.execute("SELECT nspname FROM pg_namespace").fetchall()
+    assert not {(project,), ("dropped",)} & set(found)
+    assert "no project" in shared.treadle("fleet", "remove", project, "--json", check=False)

@@ -12,12 +12,12 @@ from treadle.layout import Layout
 from treadle.store import fleet
 
 
-def test_a_worker_beats_while_its_engine_starts(tmp_path):
+def test_a_worker_beats_while_its_queue_opens(tmp_path):
     """One that starts longer than the deadline would be taken for dead, again and again."""
     site = FleetSite(None, LOCAL, Layout(tmp_path))
 
     class Slow(Inline):
-        def work(self, slots, drive):
+        def work(self, slots, drive, is_fit):
             with site.fleet() as store:
                 (first,) = fleet.living(store)
                 wait_for(lambda: fleet.living(store)[0].beat_at > first.beat_at)

@@ -2,18 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from itertools import chain
 
 from treadle.config.schema import FleetConfig
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.run import memory
 from treadle.engine.run.memory import Progress, Watch, nobody
-from treadle.errors import StoreError
-from treadle.fleet.queue import Dbos, Job
+from treadle.fleet.metrics import Counts
+from treadle.fleet.queue import Job, Queue
 from treadle.fleet.site import FleetSite
+from treadle.fleet.trouble import Fitness
 from treadle.ids import utc
 from treadle.store import fleet
+from treadle.store.fleet import FleetRuns, WorkerRow
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 
@@ -22,6 +25,8 @@ _PATIENCE = 3
 # How soon a beat that the database did not take is tried again, and how short a pause may get.
 _AGAIN = 0.25
 _SHORTEST = 0.02
+# For how long a job that is done is remembered, so that nobody submits it again.
+_FORGET = timedelta(hours=1)
 
 
 class Beat(threading.Thread):
@@ -30,7 +35,7 @@ class Beat(threading.Thread):
     def __init__(
         self,
         worker: str,
-        dispatcher: Dbos,
+        dispatcher: Queue,
         active: Set[Job],
         site: FleetSite,
         config: FleetConfig,
@@ -38,6 +43,8 @@ class Beat(threading.Thread):
         watch: Watch = nobody,
     ) -> None:
         super().__init__(name="beat", daemon=True)
+        self.health = Fitness(float(config.patience), self.note)
+        self.counts = Counts()
         self.draining = threading.Event()
         self._worker = worker
         self._site = site
@@ -49,11 +56,10 @@ class Beat(threading.Thread):
         self._on_death = on_death
         self._watch = watch
         self._trouble = ""
-        self._stores: dict[str, Store] = {}
         self._over = threading.Event()
         self._came_at = time.monotonic()
         self._connected_at: float | None = None
-        self._beaten_at = 0.0
+        self._beaten_at = self._came_at
         self._pause = 0.0
         self._swept_at = 0.0
         self._submitted: set[Job] = set()
@@ -69,14 +75,22 @@ class Beat(threading.Thread):
                 # An outage of the database is nobody's death: begin to count anew.
                 self._connected_at = None
                 self._pause = min(_AGAIN, self._every)
-                self._say(f"worker {self._worker} cannot beat: {type(error).__name__}: {error}")
+                self._say(f"cannot send its heartbeat: {type(error).__name__}: {error}")
 
     def _say(self, trouble: str) -> None:
         """Tell the onlooker when beats begin to fail, and when they go through again."""
         if trouble != self._trouble:
-            message = trouble or f"worker {self._worker} beats again"
-            self._watch(Progress(kind="note", run_id="", message=message))
+            self.note(trouble or "sends its heartbeat again")
         self._trouble = trouble
+
+    def note(self, message: str) -> None:
+        """Say something of this worker in its log."""
+        text = f"worker {self._worker} {message}"
+        self._watch(Progress(kind="note", run_id="", message=text))
+
+    def silence(self) -> float:
+        """Return for how long the database has taken no beat."""
+        return time.monotonic() - self._beaten_at
 
     def end(self) -> None:
         """Stop beating."""
@@ -85,27 +99,27 @@ class Beat(threading.Thread):
             self.join()
 
     def close(self) -> None:
-        """Close the stores."""
-        for store in (self.store, *self._stores.values()):
-            store.close()
+        """Close the store."""
+        self.store.close()
 
     def tick(self) -> None:
         """Beat once, and lead if nobody else does."""
         now = self.store.now()
         busy = len(self._active)
-        status = fleet.beat(self.store, self._worker, busy, utc(now))
+        status = fleet.beat(self.store, self._worker, busy, utc(now), self.health.trouble)
         if status is None:
             self._on_death()
             return
         if status == "draining":
             self.draining.set()
+        self.counts.add("beats_total")
         self._note_connection()
-        held = self._dispatcher.health(waiting=False).held
-        self._check_own(held)
         self._pause = self._every
         until = now + timedelta(seconds=max(self._dead_after / 2, 2 * self._every))
         if self._may_lead() and fleet.lead(self.store, self._worker, utc(now), utc(until)):
-            self._lead(now, held)
+            self._lead(now)
+        else:
+            self._check_own(self._dispatcher.health(waiting=False, holder=self._worker).held)
 
     def _note_connection(self) -> None:
         """Count from the last gap: who could not beat must not judge others who could not."""
@@ -122,19 +136,24 @@ class Beat(threading.Thread):
         oldest = next(iter(fleet.living(self.store)), None)
         return oldest is None or oldest.worker_id == self._worker
 
-    def _lead(self, now: datetime, held: Mapping[Job, str]) -> None:
+    def _lead(self, now: datetime) -> None:
         """Judge, and send back what the dead held; then look for what was lost otherwise."""
-        if self._known_for() >= self._dead_after:
-            self._bury(utc(now - timedelta(seconds=self._dead_after)))
-        alive = {row.worker_id: row.beat_at for row in fleet.living(self.store)}
-        if orphans := [job for job, holder in held.items() if holder not in alive]:
-            self._dispatcher.retry(*orphans)
-        self._sweep()
+        living = fleet.living(self.store)
+        before = utc(now - timedelta(seconds=self._dead_after))
+        if self._known_for() >= self._dead_after and any(row.beat_at < before for row in living):
+            self._bury(living, before)
+            living = fleet.living(self.store)
+        alive = {row.worker_id: row.beat_at for row in living}
+        held = self._dispatcher.health(waiting=False).held
+        self._check_own(held)
+        if orphans := {job: holder for job, holder in held.items() if holder not in alive}:
+            self._dispatcher.retry(orphans)
+        self._sweep(now)
         self._pause = self._until_next(min(alive.values(), default=utc(now)))
 
-    def _bury(self, before: str) -> None:
+    def _bury(self, living: Sequence[WorkerRow], before: str) -> None:
         """Declare dead who was silent; one that stands still in a transaction holds up nobody."""
-        for row in fleet.living(self.store):
+        for row in living:
             if row.beat_at < before:
                 fleet.cut_off(self.store, row.worker_id)
                 fleet.bury(self.store, row.worker_id, before)
@@ -155,47 +174,53 @@ class Beat(threading.Thread):
         now = time.monotonic()
         self._strange = {job: self._strange.get(job, now) for job in mine - self._active}
         late = now - _PATIENCE * self._every
-        if lost := [job for job, since in self._strange.items() if since <= late]:
-            self._dispatcher.retry(*lost)
+        if lost := {job: self._worker for job, at in self._strange.items() if at <= late}:
+            self._dispatcher.retry(lost)
 
-    def _sweep(self) -> None:
+    def _sweep(self, now: datetime) -> None:
         """Queue the runs that no job stands for, once in a while."""
         if time.monotonic() - self._swept_at < self._dead_after:
             return
         until = time.monotonic() + self._every
-        for project, row in self._without_job():
-            self._submit(project, row)
-            if time.monotonic() > until:
-                return  # the next beat must not be late; what is left is found then
+        for project, rows in self._without_job().items():
+            with self._site.store(project) as store:
+                for row in rows:
+                    self._submit(store, project, row)
+                    if time.monotonic() > until:
+                        return  # the next beat must not be late; what is left is found then
+        self._dispatcher.forget(utc(now - _FORGET))
         self._swept_at = time.monotonic()
 
-    def _without_job(self) -> list[tuple[str, RunRow]]:
-        """Return the runs that wait or are driven, and that the queue does not know."""
-        found = [(name, row) for name, _ in fleet.projects(self.store) for row in self._runs(name)]
+    def _without_job(self) -> dict[str, list[RunRow]]:
+        """Return the runs that something is left to do for, and that the queue does not know."""
+        names = [name for name, _ in fleet.projects(self.store)]
+        # What this treadle cannot read is not its own to look after, or gone.
+        open_runs = self._site.runs(self.store, names)
+        found = {name: [*chain(*it)] for name, it in open_runs if isinstance(it, FleetRuns)}
+        jobs = {Job(name, row.run_id, row.claim_epoch) for name in found for row in found[name]}
+        # What was submitted for runs that have gone on since is of no interest any more.
+        self._submitted &= jobs
+        if not jobs:
+            return {}
         state = self._dispatcher.health()  # last: a run that is taken meanwhile has its job
         known = {(job.project, job.run_id) for job in (*state.waiting, *state.held)}
-        return [(name, row) for name, row in found if (name, row.run_id) not in known]
+        lost = {
+            name: [row for row in rows if (name, row.run_id) not in known]
+            for name, rows in found.items()
+        }
+        return {name: rows for name, rows in lost.items() if rows}
 
-    def _runs(self, project: str) -> list[RunRow]:
-        """Return a project's runs; none if this treadle cannot read its store."""
-        try:
-            if project not in self._stores:
-                self._stores[project] = self._site.store(project)
-            store = self._stores[project]
-            return [*fleet.queued(store), *fleet.held(store)]
-        except StoreError as error:
-            if error.code == "store_unreachable":
-                raise
-            return []
-
-    def _submit(self, project: str, row: RunRow) -> None:
+    def _submit(self, store: Store, project: str, row: RunRow) -> None:
         """Queue a run; one whose job is spent waits under a new epoch."""
-        store, job = self._stores[project], Job(project, row.run_id, row.claim_epoch)
-        if row.status == "running" or job in self._submitted:
-            changed = fleet_run.requeue(store, row, "its worker lost it")
-            if changed is None:
-                return
-            job = job._replace(attempt=changed.claim_epoch)
+        job = Job(project, row.run_id, row.claim_epoch)
         known = memory.recall(store, row.run_id)
-        self._dispatcher.submit(job, fleet_run.priority_of(known))
-        self._submitted.add(job)
+        epoch: int | None = row.claim_epoch
+        if row.status == "running" or (memory.is_queued(row, known) and job in self._submitted):
+            changed = fleet_run.requeue(store, row, "its worker lost it")
+            epoch = changed.claim_epoch if changed else None
+        elif not memory.is_queued(row, known):  # whoever takes it tells everybody that it ended
+            epoch = fleet.claim(store, row, row.owner)
+        if epoch is not None:
+            job = job._replace(attempt=epoch)
+            self._dispatcher.submit(job, fleet_run.priority_of(known))
+            self._submitted.add(job)

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ from treadle.errors import StoreError
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store import address, fleet
-from treadle.store.fleet import WorkerRow
+from treadle.store.fleet import FleetRuns, WorkerRow
 from treadle.store.runs import Cursor, History, RunRow
 from treadle.store.store import Reader, Store, Transaction
 from treadle.store.transaction import Row
@@ -87,9 +88,9 @@ class FleetSite(NamedTuple):
         """Return the address of the dispatcher's own tables."""
         return self.url or f"sqlite:///{self._here.fleet_queue}"
 
-    def fleet(self) -> Store:
+    def fleet(self, patience: float = 0.0) -> Store:
         """Open the store that lists the workers."""
-        return self.store(SCHEMA)
+        return self.store(SCHEMA, patience)
 
     def store(self, project: str, patience: float = 0.0) -> Store:
         """Open a project's store; one with patience waits out an outage."""
@@ -97,6 +98,31 @@ class FleetSite(NamedTuple):
         store = Patient.at(address.at(url, project)) if url else Patient.open(self._here)
         store.patience = patience
         return store
+
+    def reader(self, project: str) -> Reader:
+        """Open a project's store for a look."""
+        url = self.url
+        return Reader.at(address.at(url, project)) if url else Reader.open(self._here)
+
+    def runs(
+        self, store: Store, projects: Sequence[str]
+    ) -> Iterator[tuple[str, FleetRuns | StoreError]]:
+        """Yield the runs of each project, or why they cannot be read: they may be others'."""
+        known = fleet.runs_by_project(store, projects)
+        for name in projects:
+            found: FleetRuns | StoreError
+            try:
+                found = known.get(name) or self._look(name)
+            except StoreError as error:
+                if error.code == _MEANWHILE:
+                    raise
+                found = error
+            yield name, found
+
+    def _look(self, project: str) -> FleetRuns:
+        """Look into one project, which may have to be brought up to date first."""
+        with self.reader(project) as store:
+            return fleet.runs(store)
 
     @property
     def _here(self) -> Layout:
@@ -113,10 +139,6 @@ def find_site(layout: Layout | None, env: Mapping[str, str]) -> FleetSite | None
     return FleetSite(url, address.schema(place, env), layout)
 
 
-# Project and id of the runs that a job stands for; None when the queue cannot be asked.
-Jobs = Callable[[], Collection[tuple[str, str]] | None]
-
-
 class Stuck(NamedTuple):
     """A run that nobody drives although it is under way."""
 
@@ -128,11 +150,16 @@ class Stuck(NamedTuple):
 
 
 class RepositoryLoad(NamedTuple):
-    """How many runs of a repository wait, and how many workers drive."""
+    """How many runs of a repository wait, and how many workers drive; the oldest waits longest.
+
+    `problem` says why they cannot be counted: they may be another team's.
+    """
 
     repository: str
     queued: int
     running: int
+    oldest: float = 0.0
+    problem: str | None = None
 
 
 class FleetStatus(NamedTuple):
@@ -145,44 +172,57 @@ class FleetStatus(NamedTuple):
     stuck: Sequence[Stuck]
 
 
-def status(site: FleetSite, jobs: Jobs) -> FleetStatus:
-    """Look at the tables; no worker is asked, the queue only when a run is under way."""
+def status(site: FleetSite) -> FleetStatus:
+    """Look at the tables; no worker is asked."""
     loads: list[RepositoryLoad] = []
-    stuck: list[Stuck] = []
+    driven: dict[str, list[RunRow]] = {}
     with site.fleet() as store:
         now, workers = utc(store.now()), fleet.workers(store)
-        for name, _ in fleet.projects(store):
-            with site.store(name) as rows:
-                held = fleet.held(rows)
-                loads.append(RepositoryLoad(name, len(fleet.queued(rows)), len(held)))
-                stuck += _stuck(name, rows, held, workers, jobs)
+        for name, found in site.runs(store, [name for name, _ in fleet.projects(store)]):
+            if isinstance(found, StoreError):
+                loads.append(RepositoryLoad(name, 0, 0, problem=found.message))
+                continue
+            driven[name] = found.held
+            since = min((row.created_at for row in found.queued), default=now)
+            oldest = datetime.fromisoformat(now) - datetime.fromisoformat(since)
+            counts = len(found.queued), len(found.held)
+            loads.append(RepositoryLoad(name, *counts, oldest.total_seconds()))
+        stuck = list(_stuck(site, store, driven, workers))
         return FleetStatus(now, fleet.leader(store, now), workers, loads, stuck)
 
 
 def _stuck(
-    project: str, store: Reader, held: Sequence[RunRow], workers: Sequence[WorkerRow], jobs: Jobs
-) -> list[Stuck]:
+    site: FleetSite,
+    store: Store,
+    driven: Mapping[str, Sequence[RunRow]],
+    workers: Sequence[WorkerRow],
+) -> Iterator[Stuck]:
     known = {row.worker_id: row for row in workers}
-    lost = _without_job(project, store, held, jobs) if held else ()
-    found = []
-    for row in held:
-        name = (row.owner or "").removeprefix(fleet_run.WORKER)
-        worker = known.get(name)
+    lost = _without_job(site, store, driven) if any(driven.values()) else {}
+    for project, row in ((name, row) for name, rows in driven.items() for row in rows):
+        owner = (row.owner or "nobody").removeprefix(fleet_run.WORKER)
+        worker = known.get(owner)
         beat_at = worker.beat_at if worker else None
         if worker is None or worker.status not in fleet.LIVING:
-            found.append(Stuck(project, row.run_id, name, beat_at, "worker_gone"))
-        elif row in lost:
-            found.append(Stuck(project, row.run_id, name, beat_at, "no_job"))
-    return found
+            yield Stuck(project, row.run_id, owner, beat_at, "worker_gone")
+        elif row in lost.get(project, ()):
+            yield Stuck(project, row.run_id, owner, beat_at, "no_job")
 
 
 def _without_job(
-    project: str, store: Reader, held: Sequence[RunRow], jobs: Jobs
-) -> Collection[RunRow]:
+    site: FleetSite, store: Store, driven: Mapping[str, Sequence[RunRow]]
+) -> dict[str, list[RunRow]]:
     """Return the runs that no job stands for, and that nobody took or ended meanwhile."""
-    known = jobs()
-    if known is None:
-        return ()
-    lost = [row for row in held if (project, row.run_id) not in known]
-    claims = {(row.run_id, row.claim_epoch) for row in fleet.held(store)} if lost else set()
-    return [row for row in lost if (row.run_id, row.claim_epoch) in claims]
+    jobs = (*fleet.waiting_jobs(store), *fleet.held_jobs(store))
+    known = {it.job.rpartition("/")[0] for it in jobs}
+    lost = {
+        name: [row for row in rows if f"{name}/{row.run_id}" not in known]
+        for name, rows in driven.items()
+    }
+    names = [name for name, rows in lost.items() if rows]
+    now = {name: it.held for name, it in site.runs(store, names) if isinstance(it, FleetRuns)}
+    claims = {(name, row.run_id, row.claim_epoch) for name in now for row in now[name]}
+    return {
+        name: [row for row in lost[name] if (name, row.run_id, row.claim_epoch) in claims]
+        for name in names
+    }

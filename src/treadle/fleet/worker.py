@@ -4,17 +4,19 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from treadle.config.schema import Config
-from treadle.contract import EventType, NewEvent
+from treadle.contract import RunStatus
+from treadle.contract.events import EventType, NewEvent
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.fleet_run import FleetOrder, Ticket
@@ -23,19 +25,22 @@ from treadle.engine.lock import MAIL
 from treadle.engine.recovery import recover
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run import order as run_order
-from treadle.engine.run.memory import ClaimCount, Progress, Watch
+from treadle.engine.run.memory import ClaimCount, Progress, RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Archive, Run, Tools
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.session import Interrupts
 from treadle.engine.wheel import end, loop
 from treadle.engine.wheel.commit import Finished
-from treadle.errors import ExitCode, FencedError, FormatError, GitError, TreadleError
+from treadle.errors import ExitCode, FencedError, FormatError, GitError, StoreError, TreadleError
 from treadle.files import beneath
 from treadle.files.walk import names
+from treadle.fleet import metrics, trouble
 from treadle.fleet.leader import Beat
-from treadle.fleet.queue import Dbos, Job
+from treadle.fleet.metrics import Counts
+from treadle.fleet.queue import Job, Queue
 from treadle.fleet.site import FleetSite
+from treadle.fleet.trouble import Fitness, Standstill
 from treadle.git import remote
 from treadle.git.repo import Repo, read_settings
 from treadle.ids import utc
@@ -52,26 +57,56 @@ from treadle.store.store import Store
 from treadle.tasks import claim
 from treadle.text import plural
 
+T = TypeVar("T")
+
+
+class Log(Protocol):
+    """Writes down moments of runs, and in which slot of a worker they are driven."""
+
+    def __call__(self, moment: Progress, *, slot: int | None) -> None:
+        """Write one moment down."""
+
+
 # What somebody without the key wrote; no worker goes on with it, and none should be asked to.
 _REFUSED = ("order_unsigned", "order_forged", "archive_forged", "row_forged")
 
 
-@dataclass(kw_only=True)
-class Worker:
+class Wishes(NamedTuple):
+    """How long a worker stays: for one run, until nothing came for a while, until a time."""
+
+    slots: int
+    once: bool = False
+    idle_exit: float | None = None
+    until: float | None = None
+    metrics: str | None = None
+    projects: frozenset[str] = frozenset()  # those it serves; none named means all
+    labels: frozenset[str] = frozenset()  # what runs may need of it
+
+    @property
+    def serves(self) -> str | None:
+        """Say in a few words which runs it takes, if not all that need nothing."""
+        named = (("projects", self.projects), ("labels", self.labels))
+        return "; ".join(f"{what} {', '.join(sorted(it))}" for what, it in named if it) or None
+
+
+class Worker(Struct, kw_only=True):
     """Drives runs for the queue, many at once, each in a clone of its own."""
 
     name: str
     site: FleetSite
     config: Config
-    slots: int
-    dispatcher: Dbos
+    wishes: Wishes
+    dispatcher: Queue
     keeper: Keeper
-    watch: Watch
+    log: Log
     env: Mapping[str, str]
+    health: Fitness
+    counts: Counts
     draining: Event = field(default_factory=Event)
     active: set[Job] = field(default_factory=set)
     finished: int = 0
     _stores: dict[str, Store] = field(default_factory=dict)
+    _slot_of: dict[str, int] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -84,20 +119,66 @@ class Worker:
         """Return where this worker keeps its clones."""
         return FleetLayout(self.env, self.site.queue, self.name)
 
-    def deliver(self, job: Job) -> None:
-        """Drive a job; another worker has it if this one leaves or has no slot for it.
-
-        The queue's limit is one for all workers: a smaller one gives back what is too much.
-        """
+    def deliver(self, job: Job) -> bool:
+        """Drive a job; False if another worker should have it."""
         try:
-            if self._take(job):
-                self._drive(job)
-            else:
-                self.dispatcher.retry(job)
+            known = self._recall(job)
+            if known is None:
+                return True  # its project was removed
+            if self._serves(job, known) and self._take(job):
+                with self._counted(job, known) as is_within:
+                    if is_within:
+                        self._drive(job)
+                        return True
+            self.counts.add("retries_total")
+            return False
         except Exception as error:  # the dispatcher would keep it to itself
-            message = f"run {job.run_id} lost for now: {type(error).__name__}: {error}"
-            self.watch(Progress(kind="note", run_id=job.run_id, message=message))
+            self.note(job.run_id, f"lost for now: {type(error).__name__}: {error}")
             raise
+
+    def is_fit(self) -> bool:
+        """Tell whether this worker takes runs at all now."""
+        return not self.draining.is_set() and not self.health.trouble
+
+    def _serves(self, job: Job, known: RunMemory) -> bool:
+        """Tell whether this worker takes runs of the project, and has what this one needs."""
+        if self.wishes.projects and job.project not in self.wishes.projects:
+            return False
+        return fleet_run.needs_of(known) <= self.wishes.labels
+
+    def _recall(self, job: Job) -> RunMemory | None:
+        """Return what is known of a job's run, if the run is still there."""
+        with self.site.reader(job.project) as store:
+            return memory.recall(store, job.run_id) if store.run(job.run_id) else None
+
+    @contextlib.contextmanager
+    def _counted(self, job: Job, known: RunMemory) -> Iterator[bool]:
+        """Count a run at its providers while it is driven; False if one of them has enough."""
+        limits = self.config.fleet.limits
+        used = fleet_run.providers_of(known) & set(limits) if limits else set[str]()
+        if not used:
+            yield True
+            return
+        name = f"{job.project}/{job.run_id}"
+        most = {provider: limits[provider] for provider in sorted(used)}
+        with self.site.fleet() as store:
+            full = fleet.use(store, self.name, name, most)
+        try:
+            yield full is None
+        finally:
+            if full:
+                self._leave(job)
+            with self.site.fleet(float(self.config.fleet.patience)) as store:
+                fleet.end_use(store, self.name, name)
+
+    def note(self, run_id: str, message: str) -> None:
+        """Say something of a run in this worker's log."""
+        self.watch(Progress(kind="note", run_id=run_id, message=f"run {run_id} {message}"))
+
+    def patiently(self, run_id: str, do: Callable[[], T]) -> T:
+        """Do what finished work depends on, as soon as trouble has passed."""
+        patience = float(self.config.fleet.patience)
+        return trouble.wait_out(do, patience, self.draining, partial(self.note, run_id))
 
     def close(self) -> None:
         """Close every store."""
@@ -107,10 +188,26 @@ class Worker:
     def _take(self, job: Job) -> bool:
         with self._lock:
             runs = {other.run_id for other in self.active}
-            if self.draining.is_set() or job.run_id in runs or len(runs) >= self.slots:
+            if job.run_id in runs or not self.is_fit():
                 return False
             self.active.add(job)
+            taken = set(self._slot_of.values())
+            self._slot_of[job.run_id] = next(it for it in count(1) if it not in taken)
             return True
+
+    def watch(self, moment: Progress) -> None:
+        """Write a moment of a run into the log, with the slot it has, and count it."""
+        self.counts.note(moment)
+        self.log(moment, slot=self._slot_of.get(moment.run_id))
+
+    def metrics(self) -> Iterator[str]:
+        """Yield this worker's own numbers."""
+        yield f"treadle_worker_slots {self.wishes.slots}"
+        yield f"treadle_worker_busy {len(self.active)}"
+        yield f"treadle_worker_quarantined {int(self.health.trouble is not None)}"
+        yield f"treadle_worker_failures_total {self.health.failures}"
+        yield f"treadle_worker_projects_open {len(self._stores)}"
+        yield from self.counts.lines()
 
     def _drive(self, job: Job) -> None:
         """Drive a run until it is over or given back, and queue it again if it was."""
@@ -119,11 +216,20 @@ class Worker:
             row = self._work(store, job)
             known = memory.recall(store, job.run_id)
         finally:
-            with self._lock:
-                self.active.discard(job)
+            self._leave(job)
         if row and memory.is_queued(row, known):
             again = Job(job.project, job.run_id, row.claim_epoch)
             self.dispatcher.submit(again, fleet_run.priority_of(known))
+
+    def _leave(self, job: Job) -> None:
+        """Free a slot; a project without a run here needs no lines to the database."""
+        with self._lock:
+            self.active.discard(job)
+            self._slot_of.pop(job.run_id, None)
+            is_last = all(other.project != job.project for other in self.active)
+            store = self._stores.pop(job.project, None) if is_last else None
+        if store:
+            store.close()
 
     def _store(self, project: str) -> Store:
         with self._lock:
@@ -134,15 +240,20 @@ class Worker:
 
     def _work(self, store: Store, job: Job) -> RunRow | None:
         """Claim a run and take its steps; None when it was not to be had."""
+        trouble.upload_parked(self.layout.parked)  # it may be this very run's
         row = _claim(self, store, job.run_id)
         if row is None:
             return None
+        self.counts.add("claims_total")
         try:
             row = _go_on(self, store, row, job.project)
         except FencedError:
             return None  # somebody else drives it now; it is theirs
-        except TreadleError as error:
-            if error.code == "store_unreachable":
+        except (TreadleError, OSError) as error:
+            if kind := trouble.kind_of(error):
+                self.health.failed(kind, str(error))
+                return _let_go(self, store, row, str(error))
+            if isinstance(error, OSError) or error.code == "store_unreachable":
                 raise  # nothing can be written down; the leader finds the run without a job
             _stop(self, store, row, error)
         self.finished += 1
@@ -154,21 +265,19 @@ def _claim(worker: Worker, store: Store, run_id: str) -> RunRow | None:
     row, known = store.run(run_id), memory.recall(store, run_id)
     if row is None or not fleet_run.is_claimable(row, known):
         return None
-    epoch = fleet.claim(store, row, worker.owner)
-    if epoch is None:
-        return None
-    row = row._replace(claim_epoch=epoch, owner=worker.owner)
     if row.status != "running" and not memory.is_queued(row, known):
-        return row  # it ended in the very moment in which its worker was lost; nobody was told
+        # It ended in the very moment in which its worker was lost; nobody was told.
+        epoch = fleet.claim(store, row, worker.owner)
+        return row._replace(claim_epoch=epoch, owner=worker.owner) if epoch else None
     at, before = row.current_step_index, known.tries
     claims = before.claims + 1 if before and before.step_index == at else 1
     if claims > worker.config.fleet.max_epochs:
-        _give_up(store, row, claims - 1)
+        _give_up(worker, store, row, claims - 1)
         return None
-    told = f"by {worker.name}, epoch {epoch}"
+    told = f"by {worker.name}, epoch {row.claim_epoch + 1}"
     kept: dict[str, Any] = {"reason_code": None, "reason": None, "tries": ClaimCount(at, claims)}
-    fleet_run.record(store, row, EventType.RUN_CLAIMED, told, "running", **kept)
-    return row._replace(status="running", ended_at=None)
+    kind = EventType.RUN_CLAIMED
+    return fleet_run.take(store, row, worker.owner, kind, told, "running", **kept)
 
 
 def _go_on(worker: Worker, store: Store, row: RunRow, project: str) -> RunRow:
@@ -207,29 +316,41 @@ def _take_steps(
             fleet_run.give_back(run, "the worker drains")
             return run.row
         if done := loop.take_step(run, role):
-            loop.record_step(run, done, _upload(run, shelf, done, key))
-            _publish(run, ticket.remote, done.found)
+            loop.record_step(run, done, _upload(worker, run, shelf, done, key))
+            _publish(worker, run, ticket.remote, done.found)
+            worker.health.worked()
     return loop.finish_run(run)
 
 
-def _upload(run: Run, shelf: Shelf, done: Finished, key: FleetKey) -> Archive:
-    """Keep a step's folder, with the objects of its commit, where other machines find it."""
+def _upload(worker: Worker, run: Run, shelf: Shelf, done: Finished, key: FleetKey) -> Archive:
+    """Keep a step's folder, with the objects of its commit, where other machines find it.
+
+    If it cannot be brought there now, it is kept here: no agent works twice for that.
+    """
     found = done.found
     before, after = found.before.commit, found.after.commit
     pack = remote.pack(run.tools.repo, before, after) if before != after else None
     step = archive.of_step(run.id, found.row.step_index, found.row.role)
     name = archive.name_of(step, run.row.claim_epoch)
-    return archive.save(shelf, name, done.stage.final, pack, key)
+    data = archive.seal(name, done.stage.final, pack, key)
+    try:
+        return worker.patiently(run.id, lambda: archive.put(shelf, name, data))
+    except TreadleError:
+        trouble.park(worker.layout.parked, shelf.url, name, data)
+        raise
 
 
-def _publish(run: Run, url: str, found: Manifest) -> None:
+def _publish(worker: Worker, run: Run, url: str, found: Manifest) -> None:
     """Move the run's branch elsewhere; a refusal stops the run, or is noted if it is over."""
     before, after = found.before.commit, found.after.commit
     if before == after or run.row.branch is None:
         return
+    repo, branch = run.tools.repo, run.row.branch
     try:
-        remote.push(run.tools.repo, url, after, run.row.branch, before)
+        worker.patiently(run.id, lambda: remote.push(repo, url, after, branch, before))
     except GitError as error:
+        if run.row.status == "running" and trouble.kind_of(error):
+            raise  # the next worker publishes it
         refused = NewEvent(EventType.PUSH_REFUSED, error.message, {"code": error.code})
         if run.row.status == "running":
             run.end("stopped", error.code, error.message, refused)
@@ -276,7 +397,7 @@ def _prepare(run: Run, taken: Sequence[str]) -> None:
 
 def _tools(worker: Worker, store: Store, repo: Repo) -> Tools:
     return Tools(
-        project=Context(Layout(repo.root, store.mail.root), repo, worker.env),
+        project=Context(Layout(repo.root / repo.prefix, store.mail.root), repo, worker.env),
         store=store,
         keeper=worker.keeper,
         git_settings=read_settings(repo),
@@ -290,44 +411,58 @@ def _tools(worker: Worker, store: Store, repo: Repo) -> Tools:
 def _clone(worker: Worker, row: RunRow, ticket: Ticket, path: Path) -> Repo:
     mirror = worker.layout.mirror(ticket.remote)
     with contextlib.closing(WriteLock(mirror.with_suffix(".lock"))) as lock, lock:
-        remote.mirror(ticket.remote, mirror)
-    return remote.clone(ticket.remote, mirror, path, row.base_commit or "")
+        remote.mirror(ticket.remote, mirror, row.branch or "")
+    made = remote.clone(ticket.remote, mirror, path, row.base_commit or "")
+    return made._replace(prefix=ticket.prefix)
+
+
+def _let_go(worker: Worker, store: Store, row: RunRow, message: str) -> RunRow | None:
+    """Put a run back into the queue that this worker cannot go on with, but others may."""
+    worker.note(row.run_id, f"goes back to the queue: {message}")
+    row = store.run(row.run_id) or row
+    if row.owner != worker.owner or row.status != "running":
+        return None  # one that has ended is found by the leader
+    return fleet_run.requeue(store, row, f"{worker.name} could not go on: {message}", tries=None)
 
 
 def _stop(worker: Worker, store: Store, row: RunRow, error: TreadleError) -> None:
     """Stop a run that this worker cannot go on with."""
     row = store.run(row.run_id) or row
-    if row.owner == worker.owner and row.status == "running":
+    if row.owner == worker.owner:
         kind = EventType.ORDER_REFUSED if error.code in _REFUSED else EventType.RUN_STOPPED
-        _end(store, row._replace(status="stopped"), kind, error.code, error.message)
+        _end(store, row, "stopped", kind, error.code, error.message)
 
 
-def _give_up(store: Store, row: RunRow, tries: int) -> None:
+def _give_up(worker: Worker, store: Store, row: RunRow, tries: int) -> None:
     """Fail a run that ends every worker it is given to."""
     message = f"the run lost {plural(tries, 'worker')} in a row after step"
     message = f"{message} {row.current_step_index}; it is not tried again"
-    _end(store, row._replace(status="failed"), EventType.GAVE_UP, "gave_up", message)
+    epoch = fleet.claim(store, row, worker.owner)
+    if epoch is not None:
+        row = row._replace(claim_epoch=epoch)
+        _end(store, row, "failed", EventType.GAVE_UP, "gave_up", message)
 
 
-def _end(store: Store, row: RunRow, kind: EventType, code: str, message: str) -> None:
-    """End a run whose folder is not here; its letters are sent from the project's own machine."""
-    fleet_run.record(store, row, kind, message, row.status, reason_code=code, reason=message)
-    end.tell_desk(store, row, memory.recall(store, row.run_id), store.now())
+def _end(
+    store: Store, row: RunRow, status: RunStatus, kind: EventType, code: str, message: str
+) -> None:
+    """End a run whose folder is not here; its letters are sent from the project's own machine.
+
+    One that has ended already had a worker that was lost before it could tell everybody.
+    """
+    known = memory.recall(store, row.run_id)
+    if row.status == "running" or memory.is_queued(row, known):
+        row = row._replace(status=status)
+        fleet_run.record(store, row, kind, message, reason_code=code, reason=message)
+        known = memory.recall(store, row.run_id)
+    end.tell_desk(store, row, known, store.now())
     has_report = row.task_id and code not in _REFUSED
     store.release(row.run_id, row.claim_epoch, MAIL if has_report else None)
 
 
 _LOOK = 0.1
+_PARKED = 5.0
 _FORGET = timedelta(days=7)
-
-
-class Wishes(NamedTuple):
-    """How long a worker stays: for one run, until nothing came for a while, until a time."""
-
-    slots: int
-    once: bool = False
-    idle_exit: float | None = None
-    until: float | None = None
 
 
 def new_id() -> str:
@@ -340,35 +475,46 @@ def work_until_done(
     config: Config,
     wishes: Wishes,
     name: str,
-    dispatcher: Dbos,
-    watch: Watch,
+    dispatcher: Queue,
+    log: Log,
     env: Mapping[str, str],
 ) -> int:
     """Work until it is time to go; return how many runs were driven."""
     interrupts = Interrupts()
     with Keeper() as keeper, interrupts.installed():
+        active = set[Job]()
+        beat = Beat(name, dispatcher, active, site, config.fleet, _die, partial(log, slot=None))
         worker = Worker(
             name=name,
             site=site,
             config=config,
-            slots=wishes.slots,
+            wishes=wishes,
             dispatcher=dispatcher,
             keeper=keeper,
-            watch=watch,
+            log=log,
             env=env,
+            health=beat.health,
+            counts=beat.counts,
+            active=active,
         )
-        beat = Beat(name, dispatcher, worker.active, site, config.fleet, _die, watch)
+        _register(beat.store, name, wishes)
         _clean(worker.layout, beat.store)
-        _register(beat.store, name, wishes.slots)
+        server = metrics.serve(wishes.metrics, worker.metrics, site) if wishes.metrics else None
         beat.start()  # first: until its engine runs, a worker could be taken for dead
+        standstill = Standstill(keeper, beat.silence, float(config.fleet.dead_after), beat.note)
+        standstill.start()
         try:
-            dispatcher.work(wishes.slots, worker.deliver)
+            dispatcher.work(wishes.slots, worker.deliver, worker.is_fit)
             _stay(wishes, worker, beat, interrupts.reason)
             worker.draining.set()
             fleet.set_status(beat.store, name, "draining")
             dispatcher.drain()
         finally:
+            standstill.end()
             beat.end()
+            if server:
+                server.shutdown()
+                server.server_close()
         fleet.set_status(beat.store, name, "left")
         beat.close()
     beneath.remove_tree(worker.layout.work)
@@ -380,10 +526,18 @@ def _stay(
     wishes: Wishes, worker: Worker, beat: Beat, interrupted: Callable[[], str | None]
 ) -> None:
     """Return when the worker should leave."""
-    began = busy_at = time.monotonic()
+    began = busy_at = cleaned_at = time.monotonic()
+    looked_at = 0.0
     while not interrupted() and not beat.draining.is_set():
         time.sleep(_LOOK)
         now = time.monotonic()
+        if now - looked_at > _PARKED:
+            looked_at = now
+            trouble.upload_parked(worker.layout.parked)
+        if now - cleaned_at > worker.config.fleet.dead_after:
+            cleaned_at = now  # one that was killed here counts as living for a while
+            with contextlib.suppress(StoreError):
+                _clean(worker.layout, beat.store)
         if worker.active:
             busy_at = now
         if wishes.once and worker.finished:
@@ -403,14 +557,17 @@ def _die() -> None:
     os._exit(ExitCode.LOCKED)
 
 
-def _register(store: Store, worker: str, slots: int) -> None:
+def _register(store: Store, worker: str, wishes: Wishes) -> None:
     now, host = store.now(), os.uname().nodename
-    row = WorkerRow(worker, host, os.getpid(), slots, 0, "alive", utc(now), utc(now))
+    times = utc(now), utc(now), None
+    row = WorkerRow(worker, host, os.getpid(), wishes.slots, 0, "alive", *times, wishes.serves)
     fleet.register(store, row, utc(now - _FORGET))
 
 
 def _clean(layout: FleetLayout, store: Store) -> None:
     """Remove what workers of this machine left that are gone for good."""
-    found = set(names(layout.workers))  # first: who comes now is listed before it has a folder
-    for name in found - {row.worker_id for row in fleet.living(store)}:
+    found = set(names(layout.workers)) - {layout.work.name}
+    # Looked at first: who comes now is listed before it has a folder.
+    living = {row.worker_id for row in fleet.living(store)} if found else set[str]()
+    for name in found - living:
         beneath.remove_tree(layout.workers / name)

@@ -1,0 +1,82 @@
+"""Look, from a worker's place, whether everything that a worker needs can be reached."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+from treadle.config.schema import Config
+from treadle.engine.elsewhere.archive import Shelf
+from treadle.errors import TreadleError
+from treadle.fleet.site import FleetSite
+from treadle.git import remote
+from treadle.project import key as keys
+from treadle.project.doctor import Check
+from treadle.sandbox import jails
+from treadle.store import fleet
+from treadle.store.fleet import FleetProject
+from treadle.text import plural
+
+_OFF = 60.0
+
+
+def examine(site: FleetSite, config: Config, env: Mapping[str, str]) -> Iterator[Check]:
+    """Yield what was looked at: database, clock, key, archives, sandbox and each project."""
+    found: list[FleetProject] = []
+    yield _tried("database", lambda: _database(site, found))
+    yield _tried("clock", lambda: _clock(site))
+    root = site.layout.root if site.layout else None
+    yield _tried("key", lambda: f"key {keys.read(env, root).name}")
+    if config.artifacts:
+        yield _tried("artifacts", lambda: _artifacts(config.artifacts or ""))
+    tier = jails.probe(config.sandbox.tier)
+    is_closed = tier.tier != "0" or config.sandbox.mode == "off"
+    yield Check("sandbox", is_closed, f"tier {tier.tier}: {tier.reason}", tuple(tier.fix))
+    for project, url in found:
+        yield _tried(f"store of {project}", partial(_project, site, project))
+        yield _tried(f"repository of {project}", partial(_repository, url))
+
+
+def _tried(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, look())
+    except TreadleError as error:
+        return Check(name, False, error.message, error.fix)
+
+
+def _database(site: FleetSite, found: list[FleetProject]) -> str:
+    """Open it as a worker does, which needs the right to change its tables."""
+    with site.fleet() as store:
+        found += fleet.projects(store)
+        living = plural(len(fleet.living(store)), "living worker")
+    return f"reached; it lists {plural(len(found), 'project')} and {living}"
+
+
+def _clock(site: FleetSite) -> str:
+    with site.fleet() as store:
+        off = (datetime.now(UTC) - store.now()).total_seconds()
+    if abs(off) > _OFF:
+        text = f"this machine's clock is {off:+.0f} s off the database's; services may refuse it"
+        raise TreadleError(text, fix=["timedatectl status"])
+    return f"{off:+.1f} s off the database's, whose time counts"
+
+
+def _artifacts(url: str) -> str:
+    """Write, read and remove something: a bucket that loses what it took is found here."""
+    shelf, name = Shelf(url), f"check/{os.urandom(8).hex()}"
+    shelf.put(name, name.encode())
+    kept = shelf.get(name)
+    shelf.remove(name)
+    if kept != name.encode():
+        raise TreadleError("artifacts are not read back as they were written")
+    return "written, read back and removed"
+
+
+def _project(site: FleetSite, name: str) -> str:
+    with site.reader(name) as store:
+        return f"{len(fleet.queued(store))} queued, {len(fleet.held(store))} running"
+
+
+def _repository(url: str) -> str:
+    remote.reach(url)
+    return f"{remote.bare(url)} answers"

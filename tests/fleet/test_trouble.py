@@ -1,0 +1,75 @@
+"""Trouble that passes is waited for, and a worker that only fails leaves runs to the others."""
+
+import pytest
+
+from tests.fleet.lab import wait_for
+from tests.fleet.test_faults import in_do
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+
+def test_a_worker_that_only_fails_stops_no_run_and_leaves_them_to_the_others(shared):
+    shared.env["TREADLE_FLEET_PER_REPOSITORY"] = "6"
+    mirrors = shared.folder / "hosts" / "bad" / "cache" / "treadle" / "fleet" / "mirrors"
+    mirrors.parent.mkdir(parents=True)
+    mirrors.write_text("so there is no room for clones")
+    runs = shared.queue(6)
+    bad = shared.worker("--slots", "2", name="bad")
+    (row,) = wait_for(lambda: [it for it in shared.status()["workers"] if it["trouble"]])
+    assert "mirrors" in row["trouble"]
+    assert "quarantined" in shared.treadle("fleet", "status")
+    shared.worker("--slots", "2", name="good")
+    assert {it["status"] for it in shared.wait_over(6)} == {"passed"}
+    assert {it["run_id"] for it in shared.runs()} == set(runs)
+    assert shared.json("desk")["items"] == []
+    assert "takes no runs for" in (shared.folder / "hosts/bad/worker.log").read_text()
+    assert bad.poll() is None
+    mirrors.unlink()
+    wait_for(lambda: not any(it["trouble"] for it in shared.status()["workers"]))
+
+
+def test_archives_and_a_repository_that_are_away_cost_no_agent_its_work(held):
+    held.env["TREADLE_FLEET_PATIENCE"] = "3"
+    archives, origin = held.folder / "archives", held.folder / "origin.git"
+    (run_id,) = held.queue()
+    held.worker()
+    in_do(held, run_id)
+    archives.rename(held.folder / "kept")
+    archives.touch()
+    held.hold.unlink()
+    parked = wait_for(
+        lambda: list((held.folder / "hosts").glob("*/cache/treadle/fleet/parked/*/*"))
+    )
+    assert [path.name.startswith(f"runs~{run_id}~002-do") for path in parked] == [True]
+    origin.rename(held.folder / "away.git")
+    archives.unlink()
+    (held.folder / "kept").rename(archives)
+    wait_for(lambda: "remote_failed" in held.words())
+    (held.folder / "away.git").rename(origin)
+    assert [row["status"] for row in held.wait_over(1)] == ["passed"]
+    assert [words[1] for words in held.spawned()] == ["plan", "do", "check"]
+    assert held.json("desk")["items"] == []
+    assert held.refs()[f"refs/heads/treadle/{run_id}"] == held.show(run_id)["head_commit"]
+
+
+def test_many_runs_are_canceled_resumed_and_queued_again_at_once(held):
+    runs = held.queue(3)
+    project = held.status()["repositories"][0]["repository"]
+    held.worker()
+    in_do(held, runs[0])
+
+    def change(what, where):
+        return [
+            (it["run_id"], it["problem"])
+            for it in held.json("fleet", what, "--where", where)["runs"]
+        ]
+
+    assert change("cancel", "queued") == [(it, None) for it in runs[1:]]
+    assert [held.show(it)["reason_code"] for it in runs[1:]] == ["interrupted", "interrupted"]
+    assert change("resume", "interrupted") == [(it, None) for it in runs[1:]]
+    assert change("requeue", project) == [(runs[0], None)]
+    nobody = held.treadle("fleet", "resume", "--where", "x", "--json", check=False)
+    assert "no run to resume" in nobody
+    held.hold.unlink()
+    assert {it["status"] for it in held.wait_over(3)} == {"passed"}
+    assert held.types(runs[0]).count("run_claimed") == 2
