@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 
 import httpx
 import pytest
@@ -62,6 +63,11 @@ def browser(site, stranger):
     stranger.get("/enter", params={"key": site.keys.new_link()})
     assert app.cookie_name(site) in stranger.cookies
     return stranger
+
+
+def uncoloured(page):
+    """Return a page without the colours in its diffs."""
+    return re.sub(r"</?span[^>]*>", "", page)
 
 
 class Worked:

@@ -74,7 +74,7 @@ def test_an_answer_on_the_desk_unblocks_a_run(project, chrome):
         # The page is never loaded again: what changes comes by itself.
         card.wait_for(state="detached")
         wait_for(lambda: project.show(run_id)["status"] == "passed", PATIENCE)
-        screen.page.get_by_text("Nothing waits for you.").wait_for()
+        screen.page.locator("#waiting", has_text="passed, not landed").wait_for()
         screen.check()
 
 

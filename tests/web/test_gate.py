@@ -1,5 +1,7 @@
 """Nobody gets in but the person with the link, from this machine, through this page."""
 
+import asyncio
+
 import pytest
 
 from tests.web.conftest import URL, Client
@@ -25,6 +27,24 @@ def test_a_link_works_once_and_sets_a_strict_cookie(site, stranger):
     assert "samesite=strict" in said
     assert stranger.get("/runs").status_code == 200
     assert stranger.get("/enter", params={"key": key}).status_code == 401
+
+
+def test_a_look_at_a_link_does_not_use_it_up(site, stranger):
+    key = site.keys.new_link()
+    assert stranger.request("HEAD", "/enter", params={"key": key}).status_code == 200
+    assert not stranger.cookies
+    assert stranger.get("/enter", params={"key": key}).status_code == 200
+
+
+def test_a_form_that_never_ends_is_given_up(browser, monkeypatch):
+    monkeypatch.setattr(app, "_BODY", 0.05)
+
+    async def trickle():
+        yield b"text=a"
+        await asyncio.sleep(5)
+
+    found = browser.post(STOP, headers=OURS, content=trickle())
+    assert (found.status_code, "the form took over" in found.text) == (409, True)
 
 
 @pytest.mark.parametrize("key", ["", "x", "é", "x" * 10_000])
@@ -73,6 +93,7 @@ def test_every_answer_has_the_policy(browser, path):
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"  # or forms would not say where they are
 
 
 def test_a_read_only_page_refuses_every_post(site, browser):

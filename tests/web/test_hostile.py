@@ -1,5 +1,6 @@
 """Words of anybody, wherever they stand, are words on a page and nothing else."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -8,14 +9,20 @@ import pytest
 from tests.hostile_text import STORED, found_acting
 from tests.web import world
 from tests.web.test_project import entered
+from treadle.proc import identity
 
 # All of them at once, and some alone where length is limited.
 TEXTS = (" ".join(world.XSS), *world.XSS[::12])
 PAGES = (
     *("/desk", "/runs", "/board", "/missions", "/missions/auth", "/mail", "/inbox", "/cost"),
     *("/health", f"/runs/{world.RUN}", f"/runs/{world.RUN}/steps/1", f"/runs/{world.RUN}/events"),
+    *(f"/runs/{world.RUN}/{tab}" for tab in ("steps", "changes", "log")),
+    *("/tasks/T-1", "/conflicts", "/fleet", "/desk/Q-2"),
+    f"/runs/{world.RUN}/log?file=steps/001-plan/logs/&q=__xss",
+    f"/compare?run={world.RUN}&run={world.RUN[:-1]}b",
 )
-OURS = {"/static/htmx.js", "/static/sse.js", "/static/treadle.js"}
+QUIET = ("/cost", "/health", "/conflicts", "/fleet")  # they show numbers and names of ours
+OURS = {f"/static/{it}.js" for it in ("htmx", "sse", "patch", "treadle", "run", "palette")}
 LOADS = ("src", "href", "action", "formaction", "data", "srcdoc", "xlink:href")
 NEVER = {"iframe", "object", "embed", "base", "style", "math", "video", "audio", "template"}
 
@@ -45,7 +52,23 @@ def _is_ours(tag, value):
 
 @pytest.fixture(scope="module")
 def look(tmp_path_factory):
-    return entered(world.site(tmp_path_factory.mktemp("hostile"), TEXTS))
+    return entered(waited_for(world.site(tmp_path_factory.mktemp("hostile"), TEXTS), TEXTS))
+
+
+def waited_for(site, texts):
+    """Let commands of these words wait for the lock, and a step have printed on both streams."""
+    layout = site.project.layout
+    layout.waiters.mkdir(parents=True, exist_ok=True)
+    for number, text in enumerate(texts):
+        note = {"identity": identity.current().encode(), "line": text, "since": text, "pid": text}
+        (layout.waiters / f"wait-{number:06x}.json").write_text(json.dumps(note))
+    logs = layout.run(world.RUN).step(1, "plan") / "logs"
+    said = " ".join(texts)
+    for name in ("stdout.txt", "stderr.txt"):
+        (logs / name).write_text(f"{said}\n")
+    noted = [["stdout.txt", len(said.encode()) + 1, 1.0], ["stderr.txt", 9, 2.0]]
+    (logs / "growth.jsonl").write_text("".join(json.dumps(it) + "\n" for it in noted))
+    return site
 
 
 def test_the_instrument_sees_what_is_active():
@@ -57,7 +80,7 @@ def test_the_instrument_sees_what_is_active():
 def test_no_page_becomes_active(look, path):
     found = look.get(path)
     assert found.status_code == 200
-    assert "__xss" in found.text or path in ("/cost", "/health")
+    assert "__xss" in found.text or path in QUIET
     assert Elements(found.text).active == []
 
 
@@ -69,7 +92,8 @@ def test_no_letter_becomes_active(look):
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory):
-    return entered(world.site(tmp_path_factory.mktemp("turned"), (" ".join(STORED), *STORED)))
+    texts = (" ".join(STORED), *STORED)
+    return entered(waited_for(world.site(tmp_path_factory.mktemp("turned"), texts), STORED))
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -78,7 +102,7 @@ def test_nothing_turns_or_hides_on_a_page(turned, path):
     assert found.status_code == 200
     shown = re.sub('<input type="hidden"[^>]*>', "", found.text)  # what an action needs as it is
     assert not found_acting(shown)
-    assert "\\u202e" in found.text or path in ("/cost", "/health")
+    assert "\\u202e" in found.text or path in QUIET
 
 
 def test_nothing_turns_or_hides_in_a_letter(turned):

@@ -2,14 +2,15 @@
 
 import itertools
 import re
+from urllib.parse import unquote
 
 import pytest
 
 from tests.web.conftest import URL
 from treadle.errors import TreadleError
 from treadle.web.actions import ACTIONS, PAGES
-from treadle.web.pages import run as pages_run
-from treadle.web.pages import runs
+from treadle.web.pages import changes, runs
+from treadle.web.pages import step as pages_step
 from treadle.web.site import WebRequest
 
 OURS = {"origin": URL, "hx-request": "true"}
@@ -20,6 +21,26 @@ HOSTILE = [
     *("20260101-000000-00000g", "<script>alert(1)</script>", "{run}", "'; DROP TABLE runs"),
 ]
 ELSEWHERE = [*HOSTILE, "workspace/README.md", "..%2f..%2ftreadle.db", "steps", "link"]
+
+
+# What a page can be asked for beside its path, and what that may be spoilt to.
+FIELDS = {
+    "/runs": ("q", "sort", "status", "limit", "before"),
+    "/runs/{run}": ("until",),
+    "/runs/{run}/changes": ("on", "from", "view"),
+    "/runs/{run}/events": ("after", "limit"),
+    "/runs/{run}/log": ("file", "from", "q", "step"),
+    "/compare": ("run",),
+    "/cost": ("days", "plot"),
+    "/mail": ("q",),
+}
+SPOILT = [
+    *(unquote(it) for it in HOSTILE),
+    *("-1", "0", "9" * 400, "1e999", "NaN", "١٢", "1.1,1.1," * 500, "1.-", "999999.999999"),
+    *("steps/001-plan/", "steps/../../", "/", "logs/", ".", "steps/001-plan/logs/growth.jsonl"),
+    *("(" * 500, "[", "\\", "\n", "\u202e", '"><script>alert(1)</script>', "' OR 1=1 --", "%"),
+]
+ASKED = sum(len(names) for names in FIELDS.values()) * len(SPOILT)
 
 
 def names(path):
@@ -84,11 +105,30 @@ def test_pages_of_a_run_show_it(worked):
     assert "run_passed" in worked.browser.get(f"{base}/events").text
 
 
+def test_changes_are_one_patch_with_a_form_at_each_line_that_is_asked_for(worked):
+    base = f"/runs/{worked.run}/changes"
+    told = worked.browser.get(f"{base}.json").json()
+    assert [(it["path"], it["added"]) for it in told["files"]] == [("done.txt", 1)]
+    page = worked.browser.get(base, params={"on": "1.1"}).text
+    assert '<td class="ins">done</td>' in page
+    assert 'name="on:done.txt:1"' in page
+    assert f"treadle review --back {worked.run}" in page
+    assert "<textarea" not in worked.client(read_only=True).get(base).text
+
+
+def test_a_review_is_one_command():
+    fields = {"on:a b.py:3": "why?", "on:x:-2": " ", "text": "all of it"}
+    asked = WebRequest({"run": "20260101-000000-000000"}, fields)
+    words = ["review", asked.run, "--on=a b.py:3=why?", "--text=all of it"]
+    assert changes.review(asked) == words
+    assert changes.send_back(asked)[:2] == ["review", "--back"]
+
+
 def test_runs_are_filtered_and_paged(worked):
     get = worked.browser.get
     assert worked.run in get("/runs", params={"q": "DONE.txt"}).text
-    assert "No run is like that" in get("/runs", params={"q": "nothing"}).text
-    assert "No run is like that" in get("/runs", params={"status": "failed"}).text
+    assert "No run matches" in get("/runs", params={"q": "nothing"}).text
+    assert "No run matches" in get("/runs", params={"status": "failed"}).text
     assert get("/runs.json", params={"before": worked.run}).json()["runs"] == []
     assert 'rel="next"' in get("/runs", params={"limit": "1"}).text
     assert get("/runs", params={"limit": "0"}).status_code == 200
@@ -100,6 +140,39 @@ def test_no_name_in_a_path_leads_astray(worked):
         found = worked.browser.get(path)
         assert found.status_code in (404, 409), path
         assert "top secret" not in found.text
+
+
+@pytest.mark.real
+def test_no_field_of_a_page_leads_astray(worked):
+    (worked.root.parent / "secret.txt").write_text("top secret")
+    asked = 0
+    for (path, fields), bad in itertools.product(FIELDS.items(), SPOILT):
+        for field in fields:
+            found = worked.browser.get(path.format(run=worked.run), params={field: bad})
+            assert found.status_code in (200, 404, 409), (path, field, bad)
+            assert "top secret" not in found.text
+            assert "<script>alert" not in found.text
+            asked += 1
+    assert asked == ASKED
+
+
+def test_no_word_of_a_form_becomes_an_option():
+    for word in SPOILT:
+        fields = {f"on:{word}:{word}": word, f"on:{word}": word, "text": word}
+        words = changes.review(WebRequest({"run": "20260101-000000-000000"}, fields))
+        assert words[:2] == ["review", "20260101-000000-000000"]
+        assert all(it.startswith(("--on=", "--text=")) for it in words[2:])
+
+
+def test_only_what_was_pressed_here_is_followed_or_cancelled(worked):
+    for bad in HOSTILE:
+        assert worked.browser.get(f"/pressed/{bad}").status_code == 404
+        found = worked.browser.post(f"/pressed/{bad}/cancel", headers=OURS)
+        assert found.status_code == 404
+    foreign = {"origin": "http://evil.example"}
+    for path in ("/pressed/x/cancel", "/waiting/wait-000000/stop"):
+        assert worked.browser.post(path, headers=foreign).status_code == 403
+        assert worked.client(read_only=True).post(path, headers=OURS).status_code in (403, 405)
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
@@ -145,7 +218,7 @@ def test_an_action_without_its_text_or_with_too_much_is_refused(worked):
     assert "must not be empty" in worked.browser.post("/runs/start", headers=OURS).text
     for goal in ("x" * (1 << 20), "x" * (128 << 10), "a\0b"):
         found = worked.browser.post("/runs/start", headers=OURS, data={"goal": goal})
-        assert (found.status_code, "may have" in found.text) == (409, True)
+        assert (found.status_code, "at most" in found.text) == (409, True)
 
 
 def test_days_that_are_no_number_prune_nothing(worked):
@@ -169,4 +242,4 @@ def test_an_empty_project_says_what_to_do_first(browser):
 
 
 def test_json_that_nests_without_end_is_shown_as_it_is():
-    assert pages_run._laid_out("[" * 100_000) == "[" * 100_000
+    assert pages_step._laid_out("[" * 100_000) == "[" * 100_000

@@ -6,8 +6,9 @@ import pytest
 
 from tests.builder import git
 from tests.web import world
+from tests.web.test_run_page import LONG, long_run
 from treadle.store.store import Reader
-from treadle.web.pages import run
+from treadle.web.pages import report
 
 
 class Page(HTMLParser):
@@ -38,7 +39,7 @@ def written(site):
     head = git(root, "rev-parse", "HEAD").strip()
     with Reader.open(project.layout) as store:
         row = store.run(world.RUN)._replace(base_commit=base, head_commit=head)
-        return run.report_html(project, store, row, world.NOW)
+        return report.report_html(project, store, row, world.NOW)
 
 
 @pytest.fixture(scope="module")
@@ -62,5 +63,18 @@ def test_a_report_has_criteria_timeline_changes_and_cost(text):
 def test_a_report_without_its_commits_says_so(tmp_path):
     site = world.site(tmp_path)
     with Reader.open(site.project.layout) as store:
-        found = run.report_html(site.project, store, store.run(world.RUN), world.NOW)
+        found = report.report_html(site.project, store, store.run(world.RUN), world.NOW)
     assert "The changes cannot be read any more." in found
+
+
+def test_a_report_tells_what_was_observed(tmp_path):
+    site = world.site(tmp_path)
+    long_run(site.project.layout, 3)
+    with Reader.open(site.project.layout) as store:
+        found = report.report_html(site.project, store, store.run(LONG), world.NOW)
+    assert "Claimed PASS, observed FAIL: AC1 AC2" in found
+    assert found.count('class="bar refuted"') == 3
+    assert found.count('class="cell refuted"') == 2 * 3
+    assert found.count('<li>3 <span class="outcome refuted">') == 1
+    assert "line 39" in found
+    assert Page(found).loads == []

@@ -56,3 +56,10 @@ def test_nothing_draws_nothing():
 
 def test_steps_without_any_length_are_still_seen():
     assert all(width >= 2 for _, _, width in rects([step(n, "do", 0, 0) for n in (1, 2)]))
+
+
+def test_a_timeline_has_dates_and_a_zone():
+    drawn = str(render.draw_timeline([step(1, "plan", 0, 1), step(2, "do", 86_000, 90_000)]))
+    begin, end = BEGIN.astimezone(), (BEGIN + timedelta(seconds=90_000)).astimezone()
+    assert begin.strftime(">%d %b %H:%M:%S<") in drawn
+    assert end.strftime(">%d %b %H:%M:%S %Z<") in drawn

@@ -159,7 +159,9 @@ def mission(layout: Layout, texts: Sequence[str]) -> None:
     (folder / "spec.md").write_text(f"{REAL_SPEC}\n{words}\n")
     (folder / "plan.md").write_text(REAL_PLAN)
     title = json.dumps(texts[0])
-    head = f"---\nwork_package_id: WP01\ntitle: {title}\n---\n{words}\n"
+    refs = json.dumps(["FR-001", texts[0]])
+    head = f"work_package_id: WP01\ntitle: {title}\nrequirement_refs: {refs}\n"
+    head = f"---\n{head}---\n{words}\n"
     (folder / "tasks" / "WP01-one.md").write_text(head)
     unplanned = layout.missions / "later"
     unplanned.mkdir()

@@ -1,11 +1,13 @@
 """Hold the page's port, its keys and the one-time links that open it."""
 
 import contextlib
+import errno
 import hmac
 import os
 import secrets
 import select
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock, Thread
@@ -59,6 +61,9 @@ _DOOR = """<!doctype html>
 <meta http-equiv="refresh" content="0;url={url}">
 <title>treadle</title>
 """
+# What keeps a connection from being taken now and not for ever.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
+_SHORT = 0.1
 # The kernel's limit for the path of such a socket, on the strictest system.
 _LONGEST = 100
 
@@ -112,8 +117,11 @@ def _answer(server: socket.socket, new_link: Callable[[], str]) -> None:
     while True:
         try:
             client, _ = server.accept()
-        except OSError:
-            return
+        except OSError as error:
+            if error.errno not in _PASSING:
+                return
+            time.sleep(_SHORT)
+            continue
         with client, contextlib.suppress(OSError):
             client.sendall(new_link().encode())
 

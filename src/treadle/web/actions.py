@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
@@ -9,12 +10,12 @@ from urllib.parse import quote
 from treadle.errors import BlockedError, ExitCode
 from treadle.ids import HUMAN
 from treadle.proc import environment, helper
-from treadle.web.pages import desk, run, runs, tasks
+from treadle.web.pages import changes, compare, conflicts, desk, inbox, log, run, runs, step, tasks
+from treadle.web.pressed import Pressed, PressedCommand
 from treadle.web.site import Page, PageAction, Site, WebRequest
 
-_PATIENCE = 60.0  # seconds for what should end at once
-_MAX_WORD = 100 << 10  # bytes; the kernel takes words of a command line up to 128 KiB
-_START = 2.0  # seconds in which a long command says that it cannot begin
+# Seconds until a button's answer says that its command still works: a short one, a long one.
+_PATIENCE, _START = 15.0, 2.0
 
 
 class Said(NamedTuple):
@@ -24,6 +25,7 @@ class Said(NamedTuple):
     ok: bool
     text: str
     fix: tuple[str, ...] = ()
+    going: str | None = None  # the command that is still at work
 
 
 class Shown(NamedTuple):
@@ -33,21 +35,34 @@ class Shown(NamedTuple):
     line: str
 
 
-def perform(site: Site, action: PageAction, asked: WebRequest) -> Said:
-    """Run the command; a long one goes on by itself, whatever becomes of the page."""
+def perform(site: Site, pressed: Pressed, action: PageAction, asked: WebRequest) -> Said:
+    """Run the command; one that takes longer goes on by itself, and is followed to its end."""
     words = action.words(asked)
-    if any("\0" in word or len(word.encode()) > _MAX_WORD for word in words):
-        raise BlockedError(
-            f"a text may have {_MAX_WORD >> 10} KiB and no zero byte", code="form_too_large"
-        )
-    patience = _START if action.is_long else _PATIENCE
+    if not all(map(environment.is_word, words)):
+        raise BlockedError("a text may have 100 KiB at most, and no NUL", code="form_too_large")
     project = site.project
-    ended = helper.detach(
-        *environment.treadle_command(["--json", *words], project.layout.root, project.env), patience
-    )
-    if ended is None:
-        return Said(command_line(words), True, "started" if action.is_long else "still working")
-    return _said(words, ended.returncode, ended.stdout)
+    line = environment.treadle_command(["--json", *words], project.layout.root, project.env)
+    command = pressed.start(words, lambda stop: helper.follow(*line, stop, lambda said: None))
+    command.wait(_START if action.is_long else _PATIENCE)
+    return said(command)
+
+
+def said(command: PressedCommand) -> Said:
+    """Say how a command ended, or that it still works."""
+    words = [*command.words]
+    if command.ended:
+        return _said(words, command.ended.returncode, command.ended.stdout)
+    if command.is_over:
+        return Said(command_line(words), False, "treadle could not be started")
+    seconds = time.monotonic() - command.begun
+    return Said(command_line(words), True, f"working for {seconds:.0f} s", going=command.id)
+
+
+def cancel(command: PressedCommand) -> Said:
+    """End a command that waits or works; what it has begun can be resumed."""
+    command.is_cancelled = True
+    command.wait(_PATIENCE)
+    return said(command)
 
 
 def shown_action(action: PageAction, names: Mapping[str, str], fields: Mapping[str, str]) -> Shown:
@@ -67,6 +82,8 @@ def _said(words: list[str], code: int, stdout: bytes) -> Said:
     except ValueError:
         found = None
     error = found.get("error") if isinstance(found, dict) else None
+    if code == ExitCode.INTERRUPTED:
+        return Said(command_line(words), False, "cancelled")
     if isinstance(error, dict):
         fix = tuple(map(str, error.get("fix", ())))
         return Said(command_line(words), False, str(error.get("message")), fix)
@@ -76,41 +93,53 @@ def _said(words: list[str], code: int, stdout: bytes) -> Said:
 
 PAGES = (
     Page("/desk", "desk.html", desk.desk_document, desk.desk_view, "Desk"),
+    Page("/desk/{item}", "desk.html", desk.item_document, desk.desk_view),
     Page("/runs", "runs.html", runs.document, runs.view, "Runs"),
     Page("/runs/{run}", "run.html", run.document, run.view),
+    Page("/runs/{run}/changes", "changes.html", changes.document, changes.view),
     Page("/runs/{run}/events", "events.html", run.events_document, run.events_view, is_quick=True),
-    Page("/runs/{run}/steps/{step}", "step.html", run.step_document, run.step_view),
+    Page("/runs/{run}/compare", "compare.html", run.compare_document, run.compare_view),
+    Page("/runs/{run}/log", "log.html", log.document, log.view),
+    Page("/runs/{run}/steps", "steps.html", run.steps_document, run.steps_view),
+    Page("/runs/{run}/steps/{step}", "step.html", step.document, step.view),
     Page("/board", "board.html", tasks.board_document, tasks.board_view, "Board"),
+    Page("/compare", "compared.html", compare.document, compare.view),
+    Page("/conflicts", "conflicts.html", conflicts.document),
+    Page("/tasks/{task}", "task.html", tasks.task_document, tasks.task_view),
     Page("/missions", "missions.html", tasks.missions_document, label="Missions"),
     Page("/missions/{slug}", "mission.html", tasks.mission_document, tasks.mission_view),
-    Page("/mail", "mail.html", desk.mail_document, desk.mail_view, "Mail"),
-    Page("/mail/{letter}", "letter.html", desk.letter_document, desk.letter_view),
-    Page("/inbox", "inbox.html", desk.inbox_document, desk.inbox_view, "Inbox"),
+    Page("/mail", "mail.html", inbox.mail_document, inbox.mail_view, "Mail"),
+    Page("/mail/{letter}", "letter.html", inbox.letter_document, inbox.letter_view),
+    Page("/inbox", "inbox.html", inbox.inbox_document, inbox.inbox_view, "Inbox"),
     Page("/cost", "cost.html", runs.cost_document, runs.cost_view, "Cost"),
+    Page("/fleet", "fleet.html", runs.fleet_document, runs.fleet_view, "Fleet"),
     Page("/health", "health.html", runs.health_document, runs.health_view, "Health"),
 )
 
 
 ACTIONS = (
-    PageAction("/desk/{item}/answer", desk.answer),
-    PageAction(
-        "/desk/again", lambda at: ["run", "--wait", "--", at.text("task", "TASK")], is_long=True
-    ),
+    PageAction(desk.ANSWER, desk.answer),
+    PageAction(desk.WORK, desk.answer, is_long=True),
     PageAction("/runs/start", runs.start, is_long=True),
     PageAction("/runs/{run}/stop", lambda at: ["stop", at.run, "--reason=stopped on the page"]),
+    PageAction("/waiting/{waiter}/stop", lambda at: ["stop", "--", at.names["waiter"]]),
     PageAction("/runs/{run}/resume", run.resume, is_long=True),
     PageAction("/runs/{run}/land", lambda at: ["land", at.run, "--wait"]),
     PageAction("/runs/{run}/undo", lambda at: ["undo", at.run, "--wait"]),
-    PageAction("/runs/{run}/steps/{step}/comment", run.comment),
+    PageAction("/runs/{run}/rebase", lambda at: ["rebase", at.run, "--wait"], is_long=True),
+    PageAction("/runs/{run}/review", changes.review),
+    PageAction("/runs/{run}/back", changes.send_back, is_long=True),
     PageAction("/tasks/{task}/claim", lambda at: ["task", "claim", at.task]),
     PageAction("/tasks/{task}/release", lambda at: ["task", "release", at.task]),
     PageAction("/tasks/{task}/move", tasks.move),
-    PageAction("/mail/{letter}/reply", desk.reply),
+    PageAction("/mail/{letter}/reply", inbox.reply),
     PageAction(
         "/mail/{letter}/ack", lambda at: ["mail", "ack", f"--as={HUMAN}", "--", at.names["letter"]]
     ),
-    PageAction("/inbox/send", desk.send),
+    PageAction("/inbox/send", inbox.send),
     PageAction("/inbox/retry", lambda at: ["dead", "retry", "--", at.text("letter", "LETTER")]),
+    PageAction("/specs/retry", lambda at: ["spec", "retry", "--", at.text("spec", "SPEC")]),
+    PageAction("/specs/drop", lambda at: ["spec", "drop", "--", at.text("spec", "SPEC")]),
     PageAction(
         "/health/prune", lambda at: ["runs", "prune", f"--older-than={at.text('days', '0')}"]
     ),

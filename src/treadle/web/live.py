@@ -35,7 +35,7 @@ class Looking:
             found.add("store")
             self._running = _running(self._layout)
         seen: dict[str, object] = {
-            "live": tuple(_sizes(self._running)),
+            "live": tuple(_sizes([*self._running, self._layout.waiters])),
             "files": tuple(_times(self._layout)),
         }
         found |= {topic for topic, now in seen.items() if self._seen.get(topic) != now}

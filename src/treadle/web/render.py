@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from treadle.contract import ROLES
+from treadle.ids import local
 from treadle.text import block, plural
 from treadle.web import foreign
 
@@ -29,8 +31,10 @@ def environment() -> Environment:
     )
     ours = {
         "markdown": foreign.markdown_markup,
+        "log": foreign.log_markup,
         "age": age,
         "until": until,
+        "when": when,
         "seconds": seconds,
         "bytes": size,
         "number": number,
@@ -38,9 +42,16 @@ def environment() -> Environment:
         "took": took,
         "tenths": "{:.1f}".format,
         "short": _short,
+        "terminal": foreign.log_markup,
     }
     found.filters.update(ours)
+    found.globals["log_url"] = log_url
     return found
+
+
+def log_url(run_id: str, name: str) -> str:
+    """Return where a log of a run can be read; `name` is its place below the run's folder."""
+    return f"/runs/{run_id}/log?file={quote(name)}"
 
 
 def _shown(value: object) -> object:
@@ -58,6 +69,14 @@ def until(text: str | None, now: datetime) -> str:
     """Say how long it is until something: `3 min`."""
     then = moment(text)
     return seconds(max((then - now).total_seconds(), 0)) if then else ""
+
+
+def when(text: str | None, shape: str = "%Y-%m-%d %H:%M:%S %Z") -> Markup:
+    """Say a moment in the zone of whoever reads: pages are shown on this machine alone."""
+    if not text:
+        return Markup("")
+    shown = Markup('<time datetime="{0}" title="{1} UTC">{2}</time>')
+    return shown.format(text, text[:19].replace("T", " "), local(text, shape))
 
 
 def number(value: float) -> str:
@@ -104,12 +123,14 @@ def moment(text: object) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def draw_days(days: Sequence[tuple[date, float]], first: date, last: date, unit: str) -> Markup:
-    """Return a bar for each day from the first to the last."""
-    values = dict(days)
+def draw_days(
+    days: Mapping[date, Mapping[str, float]], first: date, last: date, unit: str
+) -> Markup:
+    """Return a bar for each day from the first to the last, with a part for each agent."""
     every = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-    most = max(values.values(), default=0.0) or 1.0
-    return _drawn("days.svg", days=every, values=values, most=most, unit=unit)
+    most = max((sum(parts.values()) for parts in days.values()), default=0.0) or 1.0
+    agents = sorted({name for parts in days.values() for name in parts if parts[name]})
+    return _drawn("days.svg", days=every, values=days, most=most, unit=unit, agents=agents)
 
 
 def _drawn(template: str, **about: object) -> Markup:
@@ -127,7 +148,10 @@ _WIDTH, _LEFT = 1000, 56
 _GAP = 18.0  # what a long pause is drawn as
 _PAUSE = 0.15  # share of the working time that makes a pause long
 _NARROW = 3.0
-_SIGNS = {"fail": "✗", "stop": "■", "running": "▸", "skipped": "–"}
+_SIGNS = {
+    **{"fail": "✗", "fails": "✗", "refuted": "≠", "stopped": "■", "running": "▸"},
+    "skipped": "–",
+}
 
 
 class Bar(NamedTuple):

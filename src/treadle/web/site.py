@@ -1,6 +1,7 @@
 """What every page and action works with."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -64,6 +65,19 @@ class Readers:
 Document = dict[str, object]
 
 
+class Recent:
+    """The last look at something that takes long; whoever asks soon gets it again."""
+
+    def __init__(self, seconds: float) -> None:
+        self._kept, self._at, self._found = seconds, 0.0, Document()
+
+    def get(self, look: Callable[[], Document], anew: bool) -> Document:
+        """Return what was seen, or look anew."""
+        if anew or not self._found or time.monotonic() - self._at > self._kept:
+            self._found, self._at = look(), time.monotonic()
+        return self._found
+
+
 class Site(NamedTuple):
     """One served project."""
 
@@ -74,6 +88,8 @@ class Site(NamedTuple):
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     readers: Readers | None = None
     mask: Mask = Mask({})
+    doctor: Recent | None = None
+    fleet: Recent | None = None
 
     def reread(self) -> "Site":
         """Return what one request works with: the settings in force now, the last good ones."""
@@ -102,6 +118,10 @@ class WebRequest(NamedTuple):
         if self.is_example:
             return placeholder
         raise UsageError(f"{name} must not be empty")
+
+    def lines(self, name: str) -> list[str]:
+        """Return every value of a field that may be there several times, empty ones too."""
+        return [line.strip() for line in self.fields.get(name, "").split("\n")]
 
     def number(self, name: str, default: int) -> int:
         """Return a field as a number; anything else is the default."""
@@ -147,10 +167,14 @@ class PageAction(NamedTuple):
 
 @contextmanager
 def store_with_letters(site: Site) -> Iterator[Reader]:
-    """Take in what others wrote, if there is anything, then read."""
+    """Take in what others wrote, if there is anything and we may, then read."""
     layout = site.project.layout
     with site.store() as reader:
-        if not layout.mail.root.is_dir() or not index.is_stale(reader, layout.mail):
+        if (
+            site.read_only
+            or not layout.mail.root.is_dir()
+            or not index.is_stale(reader, layout.mail)
+        ):
             yield reader
             return
     # What cannot be read is set aside, and stands in the list of what was.

@@ -1,22 +1,27 @@
 """Runs and this machine: what works and worked, what it cost, what is kept, what is healthy."""
 
-import os
+import json
+from collections import defaultdict
+from collections.abc import Callable
 from datetime import date, timedelta
-from itertools import islice
-from pathlib import Path
-from typing import cast
+from itertools import zip_longest
+from typing import Any, cast
 
 from treadle.contract import RunStatus
 from treadle.engine import health, lock
+from treadle.engine.run import memory, night
+from treadle.engine.show import ends, status
 from treadle.engine.show import view as show_view
-from treadle.errors import TreadleError
-from treadle.files import walk
-from treadle.ids import is_run_id
-from treadle.project.context import workspaces
-from treadle.store import address
-from treadle.store.runs import RunRow
+from treadle.engine.show.status import WorkingRun
+from treadle.errors import StoreError
+from treadle.layout import STDERR, STDOUT
+from treadle.proc import environment, helper
+from treadle.project.context import WorkspaceSize, file_size, reread, workspace_sizes
+from treadle.store import address, fleet
+from treadle.store.runs import CostRow, RunRow
 from treadle.store.store import Reader
 from treadle.web import render
+from treadle.web.pages import conflicts
 from treadle.web.site import Document, Site, WebRequest
 
 STATUSES = ("running", "passed", "failed", "stopped")
@@ -31,30 +36,70 @@ def document(site: Site, asked: WebRequest) -> Document:
 
 
 def view(site: Site, asked: WebRequest, found: Document) -> Document:
-    """Add to each run who works on it, how far it is, and what it has cost."""
+    """Add what works now and what waits for a worker, and to each run how far it is."""
+    layout = site.project.layout
     with site.store() as store:
         rows = _rows(store, asked)
         lines = [glance(site, store, row) for row in rows]
-    more = rows[-1].run_id if len(rows) == _size(asked) else None
-    return {"lines": lines, "statuses": STATUSES, "more": more}
+        extra: Document = {
+            "working": [_at_work(site, it) for it in status.working(layout, store)],
+            "queued": fleet.queued(store),
+            "waiting": [it._replace(line=site.mask.text(it.line)) for it in lock.waiters(layout)],
+            "counts_by_state": store.run_counts(),
+            "clashing": conflicts.in_short(memory.clashes(store, rows)),
+        }
+    is_paged = len(rows) == _size(asked) and not asked.fields.get("sort")
+    more = rows[-1].run_id if is_paged else None
+    return extra | {"lines": lines, "statuses": STATUSES, "more": more, "sorts": _SORTS}
+
+
+def _at_work(site: Site, run: WorkingRun) -> Document:
+    """Return a run that works now, with the last line that its agent or command wrote."""
+    folder = site.project.layout.run(run.run_id).live
+    lines = [line for name in (STDERR, STDOUT) for line in ends.last_lines(folder / name)[-1:]]
+    return run._asdict() | {"line": site.mask.text(lines[-1]) if lines else ""}
 
 
 def start(asked: WebRequest) -> list[str]:
-    """Start a run for a goal."""
+    """Start a run for a goal, or carry out a spec."""
+    if spec := asked.fields.get("spec", "").strip():
+        return ["process", "--wait", "--", spec]
     words = ["run", f"--goal={asked.text('goal', 'GOAL')}"]
-    if text := asked.fields.get("criterion", "").strip():
-        words.append(f"--ac={text}")
-    if command := asked.fields.get("command", "").strip() or (asked.is_example and "COMMAND"):
-        words.append(f"--verify=AC1={command}")
+    commands = asked.lines("command")
+    pairs = zip_longest(asked.lines("criterion"), commands, fillvalue="")
+    asks = [(text or command, command) for text, command in pairs if text or command]
+    if asked.is_example:
+        asks = [("", "COMMAND")]
+    for number, (text, command) in enumerate(asks, 1):
+        words += [f"--ac={text}"] if text and (len(asks) > 1 or text != command) else []
+        words += [f"--verify=AC{number}={command}"] if command else []
+    for name in ("agent", "budget"):
+        words += [f"--{name}={value}" for value in asked.lines(name) if value]
     return [*words, "--wait"]
 
 
+_SORTS = ("newest", "oldest", "goal", "state", "iterations", "cost")
+
+
 def _rows(store: Reader, asked: WebRequest) -> list[RunRow]:
-    status = asked.fields.get("status")
-    known = cast(RunStatus, status) if status in STATUSES else None
-    page = _size(asked), asked.fields.get("before") or None, known
-    text = asked.fields.get("q", "").strip()
-    return store.runs(*page, text)
+    known = cast(RunStatus, found) if (found := asked.fields.get("status")) in STATUSES else None
+    text, sort = asked.fields.get("q", "").strip(), asked.fields.get("sort", "")
+    if sort not in _SORTS[1:]:
+        return store.runs(_size(asked), asked.fields.get("before") or None, known, text)
+    rows = store.runs(_MAX, None, known, text)
+    keys: dict[str, Callable[[RunRow], object]] = {
+        "oldest": lambda row: row.run_id,
+        "goal": lambda row: row.goal.lower(),
+        "state": lambda row: row.status,
+        "iterations": lambda row: -row.iteration,
+        "cost": lambda row: -_cost(store, row),
+    }
+    return sorted(rows, key=cast(Any, keys[sort]))[: _size(asked)]
+
+
+def _cost(store: Reader, row: RunRow) -> float:
+    spent = memory.recall(store, row.run_id).spent
+    return spent.cost_usd if spent else 0.0
 
 
 def _size(asked: WebRequest) -> int:
@@ -68,19 +113,20 @@ def glance(site: Site, store: Reader, row: RunRow) -> Document:
     held, total = show_view.counts(show_view.criteria(layout, store, row))
     return {
         "row": row,
-        "agents": _agents(order),
+        "word": memory.word(row, memory.recall(store, row.run_id)),
+        "agents": agents(order),
         "max_iterations": budgets(order).get("max_iterations"),
         "held": held,
         "total": total,
         "spent": spent(store, row.run_id),
+        "landed": memory.recall(store, row.run_id).landed_commit,
     }
 
 
 def spent(store: Reader, run_id: str) -> str:
     """Say in a few words what a run has used."""
-    kept = store.kv_value(run_id, "spent")
-    minutes = kept.get("minutes") if isinstance(kept, dict) else None
-    said = [f"{minutes:.1f} min"] if isinstance(minutes, float) and minutes >= 0.05 else []
+    kept = memory.recall(store, run_id).spent
+    said = [f"{kept.minutes:.1f} min"] if kept and kept.minutes >= 0.05 else []
     used = show_view.total_usage(store.usage(run_id))
     tokens = used["input_tokens"] + used["output_tokens"]
     said += [f"{tokens:,} tok"] if tokens else []
@@ -88,7 +134,8 @@ def spent(store: Reader, run_id: str) -> str:
     return " · ".join(said)
 
 
-def _agents(order: dict[str, object]) -> tuple[str, ...]:
+def agents(order: dict[str, object]) -> tuple[str, ...]:
+    """Return the agents that a run was given, each once."""
     found = order.get("agents")
     named = found.values() if isinstance(found, dict) else ()
     names = [str(item.get("name")) for item in named if isinstance(item, dict)]
@@ -102,6 +149,7 @@ def budgets(order: dict[str, object]) -> dict[str, object]:
 
 
 _DAYS = 30
+_TOP = 10
 _UNITS = {"cost_usd": "USD", "tokens": "tokens", "minutes": "minutes"}
 
 
@@ -114,73 +162,92 @@ def cost_document(site: Site, asked: WebRequest) -> Document:
 
 def cost_view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Draw one of the numbers: what was asked for, else money if any was told."""
-    by_day = cast(list[dict[str, object]], found["by_day"])
-    points = [(date.fromisoformat(str(row["day"])), _numbers(row)) for row in by_day]
-    default = "cost_usd" if any(numbers["cost_usd"] for _, numbers in points) else "minutes"
-    what = asked.fields.get("plot", default)
-    what = what if what in _UNITS else default
     last = site.now().date()
     first = last - timedelta(days=int(str(found["days"])) - 1)
-    values = [(day, numbers[what]) for day, numbers in points]
-    drawn = render.draw_days(values, first, last, _UNITS[what])
-    return {"plot": drawn, "plotted": what}
-
-
-def _numbers(row: dict[str, object]) -> dict[str, float]:
-    found = {name: float(str(row[name])) for name in ("cost_usd", "minutes")}
-    tokens = float(str(row["input_tokens"])) + float(str(row["output_tokens"]))
-    return found | {"tokens": tokens}
-
-
-_MOST = 20_000  # entries of a workspace that are counted
-
-
-def health_document(site: Site, asked: WebRequest) -> Document:
-    """Return what `treadle doctor --json` does."""
-    return health.health_document(health.examine(site.project.layout.root, site.project.env))
-
-
-def health_view(site: Site, asked: WebRequest, found: Document) -> Document:
-    """Add what takes space, and who holds the lock."""
-    layout = site.project.layout
+    config = reread(site.project).settings.config
     with site.store() as store:
-        kept = [_kept(store, path) for path in _workspaces(site)]
-        running = store.running()
-    files = [layout.database, *layout.home.glob(f"{layout.database.name}-*")]
+        rows, spent = store.costs(first.isoformat()), _spent_by_run(store, first)
+        limits = night.limits_document(store, config.night, site.now())
+    default = "cost_usd" if any(row.cost_usd for row in rows) else "minutes"
+    what = asked.fields.get("plot", default)
+    what = what if what in _UNITS else default
+    stacks: dict[date, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for used in rows:
+        stacks[date.fromisoformat(used.day)][used.agent] += _numbers(used)[what]
+    by_task: dict[str, float] = defaultdict(float)
+    for row, amount in spent:
+        by_task[row.task_id or ""] += amount
+    tasks = sorted(by_task.items(), key=lambda it: it[1], reverse=True)
     return {
-        "kept": kept,
-        "total": sum(int(str(item["size"])) for item in kept),
-        "running": running,
-        "holder": lock.holder(layout.run_lock),
-        "store": address.find(layout).name,
-        "store_size": sum(map(_length, files)),
+        "plot": render.draw_days(stacks, first, last, _UNITS[what]),
+        "plotted": what,
+        "limits": limits,
+        "top_runs": [(row._asdict(), amount) for row, amount in spent[:_TOP] if amount],
+        "top_tasks": [(task, it) for task, it in tasks[:_TOP] if task and it],
     }
 
 
-def _workspaces(site: Site) -> list[Path]:
+def _spent_by_run(store: Reader, first: date) -> list[tuple[RunRow, float]]:
+    """Return the newest runs since a day with what each has cost, the dearest first."""
+    rows = [row for row in store.runs(_MAX) if row.created_at[:10] >= first.isoformat()]
+    return sorted(((row, _cost(store, row)) for row in rows), key=lambda it: it[1], reverse=True)
+
+
+def _numbers(row: CostRow) -> dict[str, float]:
+    tokens = float(row.input_tokens + row.output_tokens)
+    return {"cost_usd": row.cost_usd, "minutes": row.seconds / 60, "tokens": tokens}
+
+
+def fleet_document(site: Site, asked: WebRequest) -> Document:
+    """Return what `treadle fleet status --json` prints: the fleet's tables may lie elsewhere."""
+
+    def look() -> Document:
+        words, project = ["--json", "fleet", "status"], site.project
+        line = environment.treadle_command(words, project.layout.root, project.env)
+        said = helper.run(*line).stdout
+        return cast(Document, json.loads(said or b"{}"))
+
+    return site.fleet.get(look, "again" in asked.fields) if site.fleet else look()
+
+
+def fleet_view(site: Site, asked: WebRequest, found: Document) -> Document:
+    """Add the runs of this project that wait for a worker."""
+    with site.store() as store:
+        return {"queued": fleet.queued(store)}
+
+
+def health_document(site: Site, asked: WebRequest) -> Document:
+    """Return what `treadle doctor --json` does, seen within the last minute."""
+
+    def look() -> Document:
+        return health.health_document(health.examine(site.project.layout.root, site.project.env))
+
+    return site.doctor.get(look, "again" in asked.fields) if site.doctor else look()
+
+
+def health_view(site: Site, asked: WebRequest, found: Document) -> Document:
+    """Add what waits on the desk, what takes space, and who holds the lock.
+
+    A store that is away is said to be; what does not need it is shown all the same.
+    """
+    layout = site.project.layout
+    extra: Document = {"kept": [], "running": [], "desk": 0, "away": None}
     try:
-        root = workspaces(site.project)
-    except TreadleError:
-        return []
-    return [root / name for name in sorted(walk.names(root), reverse=True) if is_run_id(name)]
+        with site.store() as store:
+            extra["kept"] = [_kept(store, item) for item in workspace_sizes(site.project)]
+            extra |= {"running": store.running(), "desk": len(store.questions())}
+    except StoreError as error:
+        extra["away"] = error.message
+    kept = cast(list[Document], extra["kept"])
+    files = [layout.database, *layout.home.glob(f"{layout.database.name}-*")]
+    return extra | {
+        "total": sum(int(str(item["size"])) for item in kept),
+        "holder": lock.holder(layout.run_lock),
+        "store": address.find(layout).name,
+        "store_size": sum(map(file_size, files)),
+    }
 
 
-def _kept(store: Reader, path: Path) -> dict[str, object]:
-    row = store.run(path.name)
-    size, is_more = _folder_size(path)
-    status = row.status if row else None
-    return {"run_id": path.name, "status": status, "size": size, "is_more": is_more}
-
-
-def _folder_size(folder: Path) -> tuple[int, bool]:
-    """Add up what lies below a folder, as far as one cares to wait."""
-    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
-    sizes = [_length(path) for path in islice(files, _MOST + 1)]
-    return sum(sizes[:_MOST]), len(sizes) > _MOST
-
-
-def _length(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
+def _kept(store: Reader, found: WorkspaceSize) -> dict[str, object]:
+    row = store.run(found.run_id)
+    return {**found._asdict(), "status": row.status if row else None}
