@@ -19,11 +19,12 @@ CALLS = {name: function for name, (function, _, _) in main.COMMANDS.items() if f
 ELSE = {line.split()[2] for _, _, lines in main.COMMANDS.values() for line in lines if "=>" in line}
 # A number before one of these must be told by `plural`.
 NOUNS = {
-    *("archives", "checks", "commits", "days", "events", "files", "folders", "letters", "lines"),
-    *("messages", "missions", "questions", "rows", "runs", "steps", "tables", "tasks", "workers"),
+    *("archives", "checks", "commands", "commits", "days", "events", "files"),
+    *("folders", "letters", "lines", "messages", "missions", "questions", "rows", "runs", "steps"),
+    *("tables", "tasks", "tests", "workers"),
 }
 # What is always more than one, or does not depend on the number.
-PLURAL_ANYWAY = (" than ", " of ", "there are ", "at most ")
+PLURAL_ANYWAY = (" than ", " of ", "there are ", "at most ", "at least ")
 
 
 def arguments(name):
@@ -88,7 +89,8 @@ def counts_blindly(text):
     for value, rest in zip(text.values, text.values[1:], strict=False):
         if isinstance(value, ast.FormattedValue) and isinstance(rest, ast.Constant):
             words = rest.value.split()
-            is_noun = rest.value.startswith(" ") and words and words[0].strip(".,;:)") in NOUNS
+            noun = next((word.strip(".,;:)") for word in words if word != "more"), "")
+            is_noun = rest.value.startswith(" ") and noun in NOUNS
             if is_noun and not f" {before}".endswith(PLURAL_ANYWAY):
                 return True
         before = value.value if isinstance(value, ast.Constant) else ""

@@ -16,12 +16,13 @@ def test_document_has_values_origins_and_roles(call, repo):
     call("init")
     (repo / ".treadle" / "config.toml").write_text(
         '[agents.act]\nuse = "fixer"\n[agents.fixer]\ntype = "builtin"\nrun = ["make"]\n'
-        '[verify]\n"all tests" = "pytest"\n'
+        '[verify]\n"all tests" = "pytest"\n[fleet.limits]\ncodex = 2\n'
     )
     found = call("config", "show", "--json").document
     assert found["config"]["agents"]["fixer"]["run"] == ["make"]
     assert found["origins"]["agents.act.use"]["kind"] == "project"
     assert found["origins"]['verify."all tests"']["source"] == ".treadle/config.toml"
+    assert found["origins"]["fleet.limits.codex"]["kind"] == "project"
     assert found["origins"]["agents.fixer.timeout"]["kind"] == "default"
     assert found["roles"]["act"] == {"agent": "fixer", "type": "builtin"}
     assert found["roles"]["plan"] == {"agent": "builtin", "type": "builtin"}

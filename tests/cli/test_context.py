@@ -5,7 +5,7 @@ import os
 import pytest
 
 from treadle.cli.invoke import invoke
-from treadle.engine import session
+from treadle.engine import recording, session
 from treadle.layout import Layout
 from treadle.project import setup
 
@@ -16,6 +16,7 @@ WAYS_IN = [
     "undo",
     "runs prune",
     "doctor --repair",
+    "replay recording",
 ]
 
 
@@ -29,11 +30,12 @@ def test_letters_lie_where_the_configuration_puts_them(repo, monkeypatch, line):
     (repo / ".treadle" / "config.toml").write_text('[mail]\nroot = "post"\n')
     seen = []
 
-    def opened(project, **_):
-        seen.append(project.layout.mail.root)
+    def opened(place, *_, **__):
+        seen.append(getattr(place, "layout", place).mail.root)
         raise Reached
 
     monkeypatch.setattr(session, "opened", opened)
+    monkeypatch.setattr(recording, "unpack", opened)
     monkeypatch.chdir(repo)
     words = line.split()
     invoke([*words, "20260101-000000-000000"] if words[0] in ("land", "undo") else words)

@@ -33,6 +33,7 @@ def test_holder_of_the_lock_is_named(call, repo):
     with lock.hold(Layout(repo)):
         detail = call("doctor", "--json").document["checks"][-1]["detail"]
     assert detail.startswith("held by pid ")
+    assert not detail.endswith("Z")  # in the reader's own zone
     assert call("doctor", "--json").document["checks"][-1]["detail"] == "free"
 
 

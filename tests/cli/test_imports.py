@@ -1,8 +1,11 @@
 """Hot commands load what they need and nothing else."""
 
+import ast
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,8 @@ from tests.builder import Project, make_home
 
 # Third-party packages and slow parts of the standard library that no hot command may load.
 HEAVY = {
-    *("dbos", "jinja2", "msgspec", "obstore", "psycopg", "shtab", "starlette", "yaml"),
+    *("jinja2", "mcp", "msgspec", "obstore", "psycopg", "pydantic", "shtab", "starlette"),
+    "yaml",
     *("ast", "asyncio", "concurrent.futures", "ctypes", "dataclasses", "email", "hashlib"),
     *(
         "inspect",
@@ -22,6 +26,12 @@ HEAVY = {
         "subprocess",
         "tempfile",
     ),
+}
+# What only `mcp`, `adopt` and a collector need, and what loads a dozen modules to read a file.
+APART = {
+    "importlib.resources",
+    *("mcp", "mcp_types", "opentelemetry"),
+    *("treadle.mcp", "treadle.moving", "treadle.engine.telemetry"),
 }
 HOT = [
     ("runs", "list", "--json"),
@@ -90,4 +100,28 @@ def mission(tmp_path_factory):
 def test_a_hot_command_loads_nothing_heavy(mission, baseline, words):
     found = loaded(mission, *words) - baseline
     assert "treadle.cli.output" in found
-    assert found & HEAVY == set()
+    assert found & (HEAVY | APART) == set()
+
+
+def test_a_pass_loads_nothing_of_what_stands_apart(mission):
+    found = loaded(mission, "process")
+    assert "treadle.engine.notices" in found
+    assert found & APART == set()
+
+
+# `next` is what a host agent calls over and over; this says how much of treadle it may need.
+MOST_FOR_NEXT = 30
+
+
+def executes(module):
+    """Tell whether a module of treadle is more than a sentence that says what it is for."""
+    body = ast.parse(Path(find_spec(module).origin).read_text()).body
+    return any(not isinstance(node, ast.Expr) for node in body)
+
+
+def test_next_executes_few_modules(mission):
+    found = loaded(mission, "next", "--json")
+    ours = [name for name in found if name.partition(".")[0] == "treadle"]
+    executed = sorted(filter(executes, ours))
+    assert {"treadle.missions.next", "treadle.missions.prompt"} <= set(executed)
+    assert len(executed) <= MOST_FOR_NEXT, executed

@@ -64,14 +64,17 @@ def test_console_script_and_module_say_the_same():
     assert module.stdout == f"treadle {treadle.__version__}\n"
 
 
-def test_what_works_for_hours_collects_its_garbage():
+def test_garbage_is_collected_for_hours_but_not_among_what_is_loaded(tmp_path):
     script = (
         "import gc, os, sys; from treadle.cli import main\n"
-        "os._exit = lambda code: print(gc.isenabled(), gc.get_threshold()[0] > 0)\n"
-        "sys.argv = ['treadle', 'worker', '--help']; main.main()"
+        "passes = []; gc.callbacks.append(lambda phase, told: passes.append(phase))\n"
+        "os._exit = lambda code: print(gc.isenabled(), gc.get_threshold()[0] > 0,"
+        " gc.get_freeze_count() > 10_000, passes)\n"
+        "sys.argv = ['treadle', 'run', 'T-1']; main.main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "True True"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True True True []"
 
 
 PROBE = """

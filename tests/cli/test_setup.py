@@ -1,5 +1,8 @@
 """init, uninstall, trust: what they print."""
 
+import re
+import shlex
+
 import pytest
 
 from tests.builder import git
@@ -12,8 +15,15 @@ def test_init_names_every_file(call):
     assert said.code == 0
     assert "wrote .treadle/config.toml\n" in said.out
     assert "wrote specs/\n" in said.out
-    assert "next: treadle task add" in said.out
     assert "kept .treadle/config.toml\n" in call("init").out
+
+
+def test_what_init_proposes_can_be_typed_as_it_stands(call):
+    said = call("init").out
+    assert "next: ${EDITOR:-vi} .treadle/config.toml\n" in said  # no tool was found
+    add, run = re.findall(r"(?m)^next: treadle (.+)$", said)
+    assert call(*shlex.split(add)).code == 0
+    assert run == "run"
 
 
 def test_init_as_a_document(call, repo):

@@ -5,12 +5,17 @@ from argparse import Namespace
 from datetime import datetime
 
 from treadle.cli import main, output
-from treadle.ids import HUMAN, acting_agent
+from treadle.errors import BlockedError, UsageError
+from treadle.ids import HUMAN, TREADLE, acting_agent
 from treadle.mail import effect, index, letter
+from treadle.missions import adopt
 from treadle.project import Place, find_place, here
 from treadle.store import letters as table
 from treadle.store.store import Reader, Store
 from treadle.tasks import claim
+
+# What programs say that do not know who they are, and treadle's own name.
+_NOBODY = ("unknown", "none", "null", "undefined", "nobody", "anonymous", TREADLE)
 
 
 def find_project() -> Place:
@@ -20,21 +25,38 @@ def find_project() -> Place:
 
 def who(args: Namespace) -> str | None:
     """Return who acts, if anyone said so."""
-    name = args.who or os.environ.get("TREADLE_AGENT")
-    return acting_agent(name) if name else None
-
-
-def registered(found: Place, args: Namespace) -> str | None:
-    """Return who acts; the first time, the agent gets its folders."""
-    agent = who(args)
-    if agent and not os.environ.get("TREADLE_RUN"):
-        letter.register_agent(found.layout.mail, agent)
+    name = os.environ.get("TREADLE_AGENT") or None if args.who is None else args.who
+    agent = None if name is None else acting_agent(name)
+    if agent in _NOBODY:
+        raise UsageError(f"{agent} is nobody's name; say who you are", code="agent_id_invalid")
     return agent
 
 
+def reader(found: Place, args: Namespace) -> str | None:
+    """Return who reads, if anyone said so; a name that looks like another one's is told."""
+    agent, known = who(args), letter.registered_agents(found.layout.mail)
+    if agent:
+        output.warn(*letter.typos([agent], known))
+    return agent
+
+
+def writer(args: Namespace) -> str:
+    """Return who writes: whoever does not say is the human, and inside a run its agent."""
+    run_id, agent = os.environ.get("TREADLE_RUN"), who(args)
+    if run_id and agent == HUMAN:
+        raise BlockedError(
+            f"inside run {run_id} nobody writes as {HUMAN}; leave out --from or --as",
+            code="inside_run",
+        )
+    return agent or (TREADLE if run_id else HUMAN)
+
+
 def required(found: Place, args: Namespace) -> str:
-    """Return who acts; whoever does not say is the human."""
-    return registered(found, args) or HUMAN
+    """Return who acts; the first time, the agent gets its folders."""
+    agent = who(args)
+    if agent:
+        letter.register_agent(found.layout.mail, agent)
+    return agent or HUMAN
 
 
 def fresh(found: Place, now: datetime) -> Reader:
@@ -51,6 +73,12 @@ def fresh(found: Place, now: datetime) -> Reader:
     store, said = effect.fresh(found.layout, now)
     output.warn(*said)
     return store
+
+
+def follow_missions(found: Place) -> None:
+    """Let the store know what missions' files say: a new name, tasks that are over."""
+    if not os.environ.get("TREADLE_RUN") and (behind := adopt.behind(found.layout)):
+        main.call("report.catch_up", found.layout, behind)
 
 
 def renew(found: Place, store: Reader, agent: str | None) -> None:

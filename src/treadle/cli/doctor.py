@@ -1,9 +1,12 @@
 """Examine what treadle needs and uses: `doctor`, `agent show`, `agent try`, `store copy`."""
 
+import contextlib
 import json
 import os
 from argparse import Namespace
+from collections.abc import Iterator
 
+from treadle.agents import versions
 from treadle.agents.backend import AgentResult
 from treadle.cli import output
 from treadle.cli.run import open_configured, require_trust
@@ -12,8 +15,9 @@ from treadle.engine import health, lock, session
 from treadle.engine.health import Preview
 from treadle.engine.recovery import repair
 from treadle.engine.run.memory import nobody
-from treadle.errors import ExitCode, StoreError
+from treadle.errors import BlockedError, ExitCode, ProjectError, StoreError
 from treadle.ids import mask
+from treadle.inbox import routine
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.project.context import open_context
 from treadle.project.doctor import Check
@@ -25,9 +29,20 @@ from treadle.text import plural
 def check_health(args: Namespace) -> int:
     mended = _repair() if args.repair else []
     found = health.examine(here(), os.environ)
+    found = found._replace(checks=(*found.checks, *_routines()))
     told = health.health_document(found, mended)
     output.tell(args.json, told, _print_doctor, mended, found.checks, found.sandbox)
     return ExitCode.DONE if found.ok else ExitCode.FAILED
+
+
+def _routines() -> Iterator[Check]:
+    """Yield the files among the routines that cannot be one."""
+    with contextlib.suppress(
+        BlockedError, ProjectError
+    ):  # what is wrong there is a check of its own
+        layout = find_place(here(), os.environ).layout
+        for name, why in routine.unusable(layout, notebooks=True).items():
+            yield Check(f"routine {name}", False, why, ("treadle routine check",))
 
 
 def _repair() -> list[str]:
@@ -56,7 +71,7 @@ def copy_store(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     layout = find_place(here(), os.environ).layout
     schema = args.schema or address.schema(layout, os.environ)
-    target = address.at(address.absolute(args.to, layout.root), schema)
+    target = address.at(address.absolute(args.to, layout.shared), schema)
     source = address.find(layout)
     if source.name == target.name:
         text = f"{source.name} is the store in use; name another one"
@@ -88,18 +103,23 @@ def show_agent(args: Namespace) -> int:
 def try_agent(args: Namespace) -> int:
     project, loaded = open_configured()
     require_trust(args, project)
-    result = health.attempt(project, loaded.config, args.name)
-    output.tell(args.json, health.answer_document(result), _print_result, result)
+    result, logs = health.attempt(project, loaded.config, args.name)
+    told = health.answer_document(result) | {"logs": str(logs)}
+    output.tell(args.json, told, _print_result, result)
+    if not args.json:
+        output.line(f"logs       {project.layout.shown(logs)}")
     return ExitCode.FAILED if result.error else ExitCode.DONE
 
 
 def _print_preview(found: Preview) -> None:
     output.line(f"agent      {found.name} ({found.type}) as {found.role}")
     output.line(f"program    {found.program or 'NOT FOUND on PATH'}")
-    if found.version:
-        output.line(f"version    {found.version}")
+    if found.tested:
+        output.line(f"version    {versions.compared(found.version, found.tested)}")
     if found.log_in:
         output.line(f"login      {health.login_state(found)}")
+    for words in (*found.settings, *filter(None, [found.unready])):
+        output.line(f"note       {words}")
     output.line(f"sandbox    tier {found.tier}")
     output.line(f"folder     {found.cwd}")
     output.line(f"command    {health.command_line(found)}")

@@ -5,16 +5,18 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.cli import main, output
+from treadle.cli import output
 from treadle.config.load import Loaded, load
-from treadle.config.schema import FleetConfig
-from treadle.errors import ConfigError, NotFoundError, ProjectError
+from treadle.errors import BlockedError, ConfigError, NotFoundError, ProjectError, argument
 from treadle.fleet import site
 from treadle.fleet.site import FleetSite, FleetStatus
+from treadle.ids import local
 from treadle.layout import Layout, cache_home
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.project import key as keys
 from treadle.store import fleet
+from treadle.store.fleet import WorkerRow
+from treadle.text import plural
 
 
 def find_fleet(env: Mapping[str, str]) -> tuple[FleetSite, Loaded]:
@@ -38,9 +40,9 @@ def _project(env: Mapping[str, str]) -> Layout | None:
 
 
 def show_fleet(args: Namespace) -> int:
-    """Answer from the fleet's tables, and from the queue if a run is under way."""
-    place, loaded = find_fleet(os.environ)
-    found = site.status(place, lambda: _jobs(place, loaded.config.fleet))
+    """Answer from the fleet's tables."""
+    place, _ = find_fleet(os.environ)
+    found = site.status(place)
     key = _describe(place)
     tables = {name: getattr(found, name) for name in ("workers", "repositories", "stuck")}
     told = found._asdict() | {name: [row._asdict() for row in it] for name, it in tables.items()}
@@ -66,15 +68,6 @@ def _describe(place: FleetSite) -> dict[str, object]:
     return {"name": key.name, "problem": None}
 
 
-def _jobs(place: FleetSite, config: FleetConfig) -> set[tuple[str, str]] | None:
-    """Ask the queue, if the extra that speaks to it is installed."""
-    try:
-        found: set[tuple[str, str]] | None = main.call("fleet_work.known_jobs", place, config)
-    except ModuleNotFoundError:
-        return None
-    return found
-
-
 def drain_worker(args: Namespace) -> int:
     place, _ = find_fleet(os.environ)
     with place.fleet() as store:
@@ -88,21 +81,57 @@ def drain_worker(args: Namespace) -> int:
     return output.say(args.json, {"worker_id": named[0], "draining": True}, said)
 
 
+def remove_project(args: Namespace) -> int:
+    """Forget a project of which nothing waits or works; its records stay where they are."""
+    refuse_inside_run(os.environ)
+    place, _ = find_fleet(os.environ)
+    name = args.project
+    with place.fleet() as store:
+        if name not in {project for project, _ in fleet.projects(store)}:
+            raise NotFoundError(f"the fleet has no project {name}", fix=["treadle fleet status"])
+        with place.reader(name) as rows:
+            left = len(fleet.queued(rows)) + len(fleet.held(rows))
+        if left:
+            raise BlockedError(
+                f"{name} still has {plural(left, 'run')} queued or running",
+                code="still_running",
+                fix=[f"treadle fleet cancel --where {argument(name)}"],
+            )
+        fleet.remove_project(store, name)
+    said = [f"the fleet no longer serves {name}; the next run queued there brings it back"]
+    if place.url:
+        said.append(f"its records stay until somebody says: DROP SCHEMA {name} CASCADE")
+    return output.say(args.json, {"project": name, "removed": True}, *said)
+
+
+_QUARANTINED = "quarantined"
+
+
+def _state(row: WorkerRow) -> str:
+    return _QUARANTINED if row.trouble and row.status == "alive" else row.status
+
+
 def _print(found: FleetStatus, key: dict[str, object]) -> None:
     output.print_table(
-        ["worker", "host", "status", "busy", "slots", "last beat"],
+        ["worker", "host", "status", "busy", "slots", "last beat", "serves"],
         [
-            (row.worker_id, row.host, row.status, row.busy, row.slots, row.beat_at[:19])
-            for row in found.workers
+            (it.worker_id, it.host, _state(it), it.busy, it.slots, local(it.beat_at), it.serves)
+            for it in found.workers
         ],
     )
     output.line()
     output.line(f"key {key['name'] or 'none that works'}")
-    output.line(f"leader {found.leader or 'none'}; the database says it is {found.now[:19]}")
+    output.line(f"leader {found.leader or 'none'}; the database says it is {local(found.now)}")
     output.line()
-    output.print_table(["repository", "queued", "running"], found.repositories)
+    loads = [(it.repository, it.queued, it.running) for it in found.repositories]
+    output.print_table(["repository", "queued", "running"], loads)
+    for it in found.repositories:
+        if it.problem:
+            output.warn(f"runs of {it.repository} cannot be counted: {it.problem}")
     if key["problem"]:
         output.warn(f"{key['problem']}; try: treadle fleet key")
+    for row in (it for it in found.workers if _state(it) == _QUARANTINED):
+        output.warn(f"worker {row.worker_id} takes no runs: {row.trouble}")
     for item in found.stuck:
         is_gone = item.reason == "worker_gone"
         why = "is gone" if is_gone else "should drive it, but has no job for it"

@@ -1,8 +1,13 @@
 """What needs the extra `fleet`: drive queued runs as a worker, and queue runs for workers."""
 
+import contextlib
+import json
 import os
+import sys
+import threading
 from argparse import Namespace
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 from treadle.cli import output
@@ -10,34 +15,40 @@ from treadle.cli.fleet import find_fleet
 from treadle.cli.process import process_inbox as process_here
 from treadle.cli.run import (
     NOTHING_READY,
+    asked_settings,
     check,
+    leave_note,
     open_configured,
     require_trust,
     run_document,
     runs_document,
-    watcher,
 )
 from treadle.config import agents
-from treadle.config.load import Loaded, parse_budgets
-from treadle.config.schema import FleetConfig
+from treadle.config.load import Loaded, parse_limits
+from treadle.engine.elsewhere import archive
 from treadle.engine.run import memory, order
+from treadle.engine.run.memory import Progress
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Tools
 from treadle.engine.show.view import find_run
-from treadle.errors import StoreError, UsageError
-from treadle.fleet import queue as fleet_queue
-from treadle.fleet import worker
-from treadle.fleet.queue import Desk
-from treadle.fleet.site import FleetSite
+from treadle.errors import ExitCode, UsageError
+from treadle.fleet import bulk, worker
+from treadle.fleet import check as check_place
+from treadle.fleet import submit as fleet_submit
+from treadle.fleet.bulk import Change, RunChange
+from treadle.fleet.queue import Queue
+from treadle.fleet.submit import Desk
 from treadle.fleet.worker import Wishes
-from treadle.missions import mission
+from treadle.ids import utc
+from treadle.missions import adopt
 from treadle.project import refuse_inside_run, trust
 from treadle.project.context import Context, open_context
+from treadle.project.doctor import Check
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
-from treadle.tasks import task
-from treadle.text import plural
+from treadle.tasks import task, waiting
+from treadle.text import line, plural
 
 
 def work(args: Namespace) -> int:
@@ -48,28 +59,60 @@ def work(args: Namespace) -> int:
     site, loaded = find_fleet(os.environ)
     if site.layout:
         trust.require(open_context(site.layout.root, os.environ))
-    fleet_queue.sealing(site, os.environ)
+    fleet_submit.sealing(site, os.environ)
+    archive.load_driver()  # a worker without it could only give runs back
     config = loaded.config
     name = worker.new_id()
     os.environ["PGAPPNAME"] = name  # by it the others end what this worker has open if it is lost
-    dispatcher = fleet_queue.queue_of(site, config.fleet, name)
-    wishes = Wishes(args.slots or config.fleet.slots, args.once, args.idle_exit, args.until)
-    if not args.json:
+    dispatcher = Queue(site, config.fleet, name)
+    slots = args.slots or config.fleet.slots
+    served = frozenset(args.projects), frozenset(args.labels)
+    wishes = Wishes(slots, args.once, args.idle_exit, args.until, args.metrics, *served)
+    if not args.json and args.log != "json":
         output.line(f"worker {name} takes {plural(wishes.slots, 'run')} at a time", flush=True)
     driven = worker.work_until_done(
-        site, config, wishes, name, dispatcher, watcher(args.json), os.environ
+        site, config, wishes, name, dispatcher, _WorkerLog(name, args), os.environ
     )
+    if args.log == "json" and not args.json:
+        return ExitCode.DONE
     told = {"worker_id": name, "runs": driven}
     return output.say(args.json, told, f"worker {name} leaves after {plural(driven, 'run')}")
 
 
-def known_jobs(site: FleetSite, config: FleetConfig) -> set[tuple[str, str]] | None:
-    """Return project and id of each run that a job stands for; None if the queue says nothing."""
-    try:
-        health = fleet_queue.queue_of(site, config).health()
-    except StoreError:
-        return None
-    return {(job.project, job.run_id) for job in (*health.waiting, *health.held)}
+class _WorkerLog:
+    """Writes a line for each step, end and note to stderr: when, which run, in which slot."""
+
+    def __init__(self, worker: str, args: Namespace) -> None:
+        self._worker = worker
+        self._as_json = args.log == "json"
+        self._is_quiet = args.json and args.log is None and not sys.stderr.isatty()
+        self._turn = threading.Lock()
+
+    def __call__(self, moment: Progress, *, slot: int | None) -> None:
+        if self._is_quiet or moment.kind in ("step", "tick"):
+            return
+        told: dict[str, object] = {
+            "time": utc(datetime.now(UTC)),
+            "worker": self._worker,
+            "run_id": moment.run_id or None,
+            "slot": slot,
+            "kind": moment.kind,
+            "role": moment.role,
+            "iteration": moment.iteration or None,
+            "seconds": round(moment.elapsed, 3),
+            "message": line(moment.message),
+        }
+        text = json.dumps(told, ensure_ascii=False) if self._as_json else _line(told)
+        # Whoever reads the log may have gone; the work goes on.
+        with self._turn, contextlib.suppress(OSError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+
+def _line(told: dict[str, object]) -> str:
+    names = ("run_id", "slot", "role", "iteration")
+    where = "".join(f" {name}={told[name]}" for name in names if told[name] is not None)
+    return f"{told['time']} {told['kind']}{where}: {told['message']}"
 
 
 def process_inbox(args: Namespace) -> int:
@@ -77,23 +120,78 @@ def process_inbox(args: Namespace) -> int:
     return process_here(args, _submitter)
 
 
+def check_fleet(args: Namespace) -> int:
+    """Look whether this machine could work for the fleet; exit with 1 if something is missing."""
+    site, loaded = find_fleet(os.environ)
+    found = list(check_place.examine(site, loaded.config, os.environ))
+    is_fine = all(it.ok for it in found)
+    told = {"ok": is_fine, "checks": [it._asdict() for it in found]}
+    output.tell(args.json, told, _print_checks, found)
+    return ExitCode.DONE if is_fine else ExitCode.FAILED
+
+
+def _print_checks(found: list[Check]) -> None:
+    for it in found:
+        output.line(f"{'ok ' if it.ok else 'NOT'}  {it.name}: {it.detail}")
+        for command in it.fix:
+            output.line(f"     try: {command}")
+
+
+def resume_runs(args: Namespace) -> int:
+    return _change(args, "resume")
+
+
+def requeue_runs(args: Namespace) -> int:
+    return _change(args, "requeue")
+
+
+def cancel_runs(args: Namespace) -> int:
+    return _change(args, "cancel")
+
+
+def _change(args: Namespace, what: Change) -> int:
+    """Change all runs that are meant, and say which; exit with 1 if some could not be changed."""
+    refuse_inside_run(os.environ)
+    site, loaded = find_fleet(os.environ)
+    done = bulk.change_runs(site, loaded.config.fleet, os.environ, what, args.where)
+    output.tell(args.json, {"runs": [it._asdict() for it in done]}, _print_changed, what, done)
+    return ExitCode.FAILED if any(it.problem for it in done) else ExitCode.DONE
+
+
+def rebuild_runs(args: Namespace) -> int:
+    """Bring back what an older database has forgotten and the archives still have."""
+    project, _ = open_configured()
+    require_trust(args, project)
+    with Store.open(project.layout) as store:
+        done = bulk.rebuild_runs(_desk(project, store))
+    output.tell(args.json, {"runs": [it._asdict() for it in done]}, _print_changed, "rebuild", done)
+    return ExitCode.FAILED if any(it.problem for it in done) else ExitCode.DONE
+
+
+def _print_changed(what: str, done: list[RunChange]) -> None:
+    for it in done:
+        output.line(f"{what} {it.project} {it.run_id}{f': {it.problem}' if it.problem else ''}")
+    output.line(plural(sum(it.problem is None for it in done), "run"))
+
+
 def _submitter(tools: Tools, loaded: Loaded) -> Callable[[Order], RunRow]:
     desk = _desk(tools.project, tools.store)
-    fleet_queue.sealing(desk.site, tools.env)  # without a key no message could be carried out
-    return lambda asked: fleet_queue.submit(desk, asked)
+    fleet_submit.sealing(desk.site, tools.env)  # without a key no message could be carried out
+    return lambda asked: fleet_submit.submit(desk, asked)[0]
 
 
 def _desk(project: Context, store: Store, priority: int = 0) -> Desk:
     site, found = find_fleet(project.env)
-    queue = fleet_queue.queue_of(site, found.config.fleet)
+    queue = Queue(site, found.config.fleet)
     return Desk(project, project.settings.config, site, store, queue, priority)
 
 
 def submit_runs(args: Namespace) -> int:
     """Queue what was asked and say under which ids it waits."""
     check(args, fleet=True)
-    budgets = parse_budgets(args.budget)
-    project, _ = open_configured({"budgets": budgets} if budgets else None)
+    limits = parse_limits(args.budget)
+    budgets = limits.get("budgets", {})
+    project, _ = open_configured(asked_settings(args, limits))
     require_trust(args, project)
     with Store.open(project.layout) as store:
         rows = _submit(_desk(project, store, args.priority or 0), args, budgets)
@@ -102,25 +200,34 @@ def submit_runs(args: Namespace) -> int:
 
 
 def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> list[RunRow]:
+    if args.resume and args.note:
+        leave_note(desk.project.layout, desk.store, args.resume, args.note)
     if args.resume:
-        return [fleet_queue.resume(desk, find_run(desk.store, args.resume), budgets)]
+        row, key = find_run(desk.store, args.resume), fleet_submit.sealing(desk.site, os.environ)
+        return [fleet_submit.resume(desk.store, desk.dispatcher, key, row, budgets)]
     freeze = partial(order.freeze, desk.config, swaps=agents.parse_swaps(args.agent))
     if args.goal is not None:
         asked = task.criteria_from_flags(args.goal, args.ac, args.verify)
-        return [fleet_queue.submit(desk, freeze(text=args.goal, criteria=asked, task_id=None))]
+        goal = order.with_note(args.goal, args.note)
+        return fleet_submit.submit(desk, freeze(text=goal, criteria=asked, task_id=None))
     orders = (
-        freeze(text=row.text or row.goal, criteria=row.criteria, task_id=row.task_id)
+        freeze(
+            text=order.with_note(row.text or row.goal, args.note),
+            criteria=row.criteria,
+            task_id=row.task_id,
+        )
         for row in _tasks(desk, args)
     )
-    return [fleet_queue.submit(desk, asked) for asked in orders]
+    return fleet_submit.submit(desk, *orders)
 
 
 def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
     store, now = desk.store, desk.store.now()
     if not args.tasks:
-        return list(task.ready(store, now))
+        rows = task.ready(store, now)
+        return [row for row in rows if not waiting.unmet(store, row, stacks=False)]
     words = [
-        mission.resolve_task(desk.project.layout, store, word, args.mission, now)
+        adopt.resolve_task(desk.project.layout, store, word, args.mission, now)
         for word in args.tasks
     ]
     return [task.find_task(store, word) for word in words]

@@ -1,17 +1,19 @@
-"""What a human says: `send`, `answer`, and `dead` for messages that could not be carried out."""
+"""What a human says: `send`, and `dead` for messages that could not be carried out."""
 
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from treadle.cli import context, output
-from treadle.desk import Answered, answer, answer_document
+from treadle.cli import output
+from treadle.cli.runs import print_failed
+from treadle.engine.show.ends import FailedCommand, failed_routine
+from treadle.errors import argument
 from treadle.inbox import box
 from treadle.inbox.box import DeadLetter, NewMessage, SentMessage
-from treadle.mail import effect
 from treadle.project import find_place, here, refuse_inside_run
-from treadle.store.store import Store
+from treadle.store.store import Reader, Store
 
 
 def send_message(args: Namespace) -> int:
@@ -42,13 +44,19 @@ def show_dead(args: Namespace) -> int:
     layout = find_place(here(), os.environ).layout
     letter = box.find_dead(layout, args.letter)
     text = box.text_of_dead(layout, letter)
-    told = {"name": letter.name, **letter.reason, "text": text}
-    return output.tell(args.json, told, _print, letter, text)
+    with Reader.open(layout) as store:
+        ids = letter.reason.get("run_ids")
+        run = store.run(str(ids[-1])) if isinstance(ids, list) and ids else None
+        failed = failed_routine(layout, store, run) if run else ()
+    commands = [command._asdict() for command in failed]
+    told = {"name": letter.name, **letter.reason, "text": text, "failed_commands": commands}
+    return output.tell(args.json, told, _print, letter, text, failed)
 
 
-def _print(letter: DeadLetter, text: str) -> None:
+def _print(letter: DeadLetter, text: str, failed: Sequence[FailedCommand]) -> None:
     output.line(output.paint(letter.name, "bold"))
     output.line(f"because: {letter.reason.get('message')}")
+    print_failed(failed)
     fix = letter.reason.get("fix")
     for command in fix if isinstance(fix, list) else []:
         output.line(f"next: {command}")
@@ -59,28 +67,7 @@ def _print(letter: DeadLetter, text: str) -> None:
 def retry_dead(args: Namespace) -> int:
     layout = find_place(here(), os.environ).layout
     refuse_inside_run(os.environ)
-    letter = box.find_dead(layout, args.letter)
     with Store.open(layout) as store:
-        name = box.retry_dead(layout, store, letter, datetime.now(UTC))
-    lines = (f"{name} is back in the inbox", "  next: treadle process")
+        name = box.retry(layout, store, args.letter, datetime.now(UTC))
+    lines = (f"{name} is back in the inbox", f"  next: treadle process {argument(name)}")
     return output.say(args.json, {"file": name}, *lines)
-
-
-def answer_question(args: Namespace) -> int:
-    """Write the answer down, tell who asked, name the commands that are yours to start."""
-    refuse_inside_run(os.environ)
-    found, now = context.find_project(), datetime.now(UTC)
-    with Store.open(found.layout) as store:
-        effect.refresh(store, found.layout.mail, now)
-        given = answer(found.layout, store, args.item, args.text, args.option, now)
-    return output.tell(args.json, answer_document(given), _print_answer, given)
-
-
-def _print_answer(given: Answered) -> None:
-    output.line(f"{given.question.question_id} is answered: {given.question.answer}")
-    if given.letter:
-        output.line(f"  told in {given.letter}")
-    if given.task:
-        output.line(f"  {given.task.task_id} is {given.task.lane} again")
-    for command in given.fix:
-        output.line(f"  {command}")

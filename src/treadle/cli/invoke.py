@@ -3,13 +3,16 @@
 import contextlib
 import errno
 import io
+import json
 import os
 import re
+import shlex
 import sys
 from argparse import (
     SUPPRESS,
     ArgumentParser,
     ArgumentTypeError,
+    HelpFormatter,
     Namespace,
     _MutuallyExclusiveGroup,
 )
@@ -18,7 +21,14 @@ from typing import Any, NoReturn
 
 from treadle import __version__
 from treadle.cli import main, output
-from treadle.errors import ConfigError, ExitCode, TreadleError, UsageError
+from treadle.errors import (
+    ConfigError,
+    ExitCode,
+    TreadleError,
+    UsageError,
+    install_extra,
+    whom_to_ask,
+)
 from treadle.ids import nearest
 
 # More than anybody means, less than what a database or a clock cannot hold.
@@ -29,7 +39,7 @@ class Parser(ArgumentParser):
     """A parser that knows --json, raises UsageError and never guesses at shortened options."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **kwargs})
+        super().__init__(**{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
         self.register("type", int, lambda text: _bounded(int(text), -_MOST))
         self.register("type", float, lambda text: _bounded(float(text), 0))
         self.add_argument("--json", action="store_true", help="Answer with one JSON document")
@@ -52,6 +62,15 @@ class Parser(ArgumentParser):
         return f"; did you mean {close}?" if close else ""
 
 
+def _formatter(prog: str) -> HelpFormatter:
+    """Fit help to the terminal; left to itself, argparse loads shutil to measure it each time."""
+    try:
+        columns = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size(1).columns
+    except (ValueError, OSError):
+        columns = 0
+    return HelpFormatter(prog, width=columns - 2 if columns > 0 else 78)
+
+
 def build_parser(name: str) -> Parser:
     """Return the parser of one command."""
     parser = Parser(prog=f"treadle {name}", description=main.COMMANDS[name][1])
@@ -64,7 +83,7 @@ def fill_parser(parser: ArgumentParser, name: str) -> None:
     function, _, arguments = main.COMMANDS[name]
     inner = [other for other in main.COMMANDS if other.rpartition(" ")[0] == name]
     if inner:
-        actions = parser.add_subparsers(required=True, metavar="ACTION")
+        actions = parser.add_subparsers(required=not function, metavar="ACTION")
     for other in inner:
         summary = main.COMMANDS[other][1]
         word = other.rpartition(" ")[2]
@@ -80,9 +99,10 @@ def _add_argument(parser: ArgumentParser, line: str) -> None:
     """Add an argument as the table describes it.
 
     `--limit N:int=50` has a type and a default, `--to URL!` is needed, `--ac TEXT...` may be
-    repeated, `--as AGENT >who` is kept under another name, `--fleet => module.function` calls
-    something else, `--role plan|do` takes one of these words; `NAME`, `[NAME]`, `NAME...` and
-    `[NAME...]` have no dash. Lines that begin with `|` exclude each other.
+    repeated, `--output [STEP]` needs no value, `--as AGENT >who` is kept under another name,
+    `--fleet => module.function` calls something else, `--role plan|do` takes one of these words;
+    `NAME`, `[NAME]`, `NAME...` and `[NAME...]` have no dash. Lines that begin with `|` exclude
+    each other.
     """
     left, _, text = line.partition("  ")
     words = left.removeprefix("| ").split()
@@ -112,7 +132,9 @@ def _exclusive(parser: ArgumentParser) -> _MutuallyExclusiveGroup:
 def _option(spelled: str) -> dict[str, Any]:
     value, _, rest = spelled.removesuffix("!").partition(":")
     kind, _, default = rest.partition("=")
-    options: dict[str, Any] = _values(value.removesuffix("..."))
+    options: dict[str, Any] = _values(value.strip("[]").removesuffix("..."))
+    if value.startswith("["):
+        options |= {"nargs": "?", "const": "last" if value == "[STEP]" else ""}
     options["required"] = spelled.endswith("!")
     if value.endswith("..."):
         options |= {"action": "append", "default": [], "more": "; may be repeated"}
@@ -147,7 +169,12 @@ def _bounded(value: float, least: int) -> float:
 _REFUSALS = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE}
 )
-_FLEET_PACKAGES = ("dbos", "obstore", "psycopg")
+# Which extra brings a package.
+_EXTRAS = {
+    **dict.fromkeys(("obstore", "psycopg"), "fleet"),
+    **dict.fromkeys(("mcp", "mcp_types"), "mcp"),
+    "opentelemetry": "otel",
+}
 
 
 def invoke(words: list[str]) -> int:
@@ -162,6 +189,8 @@ def invoke(words: list[str]) -> int:
     except TreadleError as error:
         if isinstance(error, UsageError) and not error.fix:
             error.fix = (f"treadle {' '.join(words[:1])} --help",)
+        if error.code == "locked" and "@wait" in main.COMMANDS[words[0]][2]:
+            error.fix = (*error.fix, shlex.join(["treadle", words[0], "--wait", *words[1:]]))
         return _fail(error, error.exit_code, as_json)
     except KeyboardInterrupt:
         stopped = TreadleError("interrupted", code="interrupted")
@@ -193,8 +222,13 @@ def _require_text(words: list[str]) -> None:
 
 
 def _dispatch(words: list[str], as_json: bool) -> int:
-    if words[:1] in (["help"], ["--help"], ["-h"]) or not words:
+    if not words and main.call("status.show_here", as_json):
+        return ExitCode.DONE
+    if words[:1] in (["help"], ["--help"], ["-h"]):
         words = [*words[1:2], "--help"] if words[1:] else []
+    if not words and not as_json:
+        output.block(main.overview())
+        return ExitCode.DONE
     if not words:
         commands = [{"name": it, "summary": main.COMMANDS[it][1]} for it in main.top_level()]
         output.print_json({"commands": commands})
@@ -204,12 +238,36 @@ def _dispatch(words: list[str], as_json: bool) -> int:
         return ExitCode.DONE
     if words[0] not in main.top_level():
         raise _unknown(words[0])
-    args = _parse(build_parser(words[0]), words[1:], as_json)
+    name, given = _named(words)
+    args = _parse(build_parser(name), given, as_json)
     if args is None:
         return ExitCode.DONE
     args.json = as_json
-    code: int = main.call(args.call, args)
+    command = main.find(args.call)
+    main.collect_garbage()
+    code: int = command(args)
     return code
+
+
+def _named(words: list[str]) -> tuple[str, list[str]]:
+    """Return the command that words name, and what it is given: its parser is all that is built."""
+    name, given = words[0], words[1:]
+    while given and f"{name} {given[0]}" in main.COMMANDS:
+        name, given = f"{name} {given[0]}", given[1:]
+    return name, given
+
+
+def carry_out(line: str, as_json: bool, wait: bool) -> tuple[int, object]:
+    """Run a command as a part of another one; return its exit code and its document."""
+    words = shlex.split(line)[1:]
+    if wait and "@wait" in main.COMMANDS[words[0]][2]:
+        words.insert(1, "--wait")
+    if not as_json:
+        return _dispatch(words, as_json), None
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = _dispatch(words, as_json)
+    return code, json.loads(said.getvalue())
 
 
 def _parse(command: Parser, words: list[str], as_json: bool) -> Namespace | None:
@@ -217,6 +275,8 @@ def _parse(command: Parser, words: list[str], as_json: bool) -> Namespace | None
     shown = io.StringIO()
     try:
         with contextlib.redirect_stdout(shown):
+            if command.prog == "treadle enter":  # its command stands behind options too
+                return command.parse_intermixed_args(words)
             return command.parse_args(words)
     except SystemExit:
         if as_json:
@@ -247,16 +307,20 @@ def _unexpected(error: Exception, words: list[str], as_json: bool) -> int:
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         where = f"{error.filename}: " if error.filename else ""
         fix = ["df -h"] if error.errno in (errno.ENOSPC, errno.EDQUOT) else []
-        refusal = TreadleError(f"{where}{error.strerror}", code="refused_by_system", fix=fix)
+        is_denied = isinstance(error, PermissionError) and error.filename
+        ask = f"; {whom_to_ask(Path(str(error.filename)))}" if is_denied else ""
+        text = f"{where}{error.strerror}{ask}"
+        refusal = TreadleError(text, code="refused_by_system", fix=fix)
         return _fail(refusal, ExitCode.FAILED, as_json)
     if isinstance(error, FileNotFoundError) and _is_nowhere():
         gone = TreadleError("the current folder no longer exists", code="no_project", fix=["cd"])
         return _fail(gone, ExitCode.FAILED, as_json)
-    if isinstance(error, ModuleNotFoundError) and error.name in _FLEET_PACKAGES:
+    package = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    if extra := _EXTRAS.get(package):
         missing = ConfigError(
-            f"the fleet needs the extra `fleet`, which is not installed ({error.name})",
+            f"this needs the extra `{extra}`, which is not installed ({package})",
             code="extra_missing",
-            fix=["pip install 'treadle[fleet]'"],
+            fix=[install_extra(extra)],
         )
         return _fail(missing, missing.exit_code, as_json)
     bug: TreadleError = main.call("describe.report_bug", error, words, os.environ)

@@ -1,47 +1,53 @@
-"""`treadle mail`: send, read, claim, answer and archive letters; `treadle desk`: what waits."""
+"""`treadle mail`: send, read, claim, answer and archive letters."""
 
+import contextlib
 import os
+import shlex
 import sys
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 
 from treadle.cli import context, output
-from treadle.errors import ExitCode, FormatError, UsageError
-from treadle.ids import HUMAN
+from treadle.errors import ExitCode, FormatError, TreadleError, UsageError
+from treadle.ids import age, local
 from treadle.layout import BOXES
 from treadle.mail import claim, effect, find, index
 from treadle.mail import index as places
+from treadle.mail.find import FoundLetters
 from treadle.mail.letter import (
-    INTENTS,
     MAX_BYTES,
     Draft,
     Letter,
+    addressees,
     compose,
     decode,
     drop,
     every_intent,
+    file_names,
     has_effect,
     known_intent,
+    locate,
     parse_time,
     post,
     read_text,
+    registered_agents,
     reply_intent,
+    typos,
     write,
 )
+from treadle.missions import adopt
 from treadle.project import Place, refuse_inside_run
-from treadle.store.letters import LetterRow
-from treadle.store.questions import QuestionRow
-from treadle.store.store import Store
+from treadle.store.store import Reader, Store
 from treadle.tasks import claim as tasks
-from treadle.tasks import questions
 from treadle.text import plural
 
 Headers = tuple[tuple[str, str | None], ...]
 
+_FURTHER = "status", "summary", "body", "priority", "due-at", "expires-at", "created-at"
 _CENTURY = 36_500.0
-_INTENTS = ", ".join(INTENTS)
 
 
 def _now() -> datetime:
@@ -74,17 +80,56 @@ def _references(found: Place, file: str) -> Headers:
 
 def _deliver(found: Place, args: Namespace, draft: Draft) -> int:
     """Send what was drafted; inside a run, leave it."""
-    letter = compose(draft, _now(), found.extra_intents)
+    mail = found.layout.mail
+    letter = _composed(found, args, draft)
     if os.environ.get("TREADLE_RUN"):
         return _leave(args, letter)
+    known = registered_agents(mail)
     if has_effect(letter):
+        _bring_in_task(found, letter)
         sent = effect.deliver(found.layout, letter, _now())
     else:
-        sent = post(found.layout.mail, letter)
-    output.warn(*sent.said)
-    shown = found.layout.shown(found.layout.mail.new / sent.name)
+        sent = post(mail, letter)
+    context.required(found, args)
+    output.warn(*sent.said, *typos(addressees(letter.to), known))
+    shown = found.layout.shown(locate(mail, sent.name) or mail.new / sent.name)
     told = {"file": shown, "message_id": sent.letter.message_id}
     return output.say(args.json, told, f"sent {shown}")
+
+
+def _composed(found: Place, args: Namespace, draft: Draft) -> Letter:
+    """Return a draft as a letter; work that names no task is refused with what would be sent."""
+    try:
+        return compose(draft, _now(), found.extra_intents)
+    except UsageError as error:
+        if error.code != "task_id_missing":
+            raise
+        with Reader.open(found.layout) as store:
+            free = (f"T-{number}" for number in count(1))
+            task_id = next(name for name in free if store.task(name) is None)
+        raise UsageError(
+            f"{error.message}: the id of a task, or a new one such as {task_id}",
+            code=error.code,
+            fix=[_command(args, draft, task_id)],
+        ) from error
+
+
+def _command(args: Namespace, draft: Draft, task_id: str) -> str:
+    """Return the command that sends a draft about a task."""
+    reply_to = args.reply_to if "reply_to" in args else args.file
+    values = (("to", draft.to), ("intent", draft.intent), ("task", task_id), ("reply-to", reply_to))
+    said = (*values, *((name, getattr(args, name.replace("-", "_"))) for name in _FURTHER))
+    words = ["treadle mail send", *(["--ack-required"] if args.ack_required else [])]
+    pairs = (("from", args.who), *said, *(("ac", item) for item in args.ac or ()))
+    words += [f"--{name}={shlex.quote(value)}" for name, value in pairs if value]
+    return " ".join(words)
+
+
+def _bring_in_task(found: Place, letter: Letter) -> None:
+    """Let the store know a mission's task before a letter about it has its effect."""
+    if letter.task_id and adopt.is_mission_task(letter.task_id, None):
+        with Store.open(found.layout) as store, contextlib.suppress(TreadleError):
+            adopt.resolve_task(found.layout, store, letter.task_id, None, _now())
 
 
 def _leave(args: Namespace, letter: Letter) -> int:
@@ -94,14 +139,14 @@ def _leave(args: Namespace, letter: Letter) -> int:
         refuse_inside_run(os.environ)
     folder = Path(outbox or "")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / drop(folder, letter)
+    path = folder / drop(folder, letter, file_names(letter))
     told = {"file": str(path), "message_id": letter.message_id}
     return output.say(args.json, told, f"left {path}; it is delivered when the step is committed")
 
 
 def _draft(args: Namespace, to: str, word: str, task_id: str | None, headers: Headers) -> Draft:
     return Draft(
-        sender=context.who(args) or HUMAN,
+        sender=context.writer(args),
         to=to,
         intent=word,
         body=_body(args),
@@ -154,16 +199,17 @@ def list_letters(args: Namespace) -> int:
     word = known_intent(args.intent, found.extra_intents) if args.intent else None
     if args.limit < 1:
         raise UsageError("--limit must be at least 1")
-    agent = context.registered(found, args)
+    agent = context.reader(found, args)
+    asked = find.LetterQuery(agent, boxes, args.task, word, args.limit)
     with context.fresh(found, _now()) as store:
-        rows = find.list_letters(store, find.LetterQuery(agent, boxes, args.task, word, args.limit))
+        listed = find.list_letters(store, asked)
         context.renew(found, store, agent)
-    return _show(found, args, rows, "no letters")
+    return _show(found, args, listed, "no letters")
 
 
 def read_letter(args: Namespace) -> int:
     found = context.find_project()
-    agent = context.registered(found, args)
+    agent = context.reader(found, args)
     with context.fresh(found, _now()) as store:
         row = find.find_letter(store, args.file, agent)
         letter = find.open_letter(found.layout.mail, row)
@@ -186,11 +232,13 @@ def claim_letter(args: Namespace) -> int:
         if args.file:
             look_again()
             taken = claim.claim(store, agent, args.file, now)
+        elif args.task:
+            taken = claim.claim_of_task(store, agent, args.task, now, look_again)
         else:
-            taken = claim.claim_next(store, agent, now, look_again, args.task)
+            taken = claim.claim_next(store, agent, now, look_again)
         tasks.renew_all(store, agent, now)
     if taken is None:
-        told = {"file": None, "claim_id": None}
+        told = {"file": None, "reason": "nothing_waits"}
         return output.say(args.json, told, f"no letter waits for {agent}")
     shown = found.layout.shown(places.path(found.layout.mail, taken.row))
     whole = find.brief_document(found.layout, taken.row) | {"claim_id": taken.row.claim_id}
@@ -223,22 +271,56 @@ def archive_letters(args: Namespace) -> int:
         else:
             age = timedelta(days=min(args.older_than, _CENTURY))
             rows = claim.archive_older(store, mail, age, _now())
-    return _show(found, args, rows, "nothing to archive")
+    return _show(found, args, FoundLetters(rows, len(rows)), "nothing to archive")
 
 
 def watch_letters(args: Namespace) -> int:
     found = _outside()
-    agent = context.registered(found, args)
-    rows = find.watch(found.layout, agent, args.timeout, _now)
-    _show(found, args, rows, "no letter came")
+    agent = context.reader(found, args)
+    came = find.watch(found.layout, agent, args.timeout, _now)
+    rows = next(came, [])
+    if args.follow and args.json:
+        for row in chain(rows, chain.from_iterable(came)):
+            output.print_json_line(find.brief_document(found.layout, row))
+    else:
+        _show(found, args, FoundLetters(rows, len(rows)), "no letter came")
+        for more in came if args.follow else ():
+            _show(found, args, FoundLetters(more, len(more)), "")
     return ExitCode.DONE if rows else ExitCode.FAILED
+
+
+def show_thread(args: Namespace) -> int:
+    found = context.find_project()
+    with context.fresh(found, _now()) as store:
+        listed = find.thread(store, find.find_letter(store, args.file, context.reader(found, args)))
+    return _show(found, args, listed, "")
+
+
+def list_agents(args: Namespace) -> int:
+    found = context.find_project()
+    with context.fresh(found, _now()) as store:
+        agents = find.agents(store, found.layout.mail, store.now())
+    told = {"agents": [it._asdict() for it in agents], "total": len(agents), "more": False}
+    rows = [
+        (
+            it.agent,
+            f"{age(it.last_seen, _now())} ago" if it.last_seen else "never",
+            it.unread,
+            ", ".join(
+                f"{held['task_id']} until {local(held['until'] or '')}" for held in it.leases
+            ),
+        )
+        for it in agents
+    ]
+    heads = ["agent", "last seen", "unread", "holds"]
+    return output.table(args.json, told, heads, rows, "nobody has taken part yet")
 
 
 def search_letters(args: Namespace) -> int:
     found = context.find_project()
     with context.fresh(found, _now()) as store:
-        rows = find.search(store, found.layout.mail, args.words, args.limit)
-    return _show(found, args, rows, "no letter has these words")
+        listed = find.search(store, found.layout.mail, args.words, args.limit)
+    return _show(found, args, listed, "no letter has these words")
 
 
 def reindex_letters(args: Namespace) -> int:
@@ -259,35 +341,17 @@ def _outside() -> Place:
 
 def _refresh(found: Place, store: Store, now: datetime) -> None:
     """Take in what others wrote, if there is anything, and tell what is no letter."""
-    if index.is_stale(store, found.layout.mail):
-        output.warn(*effect.refresh(store, found.layout.mail, now))
+    output.warn(*effect.refresh(store, found.layout.mail, now))
 
 
-def _show(found: Place, args: Namespace, rows: list[LetterRow], nothing: str) -> int:
+def _show(found: Place, args: Namespace, listed: FoundLetters, nothing: str) -> int:
     heads = ["box", "of", "from", "to", "intent", "task", "file"]
     table = [
         (row.box, row.agent, row.sender, row.recipient, row.intent, row.task_id, row.name)
-        for row in rows
+        for row in listed.rows
     ]
-    return output.table(args.json, find.list_document(found.layout, rows), heads, table, nothing)
-
-
-def show_desk(args: Namespace) -> int:
-    """List what is open, oldest first, each with its commands."""
-    with context.fresh(context.find_project(), datetime.now(UTC)) as store:
-        items = store.questions()
-    return output.tell(args.json, questions.items_document(items), _print_desk, items)
-
-
-def _print_desk(items: list[QuestionRow]) -> None:
-    if not items:
-        output.line("nothing waits for you")
-    for item in items:
-        about = "  ".join(word for word in (item.task_id, item.run_id) if word)
-        head = f"{item.question_id}  {item.kind}  {item.created_at[:19]}Z  {about}"
-        output.line(output.paint(head, "bold"))
-        output.line(f"  {item.summary}")
-        for number, option in enumerate(questions.labels(item), 1):
-            output.line(f"  {number}. {option}")
-        for command in questions.every_command(item):
-            output.line(f"    {command}")
+    told = find.list_document(found.layout, listed)
+    output.table(args.json, told, heads, table, nothing)
+    if told["more"] and not args.json:
+        output.line(f"{listed.total} in all; --limit {listed.total} shows them")
+    return ExitCode.DONE

@@ -18,16 +18,14 @@ def _read_table() -> "tuple[dict[str, Command], dict[str, list[str]]]":
     commands: dict[str, Command] = {}
     shared: dict[str, list[str]] = {}
     with open(f"{os.path.dirname(__file__)}/commands.txt", encoding="utf-8") as table:
-        for line in map(str.strip, table):
-            if line.startswith("# @"):
-                arguments = shared.setdefault(line[2:], [])
-            elif line.startswith("# "):
-                head, _, summary = line[2:].partition(": ")
-                name, _, function = head.partition(" -> ")
-                arguments = []
+        for block in table.read().split("\n\n"):
+            head, *arguments = block.strip().removeprefix("# ").split("\n")
+            if head.startswith("@"):
+                shared[head] = arguments
+            else:
+                called, _, summary = head.partition(": ")
+                name, _, function = called.partition(" -> ")
                 commands[name] = (function, summary, arguments)
-            elif line:
-                arguments.append(line)
     return commands, shared
 
 
@@ -44,17 +42,22 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words in (["--version"], ["-V"]):
         return _print(f"treadle {treadle.__version__}")
-    if words in ([], ["--help"], ["-h"], ["help"]):
+    if words in (["--help"], ["-h"], ["help"]):
         return _print(overview())
     if argv is None:
-        # A command is over before there is garbage worth looking for.
-        gc.set_threshold(50_000)
+        gc.disable()  # until the command is loaded
         _forget_folder()
         _open_standard_streams()
-    code: int = call("invoke.invoke", words)
+    code: int = call(*_asked(words))
     if argv is None:
         os._exit(code)  # taking the interpreter down costs a tenth of a short command
     return code
+
+
+def _asked(words: list[str]) -> "tuple[str, list[str]]":
+    """Return what is called; completion scripts ask for words with a command that nobody types."""
+    is_completion = words[:1] == ["complete"]
+    return ("complete.print_words", words[1:]) if is_completion else ("invoke.invoke", words)
 
 
 def _print(text: str) -> int:
@@ -77,14 +80,28 @@ def drop_output() -> int:
 
 
 def call(name: str, *given: object) -> "Any":
-    """Call a function of the command line, `module.function`: the only late import there is.
+    """Call a function of the command line.
 
     Commands are called so, and the rare parts of one that load far more than the rest of it.
     """
+    return find(name)(*given)
+
+
+def find(name: str) -> "Any":
+    """Return a function of the command line, `module.function`: the only late import there is."""
     module, _, function = name.partition(".")
     # Not importlib: the package costs a tenth of a bare start.
     found = __import__(f"treadle.cli.{module}", fromlist=[module])
-    return getattr(found, function)(*given)
+    return getattr(found, function)
+
+
+def collect_garbage() -> None:
+    """Look for garbage from now on, but not among what was loaded: all of that stays."""
+    if not gc.isenabled():
+        gc.freeze()
+        # A short command is over before there is garbage worth looking for.
+        gc.set_threshold(50_000)
+        gc.enable()
 
 
 def _forget_folder() -> None:

@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 
 from treadle.cli import context, output
 from treadle.errors import ExitCode
+from treadle.ids import HUMAN, acting_agent
+from treadle.missions import accept, course, dossier, merge, scaffold, state, worktree
 from treadle.missions import mission as missions
-from treadle.missions import scaffold
+from treadle.missions.course import PutAway
 from treadle.missions.mission import Mission
-from treadle.missions.state import SCHEMA_VERSION
+from treadle.missions.state import SCHEMA_VERSION, Decision, NextStep, State
 from treadle.project import here, refuse_inside_run
-from treadle.project.context import Context, open_repository
+from treadle.project.context import Context, open_context, open_folder, open_repository
+from treadle.store.questions import WorkReader
 from treadle.store.store import Store
 
 
@@ -31,7 +34,7 @@ def _head(mission: Mission) -> dict[str, object]:
 
 def create_mission(args: Namespace) -> int:
     """Begin a mission."""
-    done = scaffold.create(_open(), args.slug, args.title, datetime.now(UTC))
+    done = scaffold.create(_open(), args.slug, args.title, datetime.now(UTC), args.goal)
     files = done.mission.files
     document = _head(done.mission) | {
         "feature_dir": str(files.folder),
@@ -75,11 +78,109 @@ def write_tasks(args: Namespace) -> int:
     return output.say(args.json, _head(mission) | done._asdict(), *lines, after)
 
 
+def record_acceptance(found: State) -> None:
+    """Commit what a report on the last step of a mission accepts."""
+    accept.record(_open(), found)
+
+
 def save_dossier(args: Namespace) -> int:
     """Index a mission's files."""
     mission = _choose(_open(), args)
-    done = scaffold.save_dossier(mission, datetime.now(UTC))
+    done = dossier.save_dossier(mission, datetime.now(UTC))
     document = {"snapshot_file": str(done.path), "written": done.is_new, **done.snapshot}
     verb = "wrote" if done.is_new else "kept"
     status = done.snapshot["completeness_status"]
-    return output.say(args.json, document, f"{verb} {mission.name(done.path)} ({status})")
+    missing = [f"missing: {name}" for name in dossier.missing_artifacts(mission)]
+    return output.say(args.json, document, f"{verb} {mission.name(done.path)} ({status})", *missing)
+
+
+def hand_out(makes: bool, found: State, store: WorkReader, step: NextStep) -> Decision:
+    """Hand a step out in its task's worktree: a rare part of `next`."""
+    return worktree.hand_out(open_folder(found.layout, os.environ), found, store, step, makes=makes)
+
+
+def merge_tasks(args: Namespace) -> int:
+    """Bring the branches of approved tasks together on the branch that is checked out."""
+    refuse_inside_run(os.environ)
+    project = open_context(here(), os.environ)
+    mission = _choose(project, args)
+    with Store.open(project.layout) as store:
+        found = state.read(project.layout, store, mission, store.now())
+        done = merge.merge(project, found, store)
+    kept = [f"kept {path}: {reason}" for path, reason, _ in done.tidied.kept]
+    told = {**done._asdict(), "tidied": done.tidied.removed, "kept": kept}
+    names = ", ".join(done.merged)
+    first = (
+        f"merged {names} into {done.branch}: {done.commit[:12]}" if names else "nothing to merge"
+    )
+    left = [f"{task_id} is {lane}" for task_id, lane in done.left.items()]
+    lines = [first, *left, *kept, f"next: treadle next --mission {mission.slug}"]
+    return output.say(args.json, _head(mission) | told, *lines)
+
+
+def tidy(found: State, store: WorkReader) -> None:
+    """Put away what accepted tasks leave: a rare part of `next`."""
+    done = merge.tidy(open_folder(found.layout, os.environ), found.again(store))
+    output.warn(*(f"kept {path}: {reason}" for path, reason, _ in done.kept))
+
+
+def _read(project: Context, args: Namespace, store: Store) -> State:
+    agent = acting_agent(os.environ.get("TREADLE_AGENT") or HUMAN)
+    mission = _choose(project, args)
+    return state.read(project.layout, store, mission, store.now(), agent)
+
+
+def cancel_mission(args: Namespace) -> int:
+    """Give a mission up."""
+    project = _open()
+    with Store.open(project.layout) as store:
+        found = _read(project, args, store)
+        done = course.cancel(found, store, args.reason)
+    told = [_was_held(task_id, holder, "canceled") for task_id, holder in done.tasks.items()]
+    slug = found.mission.slug
+    lines = [f"canceled {slug}", *told, *(f"closed {id_}" for id_ in done.questions)]
+    lines.append(f"next: treadle mission archive --mission {slug}")
+    return output.say(args.json, _head(found.mission) | done._asdict(), *lines)
+
+
+def reopen_phase(args: Namespace) -> int:
+    """Go back to a phase of a mission."""
+    project = _open()
+    with Store.open(project.layout) as store:
+        found = _read(project, args, store)
+        done = course.reopen(found, store, args.phase, args.reason or "reopened")
+    to = "planned" if args.phase == "implement" else "for_review"
+    told = [_was_held(task_id, None, to) for task_id in done.tasks]
+    slug = found.mission.slug
+    lines = [f"reopened {args.phase} of {slug}", *told, f"next: treadle next --mission {slug}"]
+    return output.say(args.json, _head(found.mission) | done._asdict(), *lines)
+
+
+def archive_mission(args: Namespace) -> int:
+    """Put a mission that is over away."""
+    project = _open()
+    with Store.open(project.layout) as store:
+        found = _read(project, args, store)
+        done = course.archive(project, found)
+    return _say_moved(args, found.mission, done)
+
+
+def rename_mission(args: Namespace) -> int:
+    """Give a mission another name."""
+    project = _open()
+    args.mission = args.old
+    with Store.open(project.layout) as store:
+        found = _read(project, args, store)
+        done = course.rename(project, found, store, args.new)
+    return _say_moved(args, found.mission, done)
+
+
+def _say_moved(args: Namespace, mission: Mission, done: PutAway) -> int:
+    document = _head(mission) | {**done._asdict(), "folder": str(done.folder)}
+    lines = [f"{mission.slug} lies in {mission.name(done.folder)} now, staged and not committed"]
+    lines += [f"next: {done.commit}", f"undo: {done.undo}"]
+    return output.say(args.json, document, *lines)
+
+
+def _was_held(task_id: str, holder: str | None, lane: str) -> str:
+    return f"{task_id} is {lane}{f'; {holder} held it' if holder else ''}"

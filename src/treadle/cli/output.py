@@ -1,11 +1,15 @@
 """Write for people and for programs: only here and in the commands is anything printed."""
 
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, TextIO
 
+import treadle
+from treadle import layout
 from treadle import text as words
 from treadle.errors import ExitCode, TreadleError
 from treadle.ids import mask
@@ -22,9 +26,15 @@ class Painted(str):
 
 
 def line(*parts: object, error: bool = False, flush: bool = False) -> None:
-    """Print one line of parts; only what `paint` has coloured reaches the terminal as it is."""
+    """Print one line of parts; only what `paint` has coloured reaches the terminal as it is.
+
+    Names of what treadle keeps lead there from where the user stands.
+    """
     shown = [part if isinstance(part, Painted) else words.line(str(part)) for part in parts]
-    print(" ".join(shown), file=sys.stderr if error else sys.stdout, flush=flush)
+    text = " ".join(shown)
+    with contextlib.suppress(OSError):
+        text = layout.from_here(text, Path(treadle.here or Path.cwd()))
+    print(text, file=sys.stderr if error else sys.stdout, flush=flush)
 
 
 def block(text: str, error: bool = False) -> None:
@@ -118,6 +128,11 @@ def paint(text: str, colour: Colour) -> str:
 def wants_colour(stream: TextIO, env: Mapping[str, str]) -> bool:
     """Tell whether colours help there: a terminal, and nobody said no."""
     return _is_terminal(stream) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def can_ask() -> bool:
+    """Tell whether somebody sits there who can answer a question."""
+    return _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
 def _cell(value: object) -> str:

@@ -17,7 +17,7 @@ from treadle.project.context import open_context, open_repository
 from treadle.store.store import Reader
 from treadle.web import app
 from treadle.web.access import Keys
-from treadle.web.pages import run as page
+from treadle.web.pages import report as page
 from treadle.web.site import Site
 
 

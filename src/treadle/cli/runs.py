@@ -3,28 +3,40 @@
 import json
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
 from treadle.cli import main, output
-from treadle.engine.run import memory
-from treadle.engine.run.memory import Comment, RunMemory
+from treadle.engine.run import comments, memory
+from treadle.engine.run.comments import Comment
+from treadle.engine.run.memory import RunMemory
+from treadle.engine.show import compare, verdicts
 from treadle.engine.show import view as show_view
-from treadle.engine.show.view import Explanation, explain, find_run, require_chain
+from treadle.engine.show.ends import FailedCommand, failed_commands, failed_routine
+from treadle.engine.show.verdicts import StepVerdict
+from treadle.engine.show.view import (
+    CriterionView,
+    Explanation,
+    explain,
+    find_run,
+    require_chain,
+)
 from treadle.errors import BlockedError, ExitCode, UsageError
-from treadle.ids import utc
+from treadle.ids import age, local, short_run, utc
 from treadle.layout import Layout
 from treadle.project import find_place, here, refuse_inside_run
 from treadle.store import address
-from treadle.store.runs import Event, RunRow, StepRow
+from treadle.store.runs import Event, RunRow
 from treadle.store.store import Reader, Store
+from treadle.text import plural
 
-_STATUSES = ("running", "passed", "failed", "stopped")
 _COST_HEADS = ["steps", "tokens in", "cached", "tokens out", "USD", "minutes"]
 _PAUSE = 0.3
+_CLOCK = "%H:%M:%S %Z"
+_MOST = 1 << 40
 
 
 def _layout() -> Layout:
@@ -40,26 +52,53 @@ def list_runs(args: Namespace) -> int:
         if args.json:
             output.print_json(show_view.runs_document(store, rows))
             return ExitCode.DONE
+        landed = () if store.last_run_id() else main.call("setup.landed_elsewhere")
         storms = [storm.sentence for storm in memory.clashes(store, rows)]
-    heads = ["run", "status", "verdict", "iteration", "task", "goal"]
-    table = [
-        (row.run_id, row.status, row.verdict, row.iteration, row.task_id, row.goal) for row in rows
-    ]
-    nothing = "no runs yet; start one with: treadle run --goal GOAL --verify AC1=COMMAND"
-    output.table(False, {}, heads, table, nothing)
+        heads = ["run", "age", "status", "verdict", "iteration", "USD", "landed", "task", "goal"]
+        table = [_line(store, row) for row in rows]
+        total = len(_rows(store, args, whole=True)) if len(rows) == args.limit else len(rows)
+    output.table(False, {}, heads, table, "no runs yet; treadle run --help shows how to start one")
+    if landed:
+        count = plural(len(landed), "run")
+        output.line(f"{count} of another clone landed here: git log --grep=Treadle-Run")
+    if total > len(rows):
+        output.line(f"{len(rows)} of {total} runs; see all of them with --all")
     output.warn(*storms)
     return ExitCode.DONE
 
 
-def _rows(store: Reader, args: Namespace) -> list[RunRow]:
-    limit = max(args.limit, 0)
+def _line(store: Reader, row: RunRow) -> tuple[object, ...]:
+    known = memory.recall(store, row.run_id)
+    cost = f"{known.spent.cost_usd:.2f}" if known.spent and known.spent.cost_usd else None
+    return (
+        short_run(row.run_id),
+        age(row.created_at, store.now()),
+        memory.word(row, known),
+        f"{row.verdict}, refuted" if known.refuted else row.verdict,
+        row.iteration,
+        cost,
+        _landed(row, known),
+        row.task_id,
+        row.goal,
+    )
+
+
+def _landed(row: RunRow, known: RunMemory) -> str | None:
+    if known.landed:
+        return "undone" if known.undone else known.landed.commit[:9]
+    return "not yet" if row.status == "passed" and row.head_commit != row.base_commit else None
+
+
+def _rows(store: Reader, args: Namespace, whole: bool = False) -> list[RunRow]:
+    limit = _MOST if args.all or whole else max(args.limit, 0)
+    before = find_run(store, args.before).run_id if args.before else None
     if args.chain is None:
-        return store.runs(limit, args.before, args.status)
+        return store.runs(limit, before, args.status)
     require_chain(store, args.chain)
     rows = [
         row
         for row in store.chain_runs(args.chain)
-        if args.status in (None, row.status) and (args.before is None or row.run_id < args.before)
+        if args.status in (None, row.status) and (before is None or row.run_id < before)
     ]
     return rows[:limit]
 
@@ -83,21 +122,24 @@ def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
         output.line()
     output.print_table(
         ["criterion", "claimed", "observed", "text"],
-        [(view.id, _yes(view.claimed), _yes(view.observed), view.text) for view in views],
+        [(view.id, _yes(view.claimed), _observed(view), view.words) for view in views],
     )
     output.line()
-    output.print_table(["step", "role", "status", "agent", "tier", "summary"], map(_step, steps))
+    heads = ["step", "role", "status", "agent", "tier", "summary"]
+    seen = verdicts.run_verdicts(layout, steps, store.checks(row.run_id))
+    output.print_table(heads, map(_step, seen))
 
 
 def _print_head(row: RunRow, known: RunMemory) -> None:
-    output.line(f"run        {row.run_id} ({row.status}, verdict {row.verdict or 'none yet'})")
+    word = memory.word(row, known)
+    output.line(f"run        {row.run_id} ({word}, verdict {row.verdict or 'none yet'})")
     output.line(f"goal       {row.goal}")
     if known.reason:
         output.line(f"because    {known.reason}")
     if told := known.protected_words:
         output.line(f"protected  {told}")
     if known.resume_at:
-        output.line(f"goes on    {known.resume_at[:19]}Z or later")
+        output.line(f"goes on    {local(known.resume_at)} or later")
     output.line(f"branch     {row.branch} at {(row.head_commit or '')[:12]}")
     output.line(f"base       {(row.base_commit or '')[:12]} ({row.base_branch or 'detached'})")
     for word in known.landing_words:
@@ -106,9 +148,13 @@ def _print_head(row: RunRow, known: RunMemory) -> None:
     output.line()
 
 
-def _step(step: StepRow) -> tuple[object, ...]:
-    status = f"{step.status} ({step.error_code})" if step.error_code else step.status
-    return step.step_index, step.role, status, step.agent, step.sandbox_tier, step.summary
+def _step(found: StepVerdict) -> tuple[object, ...]:
+    step = found.step
+    return step.step_index, step.role, found.words, step.agent, step.sandbox_tier, step.summary
+
+
+def _observed(view: CriterionView) -> str:
+    return "no (refuted)" if view.is_refuted else _yes(view.observed)
 
 
 def _yes(value: bool | None) -> str:
@@ -120,7 +166,7 @@ def show_events(args: Namespace) -> int:
         row = find_run(store, args.run)
         told = show_view.events_document(store, row.run_id, args.after)
         events = store.events(row.run_id, args.after)
-    table = [(event.seq, event.ts[:19], event.type, event.message) for event in events]
+    table = [(event.seq, local(event.ts), event.type, event.message) for event in events]
     heads = ["seq", "time", "type", "message"]
     return output.tell(args.json, told, output.print_table, heads, table)
 
@@ -146,12 +192,34 @@ def show_log(args: Namespace) -> int:
     """Print one line for each event; with --json, one document a line."""
     layout = _layout()
     with Reader.open(layout) as store:
-        run_id = find_run(store, args.run).run_id
+        row = find_run(store, args.run)
+        run_id = row.run_id
+        if args.output:
+            return _print_output(layout, store, row, args)
         seq = _print_after(store, run_id, 0, args.json)
         if args.follow:
             seq = _follow(store, layout, (run_id, seq), args.json)
         _print_after(store, run_id, seq, args.json)
+        if not args.json:
+            print_failed(failed_routine(layout, store, row))
     return ExitCode.DONE
+
+
+def _print_output(layout: Layout, store: Reader, row: RunRow, args: Namespace) -> int:
+    """Print what the programs of one step have printed."""
+    if any(step.archive for step in store.steps(row.run_id)):
+        main.call("run.bring_steps", layout, store, row)
+    step, found = show_view.step_output(layout, store, row, args.output)
+    told = {"run_id": row.run_id, "step": step.step_index, "output": found}
+    return output.tell(args.json, told, _print_files, found)
+
+
+def _print_files(found: dict[str, str]) -> None:
+    for name, text in found.items():
+        output.line(output.paint(f"==> {name}", "bold"))
+        output.block(text)
+    if not found:
+        output.line("nothing was printed")
 
 
 def _follow(store: Reader, layout: Layout, start: tuple[str, int], as_json: bool) -> int:
@@ -178,7 +246,7 @@ def _print_event(event: Event, as_json: bool) -> None:
         output.print_json_line(event._asdict())
     else:
         kind = output.paint(f"{event.type:<21}", "dim")
-        output.line(event.ts[11:19], kind, event.message, flush=True)
+        output.line(local(event.ts, _CLOCK), kind, event.message, flush=True)
 
 
 def _is_running(store: Reader, run_id: str) -> bool:
@@ -190,7 +258,7 @@ def _is_running(store: Reader, run_id: str) -> bool:
         if gone:
             output.warn(gone.message, f"go on with: {gone.fix[0]}")
         return gone is None
-    return store.kv_value(run_id, "reason_code") == "queued"
+    return memory.is_queued(row, memory.recall(store, run_id))
 
 
 def _abandoned(row: RunRow) -> BlockedError | None:
@@ -247,7 +315,7 @@ def _print_live(line: bytes, as_json: bool) -> None:
         output.print_json_line(event)
         return
     kind = output.paint(f"agent {event.get('kind', ''):<15}", "dim")
-    output.line(event.get("ts", "")[11:19], kind, event.get("message"), flush=True)
+    output.line(local(event.get("ts", ""), _CLOCK), kind, event.get("message"), flush=True)
 
 
 def explain_run(args: Namespace) -> int:
@@ -255,25 +323,41 @@ def explain_run(args: Namespace) -> int:
     with Reader.open(layout) as store:
         row = find_run(store, args.run)
         found = explain(layout, store, row)
+        failed = failed_commands(layout, store, row)
     if gone := _abandoned(row):
-        found = found._replace(reason=gone.message, reason_code=gone.code, next=gone.fix)
+        headline = found.headline.replace("is running", "was killed", 1)
+        found = found._replace(
+            headline=headline, reason=gone.message, reason_code=gone.code, next=gone.fix
+        )
     told = found._asdict() | {
         "run_id": row.run_id,
         "status": row.status,
         "failing": [view._asdict() for view in found.failing],
+        "commands": [item._asdict() for item in failed],
     }
-    return output.tell(args.json, told, _print_why, found)
+    return output.tell(args.json, told, _print_why, found, failed)
 
 
-def _print_why(found: Explanation) -> None:
+def print_failed(found: Sequence[FailedCommand]) -> None:
+    """Print the commands that a run failed with, their last words and where the rest is."""
+    for item in found:
+        output.line(f"  {item.name} failed: {item.command}")
+        if item.note:
+            output.line(f"    {item.note}")
+        for words in item.lines:
+            output.line(f"    | {words}")
+        output.line(f"    log: {item.log}")
+
+
+def _print_why(found: Explanation, failed: Sequence[FailedCommand]) -> None:
     output.line(output.paint(found.headline, "bold"))
     if found.reason:
         output.line(f"because: {found.reason}")
     for view in found.failing:
         seen = "observed to fail" if view.observed is False else "claimed to fail"
+        seen = f"claimed to pass, refuted: {seen}" if view.is_refuted else seen
         output.line(f"  {view.id} {view.text}: {seen} ({view.evidence or 'no evidence'})")
-        if view.note:
-            output.line(f"    {view.note}")
+    print_failed(failed)
     for line in found.events:
         output.line(f"  {line}")
     if found.protected:
@@ -289,35 +373,59 @@ def _print_why(found: Explanation) -> None:
 
 
 def stop_run(args: Namespace) -> int:
-    """Leave a request that the run's owner reads within a second."""
+    """Leave a request that the run's owner, or a command that waits, reads within a second."""
     refuse_inside_run(os.environ)
-    with Store.open(_layout()) as store:
+    layout = _layout()
+    if args.run.startswith("wait-") and main.call("run.call_off_waiter", layout, args.run):
+        nobody = {"run_id": None, "stop_requested": True, "called_off": True}
+        return output.say(args.json, nobody, f"called {args.run} off; it waits no longer")
+    with Store.open(layout) as store:
         row = find_run(store, args.run)
         reason = args.reason or "stopped by `treadle stop`"
-        if row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued":
-            # A worker that takes it this very moment finds the request below.
-            main.call("run.call_off", store, row, reason)
-        elif row.status != "running":
+        is_queued = memory.is_queued(row, memory.recall(store, row.run_id))
+        told = {"run_id": row.run_id, "stop_requested": True, "called_off": is_queued}
+        if is_queued and main.call("run.call_off", store, row, reason):
+            said = f"took run {row.run_id} out of the queue; no worker had begun with it"
+            return output.say(args.json, told, said)
+        # A worker that took it this very moment finds the request below.
+        if not is_queued and row.status != "running":
             raise BlockedError(
                 f"run {row.run_id} is not running: it has {row.status}",
                 code="not_running",
                 fix=[f"treadle why {row.run_id}"],
             )
-        elif gone := _abandoned(row):
+        if gone := _abandoned(row):
             raise gone
         store.request_stop(row.run_id, reason, store.now())
     said = f"asked run {row.run_id} to stop; its agent is ended and the step recorded"
-    return output.say(args.json, {"run_id": row.run_id, "stop_requested": True}, said)
+    return output.say(args.json, told | {"called_off": False}, said)
 
 
 def comment_on_step(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     if not args.text.strip():
         raise UsageError("a comment must not be empty")
-    said = Comment(utc(datetime.now(UTC)), args.step, args.text, args.file, args.line)
     layout = _layout()
     with Store.open(layout) as store:
         row = find_run(store, args.run)
-        memory.add_comment(store, layout.run(row.run_id), row, said)
-    told = f"the next act step of {row.run_id} will read it, on {said.place}"
+        step = row.current_step_index if args.step is None else args.step
+        said = Comment(utc(datetime.now(UTC)), step, args.text, args.file, args.line)
+        comments.add(store, layout.run(row.run_id), row, said)
+    who = "the next act step" if said.step_index else "every step"
+    told = f"{who} of {row.run_id} will read it, on {said.place}"
     return output.say(args.json, {"run_id": row.run_id} | said._asdict(), told)
+
+
+def compare_runs(args: Namespace) -> int:
+    layout = _layout()
+    with Reader.open(layout) as store:
+        found = compare.document(layout, store, compare.find_tried(store, args.run))
+    return output.tell(args.json, found, print_tries, found)
+
+
+def print_tries(found: dict[str, object]) -> None:
+    """Print what several agents made of the same, the best first."""
+    heads, *rows = compare.table(found)
+    output.print_table(heads, rows)
+    if winner := found["winner"]:
+        output.line(f"  next: treadle land {winner}")

@@ -1,19 +1,23 @@
-"""`treadle serve`: show the page, and carry out messages and specs as they come."""
+"""Wait for work and visitors: `treadle serve`, and `treadle mcp` for host agents."""
 
 import contextlib
 import os
+import secrets
+import select
 import signal
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
 from treadle.cli import main, output
+from treadle.cli.relay import Relay
 from treadle.engine.session import Interrupts
-from treadle.errors import ExitCode, TreadleError, UsageError
+from treadle.errors import ExitCode, TreadleError, UsageError, stop_code
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import environment, helper
@@ -25,31 +29,42 @@ _PAUSE = 0.25
 _GRACE = 0.5
 _AGAIN = 1.0  # seconds to leave a project alone that somebody else works in
 _LONGEST = 300.0  # seconds between rounds that fail
+_IDLE = 60.0  # seconds without a request, until what speaks MCP is let go
+_CANNOT_START = (126, 127)  # what a shell says of a program
+_DESKTOP = 3.0  # seconds for the desktop to say that it cannot
+_RELAYED = "TREADLE_MCP_RELAYED"  # tells the process that speaks from the one that waits
 
 
 def serve(args: Namespace) -> int:
     """Work and show until a signal comes."""
     refuse_inside_run(os.environ)
     layout = find_place(here(), os.environ).layout
-    root = layout.root
     if args.link:
-        return _print_link(args, root)
+        return _print_link(args, layout.shared)
     if args.no_web and args.no_work:
         raise UsageError("--no-web and --no-work leave nothing to do")
-    interrupts = Interrupts()
+    interrupts, begun = Interrupts(), datetime.now(UTC)
     broken: list[TreadleError] = []
     with interrupts.installed(), contextlib.ExitStack() as stack:
         if not args.no_web:
-            stack.enter_context(_page(args, root, interrupts, broken))
-        failed = None if args.no_work else _work(args, layout, interrupts)
-        while not interrupts.reason() and failed is None:
+            stack.enter_context(_page(args, layout, interrupts, broken))
+        failed = None
+        try:
+            failed = None if args.no_work else _work(args, layout, interrupts)
+        except TreadleError as refused:
+            broken.append(refused)
+        while not (interrupts.reason() or broken or failed):
             time.sleep(_PAUSE)
+    if not args.no_work:
+        main.call("notify.serve_ended", layout, begun)
     for error in broken:
+        main.call("notify.serve_failed", layout, error.message)
         raise error
-    if failed is not None:
+    if failed:
+        why = f"serve ended, for its first round failed with exit code {failed}"
+        main.call("notify.serve_failed", layout, why)
         return failed
-    is_int = interrupts.name == "SIGINT"
-    return ExitCode.INTERRUPTED if is_int else ExitCode.TERMINATED
+    return stop_code(interrupts.name or "")
 
 
 def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None:
@@ -74,6 +89,8 @@ def _work(args: Namespace, layout: Layout, interrupts: Interrupts) -> int | None
         elif is_first and args.no_web:
             return code
         else:
+            if pause == _AGAIN:  # the first of several in a row
+                main.call("notify.serve_failed", layout, f"a round of serve failed: exit {code}")
             pause = min(pause * 2, _LONGEST)
             output.warn(f"the round failed; the next one comes in {pause:.0f} s")
             _sleep(interrupts, pause)
@@ -92,18 +109,19 @@ def _signal(interrupts: Interrupts) -> int | None:
 
 @contextlib.contextmanager
 def _page(
-    args: Namespace, root: Path, interrupts: Interrupts, broken: list[TreadleError]
+    args: Namespace, layout: Layout, interrupts: Interrupts, broken: list[TreadleError]
 ) -> Iterator[None]:
     """Hold the port, hand out links; what answers is loaded when somebody comes.
 
     A page that cannot answer ends everything, so that no port accepts and stays silent.
     """
-    keys = Keys()
+    keys, root = Keys(), layout.shared
 
     def answer() -> None:
         try:
             if access.wait_for_visitor(server, interrupts.reason):
-                main.call("page.serve_page", root, keys, server, args.read_only, interrupts.reason)
+                known = (layout.root, keys, server, args.read_only, interrupts.reason)
+                main.call("page.serve_page", *known)
         except TreadleError as error:
             broken.append(error)
         finally:
@@ -135,11 +153,61 @@ def _say(args: Namespace, root: Path, port: int, url: str) -> None:
         output.line("the page, for whoever opens this first:")
         output.line(f"  {url}", flush=True)
     if args.open:
-        helper.show(access.write_door(serve_doors(os.environ, root), url))
+        _show(access.write_door(serve_doors(os.environ, root), url))
+
+
+def _show(path: Path) -> None:
+    """Ask the desktop to open a file, in the user's browser most likely."""
+    program = "open" if sys.platform == "darwin" else "xdg-open"
+    # Outside of every repository, so that nothing in one can be taken for a part of it.
+    done = helper.detach((*helper.FROM_NOWHERE, program, str(path)), os.environ, _DESKTOP)
+    if done and done.returncode in _CANNOT_START:
+        text = f"{program} is not installed or not in PATH; open the link by hand"
+        raise TreadleError(text, code="program_unusable")
 
 
 def _print_link(args: Namespace, root: Path) -> int:
     url = access.get_link(serve_socket(os.environ, root))
     if args.open:
-        helper.show(access.write_door(serve_doors(os.environ, root), url))
+        _show(access.write_door(serve_doors(os.environ, root), url))
     return output.say(args.json, {"link": url}, url)
+
+
+def serve_tools(args: Namespace) -> int:
+    """Wait until a client speaks, then answer it; until then nothing of the protocol is loaded."""
+    refuse_inside_run(os.environ)
+    if find_spec("mcp") is None:
+        raise ModuleNotFoundError(name="mcp")
+    token = os.environ.get("TREADLE_MCP_TOKEN") or secrets.token_urlsafe(24)
+    try:
+        if args.http:
+            _serve_http(args, token)
+        elif os.environ.get(_RELAYED):
+            main.call("mcp.speak", None, "")
+        else:
+            _serve_stdio()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
+
+
+def _serve_stdio() -> None:
+    if sys.stdin.isatty():
+        output.line("this speaks MCP on stdin and stdout, for a host agent to start:", error=True)
+        output.line("  claude mcp add treadle -- treadle mcp", error=True)
+    argv, env = environment.treadle_command(["mcp"], here(), os.environ)
+    try:
+        idle = float(os.environ.get("TREADLE_MCP_IDLE") or _IDLE)
+    except ValueError as error:
+        raise UsageError("TREADLE_MCP_IDLE must be a number of seconds") from error
+    Relay(argv, env | {_RELAYED: "1"}, idle).serve()
+
+
+def _serve_http(args: Namespace, token: str) -> None:
+    with access.bind_port(args.port or 0) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/mcp"
+        header = f"Authorization: Bearer {token}"
+        output.say(args.json, {"url": url, "header": header}, url, header)
+        sys.stdout.flush()
+        select.select([server], [], [])
+        main.call("mcp.speak", server, token)
