@@ -29,16 +29,27 @@ _ACTIVE = """() => [
     ...Object.keys(window).filter((name) => name.includes("xss"))]"""
 
 
+def program():
+    """Return the browser that is installed."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 @pytest.fixture(scope="module")
 def chrome():
     """Start Chromium, or skip loudly."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
+    if program() is None:
         pytest.skip("chromium is NOT INSTALLED: apt-get install chromium")
+    with launched() as browser:
+        yield browser
+
+
+@contextmanager
+def launched():
+    """Start Chromium."""
     # Only the real suite's environment has it; this module is imported without it too.
     with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=program, args=list(QUIET), timeout=PATIENCE * 1000
+            executable_path=program(), args=list(QUIET), timeout=PATIENCE * 1000
         )
         yield browser
         browser.close()
@@ -52,7 +63,7 @@ def shown(chrome, root, *options, env=None):
 
 
 @contextmanager
-def served(root, *options, env=None, port=0):
+def served(root, *options, env=None, port=0, stderr=None):
     """Serve a project; yields its address, a fresh link and the process."""
     process = subprocess.Popen(
         [
@@ -68,6 +79,7 @@ def served(root, *options, env=None, port=0):
         cwd=root,
         env={**os.environ, **(env or {})},
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     said = json.loads(process.stdout.readline())
@@ -87,6 +99,17 @@ def free_port():
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("no port is free")
+
+
+def scriptless(chrome, link):
+    """Open a tab without scripts and come in by a link."""
+    page = chrome.new_context(java_script_enabled=False).new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.goto(link)
+    # The link's page goes on by itself, and would go on in the middle of the next visit.
+    page.locator("main h1").first.wait_for()
+    page.wait_for_load_state()
+    return page
 
 
 class Screen:
