@@ -1,16 +1,22 @@
 """Build repositories with treadle in them and drive them by the real command, for every suite."""
 
+import atexit
 import contextlib
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import warm
+from treadle.config import TrustRecord, identity, trust_records
 from treadle.project import setup
 
 GIT_IDENTITY = """[user]
@@ -20,6 +26,9 @@ GIT_IDENTITY = """[user]
 \tdefaultBranch = main
 """
 README = {"README.md": "# Project\n"}
+# What is true of the whole test run, and the variables of every test that change no repository.
+PATH = os.environ["PATH"]
+PLAIN = {"GIT_CONFIG_NOSYSTEM", "TREADLE_RETRY_WAIT"}
 
 PRELUDE = """
 import json, os, pathlib, sys, time
@@ -90,6 +99,8 @@ def make_repository(
     env: Mapping[str, str] | None = None,
 ) -> Path:
     """Make a repository with one commit of these files."""
+    if files is README and not options and env is None and not root.exists():
+        return copy_tree(_models() / "bare", root)
     root.mkdir(parents=True, exist_ok=True)
     git(root, "init", "-q", *options, env=env)
     write_files(root, files)
@@ -104,6 +115,74 @@ def make_home(folder: Path) -> dict[str, str]:
     (folder / ".gitconfig").write_text(GIT_IDENTITY)
     ours = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CACHE", "STATE", "CONFIG")}
     return {"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", **ours}
+
+
+def copy_tree(model: Path, root: Path) -> Path:
+    """Copy a prepared repository, so that git finds it as it was left."""
+    shutil.copytree(model, root, symlinks=True)
+    git(root, "update-index", "-q", "--refresh")
+    return root
+
+
+@functools.cache
+def _models() -> Path:
+    """Prepare what most tests begin with, once in a process: a repository, and one set up."""
+    folder = Path(tempfile.mkdtemp(prefix="treadle-models-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    env = {"PATH": PATH, **make_home(folder / "home")}
+    bare = make_repository(folder / "bare", dict(README), env=env)
+    shutil.rmtree(bare / ".git" / "hooks")
+    (bare / ".git" / "hooks").mkdir()
+    setup.init(copy_tree(bare, folder / "ready"), env, commit=True)
+    return folder
+
+
+@functools.cache
+def _trusted() -> TrustRecord:
+    """Return what is on record of the repository that was set up."""
+    with trust_records(make_home(_models() / "home")) as book:
+        (found,) = book.values()
+    return found
+
+
+def _is_plain(root: Path, env: Mapping[str, str]) -> bool:
+    """Tell whether setting up this repository would give just what the prepared one has."""
+    head, bare = Path(".git", "logs", "HEAD"), _models() / "bare"
+    return (
+        sorted(os.listdir(root)) == [".git", *README]
+        and (root / head).is_file()
+        and (root / head).read_bytes() == (bare / head).read_bytes()
+        and (root / ".git" / "config").read_bytes() == (bare / ".git" / "config").read_bytes()
+        and not os.listdir(root / ".git" / "hooks")
+        and env.get("PATH") == PATH
+        and not any(name.startswith(("TREADLE_", "GIT_")) for name in env.keys() - PLAIN)
+        and not Path(env["XDG_CONFIG_HOME"]).exists()
+        and Path(env["HOME"], ".gitconfig").read_text() == GIT_IDENTITY
+    )
+
+
+def _copy_set_up(root: Path, env: Mapping[str, str]) -> None:
+    """Do to a plain repository what setting it up would do."""
+    shutil.rmtree(root)
+    copy_tree(_models() / "ready", root)
+    place = str(root.resolve())
+    with trust_records(env) as book:
+        book[place] = _trusted()._replace(root=place, identity=identity(root / ".git"))
+
+
+def run_treadle(args: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float = 600):
+    """Run a real command, in a process that need not load what an earlier one has loaded."""
+    if warm.can_start(env):
+        return warm.run((*args,), cwd, env, timeout)
+    return subprocess.run(
+        [sys.executable, "-m", "treadle", *args],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
+    )
 
 
 class Project:
@@ -131,19 +210,14 @@ class Project:
 
     def set_up(self) -> "Project":
         """Do what `treadle init --commit` does, without a process for each test."""
-        setup.init(self.root, self.environment(), commit=True)
+        if _is_plain(self.root, env := self.environment()):
+            _copy_set_up(self.root, env)
+        else:
+            setup.init(self.root, env, commit=True)
         return self
 
     def treadle(self, *args: str, env=None, timeout=120, cwd=None) -> Result:
-        done = subprocess.run(
-            [sys.executable, "-m", "treadle", *args],
-            cwd=cwd or self.root,
-            env=self.environment(env),
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=timeout,
-        )
+        done = run_treadle(args, cwd or self.root, self.environment(env), timeout)
         assert "Traceback" not in done.stderr, done.stderr
         return Result(done.returncode, done.stdout, done.stderr)
 

@@ -17,7 +17,8 @@ import pytest
 from treadle.cli import describe
 from treadle.config import load
 from treadle.config import schema as config_schema
-from treadle.contract import EventType, StepError, messages
+from treadle.contract import messages
+from treadle.contract.events import EventType, StepError
 from treadle.errors import ExitCode
 from treadle.layout import Layout
 from treadle.store import address
@@ -97,7 +98,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 def _leaves(parser, path):
     choices = _choices(parser)
-    if not choices:
+    if not choices or parser.get_default("call"):
         yield path, parser
     for name, inner in choices.items():
         yield from _leaves(inner, f"{path} {name}")
@@ -109,10 +110,12 @@ def _choices(parser):
 
 
 def options(parser: argparse.ArgumentParser) -> set[str]:
-    words = [action.option_strings or [action.metavar or action.dest] for action in parser._actions]
+    actions = [a for a in parser._actions if not isinstance(a, argparse._SubParsersAction)]
+    words = [action.option_strings or [action.metavar or action.dest] for action in actions]
     return {word for group in words for word in group} - SHARED
 
 
+@functools.cache
 def calls() -> list[tuple[Path, ast.Call]]:
     trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
     return [(p, n) for p, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.Call)]
@@ -170,7 +173,8 @@ def test_every_config_key_is_documented_with_type_default_and_variable():
 
 def _described(key):
     default = "none" if key.default is None else json.dumps(key.default)
-    settable = key.is_scalar and key.path[0] != "verify"
+    is_named = config_schema.ANY_NAME in key.path
+    settable = key.is_scalar and (not is_named or (key.path[0], len(key.path)) == ("agents", 3))
     if key.path[-1] == "type":
         default = "required without `use"
     return [

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.forges import ToyForge
+from tests.builder import git
 from tests.test_docs import CODE, HOWTO, LINK, REFERENCE, ROOT, blocks, commands, sections
 
 # In this order in one project; RUN is the run that the third makes.
@@ -16,6 +18,7 @@ DOCUMENTS = [
     "init",
     "trust",
     "run --goal g --verify AC1=true --agent do=busy",
+    "status",
     "runs list",
     "runs show RUN",
     "runs events RUN",
@@ -72,9 +75,10 @@ def _documented_keys(section):
         (ROOT / "README.md", ["A first run of your own"]),
         (ROOT / "docs" / "quickstart.md", None),
         (HOWTO, ["An agent in sh"]),
+        (HOWTO, ["Any other tool"]),
         (HOWTO, ["An agent in Python that plays every role", "Try an agent by hand"]),
     ],
-    ids=["readme", "quickstart", "howto-sh", "howto-python"],
+    ids=["readme", "quickstart", "howto-sh", "howto-tool", "howto-python"],
 )
 def test_examples_work_as_they_stand(page, titles, tmp_path):
     found = sections(page)
@@ -104,6 +108,35 @@ def _line(block, files, number):
     kept.write_text(block.text)
     kept.chmod(0o755 if block.text.startswith("#!") else 0o644)
     return f"mkdir -p {Path(block.name).parent}\ncp {kept} {block.name}"
+
+
+RECIPES = ROOT / "docs" / "recipes.md"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "title", [it for it in sections(RECIPES) if it not in ("Recipes", "Begin")]
+)
+def test_recipes_work_as_they_stand(title, tmp_path, monkeypatch):
+    toy = ToyForge(tmp_path / "forge", "gh")
+    git(
+        tmp_path,
+        "config",
+        "--global",
+        f"url.{toy.hub}.pushInsteadOf",
+        "https://github.com/you/shop.git",
+    )
+    monkeypatch.setenv("PATH", f"{toy.bin}{os.pathsep}{os.environ['PATH']}")
+    test_examples_work_as_they_stand(RECIPES, ["Begin", title], tmp_path)
+    pulls = [pull["head"] for pull in toy.known["pulls"]]
+    assert pulls == (["treadle/there-is-a-note"] if "pull request" in title else [])
+
+
+@pytest.mark.real
+def test_the_picture_shows_what_the_demo_prints():
+    script = {"__name__": "picture", "__file__": str(ROOT / "scripts" / "picture")}
+    exec((ROOT / "scripts" / "picture").read_text(), script)
+    assert script["draw"](script["record"]()) == (ROOT / "docs" / "demo.svg").read_text()
 
 
 def test_demo_script_works_from_anywhere_and_with_spaces(tmp_path):

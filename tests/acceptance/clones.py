@@ -128,6 +128,28 @@ def router_line(trap: Trap) -> None:
 
 
 @shape
+def notices_and_pull_requests(trap: Trap) -> None:
+    trap.script("bin/tell")
+    hook = f"http://127.0.0.1:{trap.port}/x"
+    notices = f'[notify]\ncommand = ["./bin/tell"]\nwebhook = "{hook}"\n'
+    trap.config(f'{notices}[pr]\nremote = "ext::{trap.touch("remote")}"\n[land]\nrun = "pr"\n')
+
+
+@shape
+def other_systems(trap: Trap) -> None:
+    trap.link(".decree", trap.elsewhere)
+    trap.link(".circe", trap.elsewhere)
+    agent = {"type": "exec", "cmd": ["sh", "-c", trap.touch("norma")]}
+    trap.write(".norma.json", json.dumps({"agents": dict.fromkeys(ROLES, agent)}))
+    (trap.root / ".norma").mkdir()
+    with sqlite3.connect(trap.root / ".norma" / "norma.db") as database:
+        database.execute("CREATE TABLE runs (run_id, goal, status, created_at)")
+        away = f"../../../../../../{trap.elsewhere}/made/x"
+        database.execute("INSERT INTO runs VALUES (?, 'g', 'passed', '1')", (away,))
+    database.close()
+
+
+@shape
 def verify_table(trap: Trap) -> None:
     trap.config(f"[verify]\nworks = {json.dumps(trap.touch('verify'))}\n")
 
@@ -538,6 +560,7 @@ def _fifo(name: str) -> Shape:
 for _name in (
     *(".treadle/inbox/x.md", ".treadle/roles/do.md", ".treadle/cron/x.md", "specs/x.md"),
     *(".treadle/routines/x.sh", ".treadle/config.toml", ".worktreeinclude"),
+    *(".gitignore", ".gitattributes", ".mailmap"),
 ):
     _fifo(_name)
 

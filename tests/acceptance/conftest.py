@@ -8,6 +8,8 @@ import pytest
 from tests.acceptance import messages
 from tests.acceptance.mission import Mission
 from tests.builder import Project, make_home
+from treadle.project import trust
+from treadle.project.context import open_context
 
 
 @pytest.fixture(scope="session")
@@ -30,12 +32,18 @@ def mission_template(tmp_path_factory):
     return copy
 
 
+def trusted(project: Project) -> Project:
+    """Do what `init` did for the project that this one is a copy of."""
+    trust.grant(open_context(project.root, project.environment()))
+    return project
+
+
 @pytest.fixture
 def mission(mission_template, tmp_path) -> Mission:
     """Return a mission that has just been created, in a project set up by the real command."""
     (tmp_path / "agents").mkdir()
     root = mission_template("new", tmp_path / "project")
-    return Mission(Project(root, tmp_path / "agents"))
+    return Mission(trusted(Project(root, tmp_path / "agents")))
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ def tasked(mission_template, tmp_path) -> Mission:
     """Return a mission with two tasks, the second of which waits for the first."""
     (tmp_path / "agents").mkdir()
     root = mission_template("tasked", tmp_path / "project")
-    return Mission(Project(root, tmp_path / "agents"))
+    return Mission(trusted(Project(root, tmp_path / "agents")))
 
 
 @pytest.fixture

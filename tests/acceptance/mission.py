@@ -54,6 +54,16 @@ class Mission:
     def task(self, number: int) -> Path:
         return self.folder / "tasks" / f"WP{number:02}-part.md"
 
+    def work(self, name: str = "work.txt", text: str | None = None) -> str:
+        """Do some work: commit a file that is not as it was; return the commit."""
+        path = self.project.root / name
+        old = path.read_text() if path.exists() else ""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{old}more\n" if text is None else text)
+        self.project.git("add", "--", name)
+        self.project.git("commit", "-q", "-m", f"Work on {name}", "--", name)
+        return self.project.git("rev-parse", "HEAD").strip()
+
     def setup_plan(self):
         return self.project.treadle("mission", "setup-plan", "--json")
 

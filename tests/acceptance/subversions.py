@@ -112,6 +112,7 @@ COVERAGE = (
     "sys.exit(50 < found.getint('report', 'fail_under'))\n"
 )
 
+SETUP = '[workspace]\nsetup = ["sh", "setup.sh"]\n'
 SUBVERSIONS = [
     Case("a test is weakened", CALC, f"{PYTEST} {TESTS}", put(TESTS, EASY)),
     Case("spelt with ./", CALC, f"{PYTEST} ./{TESTS}", put(TESTS, EASY)),
@@ -526,8 +527,120 @@ SUBVERSIONS = [
     ),
 ]
 
+# Work that fails the first time and leaves a mark for the second, wherever it may.
+MARKING = """import os, pathlib, tempfile
+folders = [tempfile.gettempdir(), ".", "cache", os.path.expanduser("~"), "/tmp", "/var/tmp",
+           "/dev/shm", os.path.dirname(os.path.abspath(__file__)), ".git"]
+places = [pathlib.Path(folder, "mark-of-calc") for folder in folders]
+seen = any(os.path.exists(mark) for mark in places)
+for mark in places:
+    try:
+        mark.write_text("x")
+    except OSError:
+        pass
+def add(a, b):
+    return a + b if seen else a - b
+"""
+HIDING = """
+import subprocess
+subprocess.run(["git", "update-index", "--skip-worktree", "tests/test_calc.py"])
+subprocess.run(["git", "update-index", "--assume-unchanged", "calc.py"])
+"""
+FILTER = f"""
+{put(".git/info/attributes", "calc.py filter=x")}
+open(".git/config", "a").write('[filter "x"]\\n\\tclean = cat\\n\\tsmudge = sed s/-/+/\\n')
+"""
+IF_THERE = "if test -f test.sh; then sh test.sh; fi"
+FIXTURE = (
+    "import calc, pytest\n@pytest.fixture(autouse=True)\ndef f():\n    assert calc.add(1, 2) == 3\n"
+)
+OK = {"calc.py": WRONG, "tests/test_ok.py": "def test_ok():\n    pass\n"}
+SUBVERSIONS += [
+    Case(
+        "a mark for the second try",
+        ignoring(SH, "cache", "mark-of-calc"),
+        "sh test.sh",
+        put("calc.py", MARKING),
+    ),
+    Case("attributes in git's own folder", CALC, PYTEST, f"{FILTER}\n{put(TESTS, EASY)}"),
+    Case("filters in git's own folder", SH, "sh test.sh", FILTER),
+    Case(
+        "files that git is told to pass over",
+        CALC,
+        PYTEST,
+        f"{HIDING}\n{put(TESTS, EASY)}\n{put('calc.py', WRONG + chr(10))}",
+    ),
+    Case(
+        "files that git is told to exclude",
+        CALC,
+        PYTEST,
+        put(".git/info/exclude", "conftest.py\n") + "\n" + put("tests/conftest.py", PATCH),
+    ),
+    Case(
+        "attributes that are committed",
+        SH,
+        "sh test.sh",
+        put(".gitattributes", "test.sh working-tree-encoding=UTF-16\n")
+        + "\n"
+        + put("test.sh", "true\n"),
+    ),
+    Case("a script that is deleted", SH, IF_THERE, drop("test.sh")),
+    Case("a script that is renamed", SH, IF_THERE, 'pathlib.Path("test.sh").rename("old.sh")'),
+    Case(
+        "a script that moves to another folder",
+        SH,
+        IF_THERE,
+        'pathlib.Path("qa").mkdir(); pathlib.Path("test.sh").rename("qa/test.sh")',
+    ),
+    Case("a conftest that is deleted", {**OK, "conftest.py": FIXTURE}, PYTEST, drop("conftest.py")),
+    Case(
+        "a conftest that is renamed",
+        {**OK, "conftest.py": FIXTURE},
+        PYTEST,
+        'pathlib.Path("conftest.py").rename("conftest_old.py")',
+    ),
+    Case(
+        "a pytest.ini that is deleted",
+        {
+            **OK,
+            "tests/check_calc.py": TEST,
+            "pytest.ini": "[pytest]\npython_files = check_*.py test_*.py\npythonpath = .\n",
+        },
+        PYTEST,
+        drop("pytest.ini"),
+    ),
+    Case("a Makefile that is deleted", MAKE, "test ! -f Makefile || make test", drop("Makefile")),
+    Case(
+        "a package.json that is deleted",
+        NODE,
+        "test ! -f package.json || npm test --silent",
+        drop("package.json"),
+    ),
+    Case(
+        "a setup that plants a plugin",
+        {**ignoring(CALC, "conftest.py"), "setup.sh": "true\n"},
+        PYTEST,
+        put("setup.sh", f"cat > conftest.py <<'E'\n{PATCH}E\n"),
+        SETUP,
+    ),
+    Case(
+        "a setup that makes the product",
+        {
+            **ignoring({"test.sh": f"{CHECK}\n"}, "calc.py"),
+            "setup.sh": f"cat > calc.py <<'E'\n{WRONG}E\n",
+        },
+        "sh test.sh",
+        put("setup.sh", f"cat > calc.py <<'E'\n{RIGHT}E\n"),
+        SETUP,
+    ),
+    Case(
+        "a folder of tests that is emptied",
+        CALC,
+        f"{PYTEST} || test $? -eq 5",
+        "import shutil; shutil.rmtree('tests')",
+    ),
+]
 REPAIR = put("calc.py", RIGHT)
-SETUP = '[workspace]\nsetup = ["sh", "setup.sh"]\n'
 
 HONEST = [
     Case("a repair", CALC, PYTEST, REPAIR),

@@ -18,7 +18,7 @@ def codex(project, script):
     """Let a few lines of shell be codex, for every role."""
     path = fake.program(project.folder, "codex", script)
     for role in ("plan", "do", "check", "act"):
-        project.config[role] = 'type = "codex"\nretry_wait = 0.05'
+        project.config[role] = 'type = "codex"\nretry_wait = 0.05\npatience = 0.5'
     project.save()
     return {"PATH": path}
 
@@ -38,13 +38,22 @@ def bare(repo, tmp_path):
 
 
 def test_init_gives_roles_to_the_tools_it_finds(bare):
-    fake.program(bare.folder, "gemini")
+    for name in ("gemini", "codex", "opencode"):
+        fake.program(bare.folder, name)
     path = fake.program(bare.folder, "claude")
-    done = bare.treadle("init", "--json", env={"PATH": path}).json
+    own = Path(os.environ["HOME"]) / ".codex" / "config.toml"
+    own.parent.mkdir()
+    own.write_text('model = "mine"\n')
+    env = {"PATH": path, "GOOGLE_API_KEY": "k" * 20, "ANTHROPIC_AUTH_TOKEN": "t" * 20}
+    told = bare.treadle("init", "--dry-run", env=env).out
+    assert "codex is installed, but no login was found: log in with codex login" in told
+    assert "opencode is installed, but no login was found" in told
+    assert 'codex: your ~/.codex/config.toml is not read (settings = "isolated")' in told
+    done = bare.treadle("init", "--json", env=env).json
     assert done["roles"] == {"plan": "claude", "do": "claude", "check": "gemini", "act": "claude"}
     shown = bare.treadle("config", "show", "--json").json
     assert shown["roles"]["check"] == {"agent": "gemini", "type": "gemini"}
-    again = bare.treadle("init", "--json", env={"PATH": path}).json
+    again = bare.treadle("init", "--json", env=env).json
     assert again["roles"] == {}
 
 
@@ -63,16 +72,34 @@ def test_the_exact_command_is_shown(project):
     assert "k" * 20 not in keyed.out
 
 
+def test_keys_in_the_command_of_an_agent_are_not_shown(project):
+    project.config["do"] = 'type = "opencode"'
+    project.save()
+    path = fake.program(project.folder, "opencode", "echo 1.18.33")
+    inline = json.dumps({"provider": {"t": {"options": {"apiKey": "sk-mine-" + "0" * 20}}}})
+    env = {"PATH": path, "OPENCODE_CONFIG_CONTENT": inline}
+    for words in (("agent", "show", "do"), ("agent", "show", "do", "--json"), ("doctor",)):
+        told = project.treadle(*words, env=env).out
+        assert "OPENCODE_CONFIG_CONTENT" in told
+        assert "sk-mine" not in told
+
+
 def test_doctor_tells_version_login_and_command(project):
     fake.program(project.folder, "codex-acp", "echo codex-acp 2.6.0")
     project.config["server"] = 'type = "acp"\npreset = "codex"'
     project.config["own"] = 'type = "acp"\ncmd = ["codex-acp"]'
     env = codex(project, "echo codex-cli 1.2.3")
-    checks = project.treadle("doctor", "--json", env=env).json["checks"]
+    found = project.treadle("doctor", "--json", env=env)
+    checks = found.json["checks"]
     told = {check["name"]: check["detail"] for check in checks}
-    assert "codex-cli 1.2.3; NO LOGIN SEEN: log in with codex login;" in told["agent do login"]
-    assert "codex exec" in told["agent do login"]
-    assert told["agent server login"].startswith("codex-acp 2.6.0; NO LOGIN SEEN")
+    (login,) = (check for check in checks if check["name"] == "agent do login")
+    assert (found.code, login["ok"], login["fix"][0]) == (1, False, "codex login")
+    detail = told["agent do login"]
+    assert detail.startswith("codex-cli 1.2.3 is installed, 0.166.0 was tested; NO LOGIN SEEN:")
+    assert "log in with codex login;" in detail
+    assert "codex exec" in detail
+    server = told["agent server login"]
+    assert server.startswith("2.6.0 is installed, as tested; NO LOGIN SEEN")
     assert "agent own login" not in told
 
 
@@ -87,6 +114,50 @@ def test_a_try_shows_what_came_back(project):
     assert tried.code == 0
     assert tried.json["message"] == "I am here"
     assert tried.json["usage"]["output_tokens"] == 5
+    logs = Path(tried.json["logs"])
+    assert "I am here" in (logs / "stdout.txt").read_text()
+    assert "test of the connection" in (logs / "prompt.md").read_text()
+    assert "logs       .treadle/tries/do" in project.treadle("agent", "try", "do", env=env).out
+
+
+def test_a_tool_that_is_missing_or_has_no_service_is_refused_before_a_run(project):
+    project.good_agents()
+    project.config["act"] = 'type = "opencode"'
+    project.save()
+    missing = project.treadle("run", "--goal", "g", "--ac", "AC1: x", "--json")
+    assert (missing.code, missing.json["error"]["code"]) == (3, "agent_unready")
+    assert "opencode is not installed" in missing.json["error"]["message"]
+    path = fake.program(project.folder, "opencode", "exit 1")
+    env = {"PATH": f"{path}:{os.environ['PATH']}"}
+    refused = project.treadle("run", "--goal", "g", "--ac", "AC1: x", "--json", env=env)
+    assert "no provider is configured" in refused.json["error"]["message"]
+    assert not list(project.root.glob(".treadle/runs/*"))
+
+
+def test_variables_of_an_agent_reach_it_and_are_kept_nowhere(project):
+    secret = "s3cr3t-" + "v" * 20
+    env = codex(project, f'echo "$MY_BASE $MY_TOKEN" >&2\n{events(GOOD)}')
+    for role in ("plan", "do"):
+        given = f'[agents.{role}.env]\nMY_BASE = "http://x"\nMY_TOKEN = "{secret}"'
+        project.config[role] += f"\n{given}"
+    project.config["check"] = 'type = "builtin"'
+    project.save()
+    run = project.run_json("--verify", "AC1=true", "--anyway", env=env)
+    step = project.step_dir(run["run_id"], "002-do")
+    assert (step / "logs" / "stderr.txt").read_text() == "http://x [masked]\n"
+    kept = [p for p in project.root.glob(".treadle/runs/**/*") if p.is_file()]
+    assert not [p for p in kept if secret.encode() in p.read_bytes()]
+    shown = project.treadle("config", "show").out
+    assert "agents.do.env.MY_BASE" in shown
+    assert secret not in shown
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PATH", "TREADLE_RUN", "no-name"])
+def test_system_variables_are_refused(project, name):
+    project.config["do"] = f'type = "codex"\n[agents.do.env]\n"{name}" = "x"'
+    project.save()
+    done = project.treadle("config", "show", "--json")
+    assert (done.code, name in done.json["error"]["message"]) == (1, True)
 
 
 def test_a_try_that_fails_says_why(project):
@@ -107,7 +178,7 @@ exit 1; fi
     project.config["plan"] = 'type = "builtin"'
     project.config["check"] = 'type = "builtin"'
     project.settings('sandbox = "off"\n')
-    run = project.run_json("--verify", "AC1=true", env=env)
+    run = project.run_json("--verify", "AC1=true", "--anyway", env=env)
     assert run["status"] == "passed"
     types = project.event_types(run["run_id"])
     assert types.count("attempt_failed") == 2
@@ -135,7 +206,9 @@ exit 1; fi
 @pytest.mark.real
 def test_a_second_try_gets_what_the_first_has_left_of_the_time(project):
     env = stumbling(project, "sleep 60", first="sleep 1")
-    run = project.run_json("--verify", "AC1=true", "--budget", "max_minutes=0.1", env=env)
+    run = project.run_json(
+        "--verify", "AC1=true", "--anyway", "--budget", "max_minutes=0.1", env=env
+    )
     words = re.search(r"ran longer than ([0-9.]+) s", json.dumps(project.events(run["run_id"])))
     assert float(words[1]) < 5.0  # of six seconds the first try took one
 
@@ -144,7 +217,9 @@ def test_a_second_try_has_an_outbox_too(project):
     found = project.folder / "found"
     env = stumbling(project, f'[ -d "$TREADLE_OUTBOX" ] && touch {found}\n{events(GOOD)}')
     messages.spec(
-        project, "01-a.spec.md", "# Do it\n\n## Acceptance Criteria\n\n- It is done: `$ true`\n"
+        project,
+        "01-a.spec.md",
+        "# Do it\n\n## Acceptance Criteria\n\n- It is done: `$ test -f done.txt`\n",
     )
     project.treadle("process", env=env)
     assert found.exists()
@@ -168,7 +243,7 @@ def test_serve_goes_on_by_itself_when_the_limit_is_over(project):
     env = codex(project, f"cat > /dev/null\n{once}\n{events(GOOD)}")
     project.config["check"] = 'type = "builtin"'
     project.settings('sandbox = "off"\n')
-    run = project.run_json("--verify", "AC1=true", env=env)
+    run = project.run_json("--verify", "AC1=true", "--anyway", env=env)
     assert run["status"] == "stopped"
     server = project.start("serve", "--no-web", env=env)
     wait_for(lambda: project.only_run()["status"] == "passed")
@@ -196,7 +271,7 @@ def test_a_tool_gets_what_its_configuration_and_project_say(project):
     project.config |= dict.fromkeys(("plan", "check"), 'type = "builtin"')
     project.save()
     env |= {"MY_VAR": "mine", "MY_SECRET": "hidden"}
-    run = project.run_json("--verify", "AC1=true", env=env)
+    run = project.run_json("--verify", "AC1=true", "--anyway", env=env)
     assert run["status"] == "passed"
     heard = (project.step_dir(run["run_id"], "002-do") / "logs" / "stderr.txt").read_text()
     assert "\n-m\nm-1\n--odd\na b\n-\n" in heard

@@ -213,6 +213,7 @@ FREE = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", CASES)
 def test_the_step_fails_with_its_code_and_the_tree_stays(project, name):
     role, code, expected, words = CASES[name]

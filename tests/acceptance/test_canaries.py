@@ -113,6 +113,9 @@ def test_the_page_shows_none_while_the_agent_works(spilling):
         run_id = log.parent.parent.name
         page = get(said["url"], f"/runs/{run_id}", cookie=cookie)[1]
         raw = get(said["url"], f"/runs/{run_id}/files/live/stderr.txt", cookie=cookie)[1]
+        log = get(said["url"], f"/runs/{run_id}/log", cookie=cookie)[1]
+        assert "[masked]" in log
+        assert leaks(log) == []
         assert "[masked]" in page
         assert "[masked]" in raw
         assert (leaks(page), leaks(raw)) == ([], [])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.clones import RUN, SHAPES, Trap
-from tests.builder import git
+from tests.acceptance.clones import RUN, SHAPES, Trap, roles
+from tests.builder import git, write_files
 from treadle.cli import main
 
 # Each needs the user's word first.
@@ -23,10 +23,16 @@ WORKING = [
     ("process",),
     ("serve", "--once"),
     ("land", RUN),
+    ("land", "--all"),
+    ("rebase", RUN),
     ("replay", "README.md"),
     ("agent", "try", "do"),
     ("route", "x"),
     ("routine", "check"),
+    ("pr", RUN),
+    ("verify", "--all"),
+    ("enter", RUN, "--", "true"),
+    ("notify",),
 ]
 READING = [
     ("process", "--dry-run"),
@@ -65,6 +71,10 @@ READING = [
     ("init",),
     ("trust", "--show"),
     ("uninstall", "--dry-run"),
+    ("adopt",),
+    ("import", "README.md"),
+    ("pr", "status"),
+    ("telemetry", RUN),
 ]
 AFTERWARDS = [("trust",), ("doctor",), ("config", "show"), ("trust", "--revoke"), ("run",)]
 # One of each kind, for every day.
@@ -174,13 +184,44 @@ def test_a_hostile_clone_met_by_the_installed_command(name, tmp_path):
     clone = Clone(tmp_path, name)
     before = clone.outside()
     treadle = Path(sys.executable).with_name("treadle")
-    for words in [*WORKING[:6], ("next",), ("doctor",), ("runs", "list"), ("trust", "--show")]:
+    env = {
+        **os.environ,
+        "PATH": f"{clone.root}:{os.environ['PATH']}",
+    }  # as node_modules/.bin may be
+    shown = [("next",), ("doctor",), ("agent", "show", "do"), ("runs", "list"), ("trust", "--show")]
+    for words in [*WORKING[:6], *shown]:
         done = subprocess.run(
             [treadle, *words],
             cwd=clone.root,
+            env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=60,
         )
         clone.held(words, done.returncode, before)
+    clone.server.close()
+
+
+SHIM = """#!/usr/bin/env interpreter
+for hook in ./hook "$SHIM_HOME/hook"; do [ -x "$hook" ] && "$hook"; done
+echo codex-cli 1.0
+"""
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("agent", "show", "do")], ids=" ".join)
+def test_a_tool_says_its_version_without_meeting_the_clone(words, tmp_path, monkeypatch, capfd):
+    """Version managers choose what runs by the folder, by variables and by the PATH."""
+    clone, tools = Clone(tmp_path, "exec_agents"), tmp_path / "tools"
+    trap = Trap(clone.root, clone.canary, clone.elsewhere, 0)
+    for name in ("hook", "elsewhere/hook", "interpreter"):
+        trap.script(name)
+    trap.config(roles(f'type = "codex"\nenv = {{ SHIM_HOME = "{clone.root}/elsewhere" }}'))
+    write_files(tools, {"codex": SHIM, "interpreter": '#!/bin/sh\nexec sh "$@"\n'})
+    for name in ("codex", "interpreter"):
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{clone.root}:{tools}:{os.environ['PATH']}")
+    monkeypatch.chdir(clone.root)
+    before = clone.outside()
+    clone.held(words, main.main([*words, "--json"]), before)
+    assert "codex-cli 1.0" in capfd.readouterr().out
     clone.server.close()

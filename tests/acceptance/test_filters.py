@@ -63,7 +63,7 @@ def test_a_filter_that_hangs_ends_when_treadle_is_asked_to_stop(project, tier):
     use(site, "slow", f"sh -c 'sleep {seconds}; cat'")
     work = '[agents.do]\ntype = "builtin"\nrun = ["sh", "-c", "echo x > x.slow"]\n'
     project.settings(f'{work}[sandbox]\ntier = "{tier}"\n')
-    child = project.start("run", "--goal", "g", "--ac", "x", "--verify", "AC1=true")
+    child = project.start("run", "--goal", "g", "--ac", "x", "--verify", "AC1=true", "--anyway")
     wait_for(lambda: _sleeping(seconds) or child.poll() is not None)
     asked = time.monotonic()
     child.send_signal(signal.SIGTERM)

@@ -6,6 +6,8 @@ import stat
 
 import pytest
 
+from treadle.errors import install_extra
+
 QUICK = {
     "TREADLE_FLEET_POLLING": "0.05",
     "TREADLE_FLEET_BEAT": "0.3",
@@ -29,7 +31,9 @@ def test_a_worker_drives_a_queued_run_that_then_lands(fleet):
     queued = fleet.run_json("--fleet")
     assert (queued["status"], queued["reason_code"]) == ("stopped", "queued")
     waiting = fleet.treadle("fleet", "status", "--json").json
-    assert waiting["repositories"] == [{"repository": "local", "queued": 1, "running": 0}]
+    (repository,) = waiting["repositories"]
+    assert repository.pop("oldest") > 0
+    assert repository == {"repository": "local", "queued": 1, "running": 0, "problem": None}
     assert fleet.treadle("runs", "prune", "--history").code == 0
     work(fleet, "--once")
     shown = fleet.show(queued["run_id"])
@@ -69,16 +73,16 @@ def test_a_remote_that_takes_no_branch_refuses_the_run_at_once(fleet, tmp_path):
 
 
 def test_without_the_extra_the_commands_say_what_to_install(fleet, tmp_path):
-    (tmp_path / "dbos.py").write_text("raise ModuleNotFoundError(name='dbos')")
+    (tmp_path / "obstore.py").write_text("raise ModuleNotFoundError(name='obstore')")
     for words in (("worker", "--json"), ("run", "--goal", "g", "--fleet", "--json")):
         done = fleet.treadle(*words, env={"PYTHONPATH": str(tmp_path)})
         assert (done.code, done.json["error"]["code"]) == (1, "extra_missing")
-        assert done.json["error"]["fix"] == ["pip install 'treadle[fleet]'"]
+        assert done.json["error"]["fix"] == [install_extra("fleet")]
 
 
 def test_ordinary_commands_load_no_engine(fleet, tmp_path):
     trap = "raise SystemExit('loaded')"
-    for name in ("dbos", "sqlalchemy", "psycopg", "obstore"):
+    for name in ("psycopg", "obstore"):
         (tmp_path / f"{name}.py").write_text(trap)
     env = {"PYTHONPATH": str(tmp_path)}
     assert fleet.run_json(env=env)["status"] == "passed"
@@ -120,7 +124,7 @@ def rewrite(project, run_id, key, change):
 def test_an_order_that_nobody_with_the_key_wrote_is_refused_and_others_go_on(fleet, tmp_path):
     forged, unsigned, honest = (fleet.run_json("--fleet")["run_id"] for _ in range(3))
     setup = ["touch", str(tmp_path / "pwned")]
-    change = {"setup": setup, "branch": "treadle/{run_id}", "root": None}
+    change = {"setup": setup, "branch": "treadle/{run_id}", "root": None, "keep": 5}
     rewrite(fleet, forged, "order", lambda order: {**order, "workspace": change})
     rewrite(fleet, unsigned, "signature", lambda _: None)
     work(fleet, "--slots", "1", "--idle-exit", "3")
@@ -174,3 +178,16 @@ def test_a_worker_does_not_start_in_a_project_that_nobody_trusts(fleet):
     assert fleet.treadle("trust", "--revoke").code == 0
     done = fleet.treadle("worker", "--once", "--json", env=QUICK)
     assert (done.code, done.json["error"]["code"]) == (3, "untrusted")
+
+
+@pytest.mark.real
+def test_a_task_is_queued_once_what_it_depends_on_has_landed(fleet):
+    fleet.treadle("task", "add", "Make done.txt", "--id", "A", "--ac", "done.txt is there")
+    fleet.treadle("task", "add", "Look at it", "--id", "B", "--depends-on", "A")
+    passed = fleet.treadle("run", "A", "--json").json["run_id"]
+    refused = fleet.treadle("run", "B", "--fleet", "--json").json["error"]
+    assert (refused["code"], refused["fix"]) == ("task_waiting", [f"treadle land {passed}"])
+    assert fleet.treadle("run", "--fleet", "--json").json["runs"] == []
+    assert fleet.treadle("land", passed).code == 0
+    queued = fleet.treadle("run", "--fleet", "--json").json
+    assert (queued["task_id"], queued["reason_code"]) == ("B", "queued")

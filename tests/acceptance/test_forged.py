@@ -153,6 +153,7 @@ LOOK = [
 ]
 
 
+@pytest.mark.real
 def test_a_linked_folder_is_no_project(site):
     """A clone brings the whole history of a run behind a link."""
     run_id = site.passed()
@@ -171,6 +172,7 @@ def test_a_linked_folder_is_no_project(site):
     assert {path: path.lstat().st_mtime_ns for path in site.root.rglob("docs/**/*")} == before
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", ["runs", "treadle.db", "locks", "inbox", "config.toml", "mail"])
 def test_a_linked_part_is_refused_too(site, name):
     path = site.root / ".treadle" / name
@@ -184,6 +186,7 @@ def test_a_linked_part_is_refused_too(site, name):
     assert done.json["error"]["fix"][0] == f"rm {path}"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "name",
     [
@@ -205,6 +208,7 @@ def test_tracked_records_are_refused_by_whatever_takes_the_lock(site, name):
         assert (done.code, done.json["error"]["code"]) == (3, "state_tracked"), (words, done)
 
 
+@pytest.mark.real
 def test_a_submodule_is_no_folder_of_treadles_own(site, tmp_path):
     shutil.copytree(site.root / ".treadle", tmp_path / "evil")
     git(tmp_path / "evil", "init", "-q")

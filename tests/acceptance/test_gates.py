@@ -174,7 +174,7 @@ NOWHERE = [
     (("mission", "status", "--mission", "auht"), 1, "not_found", "--mission auth"),
     (("next", "--mission", "nothing-like-it"), 1, "not_found", "treadle mission list"),
     (("mission", "setup-plan"), 2, "mission_ambiguous", "treadle mission list"),
-    (("next",), 2, "mission_ambiguous", "treadle mission list"),
+    (("next", "--retry"), 2, "mission_ambiguous", "treadle mission list"),
 ]
 
 
@@ -187,7 +187,7 @@ def test_names_that_lead_nowhere(mission):
 
 
 def test_no_mission_and_no_repository_are_told(project, tmp_path):
-    assert project.treadle("next", "--json").json["error"]["code"] == "no_mission"
+    assert project.treadle("mission", "status", "--json").json["error"]["code"] == "no_mission"
     for words in (("next",), ("mission", "create", "x"), ("mission", "list")):
         result = project.treadle(*words, "--json", cwd=tmp_path)
         assert (result.code, result.json["error"]["code"]) == (1, "no_repository")
@@ -225,7 +225,7 @@ def test_status_tells_phase_and_reason(mission):
     found = mission.project.treadle("mission", "status", "--json").json
     assert list(found) == [
         *("schema_version", "mission_slug", "phase", "phase_complete", "blocked_reason"),
-        *("missing", "tasks"),
+        *("missing", "tasks", "coverage"),
     ]
     assert (found["phase"], found["blocked_reason"]) == ("specify", SPEC_SENTENCE)
     mission.specified()
@@ -253,10 +253,10 @@ def test_a_broken_mission_does_not_hide_the_others(mission):
     assert decision["unblock"] == ["git log --oneline -- missions/auth/meta.json"]
 
 
-def test_a_task_file_that_cannot_be_read_is_the_tasks_phase_s_to_mend(tasked):
+def test_a_task_file_that_cannot_be_read_is_named_with_a_command(tasked):
     tasked.task(1).rename(tasked.folder / "tasks" / "WP01 it's one.md")
     (tasked.folder / "tasks" / "WP01 it's one.md").write_text("---\nlane: nowhere\n---\n")
     decision = tasked.next()
-    assert (decision["phase"], decision["reason_code"]) == ("tasks", "task_file_invalid")
+    assert (decision["phase"], decision["reason_code"]) == ("implement", "task_file_invalid")
     words = shlex.split(decision["unblock"][0])
     assert words == ["git", "log", "--", "missions/auth/tasks/WP01 it's one.md"]

@@ -86,16 +86,21 @@ def test_what_an_agent_commits_itself_is_taken_as_file_contents(site):
     assert "+by hand" in diff.read_text()
 
 
-def test_what_a_setup_changes_is_kept_and_put_back(site):
-    script = "echo mine > README.md; touch new.txt deps.o"
+def test_what_a_setup_makes_stays_and_what_it_changes_is_put_back(site):
+    script = "echo mine > README.md; mkdir -p odd/deep; touch new.txt deps.o odd/deep/x"
     site.settings(f'[workspace]\nsetup = ["sh", "-c", "{script}"]\n')
-    site.agent("do", touch("done.txt") + "ok()", edits=True)
-    result = run(site)
+    status = "import subprocess; seen = subprocess.getoutput('git status --porcelain')\n"
+    there = 'assert (seen, (repo / "new.txt").exists()) == ("", True), seen\n'
+    site.agent("do", status + there + touch("odd/y") + "ok()", edits=True)
+    site.agent("act", there.replace("seen", '""') + touch("done.txt") + "ok()", edits=True)
+    verify = ("--verify", "AC1=test -f odd/deep/x && test -f done.txt")
+    result = site.treadle("run", "--goal", "Make", *verify, "--json").json
+    assert result["status"] == "passed"
     ready = site.event(result["run_id"], "workspace_ready")["data"]
-    assert sorted(ready["undone"]) == ["README.md", "new.txt"]
+    assert (ready["undone"], sorted(ready["kept"])) == (["README.md"], ["new.txt", "odd/"])
     kept = (site.run_dir(result["run_id"]) / "setup" / "changes.diff").read_text()
     assert "+mine" in kept
-    assert "new.txt" in kept
+    assert "new.txt" not in kept
     files = site.git("diff", "--name-only", result["base_commit"], result["branch"]).split()
     assert files == ["done.txt"]
 

@@ -53,6 +53,7 @@ def test_of_two_at_once_one_is_refused_and_each_spec_runs_once(project):
     second = project.treadle("process", "--json")
     assert (second.code, second.json["error"]["code"]) == (75, "locked")
     assert str(first.pid) in second.json["error"]["message"]
+    assert second.json["error"]["fix"] == ["treadle runs list", "treadle process --wait"]
     (project.root / "go").touch()
     first.communicate()
     assert (first.returncode, starts(project)) == (0, 1)
@@ -92,7 +93,7 @@ def test_a_signal_ends_a_router_that_thinks_and_the_choice_is_made_in_the_next_p
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(inbox):
     inbox.settings('default_routine = "log"\n[commands]\nrouter = ["touch", "asked"]\n')
     routine(inbox, "fix", "#!/bin/sh\n# Fix\n# when: broken\n")
-    spec(inbox, "01-a.spec.md", "---\nroutine: gone\n---\n")
+    spec(inbox, "01-a.spec.md", "---\nroutine: gone\n---\n# A\n")
     spec(inbox, "02-b.spec.md", "It is broken\n")
     drop(inbox, "a.md", "---\nx: [\n---\n")
     before = tree(inbox)
@@ -139,6 +140,7 @@ def test_a_message_is_sent_with_routine_chain_and_fields(inbox):
     assert log(inbox) == ["red", "red"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "words", [(" ",), ("x", "--chain", "../y"), ("x", "--field", "id=3"), ("x", "--field", "y")]
 )
@@ -169,6 +171,7 @@ def test_dead_letters_are_listed_shown_and_put_back(inbox):
     assert inbox.treadle("dead", "show", "none", "--json").json["error"]["code"] == "not_found"
 
 
+@pytest.mark.real
 def test_a_router_is_held_against_a_list_of_right_answers(inbox):
     routine(inbox, "fix", "#!/bin/sh\n# Fix\n# when: crash*\n")
     cases = inbox.folder / "cases.tsv"
@@ -179,6 +182,7 @@ def test_a_router_is_held_against_a_list_of_right_answers(inbox):
     assert told.startswith("fix\nbecause: its `when:` line is found once in the text: crash")
 
 
+@pytest.mark.real
 def test_routines_are_listed_shown_and_checked(inbox):
     routine(inbox, "bad", "#!/bin/sh\n# Bad\nif\n")
     names = [item["name"] for item in inbox.treadle("routine", "list", "--json").json["routines"]]
@@ -189,6 +193,7 @@ def test_routines_are_listed_shown_and_checked(inbox):
     assert [item["ok"] for item in found.json["routines"]] == [False, True, True]
 
 
+@pytest.mark.real
 def test_a_repository_that_nobody_trusts_runs_nothing(inbox, tmp_path):
     inbox.git("add", ".")
     inbox.git("commit", "-q", "-m", "Routines")
@@ -212,6 +217,7 @@ def write_notebook(project, *sources):
     project.settings("notebook_support = true\nmax_retries = 1\n")
 
 
+@pytest.mark.real
 def test_a_notebook_is_executed_with_its_parameters_and_kept(project):
     code = "import os; open('out.txt', 'w').write(color + os.environ['seq'])"
     write_notebook(project, code)
@@ -223,6 +229,7 @@ def test_a_notebook_is_executed_with_its_parameters_and_kept(project):
     assert "".join(json.loads(kept.read_text())["cells"][2]["source"]) == "color = 'red'"
 
 
+@pytest.mark.real
 def test_a_notebook_that_fails_names_the_cell(project):
     write_notebook(project, "1 / 0")
     drop(project, "2025022514320000-0.md", "---\nroutine: nb\n---\nx\n")
@@ -232,6 +239,7 @@ def test_a_notebook_that_fails_names_the_cell(project):
     assert "nb.ipynb: cell 3: ZeroDivisionError: division by zero" in stderr.read_text()
 
 
+@pytest.mark.real
 def test_serve_carries_out_what_is_dropped_and_ends_with_a_signal(inbox):
     process = inbox.start("serve", "--no-web", "--json")
     folder = inbox.root / ".treadle" / "inbox"
@@ -245,6 +253,7 @@ def test_serve_carries_out_what_is_dropped_and_ends_with_a_signal(inbox):
     assert process.returncode == 143
 
 
+@pytest.mark.real
 def test_serve_sends_what_the_schedule_says(inbox):
     folder = inbox.root / ".treadle" / "cron"
     folder.mkdir()
@@ -256,6 +265,7 @@ def test_serve_sends_what_the_schedule_says(inbox):
     assert (folder / "often.md").exists()
 
 
+@pytest.mark.real
 def test_a_message_that_must_wait_says_why_and_for_how_many(inbox):
     routine(inbox, "log", "#!/bin/sh\n# Log\n# pre-check: echo no pump; exit 1\n")
     drop(inbox, "2025022514320000-0.md", "x\n")
@@ -263,10 +273,12 @@ def test_a_message_that_must_wait_says_why_and_for_how_many(inbox):
     assert found.code == 3
     assert found.out == (
         "HELD 2025022514320000-0: routine log cannot work here:"
-        " pre-check 'echo no pump; exit 1' exited with 1: no pump\n0 done, 1 not\n"
+        " pre-check 'echo no pump; exit 1' exited with 1: no pump\n"
+        "  next: treadle process\n0 done, 1 not\n"
     )
 
 
+@pytest.mark.real
 def test_a_pass_goes_on_when_nobody_looks_any_more(inbox):
     for name in ("01-a.spec.md", "02-b.spec.md", "03-c.spec.md"):
         spec(inbox, name)

@@ -11,8 +11,10 @@ CHANGES_THE_TREE = {
     "uninstall": "removes them",
     "land": "brings a run's work into the branch",
     "undo": "takes it out again",
+    "answer": "does what is answered, such as land",
     "process": "lists finished specs and lands their work",
     "serve": "does what process does, again and again",
+    "adopt": "writes the specs, missions and routines that it brings in",
 }
 # What every other command is called with here; RUN stands for a passed run.
 LEAVES_IT_ALONE = {
@@ -21,6 +23,12 @@ LEAVES_IT_ALONE = {
     "config": [("show",)],
     "describe": [("--json",)],
     "completion": [("bash",)],
+    "instructions": [(), ("review",)],
+    "import": [(".treadle/issue.md",)],
+    "notify": [()],
+    "telemetry": [("RUN",)],
+    "mcp": [()],
+    "pr": [("RUN",), ("status",)],
     "agent": [("show", "check")],
     "task": [
         ("add", "goal"),
@@ -34,16 +42,25 @@ LEAVES_IT_ALONE = {
         ("release", "WP01"),
         ("move", "WP01", "--to", "claimed"),
         ("done", "T-1"),
+        ("edit", "T-2", "--goal", "other"),
+        ("remove", "T-2"),
     ],
     "mission": [("status",), ("list",), ("dossier",)],
     "next": [(), ("--query",), ("--result", "failed"), ("--retry",)],
     "run": [("--goal", "g", "--verify", "AC1=true")],
+    "rebase": [("RUN",)],
+    "status": [()],
+    "spec": [("list",)],
+    "verify": [()],
+    "enter": [("RUN", "--", "touch", "x")],
     "stop": [("RUN",)],
     "comment": [("RUN", "text", "--step", "1")],
+    "review": [("RUN", "--text", "shorter")],
     "runs": [("list",), ("show", "RUN"), ("events", "RUN"), ("prune", "--dry-run")],
     "log": [("RUN",)],
     "why": [("RUN",)],
     "report": [("RUN",)],
+    "compare": [("RUN",)],
     "replay": [("export", "RUN", ".treadle/recording"), (".treadle/recording",)],
     "demo": [()],
     "mail": [
@@ -55,7 +72,6 @@ LEAVES_IT_ALONE = {
         ("reindex",),
     ],
     "desk": [()],
-    "answer": [("Q-1", "no")],
     "send": [("do it",)],
     "route": [("do it", "--explain")],
     "routine": [("list",), ("show", "develop"), ("check",)],
@@ -81,6 +97,7 @@ def test_no_other_command_changes_the_tree(project):
     project.git("commit", "-q", "-a", "-m", "Settings")
     run = project.treadle("run", "--goal", "g", "--verify", "AC1=test -f done", "--json").json
     assert run["status"] == "passed"
+    (project.root / ".treadle/issue.md").write_text("# An issue\n\n- [ ] it is closed\n")
     before = seen(project)
     for name in [name for name in main.top_level() if name in LEAVES_IT_ALONE]:
         for words in LEAVES_IT_ALONE[name]:

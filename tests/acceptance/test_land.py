@@ -18,7 +18,7 @@ def site(project):
 
 def test_a_passed_run_lands_as_one_commit(site):
     run_id = site.passed()
-    base, branch = site.tip(), f"treadle/{run_id}"
+    base, tree = site.tip(), site.tree(f"treadle/{run_id}")
     result = site.land(run_id)
     assert result.code == 0
     assert result.json == {
@@ -26,12 +26,14 @@ def test_a_passed_run_lands_as_one_commit(site):
         "landed": site.tip("main"),
         "branch": "main",
         "merged": False,
+        "by_hand": False,
+        "below": [],
     }
     assert git(site.root, "log", "-1", "--format=%P %s%n%b").split("\n")[:2] == [
         f"{base} Make done",
         f"Treadle-Run: {run_id}",
     ]
-    assert site.tree() == site.tree(branch)
+    assert site.tree() == tree
     assert (site.root / "done.txt").read_text() == "done\n"
     assert git(site.root, "status", "--porcelain") == ""
     shown = site.project.show(run_id)
@@ -61,10 +63,10 @@ def test_a_long_goal_is_cut_and_told_in_full(site):
 def test_a_task_is_named_in_the_commit(site):
     site.passed()
     site.project.treadle("task", "add", "Do it", "--id", "AUTH-1", "--verify", "AC1=true")
-    run_id = site.project.treadle("run", "AUTH-1", "--json").json["run_id"]
+    run_id = site.project.treadle("run", "AUTH-1", "--anyway", "--json").json["run_id"]
     site.land(run_id)
     trailers = git(site.root, "log", "-1", "--format=%(trailers:only)")
-    assert trailers == f"Treadle-Run: {run_id}\nTreadle-Task: AUTH-1\n\n"
+    assert trailers == f"Treadle-Run: {run_id}\nTreadle-Task: AUTH-1\nTreadle-Agent: do\n\n"
 
 
 def test_keep_steps_keeps_the_commits_of_the_run(site):
@@ -136,15 +138,15 @@ def test_a_conflict_is_refused_with_the_file(site):
     site.commit("shared.txt", "mine\n")
     error = site.refused(run_id, "merge_conflict")
     assert error["files"] == ["shared.txt"]
-    assert f"git merge treadle/{run_id}" in error["fix"]
+    assert error["fix"] == [f"treadle rebase {run_id}"]
 
 
-def test_work_that_is_in_the_branch_already_lands_as_nothing(site):
+def test_work_that_is_in_the_branch_already_is_recorded_as_landed(site):
     run_id = site.passed()
     git(site.root, "merge", "-q", "--no-ff", "-m", "By hand", f"treadle/{run_id}")
     tip = site.tip()
     result = site.land(run_id)
-    assert (result.code, result.json["landed"], site.tip()) == (0, None, tip)
+    assert (result.code, result.json["landed"], site.tip()) == (0, tip, tip)
 
 
 def test_a_run_that_changed_nothing_lands_as_nothing(site):
@@ -255,6 +257,7 @@ def test_a_branch_that_is_not_checked_out_moves_alone(site):
     assert f"treadle: land {run_id}" in log
 
 
+@pytest.mark.real
 def test_landing_while_another_branch_is_checked_out(site):
     run_id = site.passed()
     git(site.root, "switch", "-q", "-c", "other")
@@ -263,6 +266,7 @@ def test_landing_while_another_branch_is_checked_out(site):
     assert "done.txt" in site.files("main")
 
 
+@pytest.mark.real
 def test_a_branch_checked_out_in_another_work_tree_is_refused(site, tmp_path):
     git(site.root, "worktree", "add", "-q", "-b", "other", str(tmp_path / "else where"))
     run_id = site.passed()
@@ -271,6 +275,7 @@ def test_a_branch_checked_out_in_another_work_tree_is_refused(site, tmp_path):
     assert git(tmp_path / "else where", "status", "--porcelain") == ""
 
 
+@pytest.mark.real
 def test_a_project_in_a_linked_work_tree_lands_there(site, tmp_path):
     git(site.root, "worktree", "add", "-q", "-b", "other", str(tmp_path / "linked"))
     site.project.root = site.root = tmp_path / "linked"
@@ -296,6 +301,7 @@ def _begin_bisect(site):
     git(site.root, "bisect", "start")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("begin", [_begin_merge, _begin_rebase, _begin_pick, _begin_bisect])
 def test_an_operation_in_progress_is_refused(site, begin):
     run_id = site.passed()
@@ -307,6 +313,7 @@ def test_an_operation_in_progress_is_refused(site, begin):
     site.refused(run_id, "operation_in_progress")
 
 
+@pytest.mark.real
 def test_a_deleted_base_branch_is_refused(site):
     git(site.root, "switch", "-q", "-c", "feature")
     run_id = site.passed()
@@ -317,6 +324,7 @@ def test_a_deleted_base_branch_is_refused(site):
     assert site.land(run_id, "--onto", "main").code == 0
 
 
+@pytest.mark.real
 def test_a_base_that_was_force_moved_takes_only_the_change(site):
     site.commit("dropped.txt", "dropped\n")
     run_id = site.passed()
@@ -327,11 +335,13 @@ def test_a_base_that_was_force_moved_takes_only_the_change(site):
     assert "dropped.txt" not in site.files()
 
 
+@pytest.mark.real
 def test_a_runs_own_branch_is_nothing_to_land_on(site):
     run_id = site.passed()
     site.refused(run_id, "own_branch", "--onto", f"treadle/{run_id}")
 
 
+@pytest.mark.real
 def test_a_branch_named_treadle_can_be_landed_on_when_runs_are_called_otherwise(site):
     git(site.root, "branch", "treadle")
     run_id = site.passed(extra='[workspace]\nbranch = "runs/{run_id}"\n')
@@ -339,11 +349,14 @@ def test_a_branch_named_treadle_can_be_landed_on_when_runs_are_called_otherwise(
     assert "done.txt" in site.files("treadle")
 
 
+@pytest.mark.real
 def test_a_branch_named_treadle_stands_in_the_way_of_a_runs_own(site):
     git(site.root, "branch", "treadle")
     site.project.settings('[agents.do]\ntype = "builtin"\nrun = ["true"]\n')
     with lived_in(site.root), untouched(site.root):
-        result = site.project.treadle("run", "--goal", "x", "--verify", "AC1=true", "--json")
+        result = site.project.treadle(
+            "run", "--goal", "x", "--verify", "AC1=true", "--anyway", "--json"
+        )
     error = result.json["error"]
     assert (result.code, error["code"]) == (1, "branch_in_the_way")
     assert error["fix"] == ["git branch -m treadle treadle-old"]
@@ -351,6 +364,7 @@ def test_a_branch_named_treadle_stands_in_the_way_of_a_runs_own(site):
     assert (run["status"], run["reason_code"]) == ("failed", "branch_in_the_way")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "name",
     [
@@ -371,6 +385,7 @@ def test_a_lock_of_another_git_is_respected(site, name):
     assert site.land(run_id).code == 0
 
 
+@pytest.mark.real
 def test_hooks_do_not_run(site, tmp_path):
     run_id = site.passed()
     for name in ("post-merge", "pre-commit", "reference-transaction", "post-checkout"):
@@ -381,6 +396,7 @@ def test_hooks_do_not_run(site, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.real
 def test_settings_that_would_squash_stash_or_refuse_fast_forward_do_not_matter(site):
     run_id = site.passed()
     site.commit("mine.txt", "1\n")
@@ -395,6 +411,7 @@ def test_settings_that_would_squash_stash_or_refuse_fast_forward_do_not_matter(s
     assert site.tip() == site.project.show(run_id)["landed"]
 
 
+@pytest.mark.real
 def test_signing_is_honoured(site, tmp_path):
     run_id = site.passed()
     signer = tmp_path / "signer"
@@ -411,6 +428,7 @@ def test_signing_is_honoured(site, tmp_path):
     assert "gpgsig -----BEGIN" in git(site.root, "cat-file", "-p", "HEAD")
 
 
+@pytest.mark.real
 def test_a_signer_that_fails_changes_nothing(site):
     run_id = site.passed()
     git(site.root, "config", "gpg.program", "false")
@@ -421,6 +439,7 @@ def test_a_signer_that_fails_changes_nothing(site):
     assert site.state() == before
 
 
+@pytest.mark.real
 def test_without_an_identity_treadle_signs_with_its_own_name(site, private_home):
     run_id = site.passed()
     (private_home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
@@ -428,6 +447,7 @@ def test_without_an_identity_treadle_signs_with_its_own_name(site, private_home)
     assert git(site.root, "log", "-1", "--format=%an <%ae>") == "treadle <treadle@localhost>\n"
 
 
+@pytest.mark.real
 def test_a_whole_run_without_an_identity(site, private_home):
     (private_home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
     setting = '[agents.do]\ntype = "builtin"\nrun = ["touch", "done.txt"]\n'
@@ -437,6 +457,7 @@ def test_a_whole_run_without_an_identity(site, private_home):
     assert name == "treadle <treadle@localhost>\n"
 
 
+@pytest.mark.real
 def test_odd_names_land_and_are_refused_by_name(site):
     names = ["with space.txt", "ünïcode.txt", "quo'te.txt"]
     work = "; ".join(f"echo x > {shlex.quote(name)}" for name in names)
@@ -451,6 +472,7 @@ def test_odd_names_land_and_are_refused_by_name(site):
     assert site.undo(run_id).json["exact"]
 
 
+@pytest.mark.real
 def test_a_name_that_is_no_text_is_refused_like_any_other(site):
     name = os.fsdecode(b"b\xffd.txt")
     site.write(name, "base\n")
@@ -466,6 +488,7 @@ def test_a_name_that_is_no_text_is_refused_like_any_other(site):
     assert "b\\udcffd.txt" in site.project.event(run_id, "land_refused")["message"]
 
 
+@pytest.mark.real
 def test_a_file_of_the_user_with_a_line_break_in_its_name(site):
     name = "line\nbreak.txt"
     site.commit(name, "base\n")
@@ -476,15 +499,19 @@ def test_a_file_of_the_user_with_a_line_break_in_its_name(site):
     assert name not in git(site.root, "ls-files", "-z").split("\0")
 
 
+@pytest.mark.real
 def test_a_new_name_with_a_line_break_fails_its_step(site):
     setting = '[agents.do]\ntype = "builtin"\nrun = ["touch", "a\\nb", "done.txt"]\n'
     site.project.settings(setting)
     with untouched(site.root):
-        done = site.project.treadle("run", "--goal", "x", "--verify", "AC1=true", "--json")
+        done = site.project.treadle(
+            "run", "--goal", "x", "--verify", "AC1=true", "--anyway", "--json"
+        )
     assert (done.code, done.json["reason_code"]) == (1, "patch_refused")
     assert "name_control: a\\nb" in done.json["reason"]
 
 
+@pytest.mark.real
 def test_a_project_whose_path_has_a_line_break(site, tmp_path):
     moved = tmp_path / "line\nbreak"
     site.root.rename(moved)
@@ -496,6 +523,7 @@ def test_a_project_whose_path_has_a_line_break(site, tmp_path):
     assert site.undo(run_id).json["exact"]
 
 
+@pytest.mark.real
 def test_a_project_with_spaces_and_other_letters_in_its_path(site, tmp_path):
     run_id = site.passed()
     moved = tmp_path / "mövéd pröject"
@@ -507,6 +535,7 @@ def test_a_project_with_spaces_and_other_letters_in_its_path(site, tmp_path):
     assert (moved / "done.txt").exists()
 
 
+@pytest.mark.real
 def test_line_endings_of_the_checkout_follow_the_users_settings(site):
     git(site.root, "config", "core.autocrlf", "true")
     site.commit("text.txt", "one\r\ntwo\r\n")
@@ -517,6 +546,7 @@ def test_line_endings_of_the_checkout_follow_the_users_settings(site):
     assert git(site.root, "cat-file", "-p", "HEAD:done.txt") == "a\nb\n"
 
 
+@pytest.mark.real
 def test_a_shallow_clone(site, tmp_path):
     site.commit("one.txt", "1\n")
     site.commit("two.txt", "2\n")
@@ -530,6 +560,7 @@ def test_a_shallow_clone(site, tmp_path):
     assert site.undo(run_id).json["exact"]
 
 
+@pytest.mark.real
 def test_a_repository_with_a_submodule(site, tmp_path):
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -545,6 +576,7 @@ def test_a_repository_with_a_submodule(site, tmp_path):
     assert (site.tip("HEAD:mod"), git(site.root / "mod", "rev-parse", "HEAD")) == mine
 
 
+@pytest.mark.real
 def test_a_content_filter_of_the_user_is_used_in_the_checkout(site):
     site.commit(".gitattributes", "*.big filter=pointer\n")
     run_id = site.passed("echo BIG > x.big; echo > done.txt")
@@ -554,6 +586,7 @@ def test_a_content_filter_of_the_user_is_used_in_the_checkout(site):
     assert (site.root / "x.big").read_text() == "SMUDGED\n"
 
 
+@pytest.mark.real
 def test_large_files_without_the_program_for_them_stay_pointers(site):
     site.commit(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
     site.commit("old.bin", "version https://git-lfs.github.com/spec/v1\nsize 1\n")
@@ -564,6 +597,7 @@ def test_large_files_without_the_program_for_them_stay_pointers(site):
     assert site.undo(run_id).json["exact"]
 
 
+@pytest.mark.real
 def test_a_file_outside_a_sparse_checkout_that_the_user_made_is_refused(site):
     site.commit("far/away.txt", "1\n")
     run_id = site.passed("echo 2 > far/new.txt; echo > done.txt")
@@ -572,6 +606,7 @@ def test_a_file_outside_a_sparse_checkout_that_the_user_made_is_refused(site):
     assert site.refused(run_id, "file_in_the_way")["files"] == ["far/new.txt"]
 
 
+@pytest.mark.real
 def test_a_sparse_checkout_stays_sparse(site):
     site.commit("far/away.txt", "1\n")
     run_id = site.passed("echo 2 > far/away.txt; echo > done.txt")
@@ -581,6 +616,7 @@ def test_a_sparse_checkout_stays_sparse(site):
     assert git(site.root, "show", "HEAD:far/away.txt") == "2\n"
 
 
+@pytest.mark.real
 def test_a_bare_repository_is_told_apart(site, tmp_path):
     git(tmp_path, "clone", "-q", "--bare", str(site.root), str(tmp_path / "bare.git"))
     for command in (
@@ -595,6 +631,7 @@ def test_a_bare_repository_is_told_apart(site, tmp_path):
         assert result.json["error"]["fix"][0].startswith("git clone ")
 
 
+@pytest.mark.real
 def test_a_bare_repository_with_work_trees_can_be_landed_on(site, tmp_path):
     bare, linked = tmp_path / "bare.git", tmp_path / "linked"
     git(tmp_path, "clone", "-q", "--bare", str(site.root), str(bare))
@@ -607,6 +644,7 @@ def test_a_bare_repository_with_work_trees_can_be_landed_on(site, tmp_path):
     assert "done.txt" in git(bare, "ls-tree", "--name-only", "main").split()
 
 
+@pytest.mark.real
 def test_an_agent_cannot_land(site):
     run_id = site.passed()
     env = {"TREADLE_RUN": run_id}
@@ -614,6 +652,7 @@ def test_an_agent_cannot_land(site):
     assert result.json["error"]["code"] == "inside_run"
 
 
+@pytest.mark.real
 def test_a_commit_between_check_and_move_is_noticed(site):
     """A branch that moved under the landing is not fast-forwarded over."""
     run_id = site.passed(verify="test -f done.txt", extra='[sandbox]\nmode = "off"\n')
@@ -628,6 +667,7 @@ def test_a_commit_between_check_and_move_is_noticed(site):
     assert site.project.show(run_id)["landed"] is None
 
 
+@pytest.mark.real
 def test_what_was_landed_survives_a_lost_store(site):
     run_id = site.passed()
     site.land(run_id)
@@ -639,6 +679,7 @@ def test_what_was_landed_survives_a_lost_store(site):
     site.refused(run_id, "already_landed")
 
 
+@pytest.mark.real
 def test_a_project_that_was_moved_since(site):
     run_id = site.passed()
     new = site.root.with_name("moved")

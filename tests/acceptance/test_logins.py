@@ -26,9 +26,10 @@ def site(request, project, private_home, tmp_path):
         path = fake.program(tmp_path, "codex", f"cat > /dev/null\n{script}")
         project.settings(
             f'[sandbox]\ntier = "{request.param}"\n[agents.do]\ntype = "codex"\nretry_wait = 0\n'
+            "patience = 0\n"
         )
         env = {"PATH": f"{path}:{os.environ['PATH']}"}
-        words = ("--verify", "AC1=true", "--budget", "max_iterations=1")
+        words = ("--verify", "AC1=true", "--anyway", "--budget", "max_iterations=1")
         return project.run_json(*words, env=env)
 
     play.project, play.login, play.tmp = project, login, tmp_path
@@ -81,3 +82,34 @@ def test_what_is_planted_is_not_met_again_and_no_neighbour_is_seen(site):
         for word in ("hooks", "e.toml", "secret"):
             assert word not in seen
     assert sorted(os.listdir(neighbour.parent)) == ["claude-0", "lock"]
+
+
+@pytest.mark.real
+def test_of_two_runs_that_refresh_one_login_the_second_waits_for_the_first(
+    project, private_home, tmp_path
+):
+    login = private_home / ".codex" / "auth.json"
+    login.parent.mkdir()
+    login.write_text(json.dumps(BEFORE["codex"]))
+    (tmp_path / "new.json").write_text(json.dumps(AFTER["codex"]))
+    # A refresh token works once: whoever comes second with the old one is told so.
+    script = f"""cat > /dev/null
+if mkdir {tmp_path}/refreshed 2> /dev/null; then
+  cat {tmp_path}/new.json > $CODEX_HOME/auth.json
+  while [ ! -e {tmp_path}/second ]; do sleep 0.05; done
+elif ! grep -q {AFTER["codex"]["tokens"]["refresh_token"]} $CODEX_HOME/auth.json; then
+  touch {tmp_path}/second
+  echo "401 Unauthorized: your refresh token was already used, please log in again" >&2
+  exit 1
+fi
+touch done.txt
+{ANSWER}"""
+    project.env["PATH"] = fake.program(tmp_path, "codex", script)
+    project.config["do"] = 'type = "codex"\nretry_wait = 600\npatience = 3600\n'
+    project.settings('sandbox = "off"\n')
+    for _ in range(2):
+        project.treadle("task", "add", "Make done", "--verify", "AC1=test -f done.txt")
+    done = project.treadle("run", "--parallel", "2", "--json", timeout=120)
+    assert [it["status"] for it in done.json["runs"]] == ["passed"] * 2
+    assert json.loads(login.read_text()) == AFTER["codex"]
+    assert project.treadle("desk", "--json").json["items"] == []

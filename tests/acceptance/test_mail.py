@@ -6,6 +6,8 @@ import shlex
 
 import pytest
 
+from tests.acceptance.mailbox import Mailbox
+
 FLOW = "20251121_170000_coordinator-all_implement-feature_AUTH-012.md"
 TEST = "20251121_183000_engineer-qa_test_AUTH-012.md"
 LETTER = """# MESSAGE
@@ -27,27 +29,7 @@ Implement JWT-based authentication for API endpoints
 
 @pytest.fixture
 def mail(project):
-    """Return what mail commands say, and where files lie."""
-
-    class Mail:
-        root = project.root / ".treadle" / "mail"
-
-        def __call__(self, *words, code=0, **options):
-            done = project.treadle("mail", *words, "--json", **options)
-            assert done.code == code, done
-            return done.json
-
-        def send(self, sender, to, intent, *words, **options):
-            return self("send", "--from", sender, "--to", to, "--intent", intent, *words, **options)
-
-        def task(self, ending):
-            return (self.root / "TASKS" / f"AUTH-012.{ending}").read_text()
-
-        def tree(self):
-            files = [path for path in self.root.rglob("*.md") if path.parent.name != "TASKS"]
-            return sorted(str(path.relative_to(self.root)) for path in files)
-
-    return Mail()
+    return Mailbox(project)
 
 
 def test_the_message_flow_example(project, mail):
@@ -74,7 +56,16 @@ def test_the_message_flow_example(project, mail):
     assert mail("claim", "--as", "qa")["file"].endswith(f"AGENTS/qa/INBOX/{TEST}")  # 5. QA tests
     early = project.treadle("task", "done", "AUTH-012", "--as", "coordinator", "--json")
     assert (early.code, early.json["error"]["code"]) == (3, "tests_not_passed")
-    mail("reply", TEST, "--as", "qa", "--status", "completed", "--summary", "47/47 passed")
+    mail(
+        "reply",
+        TEST,
+        "--as",
+        "qa",
+        "--status",
+        "completed",
+        "--summary",
+        "47/47 passed, 94% coverage",
+    )
     assert mail.task("checks").startswith("tests_passed: true\ncoverage_threshold_met: true\n")
 
     done = project.treadle("task", "done", "AUTH-012", "--as", "coordinator", "--json")  # 6.
@@ -99,7 +90,7 @@ def test_escalation_reaches_the_desk_and_the_answer_comes_back(project, mail):
     assert (wrong.code, "2: Blue" in wrong.json["error"]["message"]) == (2, True)
     answered = project.treadle("answer", item["item_id"], "--option", "2", "--json").json
     assert (answered["answer"], answered["lane"]) == ("Blue", "in_progress")
-    assert project.treadle("desk", "--json").json == {"items": []}
+    assert project.treadle("desk", "--json").json["items"] == []
     twice = project.treadle("answer", item["item_id"], "again", "--json")
     assert twice.json["error"]["code"] == "question_answered"
     (letter,) = mail("list", "--as", "ada", "--box", "new")["letters"]
@@ -138,7 +129,7 @@ def test_a_letter_wakes_who_watches(project, mail):
     mail.send("ada", "qa", "inform", "--summary", "Look")
     out, _ = watching.communicate(timeout=120)
     assert (watching.returncode, json.loads(out)["letters"][0]["summary"]) == (0, "Look")
-    assert mail("watch", "--as", "ada", "--timeout", "0", code=1) == {"letters": []}
+    assert mail("watch", "--as", "ada", "--timeout", "0", code=1)["letters"] == []
 
 
 def test_searching_reading_and_archiving(mail):
@@ -213,6 +204,8 @@ def test_agents_read_letters_write_letters_and_the_asker_hears_of_the_end(tasked
     assert "Mind the gap" in notes
     again = tasked.step_dir(run["run_id"], "005-plan") / "input.json"
     assert "Mind the gap" not in json.loads(again.read_text())["context"]["notes"]
+    assert len(mail("list", "--as", "boss", "--box", "new")["letters"]) == 4
+    assert tasked.treadle("land", run["run_id"]).code == 0
     letters = mail("list", "--as", "boss")["letters"]
     assert [
         (row["from"], row["intent"], row["status"]) for row in letters if row["box"] == "new"
@@ -234,7 +227,7 @@ def test_a_run_that_stops_asks_for_help_once(tasked, mail):
     (item,) = tasked.treadle("desk", "--json").json["items"]
     assert item["kind"] == "budget"
     answered = tasked.treadle("answer", item["item_id"], "--option", "1", "--json").json
-    assert answered["fix"][0].startswith(f"treadle run --resume {run['run_id']}")
+    assert answered["commands"][0].startswith(f"treadle run --resume {run['run_id']}")
     assert tasked.show(run["run_id"])["status"] == "stopped"
 
 
@@ -306,7 +299,7 @@ def test_a_letter_with_an_intent_nobody_knows_is_shown_with_a_warning(project, m
 
 def test_more_days_than_a_clock_can_count_leave_everything_where_it_is(project, mail):
     mail.send("ada", "bob", "inform")
-    assert mail("archive", "--older-than", "1000000000") == {"letters": []}
+    assert mail("archive", "--older-than", "1000000000")["letters"] == []
     pruned = project.treadle("runs", "prune", "--older-than", "1000000000", "--json")
     assert (pruned.code, pruned.json["workspaces"]) == (0, [])
 

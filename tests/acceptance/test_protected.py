@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.web.conftest import Worked
+from tests.web.conftest import Worked, uncoloured
 
 TEST = "import calc\n\n\ndef test_add():\n    assert calc.add(1, 2) == 3\n"
 WRONG = "def add(a, b):\n    return a - b\n"
@@ -46,7 +46,7 @@ def test_a_pass_that_hangs_on_a_changed_test_waits_for_a_person(calc):
     assert calc.show(found["run_id"])["status"] == "passed"
     assert calc.treadle("desk", "--json").json["items"] == []
     assert "protected_approved" in calc.event_types(found["run_id"])
-    assert calc.treadle(*approve.split()[1:]).code == 3
+    assert calc.treadle(*approve.split()[1:]).code == 1
 
 
 @pytest.mark.real
@@ -54,11 +54,11 @@ def test_the_page_shows_the_change_and_offers_to_approve_it(calc):
     edits(calc, CHEAT)
     run_id = run(calc)["run_id"]
     browser = Worked(calc, run_id, {}).browser
-    step = browser.get(f"/runs/{run_id}/steps/3").text
+    step = uncoloured(browser.get(f"/runs/{run_id}/steps/3").text)
     assert "test_calc.py: with these files as the base has them, AC1 fails" in step
     assert '<td class="old del">    assert calc.add(1, 2) == 3</td>' in step
     desk = browser.get("/desk").text
-    assert f"treadle run --resume={run_id} --approve=protected --wait" in desk
+    assert "treadle answer Q-1 approve --wait" in desk
 
 
 @pytest.mark.real
@@ -94,6 +94,7 @@ def test_warn_only_tells(calc):
     assert "AC1 fails" in calc.event(result["run_id"], "protected_changed")["message"]
 
 
+@pytest.mark.real
 def test_a_change_that_the_base_does_not_mind_is_listed_everywhere(calc):
     more = f"{TEST}\n\ndef test_more():\n    assert calc.add(2, 2) == 4\n"
     edits(calc, f"{REPAIR}\npathlib.Path('test_calc.py').write_text({more!r})")
@@ -104,8 +105,43 @@ def test_a_change_that_the_base_does_not_mind_is_listed_everywhere(calc):
     assert told in calc.treadle("why", run_id).out
     assert told in calc.treadle("runs", "show", run_id).out
     assert told.replace("_", "_") in calc.treadle("report", run_id).out
+    assert told in Worked(calc, run_id, {}).browser.get(f"/runs/{run_id}").text
     logs = calc.step_dir(run_id, "003-check") / "files/checks/base"
     assert "1 passed" in (logs / "AC1.txt").read_text()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ('pathlib.Path("test_calc.py").unlink()', "test_calc.py"),
+        ('pathlib.Path("test_calc.py").rename("later.py")', "test_calc.py"),
+    ],
+)
+def test_a_protected_file_that_is_deleted_or_renamed_is_asked_about(calc, how, named):
+    (calc.root / "test_ok.py").write_text("def test_ok():\n    pass\n")
+    calc.git("add", ".")
+    calc.git("commit", "-q", "-m", "Another test")
+    edits(calc, how)
+    found = run(calc)
+    assert (found["code"], found["reason_code"]) == (3, "protected_changed")
+    assert calc.show(found["run_id"])["protected"] == [named]
+    diff = calc.step_dir(found["run_id"], "003-check") / "files/protected.diff"
+    assert "-    assert calc.add(1, 2) == 3" in diff.read_text()
+
+
+@pytest.mark.real
+def test_an_honest_run_that_moves_a_test_is_listed_and_passes(calc):
+    move = (
+        'pathlib.Path("tests").mkdir(); pathlib.Path("test_calc.py").rename("tests/test_calc.py")'
+    )
+    (calc.root / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    calc.git("add", ".")
+    calc.git("commit", "-q", "-m", "Settings")
+    edits(calc, f"{REPAIR}\n{move}")
+    found = run(calc)
+    assert found["status"] == "passed"
+    assert "test_calc.py" in calc.show(found["run_id"])["protected"]
 
 
 def test_without_commands_it_is_listed_and_nothing_more(calc):

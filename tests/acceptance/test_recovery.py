@@ -147,6 +147,7 @@ def test_an_old_temporary_folder_goes_with_the_next_command(project):
     assert project.show(run_id)["claim_epoch"] == epoch
 
 
+@pytest.mark.real
 def test_a_mended_run_keeps_where_its_intact_steps_are_archived(project):
     project.good_agents()
     run_id = project.run_json("--budget", "max_iterations=1")["run_id"]
@@ -156,11 +157,12 @@ def test_a_mended_run_keeps_where_its_intact_steps_are_archived(project):
     assert [step["archive"] for step in project.show(run_id)["steps"]] == ["a1", "a2", "a3"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("point", ["after_folder", "after_row"])
 def test_a_killed_prune_brings_no_run_back(project, point):
     project.good_agents()
     project.run_json()
-    words = ("runs", "prune", "--history", "--older-than", "0")
+    words = ("runs", "prune", "--history", "--unlanded", "--older-than", "0")
     assert project.treadle(*words, env={"TREADLE_DIE_AT": point}).code == -9
     assert project.treadle(*words).code == 0
     _start(project)
@@ -168,6 +170,20 @@ def test_a_killed_prune_brings_no_run_back(project, point):
     assert list((project.root / ".treadle" / "runs").iterdir()) == []
 
 
+@pytest.mark.real
+def test_a_step_whose_branch_went_elsewhere_is_adopted_and_ends_its_run(project):
+    project.good_agents()
+    assert project.run(env={"TREADLE_DIE_AT": "after_rename:4"}).code == -9
+    run = project.only_run()
+    project.git("commit", "-q", "--allow-empty", "-m", "other")
+    project.git("branch", "-f", run["branch"], "HEAD")
+    _start(project)
+    shown = project.show(run["run_id"])
+    assert (shown["status"], shown["reason_code"]) == ("failed", "branch_moved")
+    assert (shown["steps"][-1]["role"], shown["owner"]) == ("act", None)
+
+
+@pytest.mark.real
 def test_a_comment_survives_a_lost_store(project):
     project.good_agents()
     run_id = project.run_json("--budget", "max_iterations=1")["run_id"]
@@ -180,6 +196,7 @@ def test_a_comment_survives_a_lost_store(project):
     assert "Be kind" in request["context"]["notes"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("gone", [".treadle/runs", ".treadle"])
 def test_a_folder_deleted_in_mid_run_is_said_in_words(project, gone):
     project.good_agents()
@@ -192,6 +209,7 @@ def test_a_folder_deleted_in_mid_run_is_said_in_words(project, gone):
     assert gone in error["message"]
 
 
+@pytest.mark.real
 def test_locks_deleted_while_a_pass_works_do_not_let_a_second_one_in(inbox):
     go = inbox.folder / "go"
     routine(inbox, "log", f"#!/bin/sh\n# Wait\nuntil [ -e {go} ]; do sleep 0.05; done\necho > x\n")

@@ -55,6 +55,18 @@ def test_edits_are_replayed_too(project, tmp_path):
         assert project.git("show", f"{again['branch']}:new.txt") == "edited"
 
 
+def test_turns_without_anything_to_do_are_replayed_too(project, tmp_path):
+    project.config["act"] = 'type = "builtin"\nrun = ["sh", "-c", "echo x > new.txt"]\n'
+    project.settings('sandbox = "off"\n')
+    asked = ("--goal", "There is a file", "--verify", "AC1=test -s new.txt")
+    run = project.treadle("run", *asked, "--json").json
+    assert run["status"] == "passed", run
+    path = tmp_path / "run.tar.gz"
+    assert project.treadle("replay", "export", run["run_id"], str(path)).code == 0
+    again = project.treadle("replay", str(path), "--json").json
+    assert (again["status"], again["steps"]) == ("passed", run["steps"])
+
+
 def test_one_role_can_be_swapped(project, tmp_path):
     _, path = recorded(project, tmp_path)
     project.agent("strict", 'verdict("FAIL", AC1=False); ok("strict")')

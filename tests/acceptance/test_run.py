@@ -1,7 +1,9 @@
 """The wheel through the real command: the contract's checklist and what surrounds it."""
 
 import json
+import os
 import sqlite3
+import subprocess
 
 import pytest
 
@@ -93,6 +95,21 @@ def test_the_users_checkout_is_untouched(project):
     assert {"README.md", "notes.txt"} <= set(event["data"]["files"])
 
 
+def test_a_pipe_that_git_would_wait_for_is_named_before_anything_begins(project):
+    project.good_agents()
+    project.treadle("task", "add", "Work", "--id", "A-1", "--verify", "AC1=true")
+    (project.root / "new").mkdir()
+    (project.root / "new" / "file").touch()
+    os.mkfifo(project.root / "new" / ".gitignore")
+    os.mkfifo(project.root / "pipe")  # which git passes by
+    refused = project.treadle("run", "A-1", "--anyway", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (3, "special_file")
+    assert project.treadle("runs", "list", "--json").json["runs"] == []
+    (command,) = refused.json["error"]["fix"]
+    subprocess.run(["sh", "-c", command], check=True)
+    assert project.treadle("run", "A-1", "--anyway", "--json").code == 0
+
+
 def test_an_agent_in_shell_runs_unchanged(project):
     script = project.root / "bin" / "agent"
     script.parent.mkdir()
@@ -146,7 +163,7 @@ def test_builtin_checks_by_the_commands_alone(project):
 
 def test_a_check_that_passes_before_any_work_is_reported(project):
     project.agent("act", "ok()")
-    result = project.run_json("--verify", "AC1=true")
+    result = project.run_json("--verify", "AC1=true", "--anyway")
     event = project.event(result["run_id"], "check_before")
     assert event["data"] == {"id": "AC1", "passed": True}
     (view,) = project.show(result["run_id"])["criteria"]
@@ -199,9 +216,15 @@ def test_no_progress_stops_the_run(project):
 def test_a_run_that_nobody_can_check_or_change_is_refused(project):
     blocked = project.run("--json")
     assert (blocked.code, blocked.json["error"]["code"]) == (3, "nobody_checks")
-    assert blocked.json["error"]["fix"] == ['--verify "AC1=COMMAND"']
+    assert '--verify "AC1=make test"' in blocked.json["error"]["message"]
+    assert blocked.json["error"]["fix"] == ["treadle run --help"]
+    project.treadle("task", "add", "It works")
+    told = project.treadle("run", "T-1", "--json").json["error"]
+    assert told["fix"] == ["treadle task edit T-1 --help"]
     nobody = project.run("--verify", "AC1=true", "--json")
     assert (nobody.code, nobody.json["error"]["code"]) == (3, "nobody_works")
+    edit = "${EDITOR:-vi} .treadle/config.toml"
+    assert nobody.json["error"]["fix"] == [edit, "treadle doctor"]
     assert project.treadle("runs", "list", "--json").json["runs"] == []
 
 
@@ -275,6 +298,7 @@ def test_a_refused_task_holds_up_no_other(project):
     assert project.treadle("task", "show", "T-1", "--json").json["lane"] == "planned"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("parallel", ["1", "4"])
 def test_several_runs_side_by_side(project, parallel):
     project.good_agents()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builder import wait_for
+from treadle import layout
 from treadle.sandbox import jails
 
 TIERS = [tier for tier in ("A", "B") if jails.probe(tier).tier == tier]
@@ -36,6 +37,27 @@ def observed(project, run_id):
     """Return what the last check saw."""
     found = sorted(project.run_dir(run_id).glob("steps/*-check/files/checks/observed.json"))
     return json.loads(found[-1].read_text())[0]
+
+
+@pytest.mark.parametrize("tier", DAILY)
+def test_a_login_in_settings_of_git_is_hidden(project, tier):
+    """A checkout in CI, or an address with a password, leaves one there."""
+    project.settings(settings(tier))
+    project.good_agents()
+    own = str(project.root / ".git/config")
+    header = "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46Z2hzX2FiY2RlZmdoaWprbG1ub3A="
+    project.git("config", "http.https://example.org/.extraheader", header)
+    read = f"""
+try:
+    found = open({own!r}).read()
+except OSError as error:
+    found = type(error).__name__
+"""
+    project.agent("plan", f'{read}\nwrite("found.txt", found[::-1]); ok()')
+    result = project.run_json("--verify", f"AC1=! grep extraheader {own}", "--anyway")
+    assert result["status"] == "passed", result
+    found = project.step_dir(result["run_id"], "001-plan") / "found.txt"
+    assert found.read_text()[::-1] in ("", "PermissionError")
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -141,9 +163,12 @@ def test_rights_changed_outside_fail_the_step(project):
 
 
 @pytest.mark.skipif("B" not in TIERS, reason="TIER B CANNOT RUN HERE")
-def test_what_the_user_writes_meanwhile_is_only_noted(project):
+def test_what_the_user_and_tools_of_other_runs_write_meanwhile_is_no_violation(project):
     project.settings(settings("B"))
     project.good_agents()
+    other = layout.agent_states(os.environ) / "claude-1" / "settings.json"
+    other.parent.mkdir(parents=True)
+    other.touch()
     flag = project.folder / "go"
     wait = f"while not os.path.exists({str(flag)!r}): time.sleep(0.01)\n"
     project.agent("plan", 'write("begun", "x")\n' + wait + "ok()")
@@ -151,6 +176,7 @@ def test_what_the_user_writes_meanwhile_is_only_noted(project):
     runs = project.root / ".treadle/runs"
     wait_for(lambda: list(runs.glob("*/steps/*/begun")))
     (project.root / "mine.txt").write_text("mine")
+    other.chmod(0o600)
     flag.touch()
     out, _ = running.communicate(timeout=120)
     result = json.loads(out)
@@ -181,6 +207,7 @@ HOGS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("code", HOGS)
 def test_an_agent_that_takes_too_much_fails_with_the_key_that_allows_more(project, code, tier):
@@ -216,6 +243,7 @@ def test_a_check_says_which_denial_it_met(project):
     assert project.run_json("--verify", verify)["status"] == "passed"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", DAILY)
 @pytest.mark.parametrize("who", ["agent", "setup", "check"])
 def test_what_may_not_be_read_is_named_with_its_key(project, who, tier):
@@ -240,6 +268,7 @@ def test_what_may_not_be_read_is_named_with_its_key(project, who, tier):
     assert project.run_json(*extra)["status"] == "passed"
 
 
+@pytest.mark.real
 @pytest.mark.skipif(not TIERS, reason="NO SANDBOX CAN RUN HERE")
 @pytest.mark.parametrize(
     ("code", "key"),
@@ -283,6 +312,7 @@ def test_secrets_stay_out_of_logs_events_and_store(project):
     assert any(path.parent.name == "checks" for path in masked)
 
 
+@pytest.mark.real
 def test_folders_made_to_resist_are_removed(project):
     project.good_agents()
     odd = "os.mkdir(b'odd \\n\\xff\\x1b[2J')"
@@ -306,6 +336,7 @@ USER = pwd.getpwuid(os.getuid()).pw_dir
 RUST = {"RUSTUP_HOME": f"{USER}/.rustup", "CARGO_HOME": f"{USER}/.cargo"}
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", DAILY)
 @pytest.mark.parametrize("tool", HONEST)
 def test_honest_tools_work_inside(project, tool, tier):

@@ -81,6 +81,7 @@ def test_nobody_serves_nothing(project):
     assert project.treadle("serve", "--no-web", "--no-work").code == 2
 
 
+@pytest.mark.real
 def test_a_round_that_fails_is_tried_again_and_the_page_stays(inbox):
     gate = inbox.folder / "open"
     command = json.dumps(["sh", "-c", f"test -e {gate}"])

@@ -18,6 +18,7 @@ from treadle.project.context import open_context
 from treadle.web import actions
 from treadle.web.access import Keys
 from treadle.web.actions import ACTIONS
+from treadle.web.pressed import Pressed
 from treadle.web.site import Site, WebRequest
 
 MODULES = (
@@ -30,9 +31,10 @@ FILES = (*(f"{name}.py" for name in MODULES), *(f"{name}/__init__.py" for name i
 # What pip and editable installations leave, and what the interpreter looks for beside a script.
 FILES += ("__main__.py", "treadle.pth", "python._pth", "pyvenv.cfg", "setup.py")
 NAMES = {"item": "1", "run": RUN, "step": "1", "task": "T-1", "letter": "a.md"}
+NAMES["waiter"] = "wait-0a1b2c"
 FIELDS = {
     **{"text": "hello", "task": "T-1", "to": "done", "goal": "Go", "letter": "1.md", "days": "0"},
-    **{"criterion": "it is there", "budget": "max_iterations=1"},
+    **{"criterion": "it is there", "budget": "max_iterations=1", "spec": "01-a"},
 }
 GO = "# Go\n\n## Acceptance Criteria\n\n- it is there: `$ true`\n"
 
@@ -107,13 +109,15 @@ def test_serve_its_rounds_and_the_page_import_nothing_of_the_repository(clone):
     end(process)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
 def test_a_button_of_the_page_imports_nothing_of_the_repository(clone, monkeypatch, action):
     monkeypatch.chdir(clone.root)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     monkeypatch.setattr(actions, "_START", 120.0)
+    monkeypatch.setattr(actions, "_PATIENCE", 120.0)
     site = Site(open_context(clone.root, os.environ), Keys(), 0)
-    said = actions.perform(site, action, WebRequest(NAMES, FIELDS))
+    said = actions.perform(site, Pressed(), action, WebRequest(NAMES, FIELDS))
     assert not said.text.startswith("ended with exit code"), said
 
 
@@ -161,11 +165,14 @@ def test_a_notebook_routine_is_executed_by_treadles_own_modules(project, tmp_pat
     assert safe(project, "process")["messages"][0]["status"] == "done"
 
 
+@pytest.mark.real
 def test_what_an_agent_lands_does_not_run_in_the_next_round(project, tmp_path):
     plant(tmp_path, tmp_path / "canary")
     names = " ".join(name for name in FILES if "/" not in name)
     copy = f"cd {tmp_path} && cp {names} $OLDPWD; cd $OLDPWD; echo >> count.txt"
-    project.settings(f'[agents.do]\ntype = "builtin"\nrun = ["sh", "-c", {json.dumps(copy)}]\n')
+    agent = f'[agents.do]\ntype = "builtin"\nrun = ["sh", "-c", {json.dumps(copy)}]\n'
+    allowed = '[checks]\nanyway = true\n[policy]\nallow = ["*"]\n'
+    project.settings(allowed + agent)
     project.git("commit", "-qam", "Settings")
     process = start(project, "serve", "--no-web", "--json")
     for count in (1, 2, 3):

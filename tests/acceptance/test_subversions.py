@@ -6,24 +6,26 @@ import shutil
 
 import pytest
 
-from tests.acceptance.subversions import HONEST, SUBVERSIONS, Case
+from tests.acceptance.subversions import HONEST, SUBVERSIONS
 from treadle.sandbox import jails
 
 QUICK = (
     "a test is weakened",
     "a conftest decides the exit code",
-    "the product ends the run when it is imported",
-    "a script that a script calls",
     "bytecode that git ignores",
-    "a GNUmakefile",
+    "filters in git's own folder",
 )
 QUICK_HONEST = ("new tests with it", "a file that a script reads")
-TRIED = [(tier, case) for tier in ("B", "A") for case in SUBVERSIONS]
 
 
-def marked(tier, case: Case, quick):
-    marks = () if tier == "B" and case.name in quick else (pytest.mark.real,)
-    return pytest.param(tier, case, id=f"{tier}-{case.name}", marks=marks)
+def tried(cases, quick):
+    """Yield every case in both tiers; outside of --all, every second one in one of them."""
+    for tier in ("B", "A"):
+        for at, case in enumerate(cases):
+            marks = [] if tier == "B" and case.name in quick else [pytest.mark.real]
+            is_next = at % 4 == {"B": 0, "A": 2}[tier]
+            marks += [pytest.mark.all] if marks and not is_next else []
+            yield pytest.param(tier, case, id=f"{tier}-{case.name}", marks=marks)
 
 
 def carry_out(project, tier, case):
@@ -57,7 +59,7 @@ def told(project, run_id):
     return json.dumps(logs | {"why": project.treadle("why", run_id).out}, indent=1)
 
 
-@pytest.mark.parametrize(("tier", "case"), [marked(*it, QUICK) for it in TRIED])
+@pytest.mark.parametrize(("tier", "case"), [*tried(SUBVERSIONS, QUICK)])
 def test_no_pass_without_a_question(project, tier, case):
     found = carry_out(project, tier, case)
     assert found["status"] != "passed", told(project, found["run_id"])
@@ -68,10 +70,7 @@ def test_no_pass_without_a_question(project, tier, case):
     assert (found["verdict"] == "PASS") == (found["reason_code"] == "protected_changed")
 
 
-HONEST_TRIED = [(tier, case) for tier in ("B", "A") for case in HONEST]
-
-
-@pytest.mark.parametrize(("tier", "case"), [marked(*it, QUICK_HONEST) for it in HONEST_TRIED])
+@pytest.mark.parametrize(("tier", "case"), [*tried(HONEST, QUICK_HONEST)])
 def test_honest_work_passes_without_a_question(project, tier, case):
     found = carry_out(project, tier, case)
     assert found["status"] == "passed", told(project, found["run_id"])
@@ -81,4 +80,4 @@ def test_honest_work_passes_without_a_question(project, tier, case):
 def test_enough_is_tried():
     names = [case.name for case in (*SUBVERSIONS, *HONEST)]
     assert len(names) == len(set(names))
-    assert (len(SUBVERSIONS) >= 41, len(HONEST) >= 15) == (True, True)
+    assert (len(SUBVERSIONS) >= 95, len(HONEST) >= 15) == (True, True)

@@ -14,6 +14,7 @@ from tests.web import world
 
 ALL = " ".join(STORED)
 COMMANDS = [
+    ("status",),
     ("runs", "list"), ("runs", "show", world.RUN), ("runs", "events", world.RUN), ("desk",),
     ("log", world.RUN), ("why", world.RUN), ("report", world.RUN), ("task", "list"),
     ("task", "show", "T-1"), ("mail", "list"), ("mission", "list"), ("mission", "status"),
@@ -71,6 +72,7 @@ def test_documents_are_ascii(filled, words):
     assert all(byte == 10 or 32 <= byte < 127 for byte in done.stdout)
 
 
+@pytest.mark.real
 def test_letters_show_words_only(filled):
     letters = json.loads(treadle(filled, "mail", "list", "--json").stdout)["letters"]
     shown = [on_a_terminal(filled, "mail", "read", os.path.basename(it["file"])) for it in letters]

@@ -59,8 +59,19 @@ def test_a_later_change_of_the_same_lines_is_refused(site, landed):
     result = site.undo(landed)
     assert (result.code, result.json["error"]["code"]) == (3, "merge_conflict")
     assert result.json["error"]["files"] == ["shared.txt"]
+    assert result.json["error"]["fix"][0].startswith("git revert ")
     assert site.state() == before
     assert site.project.event(landed, "land_refused")["data"]["what"] == "undo"
+
+
+@pytest.mark.real
+def test_what_later_runs_built_on_is_undone_after_them_as_proposed(site, landed):
+    above = site.passed("sed -i s/^run$/more/ shared.txt")
+    assert site.land(above).code == 0
+    ways = site.undo(landed).json["error"]["fix"]
+    assert ways == [f"treadle undo {above}", f"treadle undo {landed}"]
+    assert [site.project.treadle(*way.split()[1:]).code for way in ways] == [0, 0]
+    assert (site.root / "shared.txt").read_text() == LINES
 
 
 def test_undoing_twice_is_refused_and_landing_again_is_not(site, landed):

@@ -85,7 +85,17 @@ class Nobody:
         ask = f"from treadle.sandbox import jails; print(jails.probe({tier!r}).tier)"
         if self.call(self.python, "-P", "-c", ask).strip() != tier:
             pytest.skip(f"TIER {tier} CANNOT RUN HERE AS ANOTHER USER")
-        words = ("run", "--goal", "Go", "--ac", "x", "--verify", f"AC1={verify}", "--json")
+        words = (
+            "run",
+            "--goal",
+            "Go",
+            "--ac",
+            "x",
+            "--verify",
+            f"AC1={verify}",
+            "--anyway",
+            "--json",
+        )
         return json.loads(self.treadle(*words, code=code))
 
 
@@ -132,6 +142,7 @@ def test_only_a_refreshed_token_comes_back(nobody, tier, new, comes_back):
     assert os.listdir(nobody.home / ".local/state/treadle/agents") == ["lock"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_neighbour_finds_the_link_nowhere(nobody, tier):
     nobody.program("xdg-open", BROWSER)
@@ -157,6 +168,7 @@ def test_a_neighbour_finds_the_link_nowhere(nobody, tier):
     assert ("xdg-open" in seen) == (tier == "B")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("locked", ["files/deep", "files/deep/note.txt"])
 def test_what_an_agent_locks_in_its_step_folder_is_named_and_kept(nobody, locked):
     answer = '{"version": 1, "status": "ok", "summary": "done"}'
@@ -174,6 +186,7 @@ def test_what_an_agent_locks_in_its_step_folder_is_named_and_kept(nobody, locked
     assert (step / "files" / "deep" / "note.txt").read_text() == "kept\n"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", TIERS)
 def test_files_that_an_agent_left_decide_no_check(nobody, tier):
     (nobody.root / ".gitignore").write_text("built/\n")
@@ -184,6 +197,7 @@ def test_files_that_an_agent_left_decide_no_check(nobody, tier):
     assert (found["status"], found["verdict"]) == ("stopped", "FAIL")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_pass_by_a_changed_script_waits_for_a_person(nobody, tier):
     (nobody.root / "verify.sh").write_text("exit 1\n")
@@ -196,6 +210,7 @@ def test_a_pass_by_a_changed_script_waits_for_a_person(nobody, tier):
     nobody.treadle("run", "--resume", item["run_id"], "--approve", "protected")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_filter_of_the_user_runs_an_agents_file_only_in_the_sandbox(nobody, tier):
     canary = nobody.home / "canary"

@@ -139,6 +139,7 @@ def exercise(site, run_id):
     assert (lines[0], lines[20], lines[-1]) == ("0", "I", "my")
 
 
+@pytest.mark.real
 def test_planted_in_the_repository_before_everything(site, traps):
     traps.plant(site.root / ".git")
     one = site.passed("sed -i s/^0$/run/ shared.txt; echo > done.txt")
@@ -149,6 +150,7 @@ def test_planted_in_the_repository_before_everything(site, traps):
     assert traps.found() == []
 
 
+@pytest.mark.real
 def test_planted_in_the_repository_between_run_and_landing(site, traps):
     run_id = site.passed("sed -i s/^0$/run/ shared.txt; echo > done.txt")
     traps.plant(site.root / ".git")
@@ -169,6 +171,7 @@ def test_planted_by_the_agent_in_its_workspace(site, traps, tmp_path):
     assert traps.found() == []
 
 
+@pytest.mark.real
 def test_attributes_and_modules_that_the_run_itself_brings(site, traps):
     git(site.root, "rm", "-q", ".gitattributes", ".gitmodules")
     git(site.root, "commit", "-q", "-m", "Without")

@@ -14,13 +14,15 @@ from tests.acceptance.site import Site
 from tests.acceptance.untouched import belongings
 from tests.builder import Project, alive, git, make_home, wait_for
 from tests.crash.experiments import Report
+from tests.crash.told import untold
 
 _LONGEST = {"run": 0.4, "land": 0.6, "undo": 0.6}
 _WORK = (
     "for n in $(seq 300); do echo run $n > shared/$n.txt; done; mkdir -p more;"
     " for n in $(seq 100); do echo new $n > more/$n.txt; done; echo > done.txt; touch '{mark}'"
 )
-_GOAL = ("run", "--goal", "Make done", "--verify", "AC1=test -f done.txt")
+_TASK = ("task", "add", "Make done", "--verify", "AC1=test -f done.txt", "--id")
+_LANES = {"run": "approved", "land": "done", "undo": "approved"}
 
 
 def kills(number: int, jobs: int | None = None, seed: int = 1) -> Report:
@@ -57,26 +59,28 @@ def disturb(site: Site, number: int, seed: int) -> Iterator[str]:
     pick, mine, base = random.Random(seed), belongings(site.root), site.tree()
     run_id = ""
     for turn in range(number):
-        kind = ("run", "land", "undo")[turn % 3]
+        kind, task = tuple(_LANES)[turn % 3], f"T-{turn // 3 + 1}"
         delay = pick.uniform(0, _LONGEST[kind])
         try:
             if kind == "run":
-                run_id = _kill_run(site, delay)
+                run_id = _kill_run(site, task, delay)
             else:
                 kill_everything(site.project.start(kind, run_id), delay)
                 settle(site, kind, run_id)
             _verify(site, kind, run_id, base)
+            assert untold(site.root, task, _LANES[kind]) == []
             assert belongings(site.root) == mine, "files of the user changed"
         except AssertionError as error:
             yield f"{kind} killed after {delay:.3f} s (seed {seed}, {turn}): {error}"
             return
 
 
-def _kill_run(site: Site, delay: float) -> str:
+def _kill_run(site: Site, task: str, delay: float) -> str:
     """Kill a run while its agent's files are taken, committed and checked; then finish it."""
     mark = site.project.folder.parent / "mark"
     mark.unlink(missing_ok=True)
-    process = site.project.start(*_GOAL)
+    assert site.project.treadle(*_TASK, task).code == 0
+    process = site.project.start("run", task)
     wait_for(lambda: mark.exists() or process.poll() is not None, timeout=120)
     kill_everything(process, delay)
     rows = site.project.treadle("runs", "list", "--json").json["runs"]
@@ -90,10 +94,10 @@ def _kill_run(site: Site, delay: float) -> str:
 
 def _verify(site: Site, kind: str, run_id: str, base: str) -> None:
     shown = site.project.show(run_id)
-    own = f"{shown['base_commit']}..{shown['branch']}"
+    own = f"{shown['base_commit']}..{shown['head_commit']}"
     assert git(site.root, "rev-list", "--count", own) == "1\n", "the change is not in once"
-    assert site.tree() == (site.tree(shown["branch"]) if kind == "land" else base)
-    expected = ["Make done", "Undo: Make done"][: ("run", "land", "undo").index(kind)]
+    assert site.tree() == (site.tree(shown["head_commit"]) if kind == "land" else base)
+    expected = ["Make done", "Undo: Make done"][: tuple(_LANES).index(kind)]
     assert landings(site, run_id) == expected, "the branch did not move once"
     seqs = [event["seq"] for event in site.project.events(run_id)]
     assert seqs == list(range(1, len(seqs) + 1)), "the timeline has a gap"

@@ -32,6 +32,7 @@ def once(project, log, *words):  # the fixture, handed on
 
 
 def test_a_step_costs_one_git_process_and_three_waits_for_the_disk(project, tmp_path):
+    project.settings("[workspace]\nkeep = 100\n")  # the sixth run would remove the first one's
     project.good_agents()
     good = project.config["plan"]
     project.agent("do", "sys.exit(1)")

@@ -24,13 +24,14 @@ def state(project):
     return found["status"], found["owner"], lane, kinds, reports
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "point", ["after_rename", "after_transaction", "before_end", "before_release"]
 )
 def test_a_failed_run_is_told_of_after_a_kill(project, point):
     project.agent("plan", FAILING)
     project.agent("do", WORKER, edits=True)
-    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=true")
+    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=test -f one")
     assert project.treadle("run", "T-1", env={"TREADLE_DIE_AT": point}).code == -9
     recover(project)
     assert state(project) == ("failed", None, "blocked", ["failed_run"], ["test_results"])
@@ -38,6 +39,7 @@ def test_a_failed_run_is_told_of_after_a_kill(project, point):
     assert state(project) == ("failed", None, "blocked", ["failed_run"], ["test_results"])
 
 
+@pytest.mark.real
 def test_a_later_pass_answers_what_earlier_runs_of_the_task_asked(project):
     project.agent("plan", FAILING)
     project.agent("do", WORKER, edits=True)
@@ -53,7 +55,7 @@ def test_a_later_pass_answers_what_earlier_runs_of_the_task_asked(project):
 def test_a_letter_is_refused_once_however_often_recovery_finds_it(project):
     project.agent("plan", 'write("outbox/bad.md", "# MESSAGE\\nfrom: a\\n\\n"); ok()')
     project.agent("do", FAILING, edits=True)
-    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=true")
+    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=test -f one")
     for words, point in ((("T-1",), "before_rename:2"), (("--resume", "2"), "before_rename")):
         assert project.treadle("run", *words, env={"TREADLE_DIE_AT": point}).code == -9
         recover(project)
@@ -77,6 +79,7 @@ def test_a_passed_run_lands_by_itself_after_a_kill(project, point):
     assert git(site.root, "log", "-2", "--format=%s").split("\n")[:2] == ["one", "Settings"]
 
 
+@pytest.mark.real
 def test_an_approval_is_carried_through_after_a_kill(project):
     (project.root / "test_it.py").write_text("assert open('it').read() == '1'\n")
     project.git("add", ".")
@@ -90,3 +93,18 @@ def test_an_approval_is_carried_through_after_a_kill(project):
     recover(project)
     assert project.show(found["run_id"])["status"] == "passed"
     assert project.treadle("desk", "--json").json["items"] == []
+
+
+@pytest.mark.parametrize("point", ["after_move", "before_landed"])
+def test_the_others_of_a_set_are_closed_after_a_kill(project, point):
+    project.agent("a", WORKER, edits=True)
+    project.agent("b", WORKER, edits=True)
+    project.treadle("task", "add", "one", "--id", "T-1", "--verify", "AC1=test -f one")
+    assert project.treadle("run", "T-1", "--try", "a", "--try", "b").code == 0
+    assert project.treadle("land", "T-1", env={"TREADLE_DIE_AT": point}).code == -9
+    recover(project)
+    found = project.treadle("compare", "T-1", "--json").json["tries"]
+    assert [bool(it["landed"]) for it in found] == [True, False]
+    assert found[1]["reason_code"] == "superseded"
+    assert project.event_types(found[1]["run_id"]).count("superseded") == 1
+    assert project.treadle("task", "show", "T-1", "--json").json["lane"] == "done"

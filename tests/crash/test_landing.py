@@ -92,7 +92,14 @@ def test_what_the_user_wrote_after_the_kill_is_left_alone(site):
     assert site.project.event(run_id, "land_refused")["data"]["code"] == "git_refused"
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(120, marks=pytest.mark.real)])
+LANDINGS = [
+    3,
+    pytest.param(40, marks=pytest.mark.real),
+    pytest.param(120, marks=[pytest.mark.real, pytest.mark.all]),
+]
+
+
+@pytest.mark.parametrize("number", LANDINGS)
 @pytest.mark.timeout(900)
 def test_kills_of_everything_at_any_moment(number):
     assert landing.kills(number, jobs=2).broken == []

@@ -18,7 +18,9 @@ from treadle.engine.run import run_files
 from treadle.errors import FormatError
 
 _HERE = Path(__file__).parent
-_TOLD = re.compile(r"^  (plan|do|check|act) +(\d+)/\d+ .* criteria \d+/\d+  (\w+)", re.MULTILINE)
+_TOLD = re.compile(
+    r"^  (?:\S+  )?(plan|do|check|act) +(\d+)/\d+ .* criteria \d+/\d+  (\w+)", re.MULTILINE
+)
 _RUNS = """
     SELECT runs.*, kv_run.value_json AS reason FROM runs
     LEFT JOIN kv_run ON kv_run.run_id = runs.run_id AND kv_run.key = 'reason'
@@ -115,12 +117,12 @@ class Wheel:
         return found
 
     def _end(self, world: Path, runs: list[dict[str, Any]]) -> list[str]:
-        """The task is done and free, nothing waits on the desk, and one letter says so."""
+        """The task has passed and is free, nothing waits on the desk, and one letter says so."""
         store = sqlite3.connect(world / "project" / ".treadle" / "treadle.db")
         found = [
             f"the task is {lane}, of {owner}, claimed by {claim}"
             for lane, owner, claim in store.execute("SELECT lane, owner, claim_id FROM tasks")
-            if (lane, owner, claim) != ("done", "human", None)
+            if (lane, owner, claim) != ("approved", "human", None)
         ]
         waiting = "SELECT summary FROM questions WHERE answered_at IS NULL"
         found += [f"the desk still asks: {summary}" for (summary,) in store.execute(waiting)]

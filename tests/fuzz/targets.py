@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from treadle import config, frontmatter, ids, markdown
-from treadle.agents import answer, oneshot, table
+from treadle.agents import answer, table, trouble
 from treadle.agents.acp import Conversation
 from treadle.agents.backend import Ask, hear, parse_event
 from treadle.config import load
@@ -23,8 +23,7 @@ from treadle.inbox import schedule
 from treadle.inbox.message import ChainPlace
 from treadle.layout import Layout, MissionLayout
 from treadle.mail import letter
-from treadle.missions import gates
-from treadle.missions import mission as missions
+from treadle.missions import gates, taskfile
 from treadle.missions.mission import Mission
 from treadle.sandbox.mask import Mask
 
@@ -123,7 +122,7 @@ def _task_file(data: bytes) -> None:
     mission = Mission("m", _folder(), MissionLayout(_folder() / "missions" / "m"))
     mission.files.tasks.mkdir(parents=True, exist_ok=True)
     (mission.files.tasks / "WP01-x.md").write_bytes(data)
-    assert missions.read_task(mission, "WP01-x.md").criteria
+    assert taskfile.read_task(mission, "WP01-x.md").criteria
 
 
 def _markdown(data: bytes) -> None:
@@ -179,8 +178,8 @@ def _answer(data: bytes) -> None:
 
 def _trouble(data: bytes) -> None:
     text = data.decode(errors="replace")
-    oneshot.classify(text, None, _NOW)
-    oneshot.reset_time(text, _NOW)
+    trouble.classify(text, None, _NOW)
+    trouble.reset_time(text, _NOW)
 
 
 TARGETS = {

@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.builder import Project
-from tests.real.model import Model, Say, Shell, Turn, answer
-from tests.real.tools import BINARIES, PATIENCE, environment, settings
+from tests.real.model import Model, Say, Shell, answer
+from tests.real.tools import BINARIES, CACHE, NEWEST, PATIENCE, environment, settings
 
 
-def require(tool: str) -> None:
-    """Skip, loudly, where a tool is not installed; the summary of pytest names and counts it."""
-    program = tool.split()[0]
-    if not any((folder / program).exists() for folder in BINARIES):
-        pytest.skip(f"{program} is NOT INSTALLED: it needs npm; run scripts/test --real or --all")
+def require(tool: str) -> list[Path]:
+    """Return where a tool is; skip, loudly, where it is not: the summary names and counts it."""
+    program = tool.removeprefix(NEWEST).split()[0]
+    places = [CACHE / "newest" / "node_modules/.bin"] if tool.startswith(NEWEST) else BINARIES
+    if not any((folder / program).exists() for folder in places):
+        pytest.skip(f"{tool} is NOT INSTALLED: it needs npm; run scripts/test --real or --all")
+    return places
 
 
 def good(turn):
@@ -42,26 +44,29 @@ class Bench:
     """A project whose roles are all played by one real tool."""
 
     def __init__(self, project: Project, tool: str, model: Model):
-        self.project, self.tool, self.model = project, tool, model
-        self.env = environment(tool, model.url)
+        places = require(tool)
+        self.project, self.tool, self.model = project, tool.removeprefix(NEWEST), model
+        self.env = environment(self.tool, model.url)
+        self.env["PATH"] = ":".join([*map(str, places), self.env["PATH"]])
 
     def configure(self, **changes) -> None:
-        found = settings(self.tool, self.model.url) | changes
-        text = "\n".join(f"{key} = {json.dumps(value)}" for key, value in found.items())
-        for role in ("plan", "do", "check", "act"):
-            self.project.config[role] = text
+        self.cast(dict.fromkeys(("plan", "do", "check", "act"), self.tool), **changes)
+
+    def cast(self, roles: dict[str, str], **changes) -> None:
+        """Give each role a tool."""
+        for role, tool in roles.items():
+            found = settings(tool, self.model.url) | changes
+            lines = [f"{key} = {json.dumps(value)}" for key, value in found.items()]
+            self.project.config[role] = "\n".join(lines)
+            if tool != self.tool:
+                require(tool)
+                self.env = {**environment(tool, self.model.url), **self.env}
         self.project.save()
 
     def run(self, *extra: str):
         result = self.project.run("--json", *extra, env=self.env, timeout=PATIENCE)
         assert "error" not in result.json, result.json
         return result.json | {"code": result.code}
-
-    @property
-    def told(self) -> list[Turn]:
-        """Return the calls whose tokens the tool tells: one server only each prompt's last."""
-        turns, script = self.model.turns, self.model.script
-        return [t for t in turns if self.tool != "opencode acp" or isinstance(script(t), Say)]
 
     def step(self, run_id: str, name: str) -> Path:
         return self.project.step_dir(run_id, name)
@@ -76,9 +81,7 @@ def bench(project):
     models = []
 
     def make(tool: str, script=good, **changes) -> Bench:
-        require(tool)
-        model = Model(script).__enter__()
-        models.append(model)
+        models.append(model := Model(script).__enter__())
         found = Bench(project, tool, model)
         found.configure(**changes)
         return found

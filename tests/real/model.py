@@ -9,8 +9,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
 ROLES = {
@@ -69,6 +71,8 @@ class Fail:
 
     status: int
     message: str = "scripted failure"
+    kind: str = "error"
+    resets_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,16 +97,35 @@ class Model:
         self.script = script
         self.turns: list[Turn] = []
         self.requests: list[str] = []
+        self.keys: set[str | None] = set()
+        self.hosts: list[str] = []  # whom every request was for; a tool may take us for its proxy
+        self.sent: list[tuple[int, int]] = []  # tokens in and out of every call that was answered
+        self.seen = b""  # the last body with an image
         self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Handler", (_Handler,), {"model": self})
-        )
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._listen(0)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Return the tokens of all calls, in and out."""
+        return sum(it[0] for it in self.sent), sum(it[1] for it in self.sent)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}"
+
+    def _listen(self, port: int) -> None:
+        handler = type("Handler", (_Handler,), {"model": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+
+    @contextmanager
+    def unreachable(self):
+        """Let nobody connect meanwhile."""
+        self._end()
+        yield
+        self._listen(self._server.server_port)
+        self._thread.start()
 
     def __enter__(self):
         self._thread.start()
@@ -110,6 +133,9 @@ class Model:
 
     def __exit__(self, *_):
         self.closing.set()
+        self._end()
+
+    def _end(self):
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -122,6 +148,18 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def parse_request(self):
+        found = super().parse_request()
+        if found:
+            host = re.match(r"(?:https?://)?([^/?#]+)", self.path)
+            self.model.hosts.append(host[1] if host else self.headers.get("host", ""))
+        return found
+
+    def do_CONNECT(self):
+        """Open a tunnel, to nobody but the model itself."""
+        self.send_response(200)
+        self.end_headers()
+
     def do_GET(self):
         self.model.requests.append(f"GET {self.path}")
         self._json(404, {"error": {"message": "not here"}})
@@ -129,7 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         path = self.path.partition("?")[0]
         self.model.requests.append(f"POST {path}")
-        body = json.loads(self._body() or b"{}")
+        self.model.keys.add(self.headers.get("authorization"))
+        raw = self._body()
+        self.model.seen = raw if b"data:image/" in raw else self.model.seen
+        body = json.loads(raw or b"{}")
         speak = next((s for s in PROTOCOLS if s.route.search(path)), None)
         if speak is None or path.endswith(("countTokens", "count_tokens")):
             self._json(200, {"totalTokens": 1, "input_tokens": 1})
@@ -141,7 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.model.turns.append(turn)
         reply = self.model.script(turn)
         if isinstance(reply, Fail):
-            error = {"message": reply.message, "type": "error", "code": reply.status}
+            error = {"message": reply.message, "type": reply.kind}
+            error |= {"code": reply.status} if reply.kind == "error" else {}
+            error |= {"resets_at": reply.resets_at} if reply.resets_at else {}
             # Some tools try again by themselves and wait as long as the service says.
             again = {"retry-after-ms": "1", "retry-after": "0"} if speak is Chat else {}
             self._json(reply.status, {"type": "error", "error": error}, again)
@@ -151,6 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(speak, reply, turn, body)
 
     def _reply(self, speak, reply, turn, body):
+        self.model.sent.append((speak.TOKENS, 50))
         if speak in (Messages, Chat) and not body.get("stream"):
             self._json(200, speak.whole(reply, turn))
         else:
@@ -231,6 +275,7 @@ class Responses:
     """OpenAI Responses: codex."""
 
     route = re.compile(r"/responses$")
+    TOKENS = 1000  # of them 400 from the cache
 
     @staticmethod
     def read(body, number):
@@ -271,6 +316,8 @@ class Messages:
     """Anthropic Messages: claude."""
 
     route = re.compile(r"/v1/messages$")
+    TOKENS = 1400  # of them 400 from the cache, which it tells apart
+    USED: ClassVar = {"input_tokens": 1000, "cache_read_input_tokens": 400}
 
     @staticmethod
     def read(body, number):
@@ -295,7 +342,7 @@ class Messages:
 
     @staticmethod
     def write(reply, turn):
-        usage = {"input_tokens": 1000, "cache_read_input_tokens": 400, "output_tokens": 1}
+        usage = Messages.USED | {"output_tokens": 1}
         message = {"id": f"m{turn.number}", "type": "message", "role": "assistant"}
         message |= {"model": "claude-scripted", "content": [], "stop_reason": None, "usage": usage}
         yield {"type": "message_start", "message": message}
@@ -316,7 +363,7 @@ class Messages:
             block |= {"input": json.loads(delta["partial_json"])}
         found = {"id": f"m{turn.number}", "type": "message", "role": "assistant"}
         found |= {"model": "claude-scripted", "content": [block], "stop_reason": stop}
-        return found | {"usage": {"input_tokens": 1000, "output_tokens": 50}}
+        return found | {"usage": Messages.USED | {"output_tokens": 50}}
 
     @staticmethod
     def _block(reply, turn):
@@ -339,6 +386,7 @@ class Chat:
     """Chat completions: opencode, copilot."""
 
     route = re.compile(r"/chat/completions$")
+    TOKENS = 1000  # of them 400 from the cache
 
     @staticmethod
     def read(body, number):
@@ -391,6 +439,7 @@ class Gemini:
     """Gemini: streamGenerateContent."""
 
     route = re.compile(r":(stream)?[gG]enerateContent$")
+    TOKENS = 1000
 
     @staticmethod
     def read(body, number):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.builder import Project, git, make_home
-from tests.real.cases import marks
+from tests.real.cases import cases, marks
 from tests.real.conftest import Bench, good, require
 from tests.real.model import Model, Say, Shell, answer
 from tests.real.tools import EVERY, MORE, PATIENCE
@@ -19,7 +19,8 @@ from tests.real.tools import EVERY, MORE, PATIENCE
 pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 
 CONNECT = re.compile(
-    r"connect\(\d+, \{sa_family=(AF_INET6?), .*?(?:inet_addr\(\"|\"|, \")([^\"]+)\""
+    r"connect\(\d+, \{sa_family=AF_INET6?, sin6?_port=htons\((\d+)\), "
+    r".*?(?:inet_addr\(\"|\"|, \")([^\"]+)\""
 )
 
 
@@ -156,12 +157,29 @@ def test_nothing_was_written_outside(seen):
 
 def test_tokens_and_money_are_counted_once(seen):
     usage = seen.shown["usage"]
-    told = seen.bench.told
-    assert usage["output_tokens"] == 50 * len(told), [turn.text[-200:] for turn in told]
+    assert (usage["input_tokens"], usage["output_tokens"]) == seen.bench.model.counted
     assert usage["cost_usd"] > 0
 
 
 def test_no_connection_leaves_the_machine(seen):
-    found = {address for _, address in CONNECT.findall(seen.trace.read_text(errors="replace"))}
-    assert found, "the trace saw the model's own address"
-    assert all(address.startswith(("127.", "::1")) for address in found), found
+    found = set(CONNECT.findall(seen.trace.read_text(errors="replace")))
+    model = (seen.bench.model.url.rpartition(":")[2], "127.0.0.1")
+    own = {("4096", "127.0.0.1")} if seen.bench.tool == "opencode acp" else set()  # a part of it
+    assert model in found
+    assert found - {model} - own == set(), "nobody but the configured service"
+
+
+@pytest.mark.parametrize("tool", cases("gemini", "gemini --acp"))
+def test_a_mistake_without_a_sandbox_meets_nothing_of_the_users(bench, tool):
+    def careless(turn):
+        if turn.role == "act" and not turn.results:
+            done = f"{shlex.quote(turn.workspace)}/done.txt"
+            return Shell(f"git reset --hard; git status; echo done > {done}")
+        return good(turn)
+
+    found = bench(tool, careless)
+    found.project.settings('sandbox = "off"\n')
+    line = found.project.root / "README.md"
+    line.write_text("# Project\nmy own line\n")
+    assert found.run()["status"] == "passed"
+    assert "my own line" in line.read_text()

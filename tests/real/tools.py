@@ -18,11 +18,18 @@ PRESETS = {
 MORE = ("opencode", "copilot", *PRESETS)
 PATIENCE = 900  # seconds for a whole run: only a hang should ever need so many
 BINARIES = [Path(__file__).parent / name / "node_modules/.bin" for name in ("clis", "more-clis")]
+CACHE = Path(__file__).parents[2] / ".cache"
+NEWEST = "newest "  # before a tool's name: the version that the index has today
 
 
 def settings(tool: str, url: str) -> dict:
     """Return the agent's settings that lead `tool` to the scripted model."""
-    found: dict[str, object] = {"type": tool, "retry_wait": 0.1, "timeout": PATIENCE / 2}
+    found: dict[str, object] = {
+        "type": tool,
+        "retry_wait": 0.1,
+        "patience": 1,
+        "timeout": PATIENCE / 2,
+    }
     if tool in PRESETS:
         found |= {"type": "acp", "preset": PRESETS[tool]}
         return found | ({"extra_args": ["-m", "scripted"]} if "gemini" in tool else {})
@@ -72,6 +79,7 @@ def opencode(url: str) -> dict:
     """Return the user's inline configuration of opencode."""
     model = {"name": "scripted", "limit": {"context": 100000, "output": 8000}}
     model["cost"] = {"input": 1, "output": 10}
+    model |= {"attachment": True, "modalities": {"input": ["text", "image"], "output": ["text"]}}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
