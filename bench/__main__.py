@@ -12,7 +12,9 @@ from pathlib import Path
 from bench import (
     agent,
     commits,
+    first,
     fleet,
+    growth,
     harvest,
     inbox,
     judge,
@@ -48,10 +50,12 @@ WORKLOADS = {
     "inbox": inbox,
     "agent": agent,
     "page": page,
+    "first": first,
     "fleet": fleet,
+    "growth": growth,
 }
-# It needs a PostgreSQL server, which only the packages of the real tests bring.
-ON_REQUEST = ("fleet",)
+# They need a PostgreSQL server or a browser, which only the packages of the real tests bring.
+ON_REQUEST = ("first", "fleet", "growth")
 _HEAD = ("id", "candidate", "floor", "wall", "cpu", "paired", "target", "gate", "verdict")
 _WIDTHS = (9, 28, 34, 7, 7, 7, 7, 7, 12)
 
