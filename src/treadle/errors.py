@@ -16,6 +16,7 @@ TreadleError                 1   code names the cause; fix lists literal command
 """
 
 import contextlib
+import re
 import shlex
 import sys
 from collections.abc import Iterable
@@ -88,18 +89,29 @@ def edit(path: str) -> str:
     return f"${{EDITOR:-vi}} {shlex.quote(path)}"
 
 
+# What these tools leave where they install; each makes its environment anew, extras and all.
+_RECEIPTS = {"uv-receipt.toml": "uv tool", "pipx_metadata.json": "pipx"}
+
+
 def install_extra(extra: str) -> str:
     """Return the command that adds an extra to this installation, wherever it came from."""
-    url = ""
+    told, url, had, command = "", "", "", "pip install"
     for place in sys.path:
         with contextlib.suppress(OSError):
             told = Path(place, f"treadle-{__version__}.dist-info", "direct_url.json").read_text()
-            url = told.partition('"url":')[2].partition('"')[2].partition('"')[0]
+            kind = "git+" if '"vcs_info"' in told else ""
+            url = kind + told.partition('"url":')[2].partition('"')[2].partition('"')[0]
             break
-    what = shlex.quote(f"treadle[{extra}]" + (f" @ {url}" if url else ""))
-    if "/uv/tools/" in sys.prefix:
-        return f"uv tool install --force {what}"
-    return f"pipx install --force {what}" if "/pipx/venvs/" in sys.prefix else f"pip install {what}"
+    for name, tool in _RECEIPTS.items():
+        with contextlib.suppress(OSError):
+            had = Path(sys.prefix, name).read_text()
+            command = f"{tool} install --force"
+    named = " ".join(re.findall(r'treadle(?:\[|", extras = \[)([^\]]*)', had))
+    extras = ",".join(sorted({extra, *re.findall(r"\w+", named)}))
+    if not had and re.search(r'"editable": *true', told):  # a checkout that one works on stays so
+        return f"pip install -e {shlex.quote(f'{url}[{extras}]')}"
+    what = f"treadle[{extras}]" + (f" @ {url}" if url else "")
+    return f"{command} {shlex.quote(what)}"
 
 
 class UsageError(TreadleError):

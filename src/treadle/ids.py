@@ -9,6 +9,7 @@ from treadle.errors import UsageError
 HUMAN = "human"
 TREADLE = "treadle"
 EVERYBODY = "all"
+OWN_PREFIX = "treadle/"  # of branches that only treadle moves
 # Compiled when they are asked: most commands ask none.
 _RUN_ID = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}"
 # A mission's task bears its mission's name, which may begin with a number: 001-log-in.WP01.
@@ -123,6 +124,11 @@ def is_agent_id(text: str) -> bool:
 def utc(now: datetime) -> str:
     """Write a moment as RFC 3339 in UTC, to the microsecond, so that text order is time order."""
     return now.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def day_begin(now: datetime) -> datetime:
+    """Return when the user's day began: at midnight in their own zone."""
+    return now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
 
 
 def local(stamp: str, shape: str = "%Y-%m-%d %H:%M:%S %Z") -> str:

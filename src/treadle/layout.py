@@ -76,6 +76,14 @@ def _named(path: Path, label: str = "") -> Path:
     return Path(os.path.normpath(path.parent / text.removeprefix(label)))
 
 
+def is_within(folder: Path, name: str) -> bool:
+    """Tell whether no link on the way to a file leads out of `folder`."""
+    above = [name[:at] for at, sign in enumerate(name) if sign == "/"]
+    if not any((folder / part).is_symlink() for part in (*above, name)):
+        return True
+    return (folder / name).resolve().is_relative_to(folder.resolve())
+
+
 def from_here(text: str, folder: Path) -> str:
     """Spell specs and what treadle keeps of the project as they are reached from a folder."""
     tree = find_work_tree(folder) if f"{HOME_NAME}/" in text or "specs/" in text else None
@@ -227,7 +235,7 @@ class Layout(_Paths):
         """Return what treadle alone writes and believes, relative to the root."""
         names = (
             "treadle.db fleet.db runs artifacts locks prompts mail hooks inbox/done inbox/dead"
-            " worktrees images adopted"
+            " worktrees images adopted claims tries verify"
         )
         return [f"{HOME_NAME}/{name}" for name in names.split()]
 

@@ -14,12 +14,9 @@ CRITERIA_HEADING = "Acceptance Criteria"
 _CRITERIA_HEADINGS = (CRITERIA_HEADING, "Success Criteria", "Objectives & Success Criteria")
 
 # Compiled when a line looks like it: most commands read few lines.
-_HEADING = r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$"
 _FENCE = r"[ \t>]*(`{3,}|~{3,})(.*)$"
-_ITEM = r"( {0,3})(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)"
 _CHECKBOX = r"\[[ xX]\](?:[ \t]+|$)"
 _BOX = r"[ \t>]*[-*+] +\[([ xX])\][ \t]+(.*\S)"
-_VERIFY = r"(?<!`)(?P<ticks>`+) ?\$[ \t]+(?P<command>(?:(?!(?P=ticks)).)+?) ?(?P=ticks)\.?$"
 _EXPLICIT_ID = r"\**(?P<id>[A-Za-z][A-Za-z0-9._-]*\d)\**:\**\s+(?=\S)"
 
 
@@ -35,7 +32,7 @@ def title(text: str) -> str:
     """Return the first heading or line that says something, at most 200 characters."""
     for line in lines(text):
         shown = "".join(sign if sign.isprintable() else " " for sign in line.text)
-        words = " ".join((_heading(shown) if line.level else shown).split())
+        words = " ".join((_heading(shown)[1] if line.level else shown).split())
         if words and not line.is_code:
             return words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"
     return ""
@@ -100,7 +97,7 @@ def _section(text: str, heading: str) -> tuple[int, list[Line]] | None:
             break
         if level:
             inside.append(line)
-        elif line.level and _same(_heading(line.text), heading):
+        elif line.level and _same(_heading(line.text)[1], heading):
             level, start = line.level, number
     return (start, inside) if level else None
 
@@ -109,9 +106,16 @@ def _same(found: str, wanted: str) -> bool:
     return found.strip(" *_:").casefold() == wanted.casefold()
 
 
-def _heading(line: str) -> str:
-    match = re.match(_HEADING, line)
-    return (match[2] or "").strip() if match else ""
+def _heading(line: str) -> tuple[int, str]:
+    """Return the level of a heading and what it says; a line that is none has the level 0."""
+    marked = line.lstrip(" ")
+    words = marked.lstrip("#")
+    level = len(marked) - len(words)
+    if len(line) - len(marked) > 3 or not 0 < level < 7 or (words and words[0] not in " \t"):
+        return 0, ""
+    words = words.strip(" \t")
+    bare = words.rstrip("#")
+    return level, (bare if bare[-1:] in (" ", "\t") else words).strip()
 
 
 def lines(text: str) -> Iterator[Line]:
@@ -123,7 +127,7 @@ def lines(text: str) -> Iterator[Line]:
         is_code = line.is_code or bool(words and is_deep and may_begin and not in_list)
         yield line._replace(is_code=is_code)
         if words and not is_code and not is_deep:
-            begins = bool(re.match(_ITEM, line.text))
+            begins = _mark_end(line.text) > 0
             leaves = line.level or (may_begin and not line.text[0].isspace())
             in_list = begins or (in_list and not leaves)
         may_begin = not words or is_code or line.level > 0
@@ -139,9 +143,8 @@ def _fenced(text: str) -> Iterator[Line]:
             continue
         line, in_comment = _visible(raw, in_comment)
         opening = re.match(_FENCE, line) if "```" in line or "~~~" in line else None
-        heading = re.match(_HEADING, line) if "#" in line else None
         fence = opening[1] if opening and not ("`" in opening[1] and "`" in opening[2]) else ""
-        yield Line(line, len(heading[1]) if heading else 0, bool(fence))
+        yield Line(line, _heading(line)[0] if "#" in line else 0, bool(fence))
 
 
 def _closes(line: str, fence: str) -> bool:
@@ -167,7 +170,7 @@ def _visible(line: str, in_comment: bool) -> tuple[str, bool]:
 def _items(lines: list[Line]) -> Iterator[str]:
     """Yield the top-level list items, continuation lines joined."""
     for first, *rest in _grouped(lines):
-        text = re.sub(_ITEM, "", lines[first].text, count=1)
+        text = lines[first].text[_mark_end(lines[first].text) :]
         yield from _joined([text, *(lines[at].text for at in rest if not lines[at].is_code)])
 
 
@@ -177,12 +180,12 @@ def _grouped(lines: list[Line]) -> Iterator[list[int]]:
     content = 0
     after_blank = False
     for at, line in enumerate(lines):
-        match = None if line.is_code else re.match(_ITEM, line.text)
+        end = 0 if line.is_code else _mark_end(line.text)
         indent = len(line.text) - len(line.text.lstrip())
-        if match and (not item or indent < content):
+        if end and (not item or indent < content):
             if item:
                 yield item
-            item, content = [at], match.end()
+            item, content = [at], end
         elif line.level or (after_blank and line.text.strip() and indent < content):
             if item:
                 yield item
@@ -192,6 +195,22 @@ def _grouped(lines: list[Line]) -> Iterator[list[int]]:
         after_blank = not line.text.strip()
     if item:
         yield item
+
+
+def _mark_end(text: str) -> int:
+    """Return where the words of a list item begin, behind its bullet or number; 0 if it is none."""
+    words = text.lstrip(" ")
+    bare = words.lstrip("0123456789")
+    digits = len(words) - len(bare)
+    is_marked = bare[:1] in (("-", "*", "+") if not digits else (".", ")"))
+    if (
+        len(text) - len(words) > 3
+        or digits > 9
+        or not is_marked
+        or bare[1:2] not in ("", " ", "\t")
+    ):
+        return 0
+    return len(text) - len(bare[1:].lstrip(" \t"))
 
 
 def _joined(item: list[str]) -> Iterator[str]:
@@ -208,10 +227,21 @@ def _criterion(item: str, default: str) -> Criterion:
     named = re.match(_EXPLICIT_ID, item) if looks_named else None
     if named and is_criterion_id(named["id"]):
         id_, item = named["id"], item[named.end() :]
-    if command := re.search(_VERIFY, item):
-        verify = command["command"].strip()
-        item = item[: command.start()].rstrip(" :\u2013\u2014-") or verify
+    before, verify = _command(item)
+    if verify:
+        item = before.rstrip(" :\u2013\u2014-") or verify
     return Criterion(id_, item, verify)
+
+
+def _command(item: str) -> tuple[str, str | None]:
+    """Return the command between backticks at the end of an item, and what stands before it."""
+    words = item.removesuffix(".")
+    inside = words.rstrip("`")
+    ticks = words[len(inside) :]
+    before, found, said = inside.rpartition(ticks) if ticks else ("", "", "")
+    said = said.removeprefix(" ")
+    is_command = found and not before.endswith("`") and said.startswith(("$ ", "$\t"))
+    return before, (said[1:].strip() or None) if is_command else None
 
 
 def _free_id(taken: Container[str], number: int) -> str:

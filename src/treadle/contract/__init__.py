@@ -40,6 +40,8 @@ def load_object(data: bytes, *, source: str) -> dict[str, object]:
         _check(value, MAX_DEPTH)
     except UnicodeDecodeError as error:
         raise FormatError(f"{source}: not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{source} is not JSON: {str(error).rpartition(' (')[0]}") from error
     except ValueError as error:
         raise FormatError(f"{source}: {error}") from error
     except RecursionError as error:

@@ -92,6 +92,7 @@ class StepError(StrEnum):
     PROTOCOL_ERROR = "protocol_error"
     AGENT_FAILED = "agent_failed"
     AGENT_EXIT = "agent_exit"
+    AGENT_LOST = "agent_lost"
     AGENT_MISSING = "agent_missing"
     TIMEOUT = "timeout"
     IDLE_TIMEOUT = "idle_timeout"

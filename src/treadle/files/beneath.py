@@ -99,14 +99,6 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
         yield found
 
 
-def is_within(folder: Path, name: str) -> bool:
-    """Tell whether no link on the way to a file leads out of `folder`."""
-    above = [name[:at] for at, sign in enumerate(name) if sign == "/"]
-    if not any(os.path.islink(f"{folder}/{part}") for part in (*above, name)):
-        return True
-    return (folder / name).resolve().is_relative_to(folder.resolve())
-
-
 def take(source: Path | str, folder: Path, name: str) -> None:
     """Move what is treadle's own to a place below `folder`, instead of what is there."""
     with _holder(folder, name) as (at, last):

@@ -6,7 +6,7 @@ The usual ones are read without a YAML parser, which takes longer to load than a
 
 import functools
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 MAX_BYTES = 64 << 10
@@ -15,14 +15,8 @@ _Edit = tuple[int, int, bytes]
 BOM = b"\xef\xbb\xbf"
 
 Value = str | list["Value"] | dict[str, "Value"]
-
-
-class Block(NamedTuple):
-    """Where the fields stand between their fences; `end` is where the closing fence begins."""
-
-    start: int
-    end: int
-    body: int
+# Where the fields begin between their fences, where the closing fence does, where the body does.
+Block = tuple[int, int, int]
 
 
 class Field(NamedTuple):
@@ -43,24 +37,18 @@ class Fields(NamedTuple):
     is_flow: bool = False
 
 
-class Document(NamedTuple):
-    """The fields in their order, and every byte that follows them."""
-
-    fields: Mapping[str, Value]
-    body: bytes
-
-
 @functools.lru_cache(maxsize=2)  # whoever reads a file is about to complete it
-def read(data: bytes, wanted: Container[str] | None = None) -> Document:
-    """Split fields and body; without a closed block that is a mapping everything is body.
+def read(data: bytes, wanted: Container[str] | None = None) -> tuple[Mapping[str, Value], bytes]:
+    """Return the fields in their order, and every byte that follows them.
 
-    Fields that are not `wanted` may be left out.
+    Without a closed block that is a mapping everything is body. Fields that are not `wanted` may
+    be left out.
     """
     found = _locate(data, wanted)
     if found is None:
-        return Document({}, data.removeprefix(BOM))
+        return {}, data.removeprefix(BOM)
     block, fields = found
-    return Document({entry.key: entry.value for entry in fields.entries}, data[block.body :])
+    return {entry.key: entry.value for entry in fields.entries}, data[block[2] :]
 
 
 def set_fields(data: bytes, changes: Mapping[str, str], order: Sequence[str] = ()) -> bytes:
@@ -102,7 +90,7 @@ def _locate(data: bytes, wanted: Container[str] | None = None) -> tuple[Block, F
     block = find(data)
     if block is None:
         return None
-    is_long = block.end - block.start > MAX_BYTES
+    is_long = block[1] - block[0] > MAX_BYTES
     fields = None if is_long else read_plain(data, block, wanted)
     if fields is None:
         # Few files need a YAML parser, and loading one takes longer than most commands.
@@ -146,7 +134,7 @@ def _behind(data: bytes, entry: Field, block: Block) -> int | None:
         return None
     if data[entry.start : entry.end].endswith(b"\n"):
         return entry.end
-    return min(data.index(b"\n", entry.end, block.end) + 1, block.end)
+    return min(data.index(b"\n", entry.end, block[1]) + 1, block[1])
 
 
 def _apply(data: bytes, edits: Sequence[_Edit]) -> bytes:
@@ -180,7 +168,7 @@ def find(data: bytes) -> Block | None:
     while at := data.find(b"\n---", at) + 1:
         after = data.find(b"\n", at) + 1 or len(data)
         if _is_fence(data[at:after]):
-            return Block(first, at, after)
+            return first, at, after
     return None
 
 
@@ -189,101 +177,128 @@ def _is_fence(line: bytes) -> bool:
 
 
 # Whatever YAML could read in another way (comments behind a value, tabs, signs with a meaning,
-# escapes, any other indentation) is left to the parser. Each is compiled when it is needed.
-_KEY = r"(?P<key>[A-Za-z][A-Za-z0-9_-]{0,63}):"
-_PLAIN = r"[\w./(~$](?:[!-9;-~\w]|:(?=[!-~\w])| +(?=[!\"$-9;-~\w]))*"
-_QUOTED = r"""'[ -&(-~]*'|"[ !#-\[\]-~]*\""""
-_WORD = rf"[\w./~$](?:[\w./*~$@-]| (?=[\w./]))*|{_QUOTED}"
-_ITEM = rf"- (?:{_PLAIN}|{_QUOTED})"
-_NOTHING = r" *\r?\n"
-_NO_FIELD = r"#[ -~]*\r?\n|\r?\n"
-_OTHER = rf"{_KEY}(?: [^\n]*)?\n(?:[ \t-][^\n]*\n|\n)*"
-
-
+# escapes, any other indentation) is left to the parser.
 def read_plain(data: bytes, block: Block, wanted: Container[str] | None = None) -> Fields | None:
     """Return the fields, or None if it takes a YAML parser to know them.
 
     Of fields that are not `wanted` only the key is looked at.
     """
     try:
-        text = data[block.start : block.end].decode()
+        text = data[block[0] : block[1]].decode()
     except UnicodeDecodeError:
         return None
     entries: dict[str, Field] = {}
     at, top = 0, len(text)
     while at < len(text):
-        key = _match(_KEY if wanted is None else _OTHER, text, at)
-        passed = _match(_NO_FIELD, text, at) if key is None else None
-        if key and wanted is not None and key["key"] not in wanted:
-            passed = key
-        if passed:
-            at = passed.end()
+        end = text.find("\n", at) + 1
+        key, _, rest = text[at:end].partition(":")
+        is_key = _is_key(key) and (rest[:1] == " " or rest in ("\n", "\r\n"))
+        if not is_key and not _is_no_field(text[at:end]):
+            return None
+        if not is_key or (wanted is not None and key not in wanted):
+            at = _behind_lines(text, end) if is_key else end
             continue
-        found = _field(key["key"], text, key.end("key") + 1) if key else None
-        if found is None or found[0].key in entries:
+        found = _field(key, text, at + len(key) + 1)
+        if found is None or key in entries:
             return None
         top = top if entries else at
-        entries[found[0].key], at = found
+        entries[key], at = found
     fields = Fields(tuple(entries.values()), top)
-    return _in_bytes(fields, text, block.start)
+    return _in_bytes(fields, text, block[0])
+
+
+def _behind_lines(text: str, at: int) -> int:
+    """Return where the lines end that may belong to a key above them."""
+    while text[at : at + 1] in (" ", "\t", "-", "\n"):
+        at = text.find("\n", at) + 1
+    return at
 
 
 def _field(key: str, text: str, at: int) -> tuple[Field, int] | None:
     """Return the field of a key, and where its last line ends; None if YAML has to say."""
-    sign = text[at : text.find("\n", at)].strip()[:1]
-    if sign == "[":
-        return _flow(key, text, at)
-    pattern, read = _VALUES.get(sign, _VALUES["."])
-    if found := _match(pattern, text, at):
-        return Field(key, read(found["value"]), *found.span("value")), found.end()
-    nothing = _match(_NOTHING, text, at)
-    return (Field(key, "", at, at), nothing.end()) if nothing else None
-
-
-def _flow(key: str, text: str, at: int) -> tuple[Field, int] | None:
-    """Return a list in brackets on one line, if each of its items is a plain or quoted word."""
     end = text.find("\n", at)
     line = text[at:end].removesuffix("\r").rstrip(" ")
-    before, _, inside = line.removesuffix("]").partition("[")
-    items = [item.strip(" ") for item in inside.split(",")] if inside.strip(" ") else []
-    is_plain = line.endswith("]") and before and not before.strip(" ")
-    if not is_plain or not all(re.fullmatch(_WORD, item) for item in items):
+    words = line.lstrip(" ")
+    start = at + len(line) - len(words)
+    if not words:
+        is_list = end == at and text[at + 1 : at + 2] in (" ", "-")
+        return _block(key, text, at + 1) if is_list else (Field(key, "", at, at), end + 1)
+    items = _flow(words) if words[0] == "[" else None
+    if items is None and not _is_plain(words) and not _is_quoted(words):
         return None
-    value: Value = [_unquoted(item) for item in items]
-    return Field(key, value, at + len(before), at + len(line)), end + 1
+    value: Value = _unquoted(words) if items is None else items
+    return Field(key, value, start, at + len(line)), end + 1
 
 
-def _match(pattern: str, text: str, at: int) -> re.Match[str] | None:
-    return re.compile(pattern).match(text, at)
+def _flow(words: str) -> list[Value] | None:
+    """Return a list in brackets, if each of its items is a plain or quoted word."""
+    inside = words[1:-1].strip(" ")
+    items = [item.strip(" ") for item in inside.split(",")] if inside else []
+    is_plain = words.endswith("]") and all(_is_word(it) or _is_quoted(it) for it in items)
+    return [_unquoted(item) for item in items] if is_plain else None
+
+
+def _block(key: str, text: str, at: int) -> tuple[Field, int] | None:
+    """Return a list with an item on each line, all indented alike."""
+    start = at + len(text[at:]) - len(text[at:].lstrip(" "))
+    sign, items = f"{text[at:start]}- ", list[Value]()
+    while text.startswith(sign, at):
+        end = text.find("\n", at)
+        item = text[at + len(sign) : end]
+        if not _is_plain(item) and not _is_quoted(item):
+            return None
+        items.append(_unquoted(item))
+        at = end + 1
+    is_over = not text[at:] or text[at] == "#" or _is_key(text[at])
+    return (Field(key, items, start, at - 1), at) if items and is_over else None
+
+
+def _is_key(text: str) -> bool:
+    bare = text.replace("-", "").replace("_", "")
+    return text.isascii() and text[:1].isalpha() and bare.isalnum() and len(text) <= 64
+
+
+def _is_no_field(line: str) -> bool:
+    words = line.removesuffix("\n").removesuffix("\r")
+    return not words or (words[0] == "#" and _is_ascii(words))
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether YAML takes a text on one line for nothing but itself."""
+    is_bare = text[:1].isalnum() or text[:1] in tuple("_./(~$")
+    is_odd = text[-1:] in (" ", ":") or ": " in text or " :" in text or " #" in text
+    is_known = _is_ascii(text) or all(it.isalnum() or " " <= it <= "~" for it in text)
+    return is_bare and not is_odd and is_known
+
+
+def _is_word(text: str) -> bool:
+    """Tell the same of an item between brackets."""
+    is_bare = text[:1].isalnum() or text[:1] in tuple("_./~$")
+    heads = [word[:1] for word in text.split(" ")[1:]]
+    is_even = all(it.isalnum() or it in ("_", ".", "/") for it in heads)
+    return is_bare and is_even and all(it.isalnum() or it in "_./*~$@- " for it in text)
+
+
+def _is_quoted(text: str) -> bool:
+    mark, inside = text[:1], text[1:-1]
+    is_closed = len(text) > 1 and text[-1] == mark and mark not in inside and _is_ascii(inside)
+    return is_closed and (mark == "'" or (mark == '"' and "\\" not in inside))
+
+
+def _is_ascii(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def _unquoted(text: str) -> str:
     return text[1:-1] if text[:1] in ("'", '"') else text
 
 
-def _block(text: str) -> Value:
-    return [_unquoted(line.partition("- ")[2]) for line in text.split("\n")]
-
-
-def _lines(text: str) -> Value:
-    return text[2:].replace("\n  ", "\n").removeprefix("  ")
-
-
-# What may stand behind a key, by its first sign there, and how it is read.
-_VALUES: dict[str, tuple[str, Callable[[str], Value]]] = {
-    ".": (rf" +(?P<value>{_PLAIN}) *\r?\n", str),
-    "'": (rf" +(?P<value>{_QUOTED}) *\r?\n", _unquoted),
-    "|": (r" +(?P<value>\|\n(?:  [!-~][ -~]*\n)+)(?=[A-Za-z]|\Z)", _lines),
-    "": (rf"\n(?P<deep> *)(?P<value>{_ITEM}(?:\n(?P=deep){_ITEM})*)\n(?=[A-Za-z#]|\Z)", _block),
-}
-_VALUES['"'] = _VALUES["'"]
-
-
 def _in_bytes(fields: Fields, text: str, offset: int) -> Fields:
     """Count places in the file's bytes."""
+    is_even = text.isascii()
 
     def place(at: int) -> int:
-        return offset + (at if text.isascii() else len(text[:at].encode()))
+        return offset + (at if is_even else len(text[:at].encode()))
 
-    moved = (entry._replace(start=place(entry.start), end=place(entry.end)) for entry in fields[0])
+    moved = (Field(it.key, it.value, place(it.start), place(it.end)) for it in fields.entries)
     return Fields(tuple(moved), place(fields.top))

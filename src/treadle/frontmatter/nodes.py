@@ -30,7 +30,7 @@ def read(data: bytes, block: Block) -> Fields | None:
         return None
 
     def place(index: int) -> int:
-        return block.start + len(text[:index].encode())
+        return block[0] + len(text[:index].encode())
 
     if root is None:
         return Fields((), place(len(text)))
@@ -53,7 +53,7 @@ def fail(problem: str, line: int, column: int) -> FormatError:
 
 
 def _decode(data: bytes, block: Block) -> str:
-    raw = data[block.start : block.end]
+    raw = data[block[0] : block[1]]
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
