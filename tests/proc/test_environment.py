@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import treadle
+from tests.sources import PACKAGE, trees
 from treadle.proc import environment
 from treadle.proc.environment import OF_WORKERS, allowed
 
@@ -68,7 +68,6 @@ def test_what_a_worker_reaches_its_database_and_archives_by_never_passes(name):
     assert allowed({name: "v"}, [name]) == {name: "v"}
 
 
-PACKAGE = Path(treadle.__file__).parent
 WAYS = ("executable", "_base_executable", "orig_argv")
 
 
@@ -91,8 +90,8 @@ def spelt(tree):
 def test_python_is_started_in_one_way_only():
     found = {
         f"{path.relative_to(PACKAGE)}:{line}"
-        for path in PACKAGE.rglob("*.py")
-        for line in spelt(ast.parse(path.read_text()))
+        for path, tree in trees().items()
+        for line in spelt(tree)
         if path.name != "environment.py"
     }
     assert found == set()

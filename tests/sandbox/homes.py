@@ -45,7 +45,15 @@ SECRETS = """
     .pub-cache/credentials.json .android/adbkey .minikube/ca.key .ansible/vault_pass
     .config/hcloud/cli.toml .config/containers/auth.json .erlang.cookie Documents/taxes.pdf
     code/other/.env Desktop/passwords.txt dotfiles/secrets
-    .local/share/jupyter/runtime/server.json
+    .local/share/jupyter/runtime/server.json .local/share/jupyter/notebook_secret
+    .local/share/uv/credentials/credentials.toml .gradle/enterprise/keys.properties
+    .gradle/develocity/keys.properties .m2/.develocity/keys.properties
+    .m2/.gradle-enterprise/keys.properties .opam/plugins/opam-publish/a.token
+    .julia/logs/repl_history.jl .dotnet/corefx/cryptography/x509stores/my/a.pfx
+    .deno/credentials.json .config/mise/age.txt .npm-global/etc/npmrc
+    .luarocks/upload_config.lua .nimble/github_api_token .cache/gh/a
+    .cache/snowflake/credential_cache_v1.json .cache/claude-cli-nodejs/a/log .cache/evolution/mail
+    .cache/tracker3/files/a .cache/thumbnails/a.png .cache/vivaldi/c .cache/librewolf/p/c
 """
 # What honest work reads: toolchains, caches, settings of git, certificates that variables name.
 HONEST = """

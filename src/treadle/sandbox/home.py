@@ -23,6 +23,7 @@ from treadle.sandbox.policy import (
 _LISTS = tomllib.loads(Path(__file__).with_name("home.toml").read_text())
 _READABLE, _SECRETS = (tuple(_LISTS[name].split()) for name in ("readable", "secrets"))
 CACHES: dict[str, dict[str, str]] = _LISTS["caches"]
+VARIABLES = ".env"  # how the files begin that hold them: `.env.local`, `.envrc`
 _FOLDERS = {"HOME", "PATH", "TMPDIR", "SHELL"}
 _HOMES = ("/home", "/root")
 _SHARED = ("/home/linuxbrew/.linuxbrew",)  # a toolchain, whatever its path looks like
@@ -145,8 +146,9 @@ def _candidates(home: str, variables: tuple[tuple[str, str], ...], _: float) -> 
 
 def is_known(path: str, policy: Policy) -> bool:
     """Tell whether it is treadle itself that hides this, not the user."""
-    home = str(policy.home)
-    return path.removeprefix(f"{home}/") in _SECRETS or path in _homes(home)
+    home, name = str(policy.home), path.rpartition("/")[2]
+    is_listed = path.removeprefix(f"{home}/") in _SECRETS or path in _homes(home)
+    return is_listed or name.startswith(VARIABLES)
 
 
 def _places(places: Iterable[Path], home: str, closed: tuple[str, ...]) -> Iterator[Path]:

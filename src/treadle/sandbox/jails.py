@@ -51,9 +51,8 @@ def _mounts(policy: Policy) -> Iterator[str]:
             yield from ("--bind" if kind == "writable" else "--ro-bind", path)
         yield path
     if policy.home:
-        closed, home, plain = Closed(found), str(real(policy.home)), {item.path for item in found}
-        places = (*policy.readable, *policy.writable)
-        linked = (Path(it) for it in places if str(it) not in plain)
+        closed, home = Closed(found), str(real(policy.home))
+        linked = (Path(it) for it in (*policy.readable, *policy.writable) if real(it) != str(it))
         for link, target in dict(_links(linked)).items():
             if closed.around(str(link.parent)):
                 yield from ("--symlink", target, str(link))

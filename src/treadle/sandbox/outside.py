@@ -36,6 +36,9 @@ class Mark(NamedTuple):
         return self.mode, self.owner, self.group
 
 
+_NAMED = Mark(*[0] * 8)
+
+
 class View(NamedTuple):
     """How files looked at one moment.
 
@@ -45,7 +48,7 @@ class View(NamedTuple):
 
     begun: int
     ended: int
-    marks: Mapping[str, Mark]
+    marks: dict[str, Mark]
     rights: Mapping[str, tuple[int, int, int]] = {}
     is_whole: bool = True
 
@@ -63,10 +66,15 @@ def look(
     skip: Iterable[Path] = (),
     *,
     busy: Iterable[Path] = (),
+    many: Iterable[Path] = (),
 ) -> View:
-    """Note everything below `trees` and directly in `flat`, and the rights directly in `busy`."""
-    begun, marks, is_whole = time.time_ns(), dict[str, Mark](), True
-    left_out = {str(path) for path in skip}
+    """Note everything below `trees` and directly in `flat`, and the rights directly in `busy`.
+
+    In `many` there may be so much that only the names are noted.
+    """
+    begun, is_whole, left_out = time.time_ns(), True, {str(path) for path in skip}
+    listed = [f"{folder}/{name}" for folder in many for name in walk.names(folder)]
+    marks = dict.fromkeys(set(listed) - left_out, _NAMED)
     for folder in flat:
         marks |= _below(folder, left_out, 0)
     for folder in trees:
@@ -79,22 +87,18 @@ def look(
 
 def compare(before: View, after: View) -> Changes:
     """Tell what happened to the files between two looks."""
-    content, metadata = [], _other_rights(before, after)
+    both = before.rights.keys() & after.rights.keys()
+    content, metadata = [], [it for it in both if before.rights[it] != after.rights[it]]
     is_whole = before.is_whole and after.is_whole
-    for path in sorted(before.marks.keys() | after.marks.keys()):
+    for path in sorted({path for path, _ in before.marks.items() ^ after.marks.items()}):
         old, new = before.marks.get(path), after.marks.get(path)
-        if old == new or not (is_whole or (old and new)):
+        if not (is_whole or (old and new)):
             continue
         if old and new and _is_only_about(old, new, before.begun - _SLACK, after.ended):
             metadata.append(path)
         elif not (old and new and stat.S_ISDIR(new.mode)):  # what is new in a folder shows itself
             content.append(path)
     return Changes(tuple(content), tuple(sorted(metadata)))
-
-
-def _other_rights(before: View, after: View) -> list[str]:
-    both = before.rights.keys() & after.rights.keys()
-    return [path for path in both if before.rights[path] != after.rights[path]]
 
 
 def _is_only_about(old: Mark, new: Mark, since: int, until: int) -> bool:

@@ -105,16 +105,15 @@ class Layer(NamedTuple):
 
 def layers(policy: Policy) -> tuple[Layer, ...]:
     """Return where the rules change, each place after those it lies in; all else is readable."""
-    closed = (policy.home,) if policy.home else ()
     kinds: dict[str, Kind] = dict.fromkeys(settled(policy.readable), "readable")
-    kinds |= dict.fromkeys(settled((*policy.hidden, *closed)), "hidden")
+    kinds |= dict.fromkeys(settled(filter(None, (*policy.hidden, policy.home))), "hidden")
     kinds |= dict.fromkeys(settled(policy.writable), "writable")
     found: dict[str, Layer] = {}
-    for path in map(str, sorted(kinds)):
-        above, kind = _nearest(path, found), kinds[path]
+    for path, kind in sorted(kinds.items()):
+        above = _nearest(path, found)
         around = above.kind if above else "readable"
         if kind != around and (kind, around) != ("readable", "writable"):
-            found[path] = Layer(path, kind, above)
+            found[str(path)] = Layer(str(path), kind, above)
     return tuple(found.values())
 
 
