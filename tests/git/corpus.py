@@ -361,6 +361,7 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("attributes", new(".gitattributes", "* filter=evil"), "risky:config"),
     Hostile("attributes-nested", new("src/.gitattributes", "* diff=evil"), "risky:config"),
     Hostile("modules", new(".gitmodules"), "risky:config"),
+    Hostile("bare-repository", new("docs/x/HEAD", "ref: refs/heads/x"), "risky:config"),
     Hostile("lfs", new(".lfsconfig"), "risky:config"),
     Hostile("envrc", new(".envrc"), "risky:config"),
     Hostile("npmrc", new("web/.npmrc"), "risky:config"),

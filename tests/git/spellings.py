@@ -25,6 +25,17 @@ STEERING = (
     *(".aider.conf.yml", ".roomodes", "mcp.json", "opencode.jsonc", ".travis.yml", ".drone.yml"),
     *("azure-pipelines.yml", "bitbucket-pipelines.yml", "appveyor.yml", ".woodpecker.yml"),
     *(".GitHub/workflows/x.yml", ".gitlab/x", ".gitea/x", ".buildkite/x", ".teamcity/x"),
+    *(
+        ".worktreeinclude",
+        ".rules",
+        "QWEN.md",
+        ".Junie/guidelines.md",
+        ".trae/x",
+        ".factory/x",
+        ".goosehints",
+    ),
+    *(".dir-locals.el", ".exrc", ".nvim.lua", ".gitpod.yml", ".replit", ".lintstagedrc.js"),
+    *("lefthook-local.yml", ".simple-git-hooks.json", ".vs/x", ".tekton/x", "netlify.toml"),
     *(".Claude/settings.json", ".codex/x", ".kiro/x", ".zed/x", ".VSCode/x", ".opencode/x"),
 )
 HIDDEN = (

@@ -38,8 +38,9 @@ def test_killed_git_is_named_as_such(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\nkill -9 $$\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(GitError, match="git status was ended by signal 9"):
+    with pytest.raises(GitError, match="git status was ended by signal 9") as killed:
         call.out(["status"], {})
+    assert killed.value.code == "git_killed"
 
 
 def test_messages_do_not_depend_on_the_language(place, monkeypatch):

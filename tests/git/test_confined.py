@@ -5,8 +5,10 @@ import socket
 
 import pytest
 
-from tests.git.support import head, make, open_workspace
-from treadle.git import build, confined, workspace
+from tests.builder import git
+from tests.git.support import head, make, open_workspace, workspace_at
+from treadle.git import build, confined, repo, workspace
+from treadle.proc.keeper import Keeper
 
 
 @pytest.fixture
@@ -102,3 +104,24 @@ def test_ordinary_settings_stay(ws):
     (ws.path / "d" / ".gitignore").write_text("x\n")
     (ws.path / "d" / ".gitattributes").symlink_to("../a.txt")
     assert confined.clear_special(ws.path) == ()
+
+
+# A clean filter whose first call kills the process that watches git.
+SABOTAGE = """[ -e {seen} ] || {{ touch {seen}
+kill -9 $(cut -d" " -f4 /proc/$PPID/stat); sleep 60; }}; cat"""
+
+
+def test_git_is_asked_again_when_its_watcher_was_killed(tmp_path):
+    place = make(tmp_path / "p", {"a.txt": "a\n"})
+    filter_ = tmp_path / "filter.sh"
+    filter_.write_text(SABOTAGE.format(seen=tmp_path / "seen"))
+    git(place.root, "config", "--global", "filter.f.clean", f"sh {filter_}")
+    (place.root / ".git/info/attributes").write_text("*.txt filter=f\n")
+    with Keeper() as keeper:
+        runner = confined.Confined(keeper, tmp_path / "io", lambda _: None, lambda env: env)
+        ws = workspace_at(place, tmp_path / "ws", tmp_path / "run/index", head(place), runner)
+        (tmp_path / "seen").unlink(missing_ok=True)
+        (ws.path / "a.txt").write_text("b\n")
+        built = build.from_edits(ws, head(place), tmp_path / "s")
+        assert (tmp_path / "seen").exists()
+    assert built.tree != repo.tree_of(place, head(place))

@@ -106,3 +106,21 @@ def test_commits_are_merged_from_where_they_part(place, desk):
 def test_what_is_no_tree_is_an_error(place, desk):
     with pytest.raises(GitError, match="merge-tree"):
         build.merge_commits(desk, "0" * 40, head(place))
+
+
+def test_no_driver_or_filter_of_anybody_runs(place, desk, tmp_path, monkeypatch):
+    (tmp_path / "attributes").write_text("*.txt merge=own filter=own\n")
+    settings = {
+        "core.attributesFile": tmp_path / "attributes",
+        "merge.own.driver": f"touch {tmp_path}/ran",
+        "filter.own.clean": f"touch {tmp_path}/ran; cat",
+        "merge.renormalize": "true",
+    }
+    base = repo.tree_of(place, head(place))
+    sides = [tree(place, {"b.txt": f"{side}\n", ".gitattributes": "* text\n"}) for side in "12"]
+    for key, value in settings.items():
+        git(place.root, "config", "--file", tmp_path / "config", key, value)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+    assert build.three_way(desk, base, *sides).paths == ("b.txt",)
+    assert not (tmp_path / "ran").exists()
+    assert not [*desk.folder.glob(".merge_file_*")]

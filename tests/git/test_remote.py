@@ -1,5 +1,7 @@
 """Fetch, clone and push with a shared repository."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.builder import git
@@ -20,6 +22,13 @@ def shared(repo, tmp_path):
 
 def commits(repo):
     return git(repo.root, "rev-list", "HEAD").split()
+
+
+def test_a_repository_that_is_not_there_is_named_in_what_to_try(tmp_path):
+    with pytest.raises(GitError) as refused:
+        remote.reach(f"{tmp_path}/none.git")
+    assert refused.value.code == "remote_failed"
+    assert refused.value.fix == (f"git ls-remote {tmp_path}/none.git",)
 
 
 def test_a_push_with_an_old_lease_is_refused_and_changes_nothing(shared):
@@ -58,9 +67,12 @@ def test_a_clone_has_nothing_of_other_runs_whether_or_not_its_own_branch_is_ther
     _, old = commits(repo)
     for name in ("treadle/mine", "treadle/other"):
         remote.push(repo, url, old, name, None)
-    for name in ("treadle/mine", "treadle/gone"):
-        remote.mirror(url, tmp_path / f"{name}.git", name)
-        clone = remote.clone(url, tmp_path / f"{name}.git", tmp_path / name, old)
+    for name, commit in (("treadle/mine", None), ("treadle/gone", None), ("treadle/known", old)):
+        mirror = tmp_path / f"{name}.git"
+        remote.mirror(url, mirror, name, commit)
+        everything = mirror / "refs" / "treadle" / "all"
+        assert everything.exists() == (name == "treadle/gone")  # a commit is asked for by itself
+        clone = remote.clone(url, mirror, tmp_path / name, old)
         assert git(clone.root, "for-each-ref") == ""
         assert git(clone.root, "remote", "get-url", "origin").strip() == url
 
@@ -72,6 +84,15 @@ def test_addresses_lose_their_passwords(shared):
     assert remote.url_of(repo, "elsewhere") == str(repo.common_dir)
     said = "! [rejected] use https://me:p@ss@git.example/x or http://bot@git.example"
     assert remote.bare(said) == "! [rejected] use https://git.example/x or http://git.example"
+
+
+def test_a_repository_that_cannot_keep_what_it_is_sent_refuses_nothing(shared):
+    repo, url = shared
+    remote.push(repo, url, commits(repo)[1], "treadle/other", None)
+    Path(url, "refs/heads/treadle/r.lock").touch()  # as a killed git leaves one
+    with pytest.raises(GitError, match="did not accept") as broken:
+        remote.push(repo, url, commits(repo)[0], "treadle/r", None)
+    assert broken.value.code == "remote_failed"
 
 
 def test_a_repository_that_is_not_there_is_named(shared, tmp_path):

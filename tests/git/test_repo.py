@@ -61,6 +61,21 @@ def test_bare_repository_is_refused(tmp_path):
     assert error.value.code == "bare_repository"
 
 
+def test_a_folder_that_only_looks_like_a_repository_is_none(tmp_path):
+    """A clone may bring one with a configuration of its own, for whoever stands in there."""
+    found = make(tmp_path / "p", {"sub/objects/a": "", "sub/refs/a": "", "sub/HEAD": "ref: refs/x"})
+    settings = (
+        '[core]\n\trepositoryformatversion = 0\n\tworktree = .\n[filter "x"]\n\tclean = touch ran\n'
+    )
+    write_files(found.root, {"sub/config": settings, "sub/.gitattributes": "* filter=x\n"})
+    for folder in (found.root / "sub", found.root / "sub" / "refs"):
+        with pytest.raises(ProjectError) as error:
+            repo.find(folder)
+        assert error.value.code == "bare_repository"
+        with pytest.raises(GitError, match="bare"):
+            repo.dirty_files(folder)
+
+
 def test_inside_git_folder_is_refused(tmp_path):
     found = make(tmp_path / "p", {"a": "1\n"})
     with pytest.raises(ProjectError) as error:

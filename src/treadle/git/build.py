@@ -280,9 +280,10 @@ def three_way(place: Scratch, base: str, ours: str, theirs: str) -> str | Confli
 
 def merge_commits(place: Scratch, ours: str, theirs: str) -> str | Conflict:
     """Return the tree of two commits merged from where their histories part."""
-    args = (*_MERGE_TREE, ours, theirs)
-    config = (scratch.NO_SYNC, *plain_merges(place.repo))
-    done = call.run(args, place.place, config=config)
+    # Git puts what it merges where it stands, and "/" is nobody's but root's.
+    args = (f"--work-tree={place.folder}", *_MERGE_TREE, ours, theirs)
+    config = (scratch.NO_SYNC, "merge.renormalize=false", *plain_merges(place.repo))
+    done = call.run(args, place.place, config=config, cwd=place.folder)
     if done.returncode not in (0, 1) or not done.stdout:  # 1 also says that a name is unknown
         raise call.failure(args, done)
     tree, *names = os.fsdecode(done.stdout).split("\0")

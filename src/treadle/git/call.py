@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from signal import SIGKILL
 from typing import NamedTuple, Protocol
 
 import treadle
@@ -23,7 +24,7 @@ _GUARDS = """
     core.fsyncMethod=fsync core.filesRefLockTimeout=1000 core.untrackedCache=false
     core.splitIndex=false checkout.workers=0 index.sparse=false index.skipHash=false
     diff.ignoreSubmodules=all submodule.recurse=false apply.ignoreWhitespace=no gc.auto=0
-    maintenance.auto=false
+    maintenance.auto=false safe.bareRepository=explicit
 """
 _KEPT_VARIABLES = """
     GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_NOSYSTEM GIT_CONFIG_COUNT GIT_CONFIG_KEY_
@@ -52,10 +53,13 @@ _SAYS = ("fatal: ", "error: ")
 _SILENT = "the remote end hung up"  # a content filter ended; why stands in the line before
 # A shell, for no other program that is everywhere can limit memory and file sizes.
 _LIMITED = ("/bin/sh", "-c", 'ulimit -S -d "$0"; ulimit -S -f 8388608; exec "$@"')
+_FULL = ("df -h",)
+# What says nothing of the change that git was to work on: it befell git, and need not again.
+BEFALLS = ("disk_full", "git_killed")
 _ADVICE: dict[str, tuple[str, ...]] = {
-    "No space left on device": ("df -h",),
-    "Out of diskspace": ("df -h",),
-    "Disk quota exceeded": ("df -h",),
+    "No space left on device": _FULL,
+    "Out of diskspace": _FULL,
+    "Disk quota exceeded": _FULL,
     "File exists": ("git status", "ls .git/*.lock"),
     "git-lfs": ("git lfs version", "git lfs install"),
     "bad object": ("git fsck",),
@@ -155,9 +159,12 @@ def run(
 ) -> Captured:
     """Run git on the repository that `place` names, whatever its exit code.
 
-    `lock` is a lock file that only treadle takes: if it is still there when git has failed, a
-    killed git left it; what is left of that git is ended and the lock cleared.
+    `lock` is a lock file that only treadle takes, and that of a private index is known: if it is
+    still there when git has failed, a killed git left it; what is left of that git is ended and
+    the lock cleared. Git that somebody kills while it works with such an index is started again.
     """
+    index = place.get("GIT_INDEX_FILE")
+    lock = Path(f"{index}.lock") if index else lock
     mark = mark_of(lock) if lock else f"git-{os.urandom(8).hex()}"
     env = {**environment(place), **place, sweep.MARKER: mark}
     argv = ("git", "-C", str(cwd), *switches(config), *args)
@@ -165,7 +172,8 @@ def run(
         argv = (*_LIMITED, str(reach.memory >> 10), *argv)
     job = GitCall(argv, env, stdin, reach.writable, reach.seconds)
     done = _start(job, args, reach.runner)
-    if done.returncode and lock and os.path.lexists(lock):
+    is_killed = index and done.returncode == -SIGKILL
+    if lock and done.returncode and (is_killed or os.path.lexists(lock)):
         sweep.end(mark)
         lock.unlink(missing_ok=True)
         done = _start(job, args, reach.runner)
@@ -255,10 +263,13 @@ def failure(args: Sequence[str], done: Captured) -> GitError:
     """Say what git said, and what helps."""
     name, stderr = verb(args), done.stderr.decode(errors="replace")
     if done.returncode < 0:
-        return GitError(f"git {name} was ended by signal {-done.returncode}")
+        message = f"git {name} was ended by signal {-done.returncode}"
+        return GitError(message, code="git_killed", fix=["df -h", "free -h"])
     text = said(done) or f"exit code {done.returncode}"
     details: dict[str, object] = {"stderr": stderr[-4000:].strip()}
-    return GitError(f"git {name}: {text}", fix=_advice(stderr), details=details)
+    fix = next((fix for sign, fix in _ADVICE.items() if sign in stderr), ("treadle doctor",))
+    code = "disk_full" if fix == _FULL else None
+    return GitError(f"git {name}: {text}", code=code, fix=fix, details=details)
 
 
 def said(done: Captured) -> str:
@@ -325,11 +336,6 @@ def _start(job: GitCall, args: Sequence[str], runner: Runner) -> Captured:
         if error.code != _LATE:
             raise
         raise late(args, job.seconds) from error
-
-
-def _advice(stderr: str) -> tuple[str, ...]:
-    found = (fix for sign, fix in _ADVICE.items() if sign in stderr)
-    return next(found, ("treadle doctor",))
 
 
 def _entries(folder: str, *, opens: bool) -> list[os.DirEntry[str]]:

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from signal import SIGKILL
 from typing import NamedTuple
 
 from treadle.errors import GitError, InterruptedRun, NotFoundError, TreadleError, stop_code
@@ -99,6 +100,8 @@ def _code(ended: Ended) -> int:
         case "stopped":
             code = stop_code(ended.detail)
             raise InterruptedRun(f"git was ended: {ended.detail}", exit_code=code)
+        case "lost" if ended.vouched:
+            return -SIGKILL
         case "missing":
             raise NotFoundError(ended.detail, code="program_missing")
     raise GitError(f"git could not work in the workspace: {ended.detail}", fix=["treadle doctor"])

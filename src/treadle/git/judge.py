@@ -18,7 +18,7 @@ _FILES, _FOLDERS, _HOOKS, _GENERATED = (
     frozenset(_TABLES[name]) for name in ("files", "folders", "hooks", "generated")
 )
 # What lies in these is carried out, by treadle or by whoever follows a mission.
-_WORK = ("specs", "missions", "kitty-specs")
+WORK = ("specs", "missions", "kitty-specs")
 MAX_DEPTH = 64
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4000
@@ -149,7 +149,7 @@ def risk(change: FileChange, protected: Collection[str], prefix: str = "") -> st
     if is_own_config(path):
         return "treadle_config"
     parts = [bare(part) for part in path.split("/")]
-    if parts[0] in _WORK and "/" in path:
+    if parts[0] in WORK and "/" in path:
         return "work"
     if parts[-1] in _FILES or _SHORT.fullmatch(parts[-1]) or _FOLDERS.intersection(parts[:-1]):
         return "config"

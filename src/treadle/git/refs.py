@@ -14,9 +14,9 @@ from treadle.files import sync
 from treadle.git import call, scratch, trees, workspace
 from treadle.git.call import cat_file
 from treadle.git.repo import Repo, operation_in_progress, read_ref
+from treadle.ids import OWN_PREFIX
 from treadle.proc.helper import Captured
 
-OWN_PREFIX = "treadle/"
 _IN_THE_WAY = re.compile(r"'refs/heads/([^']+)' exists; cannot create")
 _MERGE = (
     *("merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-squash"),

@@ -1,12 +1,13 @@
 """Talk to a repository elsewhere: mirror it once a machine, clone cheaply, push with a lease."""
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from treadle.errors import GitError
-from treadle.git import call
+from treadle.errors import GitError, argument
+from treadle.git import call, refs
 from treadle.git.call import Reach
 from treadle.git.repo import Repo, find
 from treadle.proc.helper import Captured
@@ -14,6 +15,8 @@ from treadle.proc.helper import Captured
 _FAR = Reach(seconds=3600.0)  # a large repository over a slow line
 _SECRET = re.compile(r"(https?://)[^/\s]+@")
 _REFUSALS = ("rejected", "denied", "not allowed", "read-only", "protected", "hook declined")
+# Rejected too, but because it could not keep what it was sent: a full disk, a lock, a lost folder.
+_BROKEN = re.compile("unpacker|necessary objects|unable to|cannot lock|failed to (update|write)")
 
 
 def url_of(repo: Repo, name: str) -> str:
@@ -30,30 +33,33 @@ def bare(text: str) -> str:
     return _SECRET.sub(r"\1", text)
 
 
-def mirror(url: str, path: Path, branch: str) -> None:
-    """Bring what one branch has into this machine's copy of a repository; the caller keeps others
-    away. Thousands of other runs may have branches there, which nobody asks for."""
+def mirror(url: str, path: Path, branch: str, commit: str | None = None) -> None:
+    """Bring a commit, or what one branch has, into this machine's copy of a repository.
+
+    The caller keeps others away. Thousands of other runs may have branches there: a server that is
+    asked for a commit need not look at them, and nobody asks for them.
+    """
     if not (path / "HEAD").exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _out(["init", "-q", "--bare", "--", str(path)])
+        _out(url, ["init", "-q", "--bare", "--", str(path)])
     words, place = ["fetch", "-q", "--no-tags", "--", url], {"GIT_DIR": str(path)}
-    try:
-        _out([*words, f"+refs/heads/{branch}:refs/treadle/last"], place)
-    except GitError:  # somebody has removed it
-        _out([*words, "+refs/heads/*:refs/treadle/all/*"], place)
+    for wanted in filter(None, (commit, f"refs/heads/{branch}")):
+        with contextlib.suppress(GitError):  # it is not there, or an old server gives no commits
+            return _out(url, [*words, f"+{wanted}:refs/treadle/last"], place)
+    return _out(url, [*words, "+refs/heads/*:refs/treadle/all/*"], place)
 
 
 def reach(url: str) -> None:
     """Raise unless a repository answers."""
-    _out(["ls-remote", "-q", "--", url, "HEAD"])
+    _out(url, ["ls-remote", "-q", "--", url, "HEAD"])
 
 
 def clone(url: str, mirrored: Path, path: Path, commit: str) -> Repo:
     """Make a clone of one's own that borrows what the mirror has, with `commit` checked out."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _out(["clone", "-q", "-n", "--shared", "--no-tags", "--", str(mirrored), str(path)])
-    _out(["remote", "set-url", "origin", url], cwd=path)
-    _out(["checkout", "-q", "--detach", commit], cwd=path)
+    _out(url, ["clone", "-q", "-n", "--shared", "--no-tags", "--", str(mirrored), str(path)])
+    _out(url, ["remote", "set-url", "origin", url], cwd=path)
+    _out(url, ["checkout", "-q", "--detach", commit], cwd=path)
     return find(path)
 
 
@@ -63,22 +69,27 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
     lease = f"--force-with-lease={ref}:{expected or ''}"
     args = ["push", "-q", "--porcelain", "--no-verify", lease, "--", url, f"{commit}:{ref}"]
     done = call.run(args, repo.place, reach=_FAR)
-    if done.returncode == 0:
-        return
     # An earlier push may have got through, and only its answer did not.
-    if (tip(repo, url, branch) or "") == commit:
-        return
-    raise _refused(args, done, url, branch)
+    if done.returncode and tip(repo, url, branch) != commit:
+        raise _refused(args, done, url, branch)
 
 
 def push_new(repo: Repo, url: str, commit: str, branches: Sequence[str]) -> None:
     """Make branches elsewhere that are not there yet, with one push, or raise."""
-    refs = [f"refs/heads/{branch}" for branch in branches]
-    leases = [f"--force-with-lease={ref}:" for ref in refs]
+    wanted = [f"refs/heads/{branch}" for branch in branches]
+    leases = [f"--force-with-lease={ref}:" for ref in wanted]
     args = ["push", "-q", "--porcelain", "--no-verify", *leases, "--", url]
-    done = call.run([*args, *(f"{commit}:{ref}" for ref in refs)], repo.place, reach=_FAR)
+    done = call.run([*args, *(f"{commit}:{ref}" for ref in wanted)], repo.place, reach=_FAR)
     if done.returncode:
         raise _refused(args, done, url, branches[0])
+
+
+def contains(repo: Repo, url: str, branch: str, commit: str) -> bool:
+    """Tell whether a branch elsewhere has a commit, as far as can be seen from here."""
+    with contextlib.suppress(GitError):  # whoever then pushes says what is wrong
+        found = tip(repo, url, branch)
+        return found is not None and has(repo, found) and refs.contains(repo, found, commit)
+    return False
 
 
 def tip(repo: Repo, url: str, branch: str) -> str | None:
@@ -107,11 +118,13 @@ def has(repo: Repo, commit: str) -> bool:
     return call.run(["cat-file", "-e", f"{commit}^{{tree}}"], repo.place).returncode == 0
 
 
-def _out(args: list[str], place: dict[str, str] | None = None, cwd: Path = Path("/")) -> None:
+def _out(
+    url: str, args: list[str], place: dict[str, str] | None = None, cwd: Path = Path("/")
+) -> None:
     done = call.run(args, place or {}, cwd=cwd, reach=_FAR)
     if done.returncode:
-        error = call.failure(args, done)
-        raise GitError(bare(error.message), code="remote_failed", fix=["git ls-remote"])
+        fix = [f"git ls-remote {argument(bare(url))}"]
+        raise GitError(bare(call.failure(args, done).message), code="remote_failed", fix=fix)
 
 
 def _refused(args: list[str], done: Captured, url: str, branch: str) -> GitError:
@@ -119,11 +132,11 @@ def _refused(args: list[str], done: Captured, url: str, branch: str) -> GitError
     if "stale info" in text:
         message = f"{branch} was moved by someone else at {bare(url)}; nothing was pushed"
         return GitError(message, code="push_stale", fix=[f"git ls-remote {bare(url)}"])
-    refusal = any(word in text.lower() for word in _REFUSALS)
+    refusal = any(word in text.lower() for word in _REFUSALS) and not _BROKEN.search(text)
     return GitError(
         f"{bare(url)} did not accept {branch}: {bare(_reason(text) or call.said(done))}",
         code="push_refused" if refusal else "remote_failed",
-        fix=[f"git push {bare(url)} HEAD:refs/heads/{branch}"],
+        fix=[f"git {args[0]} {argument(bare(url))} {argument(args[-1])}"],
     )
 
 

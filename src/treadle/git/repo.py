@@ -205,10 +205,9 @@ def disabled_filters(repo: Repo, trusted: GitSettings) -> tuple[str, ...]:
 
 
 def plain_merges(repo: Repo) -> tuple[str, ...]:
-    """Return the settings that put git's own text merge in place of the repository's drivers."""
-    found = [entry.key.split(".", 1) for entry in read_settings(repo).entries if entry.is_local]
-    names = [name for section, name in found if section == "merge" and name.endswith(".driver")]
-    drivers = tuple(name.removesuffix(".driver") for name in dict.fromkeys(names))
+    """Return the settings that put git's own text merge in place of everybody's drivers."""
+    found = [re.fullmatch(r"(?s)merge\.(.+)\.driver", it.key) for it in read_settings(repo).entries]
+    drivers = tuple(dict.fromkeys(it[1] for it in found if it))
     _require_plain(drivers, "merge")
     return tuple(f"merge.{driver}.driver={_TEXT_MERGE}" for driver in drivers)
 
@@ -223,11 +222,8 @@ def filters_off(drivers: tuple[str, ...]) -> tuple[str, ...]:
 def _require_git() -> None:
     if version() < MIN_VERSION:
         found = ".".join(map(str, version())) or "unknown"
-        raise ProjectError(
-            f"git {found} is too old; treadle needs git 2.38 or newer",
-            code="git_too_old",
-            fix=["git --version"],
-        )
+        text = f"git {found} is too old; treadle needs git 2.38 or newer"
+        raise ProjectError(text, code="git_too_old", fix=["git --version"])
 
 
 def _ask(start: Path, *questions: str) -> Captured:
@@ -236,13 +232,14 @@ def _ask(start: Path, *questions: str) -> Captured:
 
 def _explain(start: Path, done: Captured) -> ProjectError:
     text = done.stderr.decode(errors="replace")
-    if done.stdout.startswith(b"true"):
+    is_bare = "safe.bareRepository" in text
+    if done.stdout.startswith(b"true") or (is_bare and ".git" not in start.parts):
         return ProjectError(
             f"{start} is a bare repository; treadle needs one with a work tree",
             code="bare_repository",
             fix=[f"git clone {argument(str(start))} project"],
         )
-    if "must be run in a work tree" in text:
+    if is_bare or "must be run in a work tree" in text:
         message = f"{start} lies inside git's own folder; run treadle in the work tree"
         return ProjectError(message, code="no_work_tree", fix=["cd .."])
     if "not a git repository" in text:

@@ -71,18 +71,18 @@ def above(path: str) -> list[str]:
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
-def files(repo: Repo, commit: str, paths: Collection[str] | None = None) -> dict[str, Leaf]:
+def files(at: Repo | Scratch, name: str, paths: Collection[str] | None = None) -> dict[str, Leaf]:
     """Return every file of a commit or tree, or those of `paths` that are files there."""
     if paths is not None and not paths:
         return {}
     wanted = ["-r"] if paths is None else ["--", *paths]
-    args = ["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, *wanted]
+    args = ["--literal-pathspecs", "ls-tree", "-z", "--full-tree", name, *wanted]
     found: dict[str, Leaf] = {}
-    for line in call.fields(args, repo.place):
-        head, _, name = line.partition("\t")
+    for line in call.fields(args, at.place):
+        head, _, path = line.partition("\t")
         mode, kind, id_ = head.split()
         if kind != "tree":
-            found[name] = Leaf(mode, id_)
+            found[path] = Leaf(mode, id_)
     return found
 
 
@@ -117,10 +117,10 @@ def read_blob(place: Repo | Scratch, name: str) -> bytes | None:
     return None if done.returncode else done.stdout
 
 
-def put_file(place: Scratch, tree: str, path: str, content: bytes) -> str:
-    """Return the tree with one plain file in it."""
+def put_file(place: Scratch, tree: str, path: str, content: bytes, mode: str = "100644") -> str:
+    """Return the tree with one file in it."""
     blob = scratch.out(place, "hash-object", "-w", "--stdin", stdin=content).decode().strip()
-    return edited(place, tree, {path: Leaf("100644", blob)})
+    return edited(place, tree, {path: Leaf(mode, blob)})
 
 
 def edited(place: Scratch, tree: str, changes: Mapping[str, Leaf | None]) -> str:

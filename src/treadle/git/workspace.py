@@ -16,6 +16,8 @@ from treadle.files import beneath, walk
 from treadle.git import call, confined, scratch, trees
 from treadle.git.call import Reach, Runner
 from treadle.git.repo import GitSettings, Repo, disabled_filters, filters_off
+from treadle.git.trees import GITLINK
+from treadle.layout import is_within
 from treadle.proc import identity
 from treadle.proc.helper import Captured
 
@@ -78,11 +80,6 @@ class Workspace:
             "GIT_WORK_TREE": str(self.path),
             "GIT_INDEX_FILE": str(self.index),
         }
-
-    @property
-    def lock(self) -> Path:
-        """Return the lock file git makes while it writes the index."""
-        return self.index.with_name(f"{self.index.name}.lock")
 
     @property
     def marker(self) -> Path:
@@ -200,9 +197,8 @@ def adopt(ws: Workspace, index: Path, commit: str) -> None:
 
 def remove(ws: Workspace) -> None:
     """Remove the checkout and its index."""
-    beneath.remove_tree(ws.path)
-    for path in (ws.marker, ws.lock, ws.index):
-        path.unlink(missing_ok=True)
+    for path in (ws.path, ws.marker, ws.index.parent):
+        beneath.remove_tree(path)
 
 
 def copy_included(repo: Repo, target: Path) -> tuple[str, ...]:
@@ -234,7 +230,7 @@ def run_git(ws: Workspace, *args: str, stdin: bytes | None = None) -> Captured:
     writes = "-u" in args
     reach = ws.reach(*((ws.path,) if writes else ()))
     config = filter_settings(ws, None if writes else ws.index.parent)
-    done = call.run(args, ws.place, stdin=stdin, config=config, lock=ws.lock, reach=reach)
+    done = call.run(args, ws.place, stdin=stdin, config=config, reach=reach)
     if ws.runner is not call.unconfined:
         confined.require_plain(ws.index.parent)
     return done
@@ -283,8 +279,7 @@ def holds_commit(ws: Workspace, commit: str) -> bool:
 def copy_index(source: Path, target: Path) -> None:
     """Copy an index with its time, by which git tells which files it must read again."""
     state = source.stat()
-    with contextlib.suppress(FileNotFoundError):
-        target.unlink()
+    target.unlink(missing_ok=True)
     shutil.copyfile(source, target)
     os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
 
@@ -302,6 +297,14 @@ def write_git_dir(ws: Workspace, commit: str) -> None:
     copy_index(ws.index, folder / "index")
     head = f"ref: refs/heads/{ws.branch}" if ws.branch else commit
     (folder / "HEAD").write_bytes(os.fsencode(head) + b"\n")
+
+
+def welcome(ws: Workspace, commit: str) -> None:
+    """Leave no settings of an agent's where a person may look: git asks submodules for theirs."""
+    write_git_dir(ws, commit)
+    for name, leaf in trees.files(ws.repo, commit).items():
+        if leaf.mode == GITLINK and walk.is_folder(ws.path / name) and is_within(ws.path, name):
+            beneath.remove_tree(ws.path / name / ".git")
 
 
 def _make_folder(path: Path) -> bool:
@@ -385,14 +388,11 @@ def _remove_strangers(ws: Workspace, found: Iterable[Change]) -> None:
     """Remove what the commit does not know, and folders that are empty then."""
     for change in found:
         path = ws.path / change.path
-        if change.kind in _STRANGERS and _has_real_parents(ws.path, path):
+        parents = [parent for parent in path.parents if parent.is_relative_to(ws.path)]
+        is_real = parents and not any(parent.is_symlink() for parent in parents)
+        if change.kind in _STRANGERS and is_real:
             beneath.remove_tree(path)
             beneath.empty_upwards(ws.path, path.parent)
-
-
-def _has_real_parents(root: Path, path: Path) -> bool:
-    parents = [parent for parent in path.parents if parent.is_relative_to(root)]
-    return bool(parents) and not any(parent.is_symlink() for parent in parents)
 
 
 def _copy_plain(root: Path, target: Path, name: str) -> bool:
