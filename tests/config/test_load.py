@@ -162,3 +162,15 @@ def test_bad_budget_is_told_what_is_wrong(item, complaint):
 def test_budget_given_twice_is_refused():
     with pytest.raises(UsageError, match="--budget max_tokens is given twice"):
         parse_budgets(["max_tokens=1", "max_tokens=2"])
+
+
+def test_reading_again_looks_at_no_type(write, monkeypatch):
+    """The page reads the settings at every request; what keys there are never changes."""
+    layout = write("[budgets]\nmax_iterations = 3\n")
+    first = load(layout, {})
+
+    def fields(struct):
+        pytest.fail(f"asked for the fields of {struct.__name__} again")
+
+    monkeypatch.setattr("msgspec.structs.fields", fields)
+    assert load(layout, {}) == first

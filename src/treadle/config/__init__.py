@@ -1,14 +1,11 @@
-"""Read a configuration file, the few settings that every command needs, and who is trusted.
+"""Read a configuration file, the few settings that every command needs, and what is trusted.
 
 It buys quick commands: the whole schema takes longer to load and to judge than most of them work.
 """
 
 import contextlib
-import fcntl
 import functools
 import json
-import os
-import shlex
 import tomllib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from treadle.contract import load_object
-from treadle.errors import BlockedError, ConfigError, FormatError, ProjectError, edit
-from treadle.files import atomic
+from treadle.errors import BlockedError, ConfigError, FormatError, ProjectError, argument, edit
 from treadle.ids import mask
 from treadle.layout import MAIL_ROOT, Layout, find_work_tree, trust_file, user_config
 
@@ -45,9 +41,10 @@ def read_early(layout: Layout, env: Mapping[str, str]) -> Early:
         found |= said
         theirs |= said.keys() if kind == "project" else set()
     for key, setting in _SETTINGS.items():
-        name = f"TREADLE_{'_'.join(setting.path).upper()}"
-        if setting.parse and env.get(name):
-            found[key] = _judged(setting, setting.parse(env[name]), name)
+        path, *_, parse = setting
+        name = f"TREADLE_{path.replace('.', '_').upper()}"
+        if parse and env.get(name):
+            found[key] = _judged(setting, parse(env[name]), name)
             theirs.discard(key)
     return Early(**found, theirs=frozenset(theirs))  # type: ignore[arg-type]  # judged one by one
 
@@ -108,13 +105,6 @@ def _toml(data: bytes, name: str) -> Mapping[str, object]:
         raise wrong(name, "nested too deeply") from error
 
 
-class _Setting(NamedTuple):
-    path: tuple[str, ...]
-    fits: Callable[[object], bool]
-    words: str
-    parse: Callable[[str], object] | None = str  # how a variable's text is read
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != "" and "\0" not in value
 
@@ -135,57 +125,31 @@ def _number(text: str) -> object:
 
 
 _TEXT = "a text that is not empty"
-_SETTINGS = {
-    "store": _Setting(("store",), _is_text, _TEXT),
-    "store_schema": _Setting(("store_schema",), _is_text, _TEXT),
-    "mail_root": _Setting(("mail", "root"), _is_text, _TEXT),
-    "extra_intents": _Setting(("mail", "extra_intents"), _are_texts, "a list of strings", None),
-    "lease": _Setting(
-        ("task", "lease"), _is_time, "a number of seconds above 0, at most a week", _number
-    ),
+# For each setting its key, what fits, in words too, and how the text of a variable is read.
+_Setting = tuple[str, Callable[[object], bool], str, Callable[[str], object] | None]
+_SETTINGS: dict[str, _Setting] = {
+    "store": ("store", _is_text, _TEXT, str),
+    "store_schema": ("store_schema", _is_text, _TEXT, str),
+    "mail_root": ("mail.root", _is_text, _TEXT, str),
+    "extra_intents": ("mail.extra_intents", _are_texts, "a list of strings", None),
+    "lease": ("task.lease", _is_time, "a number of seconds above 0, at most a week", _number),
 }
 
 
 def _said(raw: Mapping[str, object], name: str) -> Iterator[tuple[str, object]]:
     for key, setting in _SETTINGS.items():
         value: object = raw
-        for word in setting.path:
+        for word in setting[0].split("."):
             value = value.get(word) if isinstance(value, dict) else None
         if value is not None:
             yield key, _judged(setting, value, name)
 
 
 def _judged(setting: _Setting, value: object, source: str) -> object:
-    if not setting.fits(value):
-        key = ".".join(setting.path)
-        raise wrong(source, f"{key} must be {setting.words}, not {mask(repr(value))[:60]}", key)
+    key, fits, words, _ = setting
+    if not fits(value):
+        raise wrong(source, f"{key} must be {words}, not {mask(repr(value))[:60]}", key)
     return tuple(value) if isinstance(value, list) else value
-
-
-class TrustRecord(NamedTuple):
-    """One repository: what `init` wrote into it, and which content of which file was accepted.
-
-    `head` is the commit that was checked out when all of it was accepted for the last time.
-    """
-
-    root: str
-    identity: str
-    since: str
-    wrote: Mapping[str, str] = {}
-    trusted: bool = True
-    head: str | None = None
-    files: Mapping[str, tuple[str, ...]] = {}
-
-
-def find_trust(env: Mapping[str, str], root: Path, common_dir: Path) -> TrustRecord | None:
-    """Return what is on record of a repository, trusted or not."""
-    found = _read_trust(trust_file(env)).get(str(root.resolve()))
-    return found if found and found.identity == identity(common_dir) else None
-
-
-def known_projects(env: Mapping[str, str]) -> list[Path]:
-    """Return where the user has set projects up."""
-    return [Path(root) for root in _read_trust(trust_file(env))]
 
 
 def require_trust(env: Mapping[str, str], layout: Layout, what: str) -> None:
@@ -195,11 +159,13 @@ def require_trust(env: Mapping[str, str], layout: Layout, what: str) -> None:
     """
     if env.get("TREADLE_RUN"):
         return
-    found = None
+    is_trusted = False
     with contextlib.suppress(OSError):
         if tree := find_work_tree(layout.root):
-            found = find_trust(env, layout.shared, tree.common_dir)
-    if found is None or not found.trusted:
+            found = trusted_roots(env).get(str(layout.shared.resolve()), {})
+            is_mine = found.get("identity") == identity(tree.common_dir)
+            is_trusted = is_mine and found.get("trusted", True) is True
+    if not is_trusted:
         raise BlockedError(
             f"{layout.root} is not trusted, and its configuration {what}",
             code="untrusted",
@@ -220,43 +186,21 @@ def identity(git_dir: Path) -> str:
     return f"{found.st_dev}-{found.st_ino}"
 
 
-@contextlib.contextmanager
-def trust_records(env: Mapping[str, str]) -> Iterator[dict[str, TrustRecord]]:
-    """Hand out the records by root for a change; the folder itself is the lock."""
+def trusted_roots(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what is on record of each repository, by its root, as it was written down."""
     path = trust_file(env)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        book = _read_trust(path)
-        yield book
-        _write_trust(path, book)
-    finally:
-        os.close(folder)
-
-
-def _read_trust(path: Path) -> dict[str, TrustRecord]:
-    try:
-        found = map(_trust_record, json.loads(path.read_bytes())["repositories"])
-        return {item.root: item for item in found}
+        return {item["root"]: item for item in json.loads(path.read_bytes())["repositories"]}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ProjectError(
-            f"{path} is damaged ({error}); remove it and trust your repositories again",
-            code="trust_damaged",
-            fix=[f"rm {shlex.quote(str(path))}", "treadle trust"],
-        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise damaged(path, error) from error
 
 
-def _trust_record(item: dict[str, Any]) -> TrustRecord:
-    files = {name: tuple(marks) for name, marks in item.get("files", {}).items()}
-    return TrustRecord(**{**item, "files": files})
-
-
-def _write_trust(path: Path, book: Mapping[str, TrustRecord]) -> None:
-    if not book:
-        path.unlink(missing_ok=True)
-        return
-    document = {"version": 2, "repositories": [entry._asdict() for entry in book.values()]}
-    atomic.write(path, json.dumps(document, indent=2).encode() + b"\n", mode=0o600)
+def damaged(path: Path, error: Exception) -> ProjectError:
+    """Say that nobody can tell any more what is trusted."""
+    return ProjectError(
+        f"{path} is damaged ({error}); remove it and trust your repositories again",
+        code="trust_damaged",
+        fix=[f"rm {argument(str(path))}", "treadle trust"],
+    )

@@ -10,14 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from treadle.config import agents, read_files, schema, wrong
-from treadle.config.schema import (
-    BACKENDS,
-    BudgetsConfig,
-    Config,
-    NightConfig,
-    SandboxConfig,
-    takes,
-)
+from treadle.config.schema import BACKENDS, BudgetsConfig, Config, NightConfig, SandboxConfig, takes
 from treadle.errors import ConfigError, UsageError
 from treadle.ids import STORES, hint, is_agent_id, is_schema, mask
 from treadle.layout import Layout
@@ -73,6 +66,8 @@ def _environment(
     merged: _Merged, env: Mapping[str, str]
 ) -> Iterator[tuple[schema.KeyPath, tuple[object, Origin]]]:
     """Yield what variables say of scalar keys with a fixed name and of agents that files name."""
+    if not any(name.startswith(schema.PREFIX) for name in env):
+        return
     names = {path[1] for path in merged if path[0] == "agents"}
     for key in filter(lambda key: key.is_scalar, schema.leaves()):
         paths = [key.path] if schema.ANY_NAME not in key.path else []
@@ -115,9 +110,7 @@ def parse_limits(items: Sequence[str]) -> dict[str, dict[str, int | float]]:
 
 
 def parse_budgets(
-    items: Sequence[str],
-    table: type[msgspec.Struct] = BudgetsConfig,
-    flag: str = "--budget",
+    items: Sequence[str], table: type[msgspec.Struct] = BudgetsConfig, flag: str = "--budget"
 ) -> dict[str, int | float]:
     """Return the limits by name, or raise UsageError with the nearest name."""
     limits: dict[str, int | float] = {}

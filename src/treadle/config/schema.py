@@ -1,8 +1,10 @@
 """Every key of a configuration, with its type, its default and what it expects in words."""
 
+import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from types import UnionType
 from typing import Annotated, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -222,6 +224,10 @@ class LandConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     conventional: Flag = False
     hooks: Flag = False
 
+    def is_protected(self, branch: str) -> bool:
+        """Tell whether a branch gets no commit of treadle's."""
+        return any(fnmatchcase(branch, glob) for glob in self.protected)
+
 
 class PullConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where pull requests go, and what they say."""
@@ -343,6 +349,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 KeyPath = tuple[str, ...]
 ANY_NAME = "NAME"
+PREFIX = "TREADLE_"
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -360,22 +367,28 @@ class ConfigKey(NamedTuple):
         return not any(get_origin(part) is tuple for part in _parts(self.type))
 
 
-def leaves(struct: type[Struct] = Config, prefix: KeyPath = ()) -> Iterator[ConfigKey]:
-    """Yield every key a configuration may have."""
+@functools.cache
+def leaves() -> tuple[ConfigKey, ...]:
+    """Return every key a configuration may have: the page asks at every request."""
+    return tuple(_leaves(Config, ()))
+
+
+def _leaves(struct: type[Struct], prefix: KeyPath) -> Iterator[ConfigKey]:
     for field in structs.fields(struct):
         path = (*prefix, field.name)
         inner = table_of(field.type)
         if inner is not None and not is_struct(inner):
             yield ConfigKey((*path, ANY_NAME), inner, None)
         elif inner is not None:
-            yield from leaves(inner, (*path, ANY_NAME))  # type: ignore[arg-type]  # is_struct
+            yield from _leaves(inner, (*path, ANY_NAME))  # type: ignore[arg-type]  # is_struct
         elif is_struct(field.type):
-            yield from leaves(field.type, path)
+            yield from _leaves(field.type, path)
         else:
             yield ConfigKey(path, field.type, field.default)
 
 
-def field_types(struct: type[Struct]) -> dict[str, object]:
+@functools.cache
+def field_types(struct: type[Struct]) -> Mapping[str, object]:
     """Return the keys of one table."""
     return {field.name: field.type for field in structs.fields(struct)}
 
@@ -402,6 +415,7 @@ def expectation(type_: object) -> str:
     return f"one of {', '.join(map(json.dumps, words))}" if words else "a table"
 
 
+@functools.lru_cache(maxsize=1024)
 def dotted(path: KeyPath) -> str:
     """Spell a key as TOML would: `agents.check.timeout`, `verify."all tests"`."""
     return ".".join(
@@ -412,7 +426,7 @@ def dotted(path: KeyPath) -> str:
 
 def variable(path: KeyPath) -> str:
     """Return the environment variable that sets a key."""
-    return "TREADLE_" + re.sub(r"[^A-Z0-9]", "_", "_".join(_spelt(path)).upper())
+    return PREFIX + re.sub(r"[^A-Z0-9]", "_", "_".join(_spelt(path)).upper())
 
 
 def _spelt(path: KeyPath) -> KeyPath:
