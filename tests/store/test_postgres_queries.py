@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 WHOLE = {
     *("bury_workers", "forget_workers", "leader", "workers"),
     *("mail_folders", "questions", "step_names", "tasks"),
-    *("agents_seen", "mission_names", "outages", "task_files"),
+    *("agents_seen", "mission_names", "outages", "looks_of_task_files"),
 }
 PARAMETER = re.compile(r"%\((\w+)\)s|%s")
 

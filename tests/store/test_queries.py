@@ -19,11 +19,12 @@ WHOLE_TABLE_IS_THE_ANSWER = {
     "question_ids": "the nearest id for an unknown one",
     "mail_folders": "every folder is compared with how it looked",
     "mission_names": "there are few, and the names of all are compared",
-    "task_files": "every file is compared with how it looked",
+    "looks_of_task_files": "every file is compared with how it looked",
     "lagging_tasks": "every task is compared with its files",
     "agents_seen": "whoever ever wrote, claimed or moved anything",
     "workers": "the list of all workers",
     "cut_off": "a file has no sessions to end",
+    "own_lines": "a file has no sessions to count",
     "forget_workers": "every worker's last beat is looked at",
     "leader": "there is one row",
     "outages": "the tools that cannot work now: a handful",
@@ -61,6 +62,8 @@ def test_no_query_scans_a_table(schema, name):
         "SCAN kv_run USING INDEX kv_queued",
     )
     scans = [line for line in plan(schema, sql(name)) if "SCAN" in line]
+    # Newer versions of SQLite also say where an index has all they need.
+    scans = [line.replace("COVERING INDEX", "INDEX") for line in scans]
     assert [line for line in scans if line not in open_only] == []
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from tests.store.rows import T
 from treadle.contract import Criterion
-from treadle.store.tasks import MoveRow, TaskRow
+from treadle.store.task_changes import MoveRow
+from treadle.store.tasks import TaskRow
 
 TASK = TaskRow(
     task_id="T-9",

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -43,6 +44,11 @@ class OpenReader(Reading):
     def at(cls, database: Database) -> Self:
         """Open a store that may belong to no folder here."""
         return cls(open_reader(database), database)
+
+    @property
+    def is_there(self) -> bool:
+        """Tell whether the store is set up; what stands for it until then never sees it."""
+        return not isinstance(self._reading, sqlite.StandIn)
 
     def now(self) -> datetime:
         """Return the time that leases go by: the database's own, where many machines share it."""
@@ -187,6 +193,7 @@ def open_empty() -> Connection:
     return connection
 
 
+@cache
 def latest() -> int:
     """Return the schema version this treadle knows."""
     return max(_number(path.name) for path in FOLDER.iterdir())

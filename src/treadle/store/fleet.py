@@ -25,7 +25,7 @@ class WorkerRow(NamedTuple):
     """One worker process of the fleet; its status is alive, draining, left or dead.
 
     While something is wrong with its machine, `trouble` says why it takes no runs; `serves` says
-    which runs it takes at all.
+    which runs it takes at all, and `dead_after` for how many seconds it may be silent.
     """
 
     worker_id: str
@@ -38,6 +38,7 @@ class WorkerRow(NamedTuple):
     beat_at: str
     trouble: str | None = None
     serves: str | None = None
+    dead_after: float | None = None
 
 
 class FleetProject(NamedTuple):
@@ -66,23 +67,24 @@ def register(tx: Writing, row: WorkerRow, forget_before: str) -> None:
 
 def beat(
     store: Writing, worker_id: str, busy: int, at: str, trouble: str | None = None
-) -> str | None:
-    """Say that a worker lives; its status, or None if it was declared dead."""
+) -> tuple[str, bool] | None:
+    """Say that a worker lives; its status, or None if it was declared dead.
+
+    The second part tells whether anybody has a job: mostly there are none to be looked at.
+    """
     values = {"worker_id": worker_id, "busy": busy, "at": at, "trouble": trouble}
     row = _at_once(store, lambda tx: tx.execute("beat", values).fetchone())
-    return str(row[0]) if row else None
+    return (str(row[0]), bool(row[1])) if row else None
 
 
 def set_status(store: Writing, worker_id: str, status: str) -> bool:
     """Let a living worker drain or leave; False when it does not live."""
-    values = {"worker_id": worker_id, "status": status}
-    return _at_once(store, lambda tx: tx.execute("set_worker", values).rowcount > 0)
+    return _changed(store, "set_worker", worker_id=worker_id, status=status) > 0
 
 
 def bury(store: Writing, worker_id: str, before: str) -> None:
     """Declare a worker dead if its last beat is older than `before`."""
-    values = {"worker_id": worker_id, "before": before}
-    _at_once(store, lambda tx: tx.execute("bury_worker", values))
+    _changed(store, "bury_worker", worker_id=worker_id, before=before)
 
 
 def cut_off(store: Writing, worker_id: str) -> None:
@@ -92,8 +94,7 @@ def cut_off(store: Writing, worker_id: str) -> None:
 
 def lead(store: Writing, worker_id: str, at: str, until: str) -> bool:
     """Become or stay the leader until then; False while another one leads."""
-    values = {"worker_id": worker_id, "at": at, "until": until}
-    return _at_once(store, lambda tx: tx.execute("lead", values).rowcount > 0)
+    return _changed(store, "lead", worker_id=worker_id, at=at, until=until) > 0
 
 
 def leader(store: Reading, at: str) -> str | None:
@@ -104,13 +105,12 @@ def leader(store: Reading, at: str) -> str | None:
 
 def add_project(store: Writing, project: str, remote: str, at: str) -> None:
     """Let the fleet look for runs of a project."""
-    values = {"project": project, "remote": remote, "at": at}
-    _at_once(store, lambda tx: tx.execute("add_fleet_project", values))
+    _changed(store, "add_fleet_project", project=project, remote=remote, at=at)
 
 
 def remove_project(store: Writing, project: str) -> None:
     """Let the fleet look for runs of a project no longer."""
-    _at_once(store, lambda tx: tx.execute("remove_fleet_project", {"project": project}))
+    _changed(store, "remove_fleet_project", project=project)
 
 
 def projects(store: Reading) -> list[FleetProject]:
@@ -134,7 +134,7 @@ def use(store: Writing, worker_id: str, job: str, limits: Mapping[str, int]) -> 
 
 def end_use(store: Writing, worker_id: str, job: str) -> None:
     """Count a run no longer."""
-    _at_once(store, lambda tx: tx.execute("remove_uses", {"worker_id": worker_id, "job": job}))
+    _changed(store, "remove_uses", worker_id=worker_id, job=job)
 
 
 class HeldJob(NamedTuple):
@@ -151,7 +151,10 @@ def add_job(store: Writing, job: str, project: str, priority: int, at: str) -> N
 
 
 def take_job(store: Writing, worker_id: str, most: int, but: Collection[str] = ()) -> str | None:
-    """Take the job that is next, of a project of which fewer than `most` are held."""
+    """Take the job that is next, of a project of which fewer than `most` are held.
+
+    Jobs and projects in `but` are left to others.
+    """
     if store.one("some_job") is None:
         return None  # most looks find nothing: they must be cheap, and in nobody's way
     values = {"worker_id": worker_id, "most": most, "but": f"|{'|'.join(but)}|"}
@@ -183,11 +186,18 @@ def held_jobs(store: Reading, worker_id: str | None = None) -> list[HeldJob]:
 
 def forget_jobs(store: Writing, before: str) -> None:
     """Remove jobs that were done before then."""
-    _at_once(store, lambda tx: tx.execute("forget_jobs", {"before": before}))
+    _changed(store, "forget_jobs", before=before)
+
+
+_OPEN = ("runs_queued", "runs_of_workers", "runs_ended_by_workers")
 
 
 class FleetRuns(NamedTuple):
-    """The runs of a project that the fleet has something to do with."""
+    """The runs of a project that the fleet has something to do with, each oldest first.
+
+    They wait for a worker; a worker drives them, or drove them when it died or let go of them; or
+    they have ended while a worker still says it drives them.
+    """
 
     queued: list[RunRow]
     held: list[RunRow]
@@ -196,12 +206,12 @@ class FleetRuns(NamedTuple):
 
 def runs(store: Reading) -> FleetRuns:
     """Return a project's runs that wait, are driven, or have ended and were not let go."""
-    return FleetRuns(queued(store), held(store), ended(store))
+    return FleetRuns(*(store.records(RunRow, name) for name in _OPEN))
 
 
 def runs_by_project(store: OpenReader, projects: Sequence[str]) -> dict[str, FleetRuns]:
     """Return the runs of many projects at once; those that need more than a look are left out."""
-    found = store.each(projects, "runs_queued", "runs_of_workers", "runs_ended_by_workers")
+    found = store.each(projects, *_OPEN)
     return {
         name: FleetRuns(*(as_records(RunRow, rows) for rows in answers))
         for name, answers in found.items()
@@ -210,22 +220,17 @@ def runs_by_project(store: OpenReader, projects: Sequence[str]) -> dict[str, Fle
 
 def queued(store: Reading) -> list[RunRow]:
     """Return the runs that wait for a worker, oldest first."""
-    return store.records(RunRow, "runs_queued")
-
-
-def held(store: Reading) -> list[RunRow]:
-    """Return the runs that workers drive, or drove when they died or let go of them."""
-    return store.records(RunRow, "runs_of_workers")
-
-
-def ended(store: Reading) -> list[RunRow]:
-    """Return the runs that have ended while a worker still says it drives them."""
-    return store.records(RunRow, "runs_ended_by_workers")
+    return store.records(RunRow, _OPEN[0])
 
 
 def of_status(store: Reading, status: RunStatus) -> list[RunRow]:
     """Return the runs of the fleet that stand like this."""
     return store.records(RunRow, "runs_of_fleet", status=status)
+
+
+def require_rights(store: Writing) -> None:
+    """Change no run, which is refused to whoever may change none."""
+    _changed(store, "change_no_run")
 
 
 def claim(store: Writing, row: RunRow, owner: str | None) -> int | None:
@@ -234,6 +239,11 @@ def claim(store: Writing, row: RunRow, owner: str | None) -> int | None:
     values = {"run_id": row.run_id, "owner": owner, **seen}
     found = store.write(lambda tx: tx.execute("claim_run", values).fetchone())
     return int(found[0]) if found else None
+
+
+def _changed(store: Writing, name: str, **values: object) -> int:
+    """Carry out one statement; return how many rows it changed."""
+    return _at_once(store, lambda tx: tx.execute(name, values).rowcount)
 
 
 def _at_once(store: Writing, apply: Callable[[InTransaction], T]) -> T:

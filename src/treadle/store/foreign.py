@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from treadle.errors import NotFoundError, StoreError
 from treadle.files import beneath
 
+_INNER = ("steps", "events", "kv_run")
+_OWN = ("runs", *_INNER, "schema_migrations")
 _LONGEST = 16 << 20  # bytes of one value
 
 
@@ -26,8 +28,10 @@ class ForeignRun(NamedTuple):
     kv: list[dict[str, Any]]
 
 
-def read_norma(root: Path, name: str) -> list[ForeignRun]:
-    """Return every run in the order they began; StoreError if the database cannot be read.
+def read_norma(root: Path, name: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return every run in the order they began, and the names of tables that are none of norma's.
+
+    StoreError if the database cannot be read.
 
     Whoever made it may want us to follow a link, or to compute for ever: only tables are read.
     """
@@ -39,7 +43,10 @@ def read_norma(root: Path, name: str) -> list[ForeignRun]:
             with closing(sqlite3.connect(Path(folder, "copy.db"))) as database:
                 database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
                 database.row_factory = sqlite3.Row
-                return _runs(database)
+                named = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+                known = {str(table) for (table,) in named}
+                others = (name for name in known if not name.startswith("sqlite_"))
+                return _runs(database, known), sorted(set(others).difference(_OWN))
         except (sqlite3.Error, NotFoundError, OSError, IndexError, KeyError) as error:
             raise StoreError(f"{name} cannot be read ({error})") from error
 
@@ -49,12 +56,13 @@ def _copy(root: Path, name: str, target: Path) -> None:
         shutil.copyfileobj(source, copy)
 
 
-def _runs(database: sqlite3.Connection) -> list[ForeignRun]:
-    named = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-    known = {name for (name,) in named}
+def _runs(database: sqlite3.Connection, known: set[str]) -> list[ForeignRun]:
     if "runs" not in known:
         raise KeyError("runs")
     rows = [dict(row) for row in database.execute("SELECT * FROM runs ORDER BY created_at, run_id")]
+    if told := " UNION ".join(f"SELECT run_id FROM {name}" for name in _INNER if name in known):
+        lost = database.execute(f"SELECT * FROM ({told}) EXCEPT SELECT run_id FROM runs")
+        rows += [{"run_id": run_id, "goal": "", "status": "lost"} for (run_id,) in lost.fetchall()]
 
     def of(table: str, run_id: str) -> list[dict[str, Any]]:
         if table not in known:
@@ -68,7 +76,7 @@ def _runs(database: sqlite3.Connection) -> list[ForeignRun]:
             str(row["goal"]),
             str(row["status"]),
             row,
-            *(of(table, row["run_id"]) for table in ("steps", "events", "kv_run")),
+            *(of(table, row["run_id"]) for table in _INNER),
         )
         for row in rows
     ]

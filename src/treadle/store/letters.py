@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.store.tasks import count_up
-from treadle.store.transaction import COLUMNS, Reading, Writing, change, kept_in
+from treadle.store.transaction import COLUMNS, Reading, Writing, change, count_up, kept_in
 
 # How urgent a letter is that waits: 0 is the most.
 NORMAL = 2

@@ -65,6 +65,8 @@ GROUP BY nspname HAVING count(*) = 3 ORDER BY nspname
 _STATEMENTS = 3
 _TRANSACTIONS = 4
 _IDLE = 30.0
+# Seconds after which something may have happened, for whoever cannot hear of it.
+_DEAF = 2.0
 # Text is compared byte by byte, as SQLite does, and whole numbers have 64 bits.
 _TYPES = (
     (re.compile(r"\bTEXT\b"), 'TEXT COLLATE "C"'),
@@ -295,22 +297,34 @@ class PostgresWriter:
 
 
 class PostgresWaker:
-    """A line on which the server tells of commits."""
+    """A line on which the server tells of commits.
+
+    A pooler may give each transaction another line: then nothing is heard, and all that can be
+    told is, now and then, that something may have happened.
+    """
 
     def __init__(self, connect: Callable[[], Line], schema: str) -> None:
         self._connect = connect
         self._schema = schema
         self._line: Line | None = None
+        self._due = math.inf
 
     def wait(self, timeout: float) -> bool:
         """Listen; a new line tells at once, because nobody listened before."""
         try:
             if self._line is None:
                 self._line = self._connect()
+                (pid,) = self._line.execute(b"SELECT pg_backend_pid()").fetchone() or (0,)
+                is_own = pid == self._line.info.backend_pid
+                self._due = math.inf if is_own else time.monotonic() + _DEAF
                 self._line.execute(f"LISTEN {_CHANNEL}".encode())
                 return True
             heard = self._line.notifies(timeout=timeout, stop_after=1)
-            return any(it.payload == self._schema for it in heard)
+            if any(it.payload == self._schema for it in heard):
+                return True
+            if is_due := time.monotonic() >= self._due:
+                self._due = time.monotonic() + _DEAF
+            return is_due
         except (psycopg.Error, StoreError):
             self.close()
             time.sleep(timeout)

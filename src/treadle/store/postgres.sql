@@ -21,6 +21,10 @@ SELECT {mail_index} FROM mail_index WHERE box = 'new' AND letter_id = ANY(ARRAY(
 ))
 ORDER BY rank, created_at, letter_id LIMIT 1 FOR UPDATE SKIP LOCKED
 
+-- name: own_lines
+SELECT count(*) FROM pg_stat_activity
+WHERE application_name = current_setting('application_name') AND usename = current_user
+
 -- name: cut_off
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE application_name = :worker_id AND usename = current_user AND pid <> pg_backend_pid()

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from treadle.ids import HUMAN, utc
-from treadle.store.tasks import TaskReader, count_up
-from treadle.store.transaction import Reading, Writing, change, kept_in
+from treadle.store.tasks import TaskReader
+from treadle.store.transaction import Reading, Writing, change, count_up, kept_in
 
 SubjectKind = Literal[
     "run", "task", "mission", "message", "spec", "chain", "letter", "agent", "project"
@@ -130,6 +130,10 @@ class QuestionReader(Reading):
     def questions(self, open_only: bool = True) -> list[QuestionRow]:
         """Return what waits for a human, oldest first, or everything that ever did."""
         return self.records(QuestionRow, "open_questions" if open_only else "questions")
+
+    def desk(self) -> list[QuestionRow]:
+        """Return what waits for a human, where one cause that stops many runs is one item."""
+        return self.records(QuestionRow, "desk")
 
     def questions_about(self, subject: Subject) -> list[QuestionRow]:
         """Return everything that was ever asked about something, oldest first."""

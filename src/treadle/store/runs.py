@@ -160,11 +160,7 @@ class RunReader(Reading):
         return self.first(RunRow, "run", run_id=run_id)
 
     def runs(
-        self,
-        limit: int,
-        before: str | None = None,
-        status: RunStatus | None = None,
-        text: str = "",
+        self, limit: int, before: str | None = None, status: RunStatus | None = None, text: str = ""
     ) -> list[RunRow]:
         """Return a page of runs, newest first; `before` is the last id of the page before.
 

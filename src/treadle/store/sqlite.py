@@ -232,9 +232,13 @@ class SqliteWaker:
         return place, int(version)
 
 
-def open_empty() -> sqlite3.Connection:
+class StandIn(sqlite3.Connection):
+    """A database in memory that stands for one that does not exist."""
+
+
+def open_empty() -> StandIn:
     """Open a database in memory that stands for one that does not exist."""
-    return sqlite3.connect(":memory:", isolation_level=None)
+    return sqlite3.connect(":memory:", isolation_level=None, factory=StandIn)
 
 
 def _look_at(connection: sqlite3.Connection) -> None:

@@ -18,7 +18,7 @@ from treadle.store.address import OpenReader
 from treadle.store.messages import MessageReader, MessageStore
 from treadle.store.questions import QuestionStore, WorkReader
 from treadle.store.runs import RunReader, RunStore
-from treadle.store.tasks import TaskStore
+from treadle.store.task_changes import TaskHistory, TaskStore
 from treadle.store.transaction import Connection, Database, InTransaction, Row, Writer
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _OWN = (TreadleError, ValueError, OverflowError)
 _TRIES = 3
 
 
-class Reader(OpenReader, WorkReader, RunReader, MessageReader):
+class Reader(OpenReader, WorkReader, TaskHistory, RunReader, MessageReader):
     """Read everything."""
 
 

@@ -1,14 +1,14 @@
-"""Tasks, how they moved, what is said of them, and what was reported of missions."""
+"""Tasks and what was reported of missions, to be read; `task_changes` has how they change."""
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.contract import Criterion
 from treadle.ids import is_task_id
-from treadle.store.transaction import Reading, Writing, change, kept_in
+from treadle.store.transaction import Reading, kept_in
 
 
 def _criteria(text: str) -> tuple[Criterion, ...]:
@@ -32,20 +32,6 @@ class TaskRow(NamedTuple):
     created_at: str = ""
     updated_at: str = ""
     position: int = 0
-
-
-@kept_in("task_moves", forced=bool)
-class MoveRow(NamedTuple):
-    """One change of a task's lane: who, when and why."""
-
-    task_id: str
-    seq: int
-    at: str
-    who: str
-    from_lane: str
-    to_lane: str
-    reason: str | None
-    forced: bool
 
 
 class StepTry(NamedTuple):
@@ -105,49 +91,7 @@ class WorkRow(NamedTuple):
     at: str
 
 
-@kept_in("task_claims", value=bool)
-class TaskClaimRow(NamedTuple):
-    """What a letter says about a task's checks."""
-
-    task_id: str
-    name: str
-    value: bool
-    claimed_by: str
-    claimed_at: str
-
-
 ENDINGS = ("owner", "status", "checks")  # of the files in TASKS/ that tell how a task stands
-
-
-@kept_in("task_files")
-class TaskFileRow(NamedTuple):
-    """How a file in TASKS/ looked when it was last read or written, and which state it tells of.
-
-    One that is not there has no size; an empty `shown_at` says that it has to be looked at.
-    """
-
-    name: str
-    task_id: str
-    mtime_ns: int = 0
-    size: int = -1
-    shown_at: str = ""
-
-
-@kept_in("reservations")
-class ReservationRow(NamedTuple):
-    """Files that an owner keeps to one task for a while."""
-
-    task_id: str
-    owner: str
-    pattern: str
-    until: str
-
-
-# What bears the id of a task, and what bears the name of a mission.
-_NAMES_OF_TASKS = tuple(
-    ["needs", "needed", "moves", "runs", "claims", "reservations", "letters", "questions", "files"]
-)
-_NAMES_OF_MISSIONS = ("steps", "work", "agents")
 
 
 class TaskReader(Reading):
@@ -185,9 +129,11 @@ class TaskReader(Reading):
         """Return every task that waits for another, with that one."""
         return [(task_id, depends_on) for task_id, depends_on in self.all("task_links")]
 
-    def task_moves(self, task_id: str) -> list[MoveRow]:
-        """Return how a task went from lane to lane."""
-        return self.records(MoveRow, "task_moves", task_id=task_id)
+    def last_move(self, task_id: str, *lanes: str) -> tuple[str, str | None] | None:
+        """Return who moved a task last, or last into these lanes, and why."""
+        rows = self.all("ends_of_moves", task_id=task_id)
+        said = [(who, why) for lane, who, why in rows if not lanes or lane in lanes]
+        return said[-1] if said else None
 
     def task_checks(self, task_id: str) -> tuple[SeenCommand, ...]:
         """Return what treadle itself saw in the last check of a task's work."""
@@ -199,28 +145,14 @@ class TaskReader(Reading):
         row = self.one("passed_work", task_id=task_id)
         return (row[0] or "", row[1], row[2] or "") if row else None
 
-    def task_claims(self, task_id: str) -> dict[str, TaskClaimRow]:
-        """Return what letters say of a task, by the name of the check."""
-        rows = self.records(TaskClaimRow, "task_claims", task_id=task_id)
-        return {row.name: row for row in rows}
-
-    def task_files(self, task_id: str | None = None) -> dict[str, TaskFileRow]:
-        """Return how the files of all tasks, or of one, looked at last, by name."""
-        query = "files_of_task" if task_id else "task_files"
-        return {row.name: row for row in self.records(TaskFileRow, query, task_id=task_id)}
-
     def unseen_tasks(self, folder: Path) -> set[str]:
         """Return the tasks whose files nobody has read as they are now, or do not show them."""
-        known, found = self.task_files(), {row[0] for row in self.all("lagging_tasks")}
-        for task_id, entry in _state_files(folder):
-            row = known.get(entry.name)
-            if row is None or (row.mtime_ns, row.size) != _looks(entry):
-                found.add(task_id)
-        return found
-
-    def reservations(self, now: str) -> list[ReservationRow]:
-        """Return the reservations that still hold."""
-        return self.records(ReservationRow, "reservations", now=now)
+        found = {row[0] for row in self.all("lagging_tasks")}
+        known = {name: looks for name, *looks in self.all("looks_of_task_files")}
+        seen = _state_files(folder)
+        return found | {
+            task_id for task_id, entry in seen if known.get(entry.name) != _looks(entry)
+        }
 
     def mission_tasks(self, mission: str) -> list[TaskRow]:
         """Return the tasks of a mission."""
@@ -248,167 +180,6 @@ class TaskReader(Reading):
         return {agent: at for agent, at in self.all("mission_agents", mission=mission)}
 
 
-class TaskStore(TaskReader, Writing):
-    """Change tasks."""
-
-    @change
-    def reserve_task_id(self) -> str:
-        """Return a task id like `T-7` that nobody else will get."""
-        while True:
-            task_id = f"T-{count_up(self, 'task')}"
-            if self.task(task_id) is None:
-                return task_id
-
-    @change
-    def add_task(self, task: TaskRow) -> TaskRow | None:
-        """Add a task at the end; an empty id gets the next free one, a taken one gives None."""
-        task_id = task.task_id or self.reserve_task_id()
-        added = task._replace(task_id=task_id, position=count_up(self, "position"))
-        return added if self.execute("insert_task", added).rowcount else None
-
-    @change
-    def swap_task(self, before: TaskRow, after: TaskRow, move: MoveRow | None = None) -> bool:
-        """Change a task's lane, owner and claim if they still are as in `before`."""
-        values = after._asdict() | {
-            "seen_lane": before.lane,
-            "seen_claim_id": before.claim_id,
-            "seen_lease_until": before.lease_until,
-        }
-        if not self.execute("swap_task", values).rowcount:
-            return False
-        if move:
-            last = self.all("last_task_move", task_id=move.task_id)[0][0]
-            self.execute("insert_task_move", move._replace(seq=(last or 0) + 1))
-        return True
-
-    @change
-    def edit_task(self, before: TaskRow, after: TaskRow, note: MoveRow) -> bool:
-        """Change what a task asks for, unless somebody has taken or moved it since `before`."""
-        if not self.swap_task(before, after, note):
-            return False
-        self.execute("define_task", after._asdict())
-        return True
-
-    @change
-    def link_task(self, task_id: str, depends_on: str) -> tuple[str, ...]:
-        """Make a task wait for another; a circle is refused and returned."""
-        circle = self._path(depends_on, task_id)
-        if not circle:
-            self.execute("link_task", {"task_id": task_id, "depends_on": depends_on})
-        return circle
-
-    def unlink_task(self, task_id: str, depends_on: str) -> bool:
-        """Let a task wait no longer; False when it did not."""
-        values = {"task_id": task_id, "depends_on": depends_on}
-        return self.execute("unlink_task", values).rowcount > 0
-
-    @change
-    def adopt_tasks(self, tasks: Sequence[TaskRow], links: Sequence[tuple[str, str]]) -> None:
-        """Make a mission's tasks be as their files describe them; lanes and claims stay."""
-        for task in tasks:
-            if self.add_task(task) is None:
-                self.execute("define_task", task._asdict())
-            self.execute("unlink_siblings", {"task_id": task.task_id, "mission": task.mission})
-        for task_id, depends_on in links:
-            self.execute("link_task", {"task_id": task_id, "depends_on": depends_on})
-
-    @change
-    def name_mission(self, mission_id: str, slug: str) -> list[tuple[str, str]]:
-        """Let a mission go by a name from now on; return its tasks' old and new ids.
-
-        Another one that had the name is put aside until its own folder is seen.
-        """
-        known = self.mission_names()
-        old, moved = known.get(mission_id), list[tuple[str, str]]()
-        if old == slug:
-            return []
-        others = [id_ for id_, name in known.items() if name == slug]
-        if others or (old and self.mission_tasks(slug)):
-            aside = f"{slug}.{count_up(self, 'mission')}"
-            moved += self._rename_mission(slug, aside)
-            for other in others:
-                self.execute("name_mission", {"mission_id": other, "slug": aside})
-        if old:
-            moved += self._rename_mission(old, slug)
-        self.execute("name_mission", {"mission_id": mission_id, "slug": slug})
-        return moved
-
-    def _rename_mission(self, old: str, new: str) -> list[tuple[str, str]]:
-        words = {"old_words": f"--mission {old}", "new_words": f"--mission {new}"}
-        moved = []
-        for row in self.mission_tasks(old):
-            task_id = f"{new}.{row.task_id.rpartition('.')[2]}"
-            self.execute("insert_task", row._replace(task_id=task_id, mission=new))
-            for name in _NAMES_OF_TASKS:
-                self.execute(f"rename_in_{name}", words | {"old": row.task_id, "new": task_id})
-            self.execute("delete_task", {"task_id": row.task_id})
-            moved.append((row.task_id, task_id))
-        for name in _NAMES_OF_MISSIONS:
-            self.execute(f"clear_mission_{name}", {"new": new})  # of whoever was overtaken
-            self.execute(f"rename_mission_{name}", {"old": old, "new": new})
-        self.execute("rename_mission_questions", words | {"old": old, "new": new})
-        return moved
-
-    def mark_files(self, rows: Sequence[TaskFileRow]) -> None:
-        """Remember how files look that were read or written."""
-        self.write(lambda tx: tx.executemany("mark_task_file", rows), lasting=False)
-
-    def claim_check(self, row: TaskClaimRow) -> None:
-        """Write down what a letter says of a task's check; the latest word counts."""
-        self.execute("claim_check", row)
-
-    def reserve_files(self, rows: Sequence[ReservationRow]) -> None:
-        """Keep files to a task."""
-        self.executemany("reserve_files", rows)
-
-    def unreserve_files(self, task_id: str) -> int:
-        """Let a task's files go; return how many patterns there were."""
-        return self.execute("unreserve_files", {"task_id": task_id}).rowcount
-
-    def report_step(self, row: MissionStepRow) -> None:
-        """Remember that a mission's step failed or is blocked."""
-        self.execute("report_step", row)
-
-    def calm_step(self, mission: str, step: str) -> bool:
-        """Let a step that failed or was blocked be tried again; what was said of it stays."""
-        return self.execute("calm_step", {"mission": mission, "step": step}).rowcount > 0
-
-    def clear_step(self, mission: str, step: str) -> bool:
-        """Forget what was reported of a mission's step; False when it was nothing."""
-        return self.execute("clear_step", {"mission": mission, "step": step}).rowcount > 0
-
-    def begin_work(self, row: WorkRow) -> None:
-        """Remember where the work on a mission's task began; it begins once."""
-        self.execute("begin_work", row)
-
-    def save_work(self, row: WorkRow) -> None:
-        """Remember what was there when a mission's task was said to be done."""
-        self.execute("save_work", row)
-
-    def see_agent(self, mission: str, agent: str, at: str) -> None:
-        """Remember that an agent asks for work on a mission."""
-        self.execute("see_agent", {"mission": mission, "agent": agent, "at": at})
-
-    def _path(self, start: str, goal: str) -> tuple[str, ...]:
-        """Return the dependencies from `start` to `goal`, both included, or nothing."""
-        pending: list[tuple[str, ...]] = [(start,)]
-        seen = {start}
-        while pending:
-            path = pending.pop()
-            if path[-1] == goal:
-                return path
-            for (needed,) in self.all("needed_by", task_id=path[-1]):
-                if needed not in seen:
-                    seen.add(needed)
-                    pending.append((*path, needed))
-        return ()
-
-
-def count_up(tx: Writing, name: str) -> int:
-    """Return the next number of a counter, inside a transaction."""
-    return int(tx.execute("count_up", {"name": name}).fetchone()[0])
-
-
 def _state_files(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     try:
         entries = os.scandir(folder)
@@ -421,9 +192,9 @@ def _state_files(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 yield task_id, entry
 
 
-def _looks(entry: os.DirEntry[str]) -> tuple[int, int]:
+def _looks(entry: os.DirEntry[str]) -> list[int]:
     try:
         state = entry.stat(follow_symlinks=False)
     except OSError:
-        return 0, -1  # as if it were not there
-    return state.st_mtime_ns, state.st_size
+        return [0, -1]  # as if it were not there
+    return [state.st_mtime_ns, state.st_size]

@@ -305,12 +305,15 @@ def _column(value: object) -> object:
     return int(value) if isinstance(value, bool) else value
 
 
-def change(
-    apply: Callable[Concatenate[W, P], T],
-) -> Callable[Concatenate[W, P], T]:
+def change(apply: Callable[Concatenate[W, P], T]) -> Callable[Concatenate[W, P], T]:
     """Make a function or method one change: on a store it commits, in a transaction it joins."""
 
     def changed(store: W, /, *args: P.args, **values: P.kwargs) -> T:
         return store.write(lambda tx: apply(tx, *args, **values))
 
     return changed
+
+
+def count_up(tx: Writing, name: str) -> int:
+    """Return the next number of a counter, inside a transaction."""
+    return int(tx.execute("count_up", {"name": name}).fetchone()[0])

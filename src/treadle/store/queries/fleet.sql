@@ -6,7 +6,8 @@ INSERT INTO workers ({workers}) VALUES ({workers_values})
 
 -- name: beat
 UPDATE workers SET beat_at = :at, busy = :busy, trouble = :trouble
-WHERE worker_id = :worker_id AND status IN ('alive', 'draining') RETURNING status
+WHERE worker_id = :worker_id AND status IN ('alive', 'draining')
+RETURNING status, EXISTS (SELECT 1 FROM fleet_jobs WHERE state = 'held')
 
 -- name: set_worker
 UPDATE workers SET status = :status WHERE worker_id = :worker_id AND status IN ('alive', 'draining')
@@ -18,16 +19,23 @@ WHERE worker_id = :worker_id AND status IN ('alive', 'draining') AND beat_at < :
 -- name: cut_off
 SELECT :worker_id WHERE 0
 
+-- name: own_lines
+SELECT 1
+
 -- name: forget_workers
 DELETE FROM workers WHERE status IN ('left', 'dead') AND beat_at < :before
 
 -- name: lead
 INSERT INTO fleet_leader (name, worker_id, until) VALUES ('leader', :worker_id, :until)
 ON CONFLICT (name) DO UPDATE SET worker_id = excluded.worker_id, until = excluded.until
-WHERE fleet_leader.worker_id = excluded.worker_id OR fleet_leader.until < :at
+WHERE fleet_leader.worker_id = excluded.worker_id OR fleet_leader.until < :at OR EXISTS (
+    SELECT 1 FROM workers WHERE worker_id = fleet_leader.worker_id AND status IN ('left', 'dead')
+)
 
 -- name: leader
-SELECT worker_id FROM fleet_leader WHERE until >= :at
+SELECT worker_id FROM fleet_leader WHERE until >= :at AND NOT EXISTS (
+    SELECT 1 FROM workers WHERE worker_id = fleet_leader.worker_id AND status IN ('left', 'dead')
+)
 
 -- name: add_fleet_project
 INSERT INTO fleet_projects (project, remote, added_at) VALUES (:project, :remote, :at)
@@ -92,6 +100,8 @@ UPDATE fleet_jobs SET state = 'held', worker_id = :worker_id WHERE job = (
     SELECT job FROM fleet_jobs WHERE state = 'waiting' AND project NOT IN (
         SELECT project FROM fleet_jobs WHERE state = 'held' GROUP BY project HAVING count(*) >= :most
     ) AND CAST(:but AS TEXT) NOT LIKE '%|' || job || '|%'
+        AND CAST(:but AS TEXT) NOT LIKE '%|' || project || '|%'
+        AND NOT EXISTS (SELECT 1 FROM workers WHERE worker_id = :worker_id AND status = 'dead')
     ORDER BY priority, changed_at, job LIMIT 1
 ) RETURNING job
 
@@ -108,3 +118,6 @@ SELECT job, worker_id FROM fleet_jobs WHERE state = 'held' AND worker_id = :work
 
 -- name: forget_jobs
 DELETE FROM fleet_jobs WHERE state = 'done' AND changed_at < :before
+
+-- name: change_no_run
+UPDATE runs SET owner = owner WHERE run_id = ''

@@ -8,6 +8,14 @@ SELECT {questions} FROM questions ORDER BY created_at, length(question_id), ques
 SELECT {questions} FROM questions WHERE answered_at IS NULL
 ORDER BY created_at, length(question_id), question_id
 
+-- name: desk
+SELECT {questions} FROM questions WHERE answered_at IS NULL
+    AND (coalesce(matter, '') NOT LIKE 'fleet %' OR question_id IN (
+        SELECT 'Q-' || min(CAST(substr(question_id, 3) AS INTEGER))
+        FROM questions WHERE answered_at IS NULL GROUP BY matter
+    ))
+ORDER BY created_at, length(question_id), question_id
+
 -- name: questions_about
 SELECT {questions} FROM questions WHERE subject_kind = :kind AND subject_id = :id
 ORDER BY created_at, length(question_id), question_id

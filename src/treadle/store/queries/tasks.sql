@@ -43,6 +43,9 @@ ORDER BY position
 -- name: task_moves
 SELECT {task_moves} FROM task_moves WHERE task_id = :task_id ORDER BY seq
 
+-- name: ends_of_moves
+SELECT to_lane, who, reason FROM task_moves WHERE task_id = :task_id ORDER BY seq
+
 -- name: last_task_move
 SELECT max(seq) FROM task_moves WHERE task_id = :task_id
 
@@ -146,8 +149,8 @@ DELETE FROM task_deps WHERE task_id = :task_id AND depends_on IN (
 -- name: task_links
 SELECT task_id, depends_on FROM task_deps ORDER BY task_id, depends_on
 
--- name: task_files
-SELECT {task_files} FROM task_files
+-- name: looks_of_task_files
+SELECT name, mtime_ns, size FROM task_files
 
 -- name: files_of_task
 SELECT {task_files} FROM task_files WHERE task_id = :task_id

@@ -1,0 +1,1 @@
+ALTER TABLE workers ADD COLUMN dead_after REAL NULL;
