@@ -64,7 +64,7 @@ def test_skills_are_skills_and_one_carries_the_contracts_sentence(repo, home):
     paths = sorted((repo / home).glob("*/SKILL.md"))
     assert tuple(path.parent.name for path in paths) == setup.SKILLS
     for path in paths:
-        fields = frontmatter.read(path.read_bytes()).fields
+        fields = frontmatter.read(path.read_bytes())[0]
         assert (fields["name"], len(fields["description"]) > 40) == (path.parent.name, True)
         assert len(path.read_text().splitlines()) < 40
     assert SENTENCE in (repo / home / "treadle-next" / "SKILL.md").read_text()

@@ -168,6 +168,13 @@ def test_file_in_the_way_is_refused(repo):
         setup.init(repo, os.environ)
 
 
+def test_a_link_to_nothing_in_the_way_is_refused(repo, tmp_path):
+    (repo / "specs").symlink_to(tmp_path / "nothing")
+    with pytest.raises(ProjectError, match="specs is in the way"):
+        setup.init(repo, os.environ)
+    assert not (tmp_path / "nothing").exists()
+
+
 @pytest.mark.parametrize("name", [".gitignore", "AGENTS.md"])
 def test_a_pipe_in_the_way_is_refused(repo, name):
     os.mkfifo(repo / name)

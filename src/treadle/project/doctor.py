@@ -18,6 +18,7 @@ from treadle.contract import ROLES
 from treadle.errors import ConfigError, ProjectError, TreadleError, argument
 from treadle.git import refs
 from treadle.git import repo as git
+from treadle.ids import OWN_PREFIX
 from treadle.proc import environment
 from treadle.project import key, refuse_links, trust
 from treadle.project.context import (
@@ -50,9 +51,9 @@ class Check(NamedTuple):
 
 def run(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
     """Look at all of it; what cannot be looked at without something missing is left out."""
-    yield _ask("python", _python)
-    yield _ask("bytecode", _bytecode)
-    yield _ask("git", _git)
+    yield ask("python", _python)
+    yield ask("bytecode", _bytecode)
+    yield ask("git", _git)
     name = "repository"
     try:
         project = open_repository(cwd, env)
@@ -60,11 +61,11 @@ def run(cwd: Path, env: Mapping[str, str]) -> Iterator[Check]:
         name = "project"
         refuse_links(project.layout)
         project = refuse_tracked(project)
-        yield _ask("commit", _commit, project)
-        yield _ask(name, _files, project)
-        yield (store := _ask("store", _store, project))
+        yield ask("commit", _commit, project)
+        yield ask(name, _files, project)
+        yield (store := ask("store", _store, project))
         if store.ok:
-            yield _ask("file system", _journal, project)
+            yield ask("file system", _journal, project)
         name = "config"
         project = reread(project)
     except TreadleError as error:
@@ -77,20 +78,20 @@ def _configured(project: Context) -> Iterator[Check]:
     config, origins = project.settings
     count = sum(origin.kind != "default" for origin in origins.values())
     yield Check("config", True, f"valid, values set: {count}")
-    yield _ask("trust", _trust, project)
+    yield ask("trust", _trust, project)
     for name, agent in config.agents.items():
         if not agent.use:
-            yield _ask(f"agent {name}", _agent, project, agent)
-    yield _ask("workspaces", _workspaces, project)
+            yield ask(f"agent {name}", _agent, project, agent)
+    yield ask("workspaces", _workspaces, project)
     if project.layout.worktrees.is_dir():
-        yield _ask("worktrees", _worktrees, project)
+        yield ask("worktrees", _worktrees, project)
     if config.mail != Config().mail:
-        yield _ask("mail", _mail, project)
-    yield _ask("sandbox", _sandbox, config)
+        yield ask("mail", _mail, project)
+    yield ask("sandbox", _sandbox, config)
     if config.sandbox.mode != "off":
-        yield _ask("home", _home, project)
+        yield ask("home", _home, project)
     if config.artifacts:
-        yield _ask("fleet key", _fleet_key, project)
+        yield ask("fleet key", _fleet_key, project)
 
 
 def _fleet_key(project: Context) -> str:
@@ -98,7 +99,8 @@ def _fleet_key(project: Context) -> str:
     return f"{found.name} in {found.path}"
 
 
-def _ask(name: str, look: Callable[..., str], *about: object) -> Check:
+def ask(name: str, look: Callable[..., str], *about: object) -> Check:
+    """Look at one thing; an error says what is wrong with it."""
     try:
         return Check(name, True, look(*about))
     except TreadleError as error:
@@ -220,7 +222,7 @@ def _worktrees(project: Context) -> str:
     found = sorted(project.layout.worktrees.glob("*.base"))
     for path in (base.with_suffix("") for base in found):
         slug, _, id_ = path.name.rpartition(".")
-        branch = f"{refs.OWN_PREFIX}{slug}/{id_}"
+        branch = f"{OWN_PREFIX}{slug}/{id_}"
         if not path.is_dir() and refs.resolve(project.repo, branch):
             raise ProjectError(
                 f"the worktree {path} is gone; the work committed on {branch} is kept",

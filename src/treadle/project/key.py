@@ -37,6 +37,11 @@ class FleetKey(NamedTuple):
         """Return what tells this key from others without giving it away."""
         return self.sign("name")[:12]
 
+    @property
+    def labels(self) -> set[str]:
+        """Return what runs may need of a worker: this key, or the one that is still believed."""
+        return {f"key {_sign(line, 'name', ())[:12]}" for line in self.lines}
+
     def sign(self, what: str, *parts: str) -> str:
         """Return the signature of some parts of a kind."""
         return _sign(self.lines[0], what, parts)

@@ -6,14 +6,13 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from threading import Timer
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from treadle.config.schema import NotifyConfig
 from treadle.errors import ConfigError, TreadleError
 from treadle.git import call
 from treadle.ids import utc
@@ -52,7 +51,7 @@ def deliver(
     wanted, mask = project.settings.config.notify, Mask(project.secrets)
     content = json.dumps(notice, ensure_ascii=True).encode()
     found = []
-    for way in _ways(wanted):
+    for way in (it for it in ("command", "webhook") if getattr(wanted, it)):
         pause, error, tries = float(project.settings.config.retry_wait), "", 0
         while tries < TRIES:
             if tries:
@@ -63,13 +62,6 @@ def deliver(
                 break
         found.append(Delivery(way, tries, mask.text(line(error))[:_LONGEST]))
     return found
-
-
-def _ways(wanted: NotifyConfig) -> Iterator[str]:
-    if wanted.command:
-        yield "command"
-    if wanted.webhook:
-        yield "webhook"
 
 
 def _send(
@@ -130,7 +122,7 @@ def _post(url: str, content: bytes, patience: float) -> str:
     else:
         server = http.client.HTTPConnection(parts.hostname, parts.port, timeout=patience)
     # A server that answers a byte at a time would never run into the time limit of one read.
-    guard = Timer(patience, _cut, [server])
+    guard, late = Timer(patience, _cut, [server]), time.monotonic() + patience
     guard.daemon = True
     guard.start()
     try:
@@ -144,6 +136,10 @@ def _post(url: str, content: bytes, patience: float) -> str:
             to = urlsplit(answer.headers.get("Location", "")).hostname or "itself"
             return f"it answered {answer.status} with a redirect to {to}, which is not followed"
         return f"it answered {answer.status} {answer.reason}"
+    except (OSError, http.client.HTTPException):
+        if time.monotonic() < late:
+            raise
+        return f"it did not answer within {patience:g} s"
     finally:
         guard.cancel()
         server.close()

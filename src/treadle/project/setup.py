@@ -272,7 +272,7 @@ def refuse_links(layout: Layout, extras: InitExtras = InitExtras()) -> None:  # 
         if path.is_symlink():
             raise ProjectError(f"{path} is a link; replace it with a real file or folder")
     for path in (layout.home, layout.routines, layout.specs):
-        if path.exists() and not path.is_dir():
+        if (path.is_symlink() or path.exists()) and not path.is_dir():
             raise ProjectError(f"{path} is in the way: treadle needs a folder there")
     for path in (layout.root_gitignore, layout.agents_md):
         if path.exists() and not path.is_file():

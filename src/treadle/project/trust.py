@@ -13,9 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from treadle import layout as user_paths
-from treadle.config import TrustRecord, agents, find_trust, identity, schema, trust_records
+from treadle.config import agents, identity, schema
 from treadle.config.load import Loaded
 from treadle.config.schema import AgentConfig, ChecksConfig, Config, HooksConfig, RoutineConfig
+from treadle.config.trust import TrustRecord, find_trust, trust_records
 from treadle.errors import BlockedError, FormatError
 from treadle.files import atomic, walk
 from treadle.git import judge, trees, workspace
@@ -222,13 +223,13 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _programs(project: Context) -> set[str]:
     """Return the words of commands that can be files of the repository."""
-    words = {word for _, line in _lines(project.settings.config) for word in line}
+    words = {word for _, line in lines(project.settings.config) for word in line}
     paths = {os.path.normpath(project.layout.root / word) for word in words if "\0" not in word}
     top = f"{project.repo.root}/"
     return {path.removeprefix(top) for path in paths if path.startswith(top)}
 
 
-def _lines(config: Config) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
+def lines(config: Config) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
     """Yield every program of the configuration with its arguments and its key."""
     for name, agent in config.agents.items():
         yield ("agents", name, "cmd"), agent.cmd or ()
@@ -334,7 +335,7 @@ def _changed(project: Context, seen: Seen, known: TrustRecord) -> BlockedError:
 
 def _commands(loaded: Loaded) -> Iterator[tuple[BroughtCommand, bool]]:
     """Yield every command with whether the repository brings it: the line, or the program."""
-    for path, words in _lines(loaded.config):
+    for path, words in lines(loaded.config):
         if words:
             found, theirs = _command(loaded, path, shlex.join(words))
             yield found, theirs or agents.is_in_project(words[0])
