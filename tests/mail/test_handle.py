@@ -47,6 +47,19 @@ def test_all_letters_of_a_task_are_archived(store, mail, post, now, tree):
     assert sorted(path.partition("/")[0] for path in tree()) == ["LOGS", "LOGS", "NEW_MESSAGES"]
 
 
+def test_no_letter_is_moved_behind_a_link_that_leads_out(store, mail, post, now, tree, tmp_path):
+    name, outside = post("a", "ada", "inform"), tmp_path / "outside"
+    claim.archive(store, mail, find.find_letter(store, name))
+    outside.mkdir()
+    (mail.logs / "2025-11").symlink_to(outside)
+    with pytest.raises(BlockedError, match="leads out"):
+        claim.archive_older(store, mail, timedelta(days=30), now + timedelta(days=31))
+    assert not list(outside.iterdir())
+    (mail.logs / "2025-11").unlink()
+    claim.archive_older(store, mail, timedelta(days=30), now + timedelta(days=31))
+    assert tree() == [f"LOGS/2025-11/{name}"]
+
+
 def test_old_letters_are_sorted_by_month_and_still_found(store, mail, post, now, tree):
     name = post("a", "ada", "inform")
     claim.archive(store, mail, find.find_letter(store, name))

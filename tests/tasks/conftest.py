@@ -7,7 +7,8 @@ import pytest
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store.store import Store
-from treadle.store.tasks import TaskClaimRow, TaskRow
+from treadle.store.task_changes import TaskClaimRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import task
 from treadle.tasks.task import Note, change_task, criteria_from_flags
 

@@ -9,7 +9,8 @@ from treadle.contract import Criterion
 from treadle.errors import BlockedError
 from treadle.ids import HUMAN
 from treadle.store.runs import History
-from treadle.store.tasks import TaskClaimRow, TaskRow
+from treadle.store.task_changes import TaskClaimRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, task
 from treadle.tasks.claim import Holder
 

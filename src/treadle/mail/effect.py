@@ -37,7 +37,8 @@ from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.questions import Action, Subject
 from treadle.store.store import Store
-from treadle.store.tasks import TaskClaimRow, TaskRow
+from treadle.store.task_changes import TaskClaimRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, lanes, questions
 from treadle.tasks.files import described, take_over_all
 from treadle.tasks.questions import Question
@@ -386,7 +387,7 @@ def rebuild(store: Store, mail: MailLayout, now: datetime) -> list[str]:
     """Read every folder again, whatever its time says."""
     again = [row._replace(seen_ns=0) for row in table.folders(store).values()]
     table.mark(store, again)
-    return refresh(store, mail, now)
+    return refresh(store, mail, now, reading=True)
 
 
 def see(store: Store, mail: MailLayout, name: str, letter: Letter, now: datetime) -> list[str]:

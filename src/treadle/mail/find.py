@@ -16,6 +16,7 @@ from treadle.mail import effect, index
 from treadle.mail.letter import (
     WORK,
     Letter,
+    addressees,
     format_time,
     read_letter,
     read_text,
@@ -49,11 +50,13 @@ class FoundLetters(NamedTuple):
 def list_letters(store: Reader, asked: LetterQuery) -> FoundLetters:
     """Return the newest letters that are wanted."""
     if asked.task_id:
-        rows = [row for row in table.of_task(store, asked.task_id) if row.box in asked.boxes]
+        rows = [row for row in table.of_task(store, asked.task_id) if _fits(row, asked)]
         rows = [row for row in rows if asked.agent is None or _concerns(row, asked.agent)]
-        rows = [row for row in rows if asked.intent in (None, row.intent)]
         return FoundLetters(_newest(rows, asked.limit), len(rows))
-    rows, total = [], 0
+    # What was not given out yet to several is for each whom it names.
+    several = (row for row in table.pending(store) if row.box == "new" and "," in row.recipient)
+    rows = [it for it in several if _fits(it, asked) and asked.agent in addressees(it.recipient)]
+    total = len(rows)
     for box in asked.boxes:
         for agent in _addresses(box, asked.agent):
             found = table.page(store, box, asked.limit, agent, asked.intent)
@@ -129,7 +132,7 @@ def waiting(store: Reader, agent: str | None) -> list[LetterRow]:
     new = list_letters(store, LetterQuery(agent, ("new",))).rows
     if agent is None:
         return new
-    mine = [row for row in new if row.recipient == agent]
+    mine = [row for row in new if agent in addressees(row.recipient)]
     work = [row for row in new if row.recipient == EVERYBODY and row.intent in WORK]
     copies = [row for row in table.page(store, "inbox", 50, agent) if row.copy_of]
     return _newest([*mine, *(row for row in work if row.sender != agent), *copies], 50)
@@ -139,8 +142,12 @@ def _addresses(box: str, agent: str | None) -> Sequence[str | None]:
     return (agent, EVERYBODY) if agent and box == "new" else (agent,)
 
 
+def _fits(row: LetterRow, asked: LetterQuery) -> bool:
+    return row.box in asked.boxes and asked.intent in (None, row.intent)
+
+
 def _concerns(row: LetterRow, agent: str) -> bool:
-    return agent in (row.recipient, row.agent, row.sender) or row.recipient == EVERYBODY
+    return not {agent, EVERYBODY}.isdisjoint((*addressees(row.recipient), row.agent, row.sender))
 
 
 def _newest(rows: Iterable[LetterRow], limit: int) -> list[LetterRow]:

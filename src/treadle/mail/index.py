@@ -13,7 +13,15 @@ from treadle import markdown
 from treadle.errors import BlockedError, FormatError, NotFoundError, UsageError, argument
 from treadle.files import atomic
 from treadle.ids import agent_name, utc
-from treadle.layout import HOME_NAME, LOGS, NEW_MESSAGES, MailLayout, inbox_name, workspace_name
+from treadle.layout import (
+    HOME_NAME,
+    LOGS,
+    NEW_MESSAGES,
+    MailLayout,
+    inbox_name,
+    is_within,
+    workspace_name,
+)
 from treadle.mail.letter import (
     COPY_HEADER,
     WORK,
@@ -216,6 +224,10 @@ def dated(folder: Path) -> int:
 
 def move_letter(store: Store, mail: MailLayout, row: LetterRow, to: BoxFolder) -> LetterRow:
     """Move a letter; a kill in between leaves a file that the next look puts in its place."""
+    if not is_within(mail.root, to.folder):
+        where = f"{mail.root}/{to.folder}"
+        text = f"{where} is a link that leads out of the letters' folder"
+        raise BlockedError(text, code="state_linked", fix=[f"rm {argument(where)}"])
     moved = table.place(store, row, to, names_for(mail, row.name))
     if moved is None:
         raise gone(row.name)

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from treadle.errors import UsageError
-from treadle.ids import HUMAN, TREADLE, acting_agent, is_run_id, utc
+from treadle.errors import BlockedError, UsageError
+from treadle.ids import HUMAN, TREADLE, acting_agent, is_run_id, local, utc
 from treadle.store import letters as index
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
-from treadle.store.tasks import ReservationRow, TaskRow
+from treadle.store.task_changes import ReservationRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes, tries, waiting
 from treadle.tasks.task import Also, Changed, Note, change_task, find_task
 from treadle.tasks.tries import Rows, Trial
@@ -366,9 +367,19 @@ def reserve(
     for row in rows:
         for other in store.reservations(utc(now)):
             if other.pattern == row.pattern and other.owner != row.owner:
-                raise lanes.reserved(row.pattern, other)
+                raise reserved(row.pattern, other)
     store.reserve_files(rows)
     return rows
+
+
+def reserved(path: str, by: ReservationRow) -> BlockedError:
+    """Somebody keeps it to a task."""
+    return BlockedError(
+        f"{path} is reserved by {by.owner} for {by.task_id} until {local(by.until)}",
+        code="reserved",
+        fix=[f"treadle task show {by.task_id}"],
+        details={"task_id": by.task_id, "owner": by.owner, "pattern": by.pattern},
+    )
 
 
 def give_back(store: Store, task_id: str, by: Holder, now: datetime) -> int:

@@ -9,7 +9,8 @@ from treadle.files import atomic
 from treadle.ids import HUMAN, utc
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
-from treadle.store.tasks import MoveRow, TaskRow
+from treadle.store.task_changes import MoveRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, lanes, questions, task
 
 

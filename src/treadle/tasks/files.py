@@ -14,7 +14,8 @@ from treadle.ids import HUMAN, TREADLE, acting_agent, is_task_id, utc
 from treadle.layout import HOME_NAME, MailLayout
 from treadle.store import letters
 from treadle.store.store import Store
-from treadle.store.tasks import ENDINGS, MoveRow, TaskClaimRow, TaskRow
+from treadle.store.task_changes import MoveRow, TaskClaimRow
+from treadle.store.tasks import ENDINGS, TaskRow
 from treadle.tasks import claim, lanes, statefile
 from treadle.tasks.statefile import StateFile
 from treadle.tasks.task import FILES, Checks, insert, stamps, standing, write_views
@@ -99,9 +100,24 @@ def _adopt(
         return []
     if any(map(_is_unfinished, there)):
         return []
+    return _add(store, described(store, mail, task_id), files, now)
+
+
+def recall(store: Store, mail: MailLayout, task: TaskRow, now: datetime) -> None:
+    """Add a mission's task as its files show it: the store that wrote them is lost."""
+    files = {ending: statefile.read(mail.task(task.task_id, ending)) for ending in ENDINGS}
+    said = statefile.values(files["status"].text or "")
+    if store.task(task.task_id) is None and _lane(said.get("status", "")):
+        _add(store, task, files, now)
+
+
+def _add(store: Store, task: TaskRow, files: Mapping[str, StateFile], now: datetime) -> list[str]:
+    """Add a task with what its files say of how it stands; return what is wrong with them."""
+    there = [file for file in files.values() if file.text is not None]
     said = {ending: statefile.values(file.text or "") for ending, file in files.items()}
-    status, wrong = said["status"], list[str]()
-    lane = _lane(status.get("status", "new"))
+    task_id, status, wrong = task.task_id, said["status"], list[str]()
+    own = lanes.known(status.get("lane", "")) if task.mission else None
+    lane = own or _lane(status.get("status", "new"))  # which has too few words for a mission
     if lane is None:
         wrong.append(f"TASKS/{task_id}.status: {_no_status(status)}; {task_id} waits as blocked")
     elif lane == "planned" and "owner" in said["owner"]:
@@ -109,8 +125,8 @@ def _adopt(
     changed = _moment(status.get("updated_at")) or _moment(max(file.mtime_ns for file in there))
     changed = changed or utc(now)
     begun = _moment(status.get("started_at") or said["owner"].get("claimed_at")) or changed
-    row = described(store, mail, task_id)._replace(created_at=begun, updated_at=changed)
-    row = row._replace(lane=lane or "blocked", owner=_owner_in(said, wrong))
+    row = task._replace(created_at=begun, updated_at=changed, lane=lane or "blocked")
+    row = row._replace(owner=_owner_in(said, wrong))
     if row.owner and lane in lanes.HELD:
         row = claim.given(row, lane, claim.new_claim(row.owner, now), now)
     checks = [name for name in Checks._fields if name in said["checks"]]

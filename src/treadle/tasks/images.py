@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from treadle.errors import FormatError, UsageError
-from treadle.files import atomic, walk
+from treadle.files import atomic, beneath, walk
 from treadle.layout import Layout
 
 MAX_IMAGES = 10
@@ -40,17 +40,17 @@ def keep(layout: Layout, task_id: str, images: Mapping[str, bytes]) -> None:
     Nobody looks there before there is a task of this name.
     """
     folder = layout.images / task_id
-    for name in walk.names(folder):
-        (folder / name).unlink()
+    beneath.remove_tree(folder)
     if images:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True)
     for name, data in images.items():
         atomic.write(folder / name, data)
 
 
 def names(layout: Layout, task_id: str) -> list[str]:
-    """Return what a task's images are called."""
-    return sorted(walk.names(layout.images / task_id))[:MAX_IMAGES]
+    """Return what a task's images are called; a clone may bring a link to other folders."""
+    folder = layout.images / task_id
+    return sorted(walk.names(folder))[:MAX_IMAGES] if walk.is_folder(folder) else []
 
 
 def of_task(layout: Layout, task_id: str) -> dict[str, bytes]:

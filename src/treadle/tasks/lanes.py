@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from treadle.errors import BlockedError, NotFoundError, UsageError
 from treadle.ids import hint, is_run_id, local, nearest
-from treadle.store.tasks import ReservationRow, TaskRow
+from treadle.store.tasks import TaskRow
 
 Lane = Literal[
     "planned",
@@ -153,16 +153,6 @@ def not_approved(task: TaskRow) -> BlockedError:
         code="task_not_approved",
         fix=[_way(task, legal(task.lane)[0])],
         details=_details(task),
-    )
-
-
-def reserved(path: str, by: ReservationRow) -> BlockedError:
-    """Somebody keeps it to a task."""
-    return BlockedError(
-        f"{path} is reserved by {by.owner} for {by.task_id} until {local(by.until)}",
-        code="reserved",
-        fix=[f"treadle task show {by.task_id}"],
-        details={"task_id": by.task_id, "owner": by.owner, "pattern": by.pattern},
     )
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import product
 from typing import Literal, NamedTuple
 
+from treadle.contract import RunStatus
 from treadle.errors import NotFoundError, TreadleError, argument
 from treadle.ids import TREADLE, hint, local, utc
 from treadle.store.questions import PROJECT, Action, QuestionRow, Subject, Verb
@@ -36,6 +37,11 @@ _COMMANDS = {
 }
 _PUTS_BACK = (("retry", "message"), ("again", "spec"))
 _TOLD = ("kind", "summary", "created_at", "run_id", "task_id")
+# What somebody without the key wrote: no worker goes on with it, and none should be asked to.
+FORGED = ("order_unsigned", "order_forged", "archive_forged", "row_forged")
+# What stops one run and says nothing of others; of what fails one, what does.
+_ITS_OWN = ("no_progress", "check_broken", "branch_moved", "agent_exit", "timeout", *FORGED)
+_OF_ALL = ("setup_failed", "agent_missing")
 # What goes on with the words of a person who does not say how, the first that there is.
 GOES_ON = ("resume", "retry", "again")
 APPROVE_OR_NOT = (Action("approve"), Action("reject"))
@@ -69,6 +75,15 @@ def of_run(
     )
 
 
+def of_fleet(question: Question, status: RunStatus, code: str) -> Question:
+    """Return a question about a run of the fleet so that one cause of many is one item."""
+    is_common = code not in _ITS_OWN if status == "stopped" else code in _OF_ALL
+    if question.kind != "failed_run" or not is_common:
+        return question
+    look = (*question.look, f"treadle fleet resume --where {argument(code)}")
+    return question._replace(matter=f"fleet {code}", look=look)
+
+
 def ask(store: Store | Transaction, question: Question, now: datetime) -> str:
     """Put a question on the desk and return its id; the same open question is asked once."""
     values = question._asdict()
@@ -92,11 +107,7 @@ def settle(store: Store | Transaction, run_id: str, why: str, now: datetime) -> 
 
 
 def close(
-    store: Store | Transaction,
-    subject: Subject,
-    why: str,
-    now: datetime,
-    matter: str | None = None,
+    store: Store | Transaction, subject: Subject, why: str, now: datetime, matter: str | None = None
 ) -> None:
     """Close what is open about something, or only about one matter of it."""
     for item in store.questions_about(subject):
@@ -104,13 +115,16 @@ def close(
             store.answer(item.question_id, why, TREADLE, now)
 
 
-def ask_only(store: Store, subject: Subject, question: Question | None, now: datetime) -> None:
-    """Ask this about something that went on meanwhile, and close what it asked before."""
-    for item in store.questions_about(subject):
-        if item.is_open and (question is None or item.summary != question.summary):
+def ask_only(
+    store: Store, about: Subject, asked: Question | None, now: datetime, matter: str | None = None
+) -> None:
+    """Ask this about something that went on meanwhile, and close what it asked before of that."""
+    for item in store.questions_about(about):
+        is_over = asked is None or item.summary != asked.summary
+        if item.is_open and is_over and matter in (None, item.matter):
             store.answer(item.question_id, "went on", TREADLE, now)
-    if question:
-        ask(store, question, now)
+    if asked:
+        ask(store, asked, now)
 
 
 def newest(

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from treadle.errors import FormatError
 from treadle.files import walk
 from treadle.layout import MailLayout
-from treadle.store.tasks import ENDINGS, TaskFileRow, TaskReader
+from treadle.store.task_changes import TaskFileRow, TaskHistory
+from treadle.store.tasks import ENDINGS
 
 _MAX_BYTES = 1 << 20
 # What is indented belongs to the value of another key. A comment stands after a space.
@@ -62,7 +63,7 @@ def read(path: Path) -> StateFile:
     return found._replace(text=text)
 
 
-def is_unseen(store: TaskReader, mail: MailLayout, task_id: str) -> bool:
+def is_unseen(store: TaskHistory, mail: MailLayout, task_id: str) -> bool:
     """Tell whether a task has files that nobody has read as they are now."""
     known, files = store.task_files(task_id), (look(mail.task(task_id, it)) for it in ENDINGS)
     return any(file.size >= 0 and not file.is_as(known.get(file.name)) for file in files)

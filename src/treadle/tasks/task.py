@@ -12,7 +12,8 @@ from treadle.files import atomic
 from treadle.ids import HUMAN, TREADLE, hint, is_criterion_id, is_task_id, utc
 from treadle.layout import MailLayout
 from treadle.store.store import NO_MAIL, Reader, Store, Transaction
-from treadle.store.tasks import MoveRow, TaskClaimRow, TaskFileRow, TaskRow
+from treadle.store.task_changes import MoveRow, TaskClaimRow, TaskFileRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import lanes, statefile
 
 TESTS_PASSED = "tests_passed"
@@ -234,6 +235,7 @@ def _views(store: Reader, task: TaskRow, moves: Sequence[MoveRow]) -> list[_View
     status = {
         "task_id": task.task_id,
         "status": lanes.status(task.lane),
+        **({"lane": task.lane} if task.mission else {}),
         "owner": owner,
         "started_at": held[0] if held else None,
         "updated_at": changed,

@@ -52,11 +52,12 @@ def all_below(store: Rows, task_id: str) -> set[str]:
     return found
 
 
-def waiting_tasks(store: Rows, now: datetime) -> list[WaitingTask]:
+def waiting_tasks(store: Rows, now: datetime, *, stacks: bool = True) -> list[WaitingTask]:
     """Return every task that is neither done nor ready, with the command that goes on."""
-    ready = {row.task_id for row in store.ready_tasks(utc(now))}
+    found = store.ready_tasks(utc(now))
+    ready = {row.task_id for row in found if stacks or not unmet(store, row, stacks=False)}
     rows = [row for row in store.tasks() if row.lane not in lanes.FINAL]
-    return [_waiting(store, row, now) for row in rows if row.task_id not in ready]
+    return [_waiting(store, row, now, stacks) for row in rows if row.task_id not in ready]
 
 
 def ways(store: Rows, task: TaskRow, needed: Iterable[TaskRow], now: datetime) -> list[str]:
@@ -69,16 +70,19 @@ def ways(store: Rows, task: TaskRow, needed: Iterable[TaskRow], now: datetime) -
     ]
 
 
-def _waiting(store: Rows, task: TaskRow, now: datetime) -> WaitingTask:
+def _waiting(store: Rows, task: TaskRow, now: datetime, stacks: bool = True) -> WaitingTask:
     id_, runs = task.task_id, store.task_runs(task.task_id)
     last = runs[-1] if runs and task.lane in ("in_progress", "blocked") else None
-    if task.lane == "planned" and (needed := unmet(store, task, stacks=True)):
+    if task.lane == "planned" and (needed := unmet(store, task, stacks=stacks)):
         names = ", ".join(f"{row.task_id} ({row.lane})" for row in needed)
         return WaitingTask(id_, f"waits for {names}", ways(store, task, needed, now)[0])
     if last and last.status == "running":
         return WaitingTask(
             id_, f"run {last.run_id} works on it", f"treadle log -f {last.run_id}", False
         )
+    if last and tries.is_queued(store, last):
+        said = f"run {last.run_id} waits for a worker"
+        return WaitingTask(id_, said, f"treadle log -f {last.run_id}", False)
     if last and last.status == "stopped":
         way = _asked(store, task) or f"treadle run --resume {last.run_id}"
         return WaitingTask(id_, f"run {last.run_id} is stopped", way)
