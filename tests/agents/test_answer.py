@@ -63,6 +63,7 @@ def test_unknown_keys_are_kept(tmp_path):
         ('{"version": 1, "status": "ok", "summary": "x", "files": ["../up"]}', "../up"),
         ('{"a": ' * 5000, "nested deeper"),
         ("[1]", "expected a JSON object"),
+        ('{"version": 1, "verdict": "PASS", "criteria": []}', "field `status`"),
     ],
 )
 def test_what_is_no_answer_says_why(tmp_path, text, words):

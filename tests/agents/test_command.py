@@ -80,7 +80,7 @@ def test_a_bad_answer_is_asked_for_once_more_with_the_whole_prompt(keeper, place
     script = f"cat > got; if grep -q 'could not be used' got; then echo '{OK}'; else echo hm; fi"
     result = turn(keeper, place, tool(script, usage="(?P<cost>hm|ok)"), prompt="The whole prompt")
     assert result.error is None
-    assert "Expecting value" in result.repaired
+    assert "is not JSON: Expecting value: line 1 column 1" in result.repaired
     assert (place / "workspace" / "got").read_text().startswith("The whole prompt\n")
     assert (place / "live" / "attempts" / "1" / "stdout.txt").read_text() == "hm\n"
 

@@ -15,6 +15,7 @@ from tests.agents import fake
 from tests.agents.test_oneshot import DONE, GOOD, START, printed, request, said
 from treadle.agents import login
 from treadle.agents.table import BACKENDS, TOOLS
+from treadle.config.schema import AgentConfig
 from treadle.proc.keeper import Keeper
 
 NOW = int(time.time() * 1000)
@@ -358,6 +359,31 @@ def test_a_linked_login_is_refreshed_where_it_lies(user, tmp_path):
     assert ada.turn(texts(AFTER["codex"]))
     assert ada.path.is_symlink()
     assert json.loads(real.read_text()) == AFTER["codex"]
+
+
+LOGGED_OUT = {
+    "codex": ("auth.json", {"OPENAI_API_KEY": None, "tokens": None}),
+    "claude": (".credentials.json", {"claudeAiOauth": {}}),
+    "gemini": (".gemini/google_accounts.json", {"active": None, "old": ["ada@example.com"]}),
+    "copilot": ("config.json", {"firstLaunchAt": "2026-11-18T17:22:27.322Z"}),
+}
+LOGGED_IN = {
+    "codex": ("auth.json", {"OPENAI_API_KEY": "sk-1"}),
+    "claude": (".credentials.json", {"claudeAiOauth": {"accessToken": "t"}}),
+    "gemini": (".gemini/oauth_creds.json", {"access_token": "t"}),
+    "copilot": ("config.json", {"copilotTokens": {"https://github.com:ada": "gho_1"}}),
+}
+
+
+@pytest.mark.parametrize("tool", LOGGED_IN)
+def test_a_file_is_a_login_only_with_a_token_in_it(tmp_path, tool):
+    env, known, seen = {"HOME": str(tmp_path)}, TOOLS[tool], []
+    for name, content in (LOGGED_OUT[tool], LOGGED_IN[tool]):
+        path = tmp_path / known.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+        seen.append(login.seen(known, AgentConfig(type=tool), env))
+    assert seen == [None, str(path)]
 
 
 def test_no_login_is_made_where_the_user_has_none(user):

@@ -83,6 +83,13 @@ def test_exit_code_0_without_the_last_event_is_a_crash_that_names_the_versions(c
     assert "codex-cli 9.9.9 is installed, 0.166.0 was tested" in result.message
 
 
+def test_events_on_the_wrong_stream_are_no_answer_and_said_to_be_missing(codex):
+    result = codex.turn(f"{{ {printed(START)}{said(GOOD)}{printed(DONE)}}} >&2")
+    assert result.error == StepError.AGENT_EXIT
+    assert "without any event on stdout" in result.message
+    assert "see logs/stderr.txt" in result.message
+
+
 def test_an_event_that_nobody_knows_is_kept_and_an_exit_code_is_not_believed(codex, tmp_path):
     odd = '{"type": "turn.imagined", "item": {"type": 7}, "usage": "none"}'
     result = codex.turn(printed(odd) + printed(START) + said(GOOD) + printed(DONE) + "exit 3")
@@ -181,8 +188,10 @@ def test_words_on_stderr_count_where_no_event_tells(codex):
 
 
 def test_a_silent_tool_is_ended(codex):
-    result = codex.turn("sleep 30", limits=Limits(wall=120, idle=0.3, grace=0.2))
+    asks = f"{printed(START)} echo 'Run this command? [y/N]' >&2; exec sleep 30"
+    result = codex.turn(asks, limits=Limits(wall=120, idle=1, grace=0.2))
     assert (result.error, result.may_retry) == (StepError.IDLE_TIMEOUT, False)
+    assert 'silent for 1 s after "Run this command? [y/N]"; raise' in result.message
 
 
 def test_a_limit_that_passes_without_a_word_of_the_model_lies_in_its_service(codex):

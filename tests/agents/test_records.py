@@ -73,6 +73,8 @@ def test_every_call_counts_once(tmp_path, tool):
     ]
     lines = [json.dumps(event, separators=(",", ":")) for event in events]
     between = "\0\x81message.part" if tool == "opencode" else "\n"  # a database is one long line
-    path.write_text(between.join(['{"odd": "tokens"}', *lines, lines[-1][:-9]]))
+    named = '{"type":"turn_context","payload":{"model":"m"}}'  # as codex tells it
+    path.write_text(between.join([named, '{"odd": "tokens"}', *lines, lines[-1][:-9]]))
     found = TOOLS[tool].counting(ask)
     assert (found.input_tokens, found.output_tokens) == (20 * calls, 5 * calls)
+    assert found.model == (None if tool == "opencode" else "m"), "which has a price"

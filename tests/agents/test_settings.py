@@ -72,6 +72,37 @@ def test_claude_gets_the_users_own_servers_and_no_others(tmp_path, keeper):
     assert {"--strict-mcp-config", "--mcp-config"} <= {*launch.argv}
 
 
+def test_servers_and_instructions_that_do_not_reach_an_agent_are_said(tmp_path):
+    env, own = {"HOME": str(tmp_path)}, tmp_path / "own"
+    config = AgentConfig(type="claude")
+    write(tmp_path, ".claude.json", '{"projects": {}}')
+    assert settings.told(TOOLS["claude"], config, env) == []
+    write(tmp_path, "dotfiles/claude.json", '{"mcpServers": {"mine": {}}}')
+    (tmp_path / ".claude.json").unlink()
+    (tmp_path / ".claude.json").symlink_to(tmp_path / "dotfiles/claude.json")
+    write(tmp_path, ".claude/CLAUDE.md", "Use tabs.")
+    servers, words = settings.told(TOOLS["claude"], config, env)
+    assert servers == 'claude: your ~/.claude.json is not read (settings = "isolated")'
+    assert words.startswith("claude: your ~/.claude/CLAUDE.md is never read: ")
+    write(own, ".claude.json", '{"mcpServers": {"other": {}}}')
+    (found,) = settings.told(TOOLS["claude"], config, env | {"CLAUDE_CONFIG_DIR": str(own)})
+    assert found.startswith("claude: your ~/own/.claude.json is not read")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_tool_has_instructions_that_reach_no_agent(tmp_path, name):
+    tool, env = TOOLS[name], {"HOME": str(tmp_path)}
+    (file,) = tool.unread
+    place = file.replace("~config", ".config") if name == "opencode" else Path(tool.home) / file
+    write(tmp_path, place, "Use tabs.")
+    for whose in ("isolated", "user"):
+        config = AgentConfig(type=name, settings=whose)
+        (said,) = settings.told(tool, config, env)
+        assert "is never read" in said
+        with login.lend(tool, env, config) as lent:
+            assert not [it for it in lent.folder.rglob("*") if it.name == Path(file).name]
+
+
 def test_gemini_keeps_the_users_settings_below_those_that_hold_it(tmp_path, keeper):
     spec = fake.spec(tmp_path, keeper, "gemini", "/usr/bin", settings="user")
     own = {"mcpServers": {"mine": {}}, "general": {"enableAutoUpdate": True, "vimMode": True}}

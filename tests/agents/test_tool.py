@@ -43,7 +43,7 @@ def test_nothing_told_is_nothing_known():
     assert backend.total_usage([None], (), (1, 1, 1)) is None
 
 
-@pytest.mark.parametrize("amount", [-5, -0.5, 1e300, 10**40, float("nan"), True, "7", None])
+@pytest.mark.parametrize("amount", [-5, -0.5, 10**12, 1e300, 10**40, float("nan"), True, "7", None])
 def test_absurd_amounts_count_for_nothing(amount):
     assert backend.money_at({"used": amount}, "used") == 0
     assert backend.number_at({"used": amount}, "used") == 0

@@ -205,9 +205,7 @@ def _option(params: object, kind: str) -> str | None:
 
 def allow(params: object) -> str | None:
     """Return the option that allows what is asked for, this once if possible."""
-    options = items_at(params, "options")
-    once = [option for option in options if at(option, "kind") == "allow_once"]
-    return text_at(once[0], "optionId") if once else _option(params, "allow")
+    return _option(params, "allow_once") or _option(params, "allow")
 
 
 def _result(message: Mapping[str, object]) -> Mapping[str, object]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
@@ -17,6 +18,7 @@ from treadle.config.schema import AgentConfig
 from treadle.contract import Role
 from treadle.contract.events import StepError
 from treadle.contract.messages import AgentRequest, AgentResponse
+from treadle.files import walk
 from treadle.layout import EVENTS
 from treadle.proc.keeper import Command, Ended, Keeper, Limits
 from treadle.sandbox import jails
@@ -131,11 +133,14 @@ def run_child(
 def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
-    known = _table("ended.toml").get(ended.reason if ended.vouched else "unvouched", {})
+    is_killed = ended.reason == "signal" and ended.signal == SIGKILL
+    reason = "killed" if is_killed else ended.reason
+    known = _table("ended.toml").get(reason if ended.vouched else "unvouched", {})
     words = known.get("words", ": {ended.detail}").format(
         ended=ended,
         name=spec.name,
         why=ended.detail or ended.reason,
+        said=_last_words(spec),
         limits=spec.limits,
         mib=spec.limits.output_bytes / 2**20,
     )
@@ -146,8 +151,16 @@ def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentRes
     )
 
 
+def _last_words(spec: AgentSpec) -> str:
+    """Quote what a program said last outside of its events: it may have been a question."""
+    lines = (walk.tail(spec.stderr, _SAID) + walk.tail(spec.stdout, _SAID)).splitlines()
+    said = [line.strip() for line in lines if line.strip() and line[0] != "{" and line[-1] != "}"]
+    return f' after "{" / ".join(said[-2:])[-_SAID:]}"' if said else ""
+
+
 Event = Mapping[str, object]
-_COUNTABLE = 2**53
+_SAID = 200
+_COUNTABLE = 10**10  # tokens or dollars: more than any turn can use
 _DATA = Path(__file__).parent
 _KNOWN = tomllib.loads((_DATA / "tools.toml").read_text())
 
@@ -246,8 +259,9 @@ class Tool(Struct, frozen=True, kw_only=True):
     server of the Agent Client Protocol, and `adapter` what that wants in its environment; `spent`
     finds the numbers of a tool that does not tell them in its events, and `counting` while it works
     those of one whose events tell them late or roughly; `tells_cost` if it knows what it costs.
-    `settings` are the user's own, by where they go in the tool's folder; `providers` are other
-    services, by their switches; `chosen` tells whether the user has chosen a service, of a tool
+    `settings` are the user's own, by where they go in the tool's folder, and `beside` finds further
+    files that are read with them; `unread` are never read; `providers` are other services, by their
+    switches; `chosen` tells whether the user has chosen a service, of a tool
     that would take one by itself.
     """
 
@@ -262,6 +276,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     spent: Callable[[Ask], Usage | None] | None = None
     chosen: Callable[[AgentConfig, Mapping[str, str]], bool] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    beside: Callable[[Mapping[str, str]], Iterable[Path]] = lambda env: ()
+    unread: tuple[str, ...] = ()
     providers: Mapping[str, Any] = field(default_factory=dict)
     counting: Callable[[Ask], Usage | None] = lambda ask: None
     tells_cost: bool = False
@@ -397,7 +413,7 @@ def number_at(value: object, *path: str | int) -> int:
 
 
 def money_at(value: object, *path: str | int) -> float:
-    """Return the amount at a path, or 0; a debt, or what a double cannot count, is none."""
+    """Return the amount at a path, or 0; a debt, or what nobody could use, is none."""
     found = at(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return 0.0
@@ -493,10 +509,10 @@ def costs_unknown(tool: Tool | None, name: str, config: AgentConfig) -> str | No
     if config.prices or default_prices(config.model):
         return None
     why = f"{called} reports no cost, and no price is known for"
-    if not config.model:
-        return f"{why} a model that it chooses; set agents.{name}.model, or agents.{name}.prices"
-    since = _table("prices.toml")["as_of"]
-    return f"{why} {config.model} (list of {since}); set agents.{name}.prices"
+    listed = f"list of {_table('prices.toml')['as_of']}"
+    other = f"a model that it chooses, unless that is on the {listed}; set agents.{name}.model, or"
+    which = f"{config.model} ({listed}); set" if config.model else other
+    return f"{why} {which} agents.{name}.prices"
 
 
 def tokens_unknown(tool: Tool | None, name: str, config: AgentConfig) -> str | None:

@@ -1,7 +1,7 @@
 """Drive Anthropic's Claude Code: `claude -p` with a stream of JSON events."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,12 +20,11 @@ from treadle.agents.backend import (
     known_tool,
     money_at,
     number_at,
+    parse_event,
     started,
     text_at,
 )
 from treadle.agents.records import Record
-from treadle.contract import load_object
-from treadle.errors import FormatError
 from treadle.files import walk
 
 _SERVERS = "mcp.json"
@@ -40,11 +39,9 @@ def tell(event: Event) -> Iterator[Remark]:
             yield Remark("session", text_at(event, "session_id"))
         case ("system", "api_retry"):
             yield Remark("retry", text_at(event, "error"))
-        case ("assistant", _) if text_at(event, "message", "id"):
-            yield Remark("usage", "", call=_call(event))
-            for block in items_at(event, "message", "content"):
-                yield from _tell_block(block)
-        case ("assistant" | "user", _):
+        case (("assistant" | "user") as who, _):
+            if who == "assistant" and text_at(event, "message", "id"):
+                yield Remark("usage", "", call=_call(event))
             for block in items_at(event, "message", "content"):
                 yield from _tell_block(block)
         case ("result", _):
@@ -98,14 +95,23 @@ def adjust(ask: Ask, launch: Launch) -> Launch:
     """Name the user's own MCP servers, which lie beside the settings, if those are wished for."""
     if ask.spec.config.settings != "user":
         return launch
-    path = Path(ask.spec.environment.get("HOME") or "/") / ".claude.json"
-    try:
-        found = load_object(walk.read(path, max_bytes=32 << 20), source=path.name)
-    except FormatError:
-        found = {}
-    servers = {"mcpServers": found.get("mcpServers") or {}}
+    servers = {"mcpServers": _servers(ask.spec.environment)[1]}
     argv = (*launch.argv, "--mcp-config", str(ask.state / _SERVERS))
     return replace(launch, argv=argv, files={**launch.files, _SERVERS: json.dumps(servers)})
+
+
+def beside(env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the file with the user's own MCP servers, if it has any: it always has much else."""
+    path, servers = _servers(env)
+    if servers:
+        yield path
+
+
+def _servers(env: Mapping[str, str]) -> tuple[Path, object]:
+    own = env.get("CLAUDE_CONFIG_DIR", "")
+    path = Path(own if own.startswith("/") else env.get("HOME") or "/") / ".claude.json"
+    found = parse_event(walk.tail(path.resolve(), 32 << 20).encode())
+    return path, at(found, "mcpServers") or {}
 
 
 def _recorded(event: Event) -> tuple[str, Usage] | None:
@@ -114,4 +120,4 @@ def _recorded(event: Event) -> tuple[str, Usage] | None:
 
 
 _RECORD = Record("projects/**/*.jsonl", _recorded)
-TOOL = known_tool("claude", tell, adjust=adjust, counting=_RECORD.counting)
+TOOL = known_tool("claude", tell, adjust=adjust, beside=beside, counting=_RECORD.counting)

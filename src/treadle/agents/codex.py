@@ -92,5 +92,6 @@ def adapter(ask: Ask) -> dict[str, str]:
     }
 
 
-_RECORD = Record(_FILES, _recorded, whole=True)
+_MODEL = r'"turn_context".*?"model":"([^"]+)"'
+_RECORD = Record(_FILES, _recorded, whole=True, model=_MODEL)
 TOOL = known_tool("codex", tell, adjust=adjust, adapter=adapter, counting=counting)

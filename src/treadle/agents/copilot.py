@@ -16,12 +16,11 @@ from treadle.agents.backend import (
     failed,
     known_tool,
     number_at,
+    parse_event,
     started,
     text_at,
 )
 from treadle.agents.records import Record
-from treadle.contract import load_object
-from treadle.errors import FormatError
 from treadle.files import walk
 
 _NAMES = ("inputTokens", "cacheReadTokens", "outputTokens")
@@ -36,14 +35,12 @@ def adjust(ask: Ask, launch: Launch) -> Launch:
 def spent(ask: Ask) -> Usage | None:
     """Read the numbers that this call has left."""
     path = ask.state / "usage.json"
-    try:
-        found = load_object(walk.read(path, max_bytes=1 << 20), source=path.name)
-    except FormatError:
+    found = parse_event(walk.tail(path, 1 << 20).encode())
+    if found is None:
         return None
     path.unlink(missing_ok=True)
-    models = found.get("modelMetrics")
-    if not isinstance(models, dict) or not models:
-        return None
+    told = found.get("modelMetrics")
+    models = told if isinstance(told, dict) else {}
     used = [counted(at(model, "usage"), *_NAMES) for model in models.values()]
     total = backend.total_usage(used, (), None)
     return replace(total, model=next(iter(models))) if total else None

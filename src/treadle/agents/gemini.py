@@ -16,12 +16,11 @@ from treadle.agents.backend import (
     counted,
     done,
     known_tool,
+    parse_event,
     started,
     text_at,
 )
 from treadle.agents.records import Record
-from treadle.contract import load_object
-from treadle.errors import FormatError
 
 _SETTINGS = ".gemini/settings.json"
 _AUTH = (
@@ -34,7 +33,7 @@ _AUTH = (
 def adjust(ask: Ask, launch: Launch) -> Launch:
     """Write its settings, over the user's own if those are wished for."""
     config, env = ask.spec.config, ask.spec.environment
-    whole = _parsed(settings.own_files(TOOL, config, env).get(_SETTINGS, b"{}"))
+    whole = parse_event(settings.own_files(TOOL, config, env).get(_SETTINGS, b"")) or {}
     ours: dict[str, dict[str, object]] = {
         "security": {
             "auth": {"selectedType": _auth(ask)},
@@ -49,13 +48,6 @@ def adjust(ask: Ask, launch: Launch) -> Launch:
     return replace(launch, files={_SETTINGS: json.dumps(whole, indent=1)})
 
 
-def _parsed(data: bytes) -> dict[str, object]:
-    try:
-        return load_object(data, source=_SETTINGS)
-    except FormatError:
-        return {}
-
-
 def _auth(ask: Ask) -> str:
     """Return how to log in: by a key in the environment, else as the user's own settings say."""
     env = ask.spec.environment
@@ -63,7 +55,7 @@ def _auth(ask: Ask) -> str:
         if env.get(name):
             return kind
     told = structs.replace(ask.spec.config, settings="user")
-    found = _parsed(settings.own_files(TOOL, told, env).get(_SETTINGS, b"{}"))
+    found = parse_event(settings.own_files(TOOL, told, env).get(_SETTINGS, b""))
     return text_at(found, "security", "auth", "selectedType") or "oauth-personal"
 
 

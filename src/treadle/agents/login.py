@@ -9,6 +9,7 @@ import binascii
 import contextlib
 import fcntl
 import json
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ _LATE = 400 * 24 * 3600 * 1000
 # What names the account in a token that says so itself.
 _WHO = ("iss", "sub", "email", "https://api.openai.com/auth.chatgpt_account_id")
 _MAX_LOGIN = 1 << 20
+_TOKEN = re.compile(rb'(?i)(token\w*|key|access|refresh)"\s*:\s*(\{\s*)?"[^"]')
 _IN_USE = ".in-use"
 _NOTHING_SAID = AgentConfig()
 
@@ -80,9 +82,9 @@ def renewed(
 
 
 def own_login(tool: Tool, env: Mapping[str, str]) -> Path | None:
-    """Return the user's own login file, if there is one."""
-    paths = (settings.state_home(tool, env) / name for name in tool.logins)
-    return next((path for path in paths if path.is_file()), None)
+    """Return the user's own login file, if there is one; a keychain may have the login instead."""
+    found = (path for path, data in _logins(tool, env).values() if _TOKEN.search(data))
+    return next(found, None)
 
 
 def seen(tool: Tool, config: AgentConfig, env: Mapping[str, str]) -> str | None:
@@ -241,9 +243,7 @@ def _locked(place: Path) -> Iterator[None]:
 def _logins(tool: Tool, env: Mapping[str, str]) -> dict[str, tuple[Path, bytes]]:
     found = {}
     for name in tool.logins:
-        path = (
-            settings.state_home(tool, env) / name
-        ).resolve()  # the user's own may well be a link
+        path = (settings.state_home(tool, env) / name).resolve()  # it may well be a link
         data = _read_login(path.parent, path.name)
         if data is not None:
             found[name] = (path, data)

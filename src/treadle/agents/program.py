@@ -14,11 +14,12 @@ from treadle.agents.backend import (
     at,
     money_at,
     number_at,
+    parse_event,
     text_at,
     turn_usage,
 )
 from treadle.config import agents
-from treadle.contract import Role, load_object, messages
+from treadle.contract import Role, messages
 from treadle.contract.events import StepError
 from treadle.contract.messages import (
     AgentRequest,
@@ -166,10 +167,7 @@ def _was_skipped(folder: Path) -> bool:
 
 def _recorded(folder: Path, name: str) -> Mapping[str, object]:
     """Read a part of a recorded turn; recordings made by hand may leave it out."""
-    try:
-        return load_object(walk.read(folder / name, max_bytes=_MAX_FILE), source=name)
-    except FormatError:
-        return {}
+    return parse_event(walk.tail(folder / name, _MAX_FILE).encode()) or {}
 
 
 def _repeat_edits(spec: AgentSpec, recorded: Path) -> str | None:

@@ -11,6 +11,7 @@ from treadle.errors import FormatError
 from treadle.files import walk
 
 _MOST = 4 << 20
+_NEVER = "is never read: what agents are to know stands in the repository's AGENTS.md"
 _OFF = ("", "0", "false", "no", "off")
 # How a provider of codex names the variable with its key.
 _NAMED = re.compile(rb"""env_key["']?\s*[:=]\s*\\?["'](\w+)""")
@@ -55,9 +56,11 @@ def own_files(tool: Tool, config: AgentConfig, env: Mapping[str, str]) -> dict[s
 def told(tool: Tool, config: AgentConfig, env: Mapping[str, str]) -> list[str]:
     """Say which of the user's own settings are read, and which are not."""
     how = "is read" if config.settings == "user" else "is not read"
-    said = f'(settings = "{config.settings}")'
-    paths = [path for _, path in _paths(tool, env) if path.is_file()]
-    return [f"{tool.name}: your {_short(path, env)} {how} {said}" for path in paths]
+    own = [*(path for _, path in _paths(tool, env)), *tool.beside(env)]
+    files = [(path, f'{how} (settings = "{config.settings}")') for path in own]
+    files += [(_place(tool, env, name), _NEVER) for name in tool.unread]
+    there = [(path, what) for path, what in files if path.is_file()]
+    return [f"{tool.name}: your {_short(path, env)} {what}" for path, what in there]
 
 
 def refusal(tool: Tool, config: AgentConfig, env: Mapping[str, str]) -> str | None:
@@ -97,13 +100,14 @@ def _is_on(switch: str, config: AgentConfig, env: Mapping[str, str]) -> bool:
 
 
 def _paths(tool: Tool, env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    home = Path(env.get("HOME") or "/")
-    configs = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
-    for name, usual in tool.settings.items():
-        if usual.startswith("~config/"):
-            yield name, configs / usual.removeprefix("~config/")
-        else:
-            yield name, state_home(tool, env) / usual
+    return ((name, _place(tool, env, usual)) for name, usual in tool.settings.items())
+
+
+def _place(tool: Tool, env: Mapping[str, str], usual: str) -> Path:
+    if not usual.startswith("~config/"):
+        return state_home(tool, env) / usual
+    configs = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or "/") / ".config")
+    return configs / usual.removeprefix("~config/")
 
 
 def state_home(tool: Tool, env: Mapping[str, str]) -> Path:

@@ -122,7 +122,7 @@ def _by_status(status: int | None) -> StepError:
 
 def _never_done(events: int, told: str) -> str:
     """Name a tool that left as if all were well, but for the event that says so."""
-    known = f"after {plural(events, 'event')}" if events else "without any event"
+    known = f"after {plural(events, 'event')}" if events else "without any event on stdout"
     return f"it ended with exit code 0 {known}, none of which says that it is done ({told})"
 
 
@@ -190,15 +190,8 @@ def _zone(name: str | None) -> ZoneInfo | None:
         return None
 
 
-_READERS = {
-    "epoch": _epoch,
-    "seconds": _seconds,
-    "duration": _duration,
-    "iso": _iso,
-    "date": _date,
-    "day": _day,
-    "clock": _clock,
-}
+# By what the table calls such a time.
+_READERS = {it.__name__[1:]: it for it in (_epoch, _seconds, _duration, _iso, _date, _day, _clock)}
 
 
 @cache
