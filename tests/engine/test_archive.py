@@ -2,16 +2,18 @@
 
 import hashlib
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
-from treadle.engine.elsewhere import archive
+from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import run_files
 from treadle.engine.run.run_files import Manifest, Snapshot
 from treadle.errors import FormatError, StoreError
 from treadle.files import sync
+from treadle.layout import Layout
 from treadle.project.key import FleetKey
 from treadle.store.runs import Cursor, StepRow
 
@@ -63,6 +65,26 @@ def test_a_folder_comes_back_whole_with_its_commit(step, shelf, tmp_path):
     assert shelf.names(f"runs/{ROW.run_id}/001-") == [NAME]
     with tarfile.open(tmp_path / "shelf" / NAME) as plain:  # other programs can read it
         assert plain.getnames() == ["step/step.json", "step/logs/stdout.txt", "commit.pack"]
+
+
+def test_a_takeover_asks_for_archives_of_past_steps_together(step, shelf, tmp_path, monkeypatch):
+    layout, get, together = Layout(tmp_path / "project"), Shelf.get, threading.Barrier(2)
+    layout.run(ROW.run_id).steps.mkdir(parents=True)
+    rows = []
+    for number in (1, 2):
+        place = layout.relative(layout.run(ROW.run_id).step(number, "do"))
+        name = archive.name_of(archive.of_step(ROW.run_id, number, "do"), 2)
+        found = archive.put(shelf, name, archive.seal(name, step, None, KEY))
+        row = ROW._replace(step_index=number, step_dir=place, archive=name)
+        rows.append(row._replace(archive_sha256=found.sha256))
+
+    def wait(self, name):
+        together.wait(60)
+        return get(self, name)
+
+    monkeypatch.setattr(Shelf, "get", wait)
+    fleet_run._fetch(layout, rows, shelf, KEY)
+    assert all((layout.shared / row.step_dir / "step.json").is_file() for row in rows)
 
 
 def test_the_same_may_be_kept_twice_and_something_else_may_not(step, shelf):
@@ -123,7 +145,7 @@ def test_an_archive_of_the_key_before_is_believed_and_of_another_key_not(step, s
 
 
 def test_an_address_nobody_can_open_is_named():
-    for url in ("file:///proc/no/where", "gopher://x"):
+    for url in ("file:///proc/no/where", "file://here", "gopher://x"):
         with pytest.raises(StoreError) as refused:
             Shelf(url)
         assert refused.value.code == "artifacts_failed"

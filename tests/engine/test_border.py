@@ -1,12 +1,11 @@
 """Other packages use of the engine what its own page names, and nothing else."""
 
 import ast
-from pathlib import Path
 
 import treadle.engine
+from tests.sources import PACKAGE, trees
 
-SOURCE = Path(treadle.engine.__file__).parents[2]
-PRODUCT = SOURCE / "treadle"
+SOURCE = PACKAGE.parent
 
 
 def named():
@@ -19,9 +18,9 @@ def named():
 def used():
     """Return the modules of the engine, and their names, that others import or call."""
     found = set()
-    for path in PRODUCT.rglob("*.py"):
-        if path.relative_to(PRODUCT).parts[0] != "engine":
-            found |= used_by(ast.parse(path.read_text()))
+    for path, tree in trees().items():
+        if path.relative_to(PACKAGE).parts[0] != "engine":
+            found |= used_by(tree)
     return found
 
 

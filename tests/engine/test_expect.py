@@ -31,6 +31,27 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "c">]><testsuite><testcase name="&b;"/></testsui
         ("cargo test --all", "", False),
         ("go test ./...", "ok  \texample\t0.1s", True),
         ("go test ./...", "", False),
+        # A binary that the product ended, before one that got to its end.
+        (
+            "cargo test",
+            "running 1 test\n   Doc-tests a\n\nrunning 0 tests\n\ntest result: ok.\n",
+            False,
+        ),
+        ("cargo test", "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed\n", True),
+        ("npx mocha", "  3 passing (2ms)", True),
+        ("npx mocha", "", False),
+        ("vitest run", " Tests  3 passed (3)", True),
+        ("vitest run", "", False),
+        ("bundle exec rspec", "3 examples, 0 failures", True),
+        ("rspec", "", False),
+        # Make and npm show what they run.
+        ("make test", "python3 -m pytest -x\n", False),
+        ("make test", "python3 -m pytest -x\n3 passed in 0.1s\n", True),
+        ("make test", "pytest > log.txt\n", True),
+        ("CI=1 npm test", "\n> calc@1.0.0 test\n> jest --ci\n\n", False),
+        ("npm test", "\n> calc@1.0.0 test\n> jest\n\nTests:   1 passed, 1 total", True),
+        ("make lint", "ruff check\n", True),
+        ("grep -h . notes", "pytest\n", True),
     ],
 )
 def test_a_runner_that_does_not_get_to_its_end(tmp_path, command, log, fine):

@@ -125,3 +125,20 @@ def test_whoever_waits_is_seen_and_can_be_called_off(tmp_path, holder, monkeypat
         thread.join()
     assert ended == ["called_off", "held"]
     assert list(layout.waiters.iterdir()) == []
+
+
+def test_a_note_of_who_waits_is_whole_as_soon_as_it_can_be_seen(tmp_path, holder, monkeypatch):
+    layout, ended, seen = Layout(tmp_path), [], []
+    write = os.write
+
+    def looking(descriptor, data):
+        seen.extend(path.read_bytes() for path in layout.waiters.glob("*.json"))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", looking)
+    thread = waiting(layout, ended)
+    wait_for(lambda: lock.waiters(layout))
+    holder.communicate()
+    thread.join()
+    assert ended == ["held"]
+    assert b"" not in seen

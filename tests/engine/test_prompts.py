@@ -181,6 +181,12 @@ def test_the_workspace_is_writable_only_where_edits_are_on(layout, role):
     assert "You may write in" not in build(layout, role, AgentConfig(type="codex", edits=False))
 
 
+@pytest.mark.parametrize("edits", [None, False])
+@pytest.mark.parametrize("role", ["plan", "do", "check"])
+def test_who_may_give_no_patch_is_told_so_once(layout, role, edits):
+    assert build(layout, role, AgentConfig(type="codex", edits=edits)).count("`patch.diff`") == 1
+
+
 def test_act_without_edits_is_asked_for_a_patch(layout):
     text = build(layout, "act", AgentConfig(type="claude", edits=False))
     assert "as a unified diff" in text

@@ -13,11 +13,12 @@ command loads only what it needs.
     goals: run_tries send_back
     health: FoundTool Preview answer_document attempt command_line examine find_tools
     health: health_document login_state preview
+    interrupts: Interrupts
     landing.forge: FoundIssue PullState
     landing.land: Landed Undone land undo
     landing.rebase: Rebased
     landing.several: Left in_order land_several
-    landing.tracker: add names read take_out
+    landing.tracker: names put_in read take_out
     letters: hand_over is_letter
     lock: MAIL call_off_waiter hold holder is_abandoned waiters
     notices: COLLECTOR FAILED digest has_collector send work_ended
@@ -29,19 +30,19 @@ command loads only what it needs.
     run.begin: Extras begin_run check_possible new_row prepare
     run.comments: Comment add read review unheard
     run.confinement: capped reading require_closed sandbox_of
-    run.memory: ClaimCount Clash HELD_DIFF Held PROTECTED_DIFF Progress RunMemory Spent TO_REBASE
+    run.memory: ClaimCount Clash HELD_DIFF Held PROTECTED_DIFF Progress RunMemory SUPERSEDED Spent
     run.memory: WAITS_FOR_APPROVAL Watch clashes due_runs is_queued may_land next_commands
     run.memory: nobody recall word
-    run.night: day_begin limits_document
-    run.order: MessageOrder Order Script freeze freeze_script held_to lowered named with_note
+    run.night: limits_document
+    run.order: MessageOrder Order Script freeze freeze_script held_to lowered with_note
     run.outage: DOWN UNREADY holding require
     run.resume: load_run resume_run take_over
     run.run: Archive Run Tools reach
     run.run_files: Manifest
     run.step_folder: MESSAGE_FILE OUTBOX
-    session: Interrupts beside opened
+    session: beside opened
     show.changes: RunChanges run_changes
-    show.compare: document find_tried landing_run table
+    show.compare: document find_tried landing_run next_commands table
     show.ends: FailedCommand failed_commands failed_routine landing_command last_lines unlanded
     show.ends: unlanded_document
     show.figures: prometheus
@@ -51,10 +52,10 @@ command loads only what it needs.
     show.verdicts: SeenCriterion StepVerdict last_check run_verdicts step_verdict
     show.view: CriterionView Explanation MAX_DAYS asked_order cost_document counts criteria
     show.view: events_document explain find_run require_chain run_document runs_document
-    show.view: step_document step_output told_step total_usage usage_words
+    show.view: step_document step_output told_step total_usage usage_words ways_on
     telemetry: MARK export
     verify: Accepted SeenNow Verified accepted see verify
     wheel.commit: Finished
     wheel.end: tell_desk
-    wheel.loop: drive_run finish_run record_step take_step turns
+    wheel.loop: drive_run finish_run record_step stop_run take_step turns
 """

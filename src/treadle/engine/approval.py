@@ -23,7 +23,14 @@ from treadle.engine.run.step_folder import Stage, close_stage, open_stage
 from treadle.engine.wheel import change, commit, decide, end, loop
 from treadle.engine.wheel.decide import Turn
 from treadle.engine.wheel.judge import Finding
-from treadle.errors import BlockedError, FormatError, GitError, TreadleError
+from treadle.errors import (
+    BlockedError,
+    FormatError,
+    GitError,
+    InterruptedRun,
+    TreadleError,
+    stop_code,
+)
 from treadle.files import atomic, walk
 from treadle.git import build, refs, repo, trees, workspace
 from treadle.git.build import PatchFailed
@@ -278,6 +285,9 @@ def _make_ready(run: Run) -> None:
     resume.keep_interrupted(run)
     if failed := begin.reopen(run):
         run.tools.note(run.id, begin.setup_failure(run, failed))
+        if failed.reason == "stopped":  # by a person, or nobody knows if all of it has ended
+            raise InterruptedRun(failed.detail, exit_code=stop_code(failed.detail))
+    workspace.welcome(run.workspace, run.head)
 
 
 def _take_changes(run: Run) -> Entered:

@@ -19,9 +19,9 @@ def land_or_ask(tools: Tools, row: RunRow, mode: str | None = None) -> str | Non
         known = memory.recall(tools.store, row.run_id)
         try:
             if not known.landed_commit:
-                _land(tools, row, mode in ("branch", "pr"))
+                _land(tools, row, mode in ("branch", "pr") or not row.base_branch)
         except (BlockedError, GitError) as error:
-            rebases = (Action("rebase"),) if error.code in memory.TO_REBASE else ()
+            rebases = (Action("rebase"),) if f"treadle rebase {row.run_id}" in error.fix else ()
             _ask(tools, row, f"not landed: {error.message}", (*rebases, Action("land")), error)
             return error.message
         try:
@@ -36,10 +36,9 @@ def _land(tools: Tools, row: RunRow, aside: bool) -> None:
     found = land.land(tools, row, asked=False, branch=aside)
     if found.commit:
         here = repo.head(tools.repo).branch
-        away = (
-            "" if here == found.branch else f", which is not checked out ({here or 'no branch'} is)"
-        )
-        tools.note(row.run_id, f"landed as {found.commit[:12]} on {found.branch}{away}")
+        away = f", which is not checked out ({here or 'no branch'} is)"
+        where = found.branch + (away if here != found.branch else "")
+        tools.note(row.run_id, f"landed as {found.commit[:12]} on {where}")
 
 
 def _ask(

@@ -29,7 +29,7 @@ from treadle.sandbox import jails
 from treadle.store.runs import RunRow
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim as claims
-from treadle.tasks import questions, task, tries, waiting
+from treadle.tasks import lanes, questions, task, tries, waiting
 from treadle.tasks.tries import Trial
 
 _LOOK = 1.0
@@ -54,11 +54,7 @@ def require_sandbox(asked: Config | order.Order) -> None:
 
 
 def run_goal(
-    tools: Tools,
-    config: Config,
-    goal: str,
-    criteria: Sequence[Criterion],
-    swaps: Mapping[str, str],
+    tools: Tools, config: Config, goal: str, criteria: Sequence[Criterion], swaps: Mapping[str, str]
 ) -> RunRow:
     """Run a goal that is no task."""
     asked = order.freeze(config, text=goal, criteria=criteria, swaps=swaps, task_id=None)
@@ -70,7 +66,8 @@ def run_again(
 ) -> RunRow:
     """Run what an earlier run was asked once more, from today's code and by today's agents."""
     row = view.find_run(tools.store, text)
-    if row.message_id or row.task_id:
+    of = tools.store.task(row.task_id) if row.task_id else None
+    if row.message_id or (of and of.lane not in lanes.FINAL):
         fix = ["treadle process"] if row.message_id else [f"treadle run {row.task_id}"]
         what = f"message {row.message_id}" if row.message_id else f"task {row.task_id}"
         raise BlockedError(f"run {row.run_id} is of {what}", code="not_a_goal", fix=fix)
@@ -306,11 +303,7 @@ def below_task(tools: Tools, found: TaskRow) -> list[RunRow]:
 
 
 def _run_task(
-    tools: Tools,
-    config: Config,
-    found: TaskRow,
-    swaps: Mapping[str, str],
-    before: Sequence[RunRow],
+    tools: Tools, config: Config, found: TaskRow, swaps: Mapping[str, str], before: Sequence[RunRow]
 ) -> RunRow | Refused:
     asked = _asked(config, found, swaps)
     try:

@@ -31,7 +31,8 @@ from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.runs import RunRow
 from treadle.store.store import NO_MAIL, Store
-from treadle.store.tasks import TaskClaimRow, TaskRow
+from treadle.store.task_changes import TaskClaimRow
+from treadle.store.tasks import TaskRow
 from treadle.tasks import claim as task_claim
 from treadle.tasks import questions
 from treadle.tasks.task import COVERED, TESTS_PASSED, names_coverage, write_views

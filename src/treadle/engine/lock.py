@@ -164,7 +164,8 @@ def _in_line(layout: Layout) -> Iterator[Path]:
             path.unlink(missing_ok=True)
     words = ["treadle", *(word for word in sys.argv[1:] if word != "--json")]
     note = layout.waiters / f"wait-{os.urandom(3).hex()}.json"
-    atomic.create(note, _signature(line=shlex.join(words)))
+    # Whole at once: whoever comes next would take an empty one for that of a dead process.
+    atomic.write(note, _signature(line=shlex.join(words)), durable=False)
     try:
         yield note
     finally:

@@ -30,7 +30,7 @@ from treadle.files import atomic, walk
 from treadle.git import trees
 from treadle.layout import AGENTS_MD, INPUT_JSON, PLAN, VERDICT_JSON, Layout
 from treadle.store.runs import StepRow
-from treadle.text import block, line, quoted
+from treadle.text import block, line, name_some, quoted
 
 
 def build_request(run: Run, stage: Stage, observation: Observation, letters: str) -> AgentRequest:
@@ -164,9 +164,11 @@ def _surroundings(run: Run) -> Iterator[str]:
     setup = run.order.workspace.setup
     if setup and run.memory.set_up:
         command, logs = line(shlex.join(setup)), run.folder.folder / "setup"
+        left = name_some(run.memory.setup_left)
+        apart = f" What it made is no part of any change, nor is what you put there: {left}."
         yield (
-            f"`{command}` (workspace.setup) has run in the repository and succeeded:"
-            f" what it installs is there. Its output is in `{logs}`."
+            f"`{command}` (workspace.setup) has run in the repository and succeeded: what it"
+            f" installs is there. Its output is in `{logs}`.{apart if left else ''}"
         )
 
 
@@ -232,7 +234,9 @@ def _how(seen: Observed) -> str:
 def _history(scene: Scene) -> Iterator[str]:
     for step in scene.steps[-_TOLD // scene.part :]:
         where = scene.layout.shared / step.step_dir
-        yield f"- {step.role}, iteration {step.iteration}, {step.status} (`{where}`)"
+        failed = ", ".join(item.id for item in observe.read_summary(where) if not item.passed)
+        told = f", observed FAIL: {failed}" if failed else ""
+        yield f"- {step.role}, iteration {step.iteration}, {step.status}{told} (`{where}`)"
         if step.summary:
             yield quoted(line(step.summary), _MAX_SUMMARY)
 
@@ -341,7 +345,10 @@ def _edits(request: AgentRequest, config: AgentConfig) -> str:
             "Change nothing in the repository. Write the change as a unified diff with paths"
             " relative to its root to `patch.diff` in your step folder; treadle applies it."
         )
-    return "Change nothing in the repository: run what the plan asks for and note what you find."
+    return (
+        "Change nothing in the repository: run what the plan asks for and note what you find."
+        " Do not write `patch.diff`."
+    )
 
 
 def _places(scene: Scene, request: AgentRequest, config: AgentConfig) -> str:

@@ -57,9 +57,10 @@ def prune(
     workspaces = [row for row in rows if tools.layout.run(row.run_id).workspace_link.is_symlink()]
     wanted = rows if history else _outdated(tools, ended)
     waits = [row for row in wanted if row.status == "passed" and memory.may_land(tools.store, row)]
-    lost = tuple(_work(tools, row) for row in waits)
-    gone = _unneeded(tools, [row for row in wanted if unlanded or row not in waits])
-    kept = [row for row in rows if row not in gone]
+    lost, stay = tuple(_work(tools, row) for row in waits), {*_ids(waits)}
+    gone = _unneeded(tools, [row for row in wanted if unlanded or row.run_id not in stay])
+    going = {*_ids(gone)}  # of 100,000 runs, asking a list would take minutes
+    kept = [row for row in rows if row.run_id not in going]
     vain = [name for row in kept for name in _in_vain(tools, row, dry_run)]
     if not dry_run:
         for row in workspaces:

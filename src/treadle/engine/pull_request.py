@@ -2,15 +2,16 @@
 
 import re
 import shlex
+from contextlib import suppress
 from typing import NamedTuple
 
 from treadle.contract.events import EventType, NewEvent
-from treadle.engine.landing import back, forge, land
+from treadle.engine.landing import back, forge, land, tracker
 from treadle.engine.landing.forge import Forge, ForgeTool, FoundIssue, Proposal, PullState
 from treadle.engine.run import memory, resume
 from treadle.engine.run.memory import Pull
 from treadle.engine.run.run import Tools
-from treadle.engine.show import report
+from treadle.engine.show import ends, report
 from treadle.errors import BlockedError, GitError, UsageError, argument
 from treadle.files import atomic
 from treadle.git import call, refs, remote
@@ -57,8 +58,9 @@ def propose(
     Without a tool for that, BlockedError has the command that pushes and the file with the text.
     """
     landed = _on_branch(tools, row)
-    place, into = find_place(tools.project), base or row.base_branch
-    if not into:
+    clear = tracker.ways_clear(tools, ends.spec_of(tools.store, row))
+    place = find_place(tools.project, *clear, f"git merge {argument(landed)}")
+    if not (into := base or row.base_branch):
         text = f"run {row.run_id} began on a detached HEAD; say which branch it is for"
         raise BlockedError(text, code="no_branch", fix=[f"treadle pr {row.run_id} --base main"])
     known = memory.recall(tools.store, row.run_id).pull
@@ -66,7 +68,7 @@ def propose(
     name = known.name if known else _free_name(tools, place, landed, commit)
     asked = _proposal(tools, row, place, name, into)
     asked = asked if draft is None else asked._replace(draft=draft)
-    tool = forge.tool_for(place.target, _environment(tools.project))
+    tool = forge.tool_for(place.target, call.environment(tools.repo.place))
     if tool is None:
         raise _by_hand(tools, row, place, landed, asked)
     _push(tools, row, place, name, commit, tool)
@@ -171,17 +173,17 @@ def _found(project: Context, target: Forge, number: int, word: str) -> FoundIssu
 
 
 def _named(project: Context, target: Forge, row: Issue, word: str) -> FoundIssue:
-    try:
-        is_own = find_place(project).target.path == target.path
-    except BlockedError:  # without a remote, every repository is another one
-        is_own = False
-    reference = f"#{row.number}" if is_own else f"{target.path}#{row.number}"
+    own = Forge("plain")
+    with suppress(BlockedError):  # without a remote, every repository is another one
+        own = find_place(project).target
+    is_own, is_near = own[1:] == target[1:], own.host in ("", target.host)
+    reference = f"{'' if is_own else target.path}#{row.number}" if is_near else ""
     letters = {"github": "GH", "gitlab": "GL"}.get(target.kind, "I")
     return FoundIssue(row, reference, f"{letters}-{row.number}" if is_own else "", word)
 
 
 def _issue_tool(project: Context, target: Forge) -> ForgeTool:
-    return _needed(project, target, "issues; save one as a file", "treadle import issue.md")
+    return _needed(project, target, "issues: save one as a file", "treadle import issue.md")
 
 
 def _checks_tool(project: Context, row: RunRow) -> ForgeTool:
@@ -190,10 +192,11 @@ def _checks_tool(project: Context, row: RunRow) -> ForgeTool:
 
 
 def _needed(project: Context, target: Forge, what: str, fix: str) -> ForgeTool:
-    tool = forge.tool_for(target, _environment(project))
+    tool = forge.tool_for(target, call.environment(project.repo.place))
     if tool is None:
-        name = forge.PROGRAMS.get(target.kind, "gh or glab")
-        text = f"{name} is not installed; it is needed to read {what}"
+        name = forge.PROGRAMS.get(target.kind)
+        why = f"{name} is not installed" if name else "neither GitHub nor GitLab (see pr.forge)"
+        text = f"{target.host or 'this remote'}: {why}, so treadle cannot read {what}"
         raise BlockedError(text, code="no_forge_tool", fix=[fix])
     return tool
 
@@ -220,11 +223,14 @@ def _on_branch(tools: Tools, row: RunRow) -> str:
     return branch
 
 
-def find_place(project: Context) -> Remotes:
-    """Return where branches go and where pull requests are opened, by the remotes' addresses."""
+def find_place(project: Context, *ways: str) -> Remotes:
+    """Return where branches go and where pull requests are opened, by the remotes' addresses.
+
+    Where there is no such remote, the error names these other ways.
+    """
     settings = project.settings.config.pr
     into = settings.into or settings.remote
-    urls = [_url(project, name) for name in (settings.remote, into)]
+    urls = [_url(project, name, *ways) for name in (settings.remote, into)]
     source, target = (forge.recognise(url, settings.forge) for url in urls)
     far = remote.url_of(project.repo, settings.remote)
     # A path is resolved already; an address may need the password that only git's own name has.
@@ -232,11 +238,11 @@ def find_place(project: Context) -> Remotes:
     return Remotes(settings.remote, where, source, target)
 
 
-def _url(project: Context, name: str) -> str:
+def _url(project: Context, name: str, *ways: str) -> str:
     done = call.run(["remote", "get-url", "--", name], project.repo.place)
     if done.returncode:
-        text = f"there is no remote {name} to push to"
-        raise BlockedError(text, code="no_remote", fix=["git remote -v"])
+        text = f"there is no remote {name}"
+        raise BlockedError(text, code="no_remote", fix=["git remote -v", *ways])
     return done.stdout.decode(errors="replace").strip()
 
 
@@ -342,11 +348,6 @@ def _by_hand(
         fix=[push],
         details={"branch": branch, "push": push, "body": text, "page": page},
     )
-
-
-def _environment(project: Context) -> dict[str, str]:
-    """Return the user's variables without what could lead a program into the repository."""
-    return call.environment(project.repo.place)
 
 
 def _write_down(tools: Tools, row: RunRow, made: Pull, is_new: bool) -> None:

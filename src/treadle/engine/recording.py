@@ -81,6 +81,8 @@ def _files(steps: Path) -> Iterator[str]:
 def unpack(layout: Layout, source: Path) -> Recording:
     """Unpack a recording where runs can find it again; the same file always goes to one place."""
     try:
+        if source.exists() and not source.is_file():  # a pipe or a device has no end
+            raise _odd(f"{source} is not a recording")
         digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     except OSError as error:
         raise NotFoundError(f"{source}: cannot be read ({error.strerror})", fix=_FIX) from error

@@ -1,64 +1,30 @@
 """What a working command holds: lock, store, keeper and signals; on entry it recovers."""
 
 import contextlib
-import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 from treadle.engine import lock, notices
 from treadle.engine.checks import clean
+from treadle.engine.interrupts import Interrupts
 from treadle.engine.recovery import recover
 from treadle.engine.run.memory import Watch
 from treadle.engine.run.run import Tools
 from treadle.errors import ProjectError, StoreError, TreadleError
 from treadle.git import repo
 from treadle.layout import Layout
-from treadle.proc import helper
 from treadle.proc.keeper import Keeper
 from treadle.project.context import Context
 from treadle.store.store import Store
 
 _PAUSE = 0.2
-_NAMES = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGTERM"}
-
-
-class Interrupts:
-    """Remembers the first signal; a second one ends the process at once."""
-
-    def __init__(self) -> None:
-        self.name: str | None = None
-
-    def reason(self) -> str | None:
-        """Return why the work must stop, or None."""
-        return f"stopped by {self.name}" if self.name else None
-
-    @contextlib.contextmanager
-    def installed(self) -> Iterator["Interrupts"]:
-        """Listen while the block runs."""
-        before = {number: signal.signal(number, self._notice) for number in _NAMES}
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            helper.forget_stop()
-
-    def _notice(self, number: int, frame: FrameType | None) -> None:
-        self.name = _NAMES[signal.Signals(number)]
-        helper.note_stop()
-        signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def opened(
-    project: Context,
-    *,
-    watch: Watch,
-    wait: bool = False,
-    now: Callable[[], datetime] | None = None,
+    project: Context, *, watch: Watch, wait: bool = False, now: Callable[[], datetime] | None = None
 ) -> Iterator[Tools]:
     """Hold the project while the block works; on entry whatever crashed before is recovered."""
     interrupts = Interrupts()

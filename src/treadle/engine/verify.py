@@ -98,7 +98,7 @@ def _from_spec(tools: Tools, run_id: str, spec: str) -> Iterator[Accepted]:
     """Yield a spec that landed in another clone, whose run is not known here."""
     with contextlib.suppress(FormatError, UnicodeDecodeError):
         data = walk.read(tools.layout.specs / spec, max_bytes=_MAX_SPEC)
-        text = frontmatter.read(data).body.decode()
+        text = frontmatter.read(data)[1].decode()
         criteria = markdown.criteria(text)
         asked = order.freeze(tools.today, text=text, criteria=criteria, swaps={}, task_id=None)
         head = repo.head(tools.repo)
@@ -233,7 +233,7 @@ def _question(tools: Tools, item: Verified, text: str, made: str | None) -> Ques
         kind="failed_run",
         summary=text,
         subject=Subject("run", item.run_id),
-        actions=(Action("retry", value=item.name), again, LEAVE),
+        actions=(again, Action("retry", value=item.name), LEAVE),  # looking again mends nothing
         look=tuple(f"cat {argument(it.log)}" for it in item.seen if it.state == "red"),
         matter=_MATTER,
         run_id=row and row.run_id,

@@ -26,7 +26,7 @@ _SHEBANG = re.compile(rb"#!.*\b(ba|da|k|z|a)?sh\b")
 
 _WORDS = {
     key: frozenset(WORDS["commands"][key].split())
-    for key in ("operators", "around", "readers", "valued")
+    for key in ("operators", "around", "readers", "printers", "valued", "whole")
 }
 _IMPLIED: dict[str, str] = WORDS["commands"]["implied"]
 _INTERPRETERS = re.compile(
@@ -112,11 +112,10 @@ def _package_scripts(data: bytes) -> Iterator[str]:
 def is_wrapper(name: str, data: bytes) -> bool:
     """Tell whether a file is a list of commands rather than a program of its own."""
     last = posixpath.basename(name)
-    return (
-        last == "package.json"
-        or bool(_WRAPPER_FILE.match(last))
-        or bool(_SHEBANG.match(data[:200]))
-    )
+    if data.startswith(b"#!"):
+        return bool(_SHEBANG.match(data[:200]))
+    # `sh verify` needs neither an ending nor a first line.
+    return last == "package.json" or "." not in last or bool(_WRAPPER_FILE.match(last))
 
 
 def _tokens(text: str) -> list[str]:
@@ -156,10 +155,12 @@ def _command(tokens: list[str], values: dict[str, str], is_code: bool, depth: in
     bare = frozenset({program} if program and "/" not in program else ())
     found = Executed(frozenset(_spellings([*kept, *implied])), bare)
     is_other = bool(_INTERPRETERS.fullmatch(name)) and not _SHELLS.fullmatch(name)
-    if depth >= _DEPTH or is_other or name in _WORDS["readers"]:
+    is_read = name in _WORDS["readers"] and not (is_code and name in _WORDS["printers"])
+    if depth >= _DEPTH or is_other or is_read:
         return found
     texts = [word for word in (*rest, *assigned, program) if re.search(r"\s", word)]
-    return join([found, *(read(text, depth + 1) for text in texts)])
+    lines = [text.replace(r"\n", "\n") if is_code else text for text in texts]  # as printf does
+    return join([found, *(read(text, depth + 1) for text in lines)])
 
 
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -179,6 +180,8 @@ def _run_words(program: str, name: str, rest: list[str], is_code: bool) -> Itera
         return [rest[at + 1] for at, word in enumerate(rest[:-1]) if word == "-f" and name == "sed"]
     if _INTERPRETERS.fullmatch(name):
         return _scripts(rest)
+    if name in _WORDS["whole"]:
+        return [f"{word}/*" for word in rest]
     if "/" in program:
         return [word for word in rest if _SCRIPT.search(word)]
     return rest
@@ -190,7 +193,7 @@ def _scripts(rest: list[str]) -> Iterator[str]:
         before = rest[at - 1] if at else ""
         yield word
         if before == "-m":
-            yield from _modules([word])
+            yield from (*_modules([word]), *_IMPLIED.get(word, "").split())
             yield from _modules(rest[at + 1 :]) if word in _PYTHON_RUNNERS else ()
             return
         if before in ("-c", "-e", "--eval") or word.startswith("-"):
@@ -222,7 +225,7 @@ def _spellings(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         value = word.partition("=")[2] if word.startswith("-") else word
         parts = [value.partition("::")[0]] if "::" in value else value.split(":")
-        yield from (posixpath.normpath(part) for part in parts if part)
+        yield from (posixpath.normpath(part.removeprefix("@")) for part in parts if part)
 
 
 def _fits(glob: str, path: str, last: str) -> bool:

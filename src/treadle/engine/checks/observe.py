@@ -341,14 +341,16 @@ def silent(command: str, log: Path) -> str | None:
     """Notice a runner that was ended from within: exit code 0, and no summary or a bad one."""
     if _DISCARDS.search(command):
         return None  # what it said went elsewhere, or something else decided the exit code
-    text = walk.tail(log, _TAIL)
-    start, python = WORDS["commands"]["start"], WORDS["commands"]["python"]
+    text, words = walk.tail(log, _TAIL), WORDS["commands"]
+    lines = [command]
+    if re.search(words["start"] + words["echoing"], command):
+        lines += (it for it in re.findall(words["echoed"], text) if not _DISCARDS.search(it))
     for name, runner in WORDS["runners"].items():
-        called = start + runner["called"].replace("{python}", python)
-        if not re.search(called, command) or re.search(runner["quiet"], command):
+        called = words["start"] + runner["called"].replace("{python}", words["python"])
+        if not any(re.search(called, it) and not re.search(runner["quiet"], it) for it in lines):
             continue
         if re.search(runner["bad"], text):
-            return f"{name} exited with 0 although its summary lists failures"
+            return f"{name} exited with 0 although its output lists failures or breaks off"
         if not re.search(runner["summary"], text):
             return f"{name} exited with 0 without its summary: it did not get to its end"
     return None

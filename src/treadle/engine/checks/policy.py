@@ -1,6 +1,7 @@
 """Rate a change: what the policy or a reservation refuses, what a person must see first."""
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -9,13 +10,16 @@ from treadle.contract import Role
 from treadle.engine.checks.protected import matcher
 from treadle.engine.run.order import RISKY_FILES, Exceeded, Order
 from treadle.engine.run.run import Run
+from treadle.files import walk
 from treadle.git import trees
-from treadle.git.judge import Judged, Refusal, Risk, folded
+from treadle.git.judge import WORK, Judged, Refusal, Risk, bare, folded
 from treadle.git.scratch import Scratch
 from treadle.git.trees import FileChange
 from treadle.ids import HUMAN, utc
-from treadle.store.tasks import ReservationRow
-from treadle.tasks import claim, lanes
+from treadle.layout import HOME_NAME
+from treadle.project import trust
+from treadle.store.task_changes import ReservationRow
+from treadle.tasks import claim
 from treadle.text import line
 
 # What no policy allows: treadle, or whoever follows a mission, would carry it out.
@@ -43,7 +47,7 @@ def rate(run: Run, role: Role, place: Scratch, judged: Judged) -> Judged:
     denied, risky = [*_reserved(run, judged)], []
     for change in judged.files:
         path = change.path.removeprefix(prefix)
-        reason = known.get(change.path) or _installs(place, change)
+        reason = known.get(change.path) or _installs(place, change) or _work(run, change.path)
         word = _word(tables, path)
         if word == "deny":
             text = f"{change.path}: policy.deny keeps agents away from it"
@@ -94,14 +98,18 @@ def exceeded(budgets: BudgetsConfig, judged: Judged) -> Exceeded | None:
     return None
 
 
-def commands(order: Order) -> set[str]:
-    """Return the words of every agent's command: changing such a file is risky."""
-    words = {
-        word
-        for agent in order.agents.values()
-        for word in (*(agent.config.cmd or ()), *(agent.config.run or ()))
-    }
-    return {word.removeprefix("./") for word in words}
+def commands(run: Run) -> set[str]:
+    """Return the words of every command but the setup's: changing such a file is risky.
+
+    What the setup makes is looked at where the commands pass.
+    """
+    root, used = run.tools.layout.root, (agent.config for agent in run.order.agents.values())
+    found = [line for config in used for line in (config.cmd or (), config.run or ())]
+    today = trust.lines(run.tools.project.settings.config)
+    found += (line for key, line in today if key[0] != "workspace")
+    words = (word for line in found for word in line if "\0" not in word)
+    repo = run.tools.repo
+    return {os.path.relpath(root / it, repo.root).removeprefix(repo.prefix) for it in words}
 
 
 def idle_globs(policy: PolicyConfig, names: list[str]) -> Iterator[str]:
@@ -117,7 +125,7 @@ def _reserved(run: Run, judged: Judged) -> Iterator[Refusal]:
     """Yield the files of a change that somebody else keeps to another task."""
     paths = [item.path.removeprefix(run.tools.repo.prefix) for item in judged.files]
     found = claim.conflicts(reserved(run), paths)
-    yield from (Refusal("reserved", path, lanes.reserved(path, row).message) for path, row in found)
+    yield from (Refusal("reserved", path, claim.reserved(path, row).message) for path, row in found)
 
 
 def reserved(run: Run) -> list[ReservationRow]:
@@ -158,6 +166,18 @@ def _installs(place: Scratch, change: FileChange) -> str | None:
         for leaf in (change.old, change.new)
     )
     return "install_script" if new and new != old else None
+
+
+def _work(run: Run, path: str) -> str | None:
+    """Say so if a file is work for a project in a folder of this one."""
+    pairs = (it.rpartition("/") for it in trees.above(path) if "\n" not in it)
+    found = [folder for folder, _, name in pairs if folder and bare(name) in WORK]
+    inside = trees.names(run.tools.repo, run.tree, found) if found else {}
+    is_project = any(
+        HOME_NAME in inside[it] or walk.is_folder(run.tools.repo.root / it / HOME_NAME)
+        for it in found
+    )
+    return "work" if is_project else None
 
 
 def _package(data: bytes) -> object:

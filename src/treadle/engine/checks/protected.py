@@ -26,6 +26,8 @@ _TOOL = re.compile(WORDS["tools"])
 _LOCAL = re.compile(r"(file|link|portal|git|http|npm)")
 _TEST_LINE = re.compile(WORDS["test_lines"])
 _GLOB = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
+_CARGO_KEYS = ("test", "lib", "bench", "patch", "replace", "workspace")
+_ELSEWHERE = {"path", "git"}
 _MAX_FOLLOWED = 40
 _FOLLOWED_DEEP = 2
 
@@ -229,8 +231,10 @@ def _package(data: bytes) -> object:
 def _cargo(data: bytes) -> object:
     found = tomllib.loads(data.decode())
     profiles, package = found.get("profile", {}), found.get("package", {})
-    kept = [found.get(name) for name in ("test", "lib", "bench", "patch", "replace")]
-    return kept, profiles.get("test"), package.get("autotests"), package.get("build")
+    kept = [found.get(name) for name in _CARGO_KEYS]
+    asked = [item for key in found if "dependencies" in key for item in found[key].items()]
+    local = {name: how for name, how in asked if isinstance(how, dict) and how.keys() & _ELSEWHERE}
+    return kept, local, profiles.get("test"), package.get("autotests"), package.get("build")
 
 
 def _test_lines(data: bytes) -> object:
@@ -240,10 +244,14 @@ def _test_lines(data: bytes) -> object:
 
 _PARTS: dict[str, Callable[[bytes], object]] = {
     "pyproject.toml": _pyproject,
-    "package.json": _package,
+    **dict.fromkeys(("package.json", "composer.json"), _package),
     "Cargo.toml": _cargo,
     **dict.fromkeys(
-        ("pom.xml", "build.gradle", "build.gradle.kts", "CMakeLists.txt", "meson.build"),
+        (
+            *("pom.xml", "build.gradle", "build.gradle.kts", "CMakeLists.txt", "meson.build"),
+            *("go.mod", "settings.gradle", "settings.gradle.kts"),
+            *("mix.exs", "build.sbt", "Package.swift", "build.zig"),
+        ),
         _test_lines,
     ),
 }

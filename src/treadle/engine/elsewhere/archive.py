@@ -29,6 +29,7 @@ _KIND = "archive"
 # An archive ends with its signature in hexadecimal, which a reader of tar files ignores.
 _SEAL = 64
 _CHUNK = 1 << 20
+_REFUSED = (OSError, ValueError, NotImplementedError)
 # What a step's folder may hold, its step.json, and the objects of its commit.
 _MAX_FILES = walk.MAX_ENTRIES + 2
 _MAX_BYTES = 2 * walk.MAX_BYTES
@@ -44,6 +45,8 @@ class Shelf:
         with self._explained("cannot be opened"):
             if url.startswith("file://"):
                 folder = url.removeprefix("file://")
+                if not folder.startswith("/"):  # every process would have a folder of its own
+                    raise ValueError("a folder's address begins with three slashes: file:///")
                 local = self._driver.store.LocalStore
                 self._place = local(folder, mkdir=True, automatic_cleanup=True)
             else:
@@ -94,10 +97,12 @@ class Shelf:
     def _explained(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (self._driver.exceptions.BaseError, OSError, ValueError) as error:
+        except (self._driver.exceptions.BaseError, *_REFUSED) as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
             is_plain = "http://" in reason[0] and "builder error" in reason[0]
             why = "it is reached without TLS only if AWS_ALLOW_HTTP says so" if is_plain else ""
+            if isinstance(error, NotImplementedError):
+                why = "a plain web server keeps no archives"
             raise StoreError(
                 f"artifacts = {mask(self.url)} {what}: {why or mask(reason[0])[:300]}",
                 code="artifacts_failed",

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ from treadle.store.store import Reader, Store, Transaction
 
 ORDER = "order"
 SIGNATURE = "signature"
+_SIGNER = "signed_by"  # who changes it can only delay the run
 _ROW = "row"
+_PAGE = 16
 # What of a run's row its signature covers: all that stays as it was queued.
 _SIGNED = (
     *("run_id", "created_at", "goal", "run_dir", "task_id", "message_id", "routine"),
@@ -83,7 +86,7 @@ def insert(store: Store | Transaction, row: RunRow, asked: FleetOrder, key: Flee
 def signed(row: RunRow, asked: FleetOrder, key: FleetKey) -> dict[str, object]:
     """Return what the store keeps of an order, with the signature that workers ask for."""
     kept: dict[str, object] = msgspec.to_builtins(asked)
-    return {**kept, SIGNATURE: key.sign(ORDER, _text(row, kept))}
+    return {**kept, SIGNATURE: key.sign(ORDER, _text(row, kept)), _SIGNER: f"key {key.name}"}
 
 
 def described(row: RunRow, asked: FleetOrder, key: FleetKey) -> bytes:
@@ -195,9 +198,10 @@ def priority_of(known: RunMemory) -> int:
 
 
 def needs_of(known: RunMemory) -> set[str]:
-    """Return which labels a run needs; a worker only passes it on for that."""
-    found = _of_ticket(known, "needs")
-    return set(map(str, found)) if isinstance(found, list) else set()
+    """Return which labels and which key a run needs; a worker only passes it on for that."""
+    found, signer = _of_ticket(known, "needs"), known.others.get(_SIGNER)
+    needs = set(map(str, found)) if isinstance(found, list) else set[str]()
+    return needs | {str(signer)} if signer else needs
 
 
 def providers_of(known: RunMemory) -> set[str]:
@@ -288,8 +292,12 @@ def _missing(layout: Layout, store: Reader, row: RunRow) -> list[StepRow]:
 
 
 def _fetch(layout: Layout, wanted: Sequence[StepRow], shelf: Shelf, key: FleetKey) -> None:
-    """Unpack steps, each beside its place first; others may be at the same."""
-    for step in wanted:
+    """Unpack steps, each beside its place first; others may be at the same.
+
+    What takes long is to wait for each archive, so a page of them is asked for at once.
+    """
+
+    def bring(step: StepRow) -> None:
         target = _require_place(layout, step)
         staged = layout.run(step.run_id).staged(step.step_index, step.role, os.urandom(6).hex())
         try:
@@ -298,6 +306,9 @@ def _fetch(layout: Layout, wanted: Sequence[StepRow], shelf: Shelf, key: FleetKe
                 sync.rename_new(staged, target)
         finally:
             beneath.remove_tree(staged)
+
+    with ThreadPoolExecutor(_PAGE) as pool:
+        list(pool.map(bring, wanted))
 
 
 def _require_place(layout: Layout, step: StepRow) -> Path:

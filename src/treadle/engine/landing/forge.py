@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
@@ -19,7 +19,9 @@ Kind = Literal["github", "gitlab", "gitea", "plain"]
 Colour = Literal["green", "red", "pending", "none"]
 
 _URL = re.compile(r"(https?|ssh|git|git\+ssh)://(?:[^@/]*@)?([^/:]+)(:\d+)?/(.+)")
-_SCP = re.compile(r"(?:[^@/\s]+@)?([A-Za-z0-9.-]+):(?!//)(.+)")
+_SCP = re.compile(r"(?:[^@/\s]+@)?([\w.-]+):(?!//)(.+)")
+# Who has several keys calls hosts so in the settings of ssh: github.com-work, github-work.
+_ALIAS = re.compile(r"\A(github|gitlab)(?:\.com)?[-_][\w-]+\Z")
 _KINDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("github", ("github",)),
     ("gitlab", ("gitlab",)),
@@ -78,7 +80,7 @@ def recognise(url: str, kind: str = "auto") -> Forge:
         port = found[3] or "" if found[1].startswith("http") else ""
         host, path = f"{found[2]}{port}", found[4]
     elif plain:
-        host, path = plain[1], plain[2]
+        host, path = _ALIAS.sub(r"\1.com", plain[1]), plain[2]
     else:
         return Forge("plain")
     known = next((it for it, words in _KINDS if any(word in host.lower() for word in words)), None)
@@ -216,6 +218,16 @@ def tool_for(forge: Forge, env: Mapping[str, str]) -> ForgeTool | None:
     return GitHub(program, forge) if name == "gh" else GitLab(program, forge)
 
 
+@contextmanager
+def _understood(name: str) -> Iterator[None]:
+    """Name the tool whose JSON has another shape than the one it had so far."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        text = f"{name} answered with JSON that treadle cannot read: {line(repr(error))[:200]}"
+        raise BlockedError(text, code="forge_failed", fix=[f"{name} --version"]) from None
+
+
 def number_of(url: str) -> int:
     """Return the number of a pull request by its address; 0 if it has none."""
     digits = re.search(r"/(\d+)(?:[?#].*)?$", url.rstrip("/"))
@@ -253,6 +265,7 @@ class GitHub(NamedTuple):
     gh: Program
     forge: Forge
 
+    @_understood("gh")
     def find(self, branch: str, source: Forge) -> int | None:
         fields = ("--state", "open", "--json", "number,headRepositoryOwner")
         rows = self.gh.json("pr", "list", "--repo", self.forge.name, "--head", branch, *fields)
@@ -286,6 +299,7 @@ class GitHub(NamedTuple):
                 self.gh.out("label", "create", label, "--repo", self.forge.name)
         return self.gh.out(*words)
 
+    @_understood("gh")
     def look(self, number: int) -> PullState:
         fields = "state,url,isDraft,reviewDecision,statusCheckRollup"
         it = self.gh.json("pr", "view", str(number), "--repo", self.forge.name, "--json", fields)
@@ -303,17 +317,20 @@ class GitHub(NamedTuple):
         except BlockedError:  # logs go away after a while
             return ""
 
+    @_understood("gh")
     def issue(self, number: int) -> Issue:
         words = ("--repo", self.forge.name, "--json", _ISSUE)
         return _github_issue(self.gh.json("issue", "view", str(number), *words))
 
+    @_understood("gh")
     def issues(self, label: str) -> list[Issue]:
         words = ("--repo", self.forge.name, "--label", label, "--state", "open")
-        rows = self.gh.json("issue", "list", *words, "--limit", "100", "--json", _ISSUE)
+        rows = self.gh.json("issue", "list", *words, "--limit", "10000", "--json", _ISSUE)
         return sorted(map(_github_issue, rows))
 
 
 _ISSUE = "number,title,body,url"
+_PAGE = 100  # the most that GitLab gives at once
 
 
 def _github_issue(it: Mapping[str, Any]) -> Issue:
@@ -339,27 +356,34 @@ class GitLab(NamedTuple):
     glab: Program
     forge: Forge
 
+    @_understood("glab")
     def find(self, branch: str, source: Forge) -> int | None:
         words = ("--repo", self.forge.url, "--source-branch", branch, "--output", "json")
         rows = self.glab.json("mr", "list", *words)
         if rows:  # a fork of somebody else's may have a branch of this name, too
-            mine = json.loads(self._api("", source.path))["id"]
+            mine = self._id(source.path)
             rows = [it for it in rows if it["source_project_id"] == mine]
         return int(rows[0]["iid"]) if rows else None
 
+    @_understood("glab")
     def create(self, asked: Proposal) -> str:
-        words = ["--repo", self.forge.url, "--head", asked.source.path]
-        words += ["--source-branch", asked.branch, "--target-branch", asked.base]
-        words += ["--title", asked.title, "--description", asked.body, "--yes"]
-        words += [*_each("--label", asked.labels), *_each("--reviewer", asked.reviewers)]
-        words += ["--draft"] if asked.draft else []
-        return _address(self.glab.out("mr", "create", *words))
+        """Open it by what `glab mr create` calls, which itself works only in a clone."""
+        fields = {"source_branch": asked.branch, "target_branch": asked.base}
+        fields["title"] = f"Draft: {asked.title}" if asked.draft else asked.title
+        fields |= {"description": asked.body, "target_project_id": str(self._id(self.forge.path))}
+        words = _each("--raw-field", [f"{name}={value}" for name, value in fields.items()])
+        made = json.loads(self._api("/merge_requests", asked.source.path, *words))
+        if asked.labels or asked.reviewers:
+            self.update(int(made["iid"]), asked)
+        return str(made["web_url"])
 
     def update(self, number: int, asked: Proposal) -> None:
         words = ["--repo", self.forge.url, "--description", asked.body]
-        words += [*_each("--label", asked.labels), *_each("--reviewer", asked.reviewers)]
+        more = [f"+{name}" for name in asked.reviewers]  # without `+` those of others would go
+        words += [*_each("--label", asked.labels), *_each("--reviewer", more)]
         self.glab.out("mr", "update", str(number), *words)
 
+    @_understood("glab")
     def look(self, number: int) -> PullState:
         words = ("--repo", self.forge.url, "--output", "json")
         it = self.glab.json("mr", "view", str(number), *words)
@@ -384,19 +408,27 @@ class GitLab(NamedTuple):
                 str(it["name"]), colour, state, str(it.get("web_url", "")), str(it["id"])
             )
 
-    def _api(self, what: str, path: str = "") -> str:
-        at = f"projects/{quote(path or self.forge.path, safe='')}{what}"
-        return self.glab.out("api", "--hostname", self.forge.host, at)
+    def _id(self, path: str) -> int:
+        return int(json.loads(self._api("", path))["id"])
 
+    def _api(self, what: str, path: str = "", *words: str) -> str:
+        at = f"projects/{quote(path or self.forge.path, safe='')}{what}"
+        return self.glab.out("api", "--hostname", self.forge.host, at, *words)
+
+    @_understood("glab")
     def issue(self, number: int) -> Issue:
         words = ("--repo", self.forge.url, "--output", "json")
         return _gitlab_issue(self.glab.json("issue", "view", str(number), *words))
 
+    @_understood("glab")
     def issues(self, label: str) -> list[Issue]:
-        words = ("--repo", self.forge.url, "--label", label, "--per-page", "100")
-        return sorted(
-            map(_gitlab_issue, self.glab.json("issue", "list", *words, "--output", "json"))
-        )
+        words = ["--repo", self.forge.url, "--label", label, "--per-page", str(_PAGE)]
+        words += ["--output", "json", "--page"]
+        found, page = list[Issue](), 0
+        while len(found) == page * _PAGE:
+            page += 1
+            found += map(_gitlab_issue, self.glab.json("issue", "list", *words, str(page)))
+        return sorted(found)
 
 
 def _gitlab_issue(it: Mapping[str, Any]) -> Issue:

@@ -3,7 +3,6 @@
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from treadle.engine.checks import observe
@@ -12,12 +11,11 @@ from treadle.engine.landing import move, tracker, wording
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run.memory import Move, Moved
 from treadle.engine.run.run import Run, Tools
-from treadle.errors import BlockedError, GitError, InterruptedRun, stop_code
-from treadle.git import build, call, refs, repo, scratch
+from treadle.errors import BlockedError, GitError, InterruptedRun, argument, stop_code
+from treadle.git import build, call, refs, repo, scratch, trees
 from treadle.git.build import Conflict
-from treadle.git.refs import OWN_PREFIX
 from treadle.git.scratch import Scratch
-from treadle.ids import is_run_id
+from treadle.ids import OWN_PREFIX, is_run_id
 from treadle.store.runs import RunRow
 from treadle.text import name_some
 
@@ -103,13 +101,10 @@ def land(
     below is landed that was not to land by itself.
     """
     if row.status != "passed":
-        raise BlockedError(
-            f"run {row.run_id} has not passed: it is {row.status}",
-            code="not_passed",
-            fix=[f"treadle why {row.run_id}"],
-        )
+        text = f"run {row.run_id} has not passed: it is {row.status}"
+        raise BlockedError(text, code="not_passed", fix=[f"treadle why {row.run_id}"])
     with taken(tools, row, resume.take_up) as run:
-        require_not_landed(run)
+        require_not_landed(run, goes_on=not branch)
         with move.refusals(run, "land"):
             below = tuple(_land_below(run, onto, branch, asked))
             spot = _spot(run, onto, branch, asked)
@@ -120,13 +115,16 @@ def land(
     return Landed(run.id, name, built.commit, built.is_merged, built.by_hand, below)
 
 
-def undo(tools: Tools, row: RunRow) -> Undone:
-    """Undo a landing, or raise BlockedError with everything as it was."""
+def undo(tools: Tools, row: RunRow, *, with_later: bool = False) -> Undone:
+    """Undo a landing, or raise BlockedError with everything as it was.
+
+    Where the same lines were changed again, only `with_later` takes them back as they were before.
+    """
     with taken(tools, row, resume.take_over) as run:
         landed = _landed(run)
         with move.refusals(run, "undo"):
             spot = Spot(landed.branch, _tip_with(run, landed))
-            if _is_protected(run, landed.branch):
+            if tools.today.land.is_protected(landed.branch):
                 spot = spot._replace(new=wording.branch_name(run, "undo "))
             start = landed.old if landed.old.strip("0") else f"{landed.commit}^"
             ends = (run.row.base_commit or "", run.head)
@@ -134,10 +132,13 @@ def undo(tools: Tools, row: RunRow) -> Undone:
             offered = run.memory.pull and run.memory.pull.branch == landed.branch
             ends = ends if landed.by_hand or offered else (start, landed.commit)
             before, after = (repo.tree_of(tools.repo, commit) for commit in ends)
-            built = _move(
-                run, "undo", spot, lambda at: _invert(run, at, spot, landed, before, after)
-            )
-    return Undone(run.id, spot.name, built and built.commit, bool(built and built.is_exact))
+
+            def invert(at: Scratch) -> LandingCommit:
+                return _invert(run, at, spot, landed, before, after, later=with_later)
+
+            built = _move(run, "undo", spot, invert)
+    commit = built.commit if built and built.commit != spot.tip else None
+    return Undone(run.id, spot.name, commit, bool(built and built.is_exact))
 
 
 @contextlib.contextmanager
@@ -190,9 +191,8 @@ def _build(run: Run, place: Scratch, spot: Spot, keep_steps: bool) -> LandingCom
     if keep_steps and is_base and not signs and not run.order.message:
         return LandingCommit(run.head, run.tree)
     parts = tuple(_parts(run, name, keep_steps))
-    ways = [f"treadle rebase {run.id}"]
     for part in parts:
-        tree = _combine(run, place, part.base, built.tree, part.tree, ways)
+        tree = _combine(run, place, part.base, built.tree, part.tree, ways_on(run))
         is_merged = tree != run.tree
         if part is parts[-1]:
             tree = tracker.listed(run, place, name, tip, tree)
@@ -205,38 +205,67 @@ def _build(run: Run, place: Scratch, spot: Spot, keep_steps: bool) -> LandingCom
 def _is_in(run: Run, place: Scratch, tip: str, now: str) -> bool:
     """Tell whether somebody has brought the run's change into the branch by hand."""
     base = repo.tree_of(run.tools.repo, run.row.base_commit or "")
-    if run.tree == base or tip == run.row.base_commit or run.memory.undone:
+    if run.tree == base or tip == run.row.base_commit or _undone(run):
         return False
     is_merged = refs.contains(run.tools.repo, tip, run.head)
     return is_merged or merge(run, place, base, now, run.tree) == now
 
 
 def _invert(
-    run: Run, place: Scratch, spot: Spot, landed: Moved, before: str, after: str
+    run: Run, place: Scratch, spot: Spot, landed: Moved, before: str, after: str, *, later: bool
 ) -> LandingCommit:
     tip, now = spot.tip, repo.tree_of(run.tools.repo, spot.tip)
     before = tracker.keeping_spec(run, place, before, after)
     tree = merge(run, place, after, now, before)
     if isinstance(tree, Conflict):
-        raise conflict(tree.paths, _ways_out(run, landed.commit, tip, tree.paths))
+        if _is_reverted(run, landed.commit, tip):
+            tree = now
+        elif later:
+            tree = _preferring(place, tree, now, after, before)
+        else:
+            raise conflict(tree.paths, _ways_out(run, landed, tip, tree.paths))
     tree = tracker.unlisted(run, place, spot.name, tip, tree)
     if tree == now:
-        return LandingCommit(tip, now)
+        return LandingCommit(tip, now, by_hand=True)
     message = wording.message(run, "Undo: ", f"This reverts commit {landed.commit}.")
     new = _commit(run, place, tree, tip, message)
     return LandingCommit(new, tree, is_exact=tree == before)
 
 
-def _ways_out(run: Run, commit: str, tip: str, files: Sequence[str]) -> list[str]:
-    """Return how to undo what others have built on: their runs first, or all of it by hand."""
-    here, key = run.tools.repo, "run:%(trailers:key=Treadle-Run,valueonly,separator=)"
+def _is_reverted(run: Run, commit: str, tip: str) -> bool:
+    """Tell whether somebody has taken the work out with git, whatever they left of it."""
+    said, here = f"--grep=This reverts commit {commit}", run.tools.repo
+    args = ["log", "-1", "-z", "--fixed-strings", "--format=%H", said, f"{commit}..{tip}"]
+    return bool(call.fields(args, here.place, here.root))
+
+
+def _preferring(place: Scratch, found: Conflict, ours: str, base: str, theirs: str) -> str:
+    """Return the merged tree, with the lines of `theirs` where the sides disagree."""
+    wanted = trees.files(place, theirs, found.paths)
+    tree = trees.edited(place, found.tree, {path: wanted.get(path) for path in found.paths})
+    names = [place.folder / name for name in ("ours", "base", "theirs")]
+    for path, leaf in wanted.items():
+        sides = [trees.read_blob(place, f"{side}:{path}") for side in (ours, base, theirs)]
+        for name, content in zip(names, sides, strict=True):
+            name.write_bytes(content or b"")
+        done = call.run(["merge-file", "-p", "--theirs", *map(str, names)], place.place)
+        if None not in sides and done.returncode == 0:  # one without lines is taken whole
+            tree = trees.put_file(place, tree, path, done.stdout, leaf.mode)
+    return tree
+
+
+def _ways_out(run: Run, landed: Moved, tip: str, files: Sequence[str]) -> list[str]:
+    """Return how to undo what others have built on: their runs first, or lines and all."""
+    here, commit = run.tools.repo, landed.commit
+    key = "run:%(trailers:key=Treadle-Run,valueonly,separator=)"
     args = ["--literal-pathspecs", "log", "-z", f"--format={key}", f"{commit}..{tip}", "--", *files]
     told = [it.removeprefix("run:") for it in call.fields(args, here.place, here.root)]
     later = {it: memory.recall(run.tools.store, it) for it in told}
     above = [run_id for run_id, known in later.items() if not known.undone]
     if above and all(later[run_id].landed_commit for run_id in above):
         return [f"treadle undo {run_id}" for run_id in (*above, run.id)]
-    return [f"git revert {commit[:12]}"]
+    look = f"git log --oneline {commit[:12]}..{argument(landed.branch)} -- {shlex.join(files)}"
+    return [look, f"treadle undo {run.id} --with-later"]
 
 
 def _parts(run: Run, name: str, keep_steps: bool) -> Iterator[Part]:
@@ -291,6 +320,15 @@ def merge(run: Run, place: Scratch, base: str, ours: str, theirs: str) -> str | 
     return build.three_way(place, *tracker.alike(place, path, base, ours, theirs))
 
 
+def ways_on(run: Run) -> list[str]:
+    """Return what goes on with a change that conflicts; a script does its work anew."""
+    message = run.order.message
+    if run.order.script is None or message is None:
+        return [f"treadle rebase {run.id}"]
+    again = f"spec retry {argument(message.spec)}" if message.spec else f"dead retry {message.id}"
+    return [f"treadle {again}", "treadle process"]
+
+
 def conflict(files: Sequence[str], fix: Sequence[str]) -> BlockedError:
     """Say which files both sides changed."""
     text = f"both sides changed {name_some(files)}"
@@ -317,14 +355,13 @@ def _require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
         )
 
 
-def require_not_landed(run: Run) -> None:
+def require_not_landed(run: Run, *, goes_on: bool = False) -> None:
+    """Refuse a run that has landed; from a branch of its own its work may go on to another."""
     landed = run.memory.landed
-    if landed and not run.memory.undone:
-        raise BlockedError(
-            f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}",
-            code="already_landed",
-            fix=[f"git show {landed.commit[:12]}", f"treadle undo {run.id}"],
-        )
+    if landed and not run.memory.undone and not (goes_on and run.memory.aside(run.row)):
+        text = f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}"
+        fix = [f"git show {landed.commit[:12]}", f"treadle undo {run.id}"]
+        raise BlockedError(text, code="already_landed", fix=fix)
     resume.require_not_superseded(run.tools.store, run.row)
 
 
@@ -333,10 +370,11 @@ def _land_below(run: Run, onto: str | None, branch: bool, asked: bool) -> Iterat
     store = run.tools.store
     for row in filter(None, map(store.run, run.memory.stacked_on)):
         known = memory.recall(store, row.run_id)
-        if known.landed_commit:
+        aside = known.aside(row)
+        if known.landed_commit and (branch or not aside):
             continue
         ways = [f"treadle land {row.run_id}", f"treadle land {run.id}"]
-        why = "has not landed"
+        why = f"is on {aside}" if aside else "has not landed"
         if row.status == "passed" and not known.undone:
             if asked or known.lands or known.land_refused:
                 try:
@@ -358,13 +396,12 @@ def _spot(run: Run, onto: str | None, branch: bool, asked: bool) -> Spot:
     if branch and not (onto or run.row.base_branch):
         return Spot("", run.row.base_commit or "", wording.branch_name(run))
     name = target(run, onto)
-    is_closed = _is_protected(run, name)
+    aside = run.memory.aside(run.row)
+    is_closed = run.tools.today.land.is_protected(name)
     if is_closed and asked and not branch:
-        raise BlockedError(
-            f"{name} is protected by land.protected: nothing is committed to it directly",
-            code="protected_branch",
-            fix=[f"treadle land {run.id} --branch"],
-        )
+        text = f"{name} is protected by land.protected: nothing is committed to it directly"
+        fix = [f"treadle pr {run.id}" if aside else f"treadle land {run.id} --branch"]
+        raise BlockedError(text, code="protected_branch", fix=fix)
     tip = tip_of(run, name)
     if not (branch or is_closed):
         return Spot(name, tip)
@@ -377,10 +414,6 @@ def _top(run: Run, name: str, tip: str) -> str:
     aside = [it.landed for it in below if it.landed_commit and it.landed and it.landed[0] != name]
     last = aside[-1].commit if aside else tip
     return last if refs.contains(run.tools.repo, last, tip) else tip
-
-
-def _is_protected(run: Run, name: str) -> bool:
-    return any(fnmatchcase(name, glob) for glob in run.tools.today.land.protected)
 
 
 def target(run: Run, onto: str | None) -> str:
@@ -406,14 +439,23 @@ def tip_of(run: Run, name: str) -> str:
     return found
 
 
+def _undone(run: Run) -> Moved | None:
+    """Return what took the work out again, unless a reset has taken that back."""
+    undone, landed, here = run.memory.undone, run.memory.landed, run.tools.repo
+    tip = refs.resolve(here, undone.branch) if undone else None
+    if undone and landed and tip and undone.branch == landed.branch:
+        with contextlib.suppress(GitError):  # such commits may be cleared away
+            is_in = refs.contains(here, tip, landed.commit)
+            return None if is_in and not refs.contains(here, tip, undone.commit) else undone
+    return undone
+
+
 def _landed(run: Run) -> Moved:
-    undone, landed = run.memory.undone, run.memory.landed
+    undone, landed = _undone(run), run.memory.landed
     if undone:
-        raise BlockedError(
-            f"run {run.id} is undone already: {undone.commit[:12]} on {undone.branch}",
-            code="already_undone",
-            fix=[f"git show {undone.commit[:12]}", f"treadle land {run.id}"],
-        )
+        text = f"run {run.id} is undone already: {undone.commit[:12]} on {undone.branch}"
+        fix = [f"git show {undone.commit[:12]}", f"treadle land {run.id}"]
+        raise BlockedError(text, code="already_undone", fix=fix)
     if landed is None:
         text = f"run {run.id} has not landed, so there is nothing to undo"
         raise BlockedError(text, code="not_landed", fix=[f"treadle runs show {run.id}"])
@@ -430,11 +472,8 @@ def _tip_with(run: Run, landed: Moved) -> str:
             text, code="branch_missing", fix=[f"git branch {name} {landed.commit[:12]}"]
         )
     if not refs.contains(run.tools.repo, tip, landed.commit):
-        raise BlockedError(
-            f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten",
-            code="not_in_branch",
-            fix=[f"git log --oneline -5 {name}"],
-        )
+        text = f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten"
+        raise BlockedError(text, code="not_in_branch", fix=[f"git log --oneline -5 {name}"])
     return tip
 
 

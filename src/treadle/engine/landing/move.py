@@ -159,15 +159,17 @@ def _finish(run: Run, move: Move) -> None:
         _finish_rebase(run, move)
         return
     made = Moved(move.branch, move.old, move.commit, utc(run.tools.now()), move.by_hand)
-    text, where = f"{move.commit[:12]} on {move.branch}", {"commit": move.commit}
+    text, where = (
+        f"{move.commit[:12]} on {move.branch}",
+        {"commit": move.commit, "branch": move.branch},
+    )
     if move.by_hand:
-        text = f"{text}, where it was merged by hand"
-    where["branch"] = move.branch
+        text += f", where it was {'merged' if move.what == 'land' else 'taken out'} by hand"
     landed, undone = (made, None) if move.what == "land" else (run.memory.landed, made)
     kind = EventType.LANDED if move.what == "land" else EventType.UNDONE
     event = NewEvent(kind, text, where)
     questions.settle(run.tools.store, run.id, str(kind), run.tools.now())
-    _see_to_spec(run, undone)
+    _see_to_spec(run, made, undone)
     letters.follow_landing(run, move.what)
     _put_branch(run, move.what)
     if move.what == "land":
@@ -205,16 +207,16 @@ def _put_branch(run: Run, what: str) -> None:
         refs.create(here, name, run.head)
 
 
-def _see_to_spec(run: Run, undone: Moved | None) -> None:
-    """Ask what becomes of a spec whose work was taken out again; it is not begun by itself."""
+def _see_to_spec(run: Run, made: Moved, undone: Moved | None) -> None:
+    """List a spec that landed; ask about one whose work was taken out: it is not begun again."""
     spec, store, now = tracker.spec_of(run), run.tools.store, run.tools.now()
     if spec is None:
         return
+    tracker.relist(run, made.branch, tracker.take_out if undone else tracker.put_in)
     about = Subject("spec", spec)
     if undone is None:
         questions.close(store, about, "landed", now, UNDONE)
         return
-    tracker.unlist(run, undone.branch)
     question = Question(
         kind="question",
         summary=f"{spec}: its run {run.id} was undone; do it again, or leave it out?",

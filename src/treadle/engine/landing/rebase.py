@@ -8,7 +8,7 @@ from treadle.engine.landing import land, move
 from treadle.engine.run import memory, resume
 from treadle.engine.run.memory import Move
 from treadle.engine.run.run import Run, Tools
-from treadle.errors import BlockedError, argument
+from treadle.errors import BlockedError
 from treadle.git import build, refs, repo, scratch, trees
 from treadle.git.build import Built, Conflict
 from treadle.git.scratch import Scratch
@@ -37,7 +37,7 @@ def rebase(tools: Tools, row: RunRow) -> Rebased:
         text = f"run {row.run_id} worked in your own checkout, so there is nothing to rebase"
         raise BlockedError(text, code="no_workspace", fix=[f"treadle why {row.run_id}"])
     with land.taken(tools, row, resume.take_up) as run:
-        land.require_not_landed(run)
+        land.require_not_landed(run, goes_on=True)
         with move.refusals(run, "rebase"):
             if (held := run.memory.held) and not held.rejected:
                 text = f"run {run.id} waits for your word about its {held.what}"
@@ -82,7 +82,7 @@ def _build(run: Run, tip: str) -> Rebased:
         if isinstance(found, str):
             found = Conflict((), found)
         if found.paths and run.order.script:
-            raise _unresolvable(run, found.paths)
+            raise land.conflict(found.paths, land.ways_on(run))
         tree, notes = _noted(run, place, tip, found)
         message = f"rebase: {run.order.goal}\n\nTreadle-Run: {run.id}\n"
         author = build.author_of(run.workspace.config)
@@ -118,10 +118,3 @@ def _noted(run: Run, place: Scratch, tip: str, found: Conflict) -> tuple[str, tu
 def _way(run: Run, commit: str, path: str) -> str:
     is_there = trees.files(run.tools.repo, commit, [path])
     return f"git show {commit[:12]}:{quote(path)}" if is_there else f"has no {path}"
-
-
-def _unresolvable(run: Run, files: tuple[str, ...]) -> BlockedError:
-    message = run.order.message
-    assert message is not None  # only messages have routines
-    again = f"spec retry {argument(message.spec)}" if message.spec else f"dead retry {message.id}"
-    return land.conflict(files, [f"treadle {again}", "treadle process"])

@@ -2,9 +2,10 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 
-from treadle.engine.run.run import Run
+from treadle.engine.run.run import Run, Tools
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, walk
 from treadle.git import call, repo, trees
@@ -102,7 +103,7 @@ def listed(run: Run, place: Scratch, name: str, tip: str, tree: str) -> str:
 def unlisted(run: Run, place: Scratch, name: str, tip: str, tree: str) -> str:
     """Return the tree of an undoing on the branch `name` without the run's spec in the list.
 
-    A list that the user has changed stays as it is, and `unlist` takes the line out of the file.
+    A list that the user has changed stays as it is, and `relist` takes the line out of the file.
     """
     spec, path = spec_of(run), name_in_git(run)
     if spec is None:
@@ -124,9 +125,7 @@ def spec_in_git(run: Run) -> str | None:
 def _with_spec(run: Run, place: Scratch, name: str, tip: str, tree: str) -> str:
     """Return the tree with the run's spec as it was processed, if nobody has committed it.
 
-    One that somebody took out of the branch stays out, and one that is staged is the user's. On a
-    branch that is not checked out here, a file that git does not know would stand in the way of
-    merging it or switching to it.
+    One that somebody took out of the branch stays out, and one that is staged is the user's.
     """
     path, here = spec_in_git(run), run.tools.repo
     text = run.order.message.spec_text if run.order.message else None
@@ -140,13 +139,21 @@ def _with_spec(run: Run, place: Scratch, name: str, tip: str, tree: str) -> str:
         return tree
     if repo.head(here).branch == name:
         staged = _staged(here, path)
-        is_free = not staged or trees.read_blob(here, staged) == text.encode()
-    else:
-        is_free = not os.path.lexists(here.root / path)
-        if not is_free:
-            told = f"{name} lists {path}, which is not committed: commit it as well"
-            run.tools.note(run.id, told)
-    return trees.put_file(place, tree, path, text.encode()) if is_free else tree
+        if staged and trees.read_blob(here, staged) != text.encode():
+            return tree
+    elif ways := ways_clear(run.tools, spec_of(run)):
+        told = f"{name} has {path} too, which is not committed here; before git merges it:"
+        run.tools.note(run.id, f"{told} {ways[0]}")
+    return trees.put_file(place, tree, path, text.encode())
+
+
+def ways_clear(tools: Tools, spec: str | None) -> list[str]:
+    """Return what lets git bring a spec that lies here and that it does not know."""
+    path = tools.layout.specs / (spec or "")
+    name = tools.layout.relative(path)
+    if not spec or not os.path.lexists(path) or _staged(tools.repo, tools.repo.prefix + name):
+        return []
+    return [f"git stash push -u -- {shlex.quote(name)}"]
 
 
 def _staged(here: Repo, path: str) -> str | None:
@@ -190,12 +197,22 @@ def spec_known(run: Run, here: Repo, old: str, new: str) -> Iterator[None]:
         raise
 
 
-def unlist(run: Run, name: str) -> None:
-    """Take the run's spec out of the list in the user's checkout, if it is of this branch."""
-    spec, layout = spec_of(run), run.tools.layout
-    if spec is None or repo.head(run.tools.repo).branch != name:
+def relist(run: Run, name: str, change: Callable[[Layout, str], None]) -> None:
+    """Put the run's spec into the list in the user's checkout of this branch, or take it out."""
+    spec = spec_of(run)
+    if spec and repo.head(run.tools.repo).branch == name:
+        change(run.tools.layout, spec)
+
+
+def put_in(layout: Layout, spec: str) -> None:
+    """List a spec in the user's checkout, once and for good: its message goes only after that."""
+    content = read(layout)
+    if spec in names(content):
         return
-    take_out(layout, spec)
+    added = add(content, spec)[len(content) :]
+    layout.specs.mkdir(exist_ok=True)  # its routine may have taken the folder away
+    atomic.append(layout.tracker, added)
+    atomic.sync(layout.tracker)
 
 
 def take_out(layout: Layout, spec: str) -> None:
@@ -207,5 +224,4 @@ def take_out(layout: Layout, spec: str) -> None:
 
 def _is_edited(run: Run, name: str, committed: bytes) -> bool:
     """Tell whether the list in the user's checkout of this branch is not the committed one."""
-    is_here = repo.head(run.tools.repo).branch == name
-    return is_here and read(run.tools.layout) != committed
+    return repo.head(run.tools.repo).branch == name and read(run.tools.layout) != committed

@@ -12,8 +12,8 @@ from treadle.engine.run.run import Run
 from treadle.errors import BlockedError
 from treadle.files import walk
 from treadle.git import refs, workspace
-from treadle.git.refs import OWN_PREFIX
 from treadle.git.workspace import Workspace
+from treadle.ids import OWN_PREFIX
 from treadle.tasks import issue
 from treadle.text import line
 

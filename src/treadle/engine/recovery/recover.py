@@ -3,6 +3,7 @@
 import hashlib
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -161,7 +162,7 @@ def _exchange_letters(tools: Tools) -> None:
                 letters.tell(resume.load_run(tools, row))
             except TreadleError as error:
                 tools.note(row.run_id, f"its letters are not sent yet: {error.message}")
-    for row in (*fleet.queued(tools.store), *fleet.held(tools.store)):
+    for row in chain(*fleet.runs(tools.store)[:2]):
         if row.task_id:
             letters.hand_over(tools.store, tools.layout.mail, row)
 

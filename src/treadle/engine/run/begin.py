@@ -3,10 +3,11 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -15,13 +16,13 @@ from treadle import layout
 from treadle.agents import table
 from treadle.config.schema import Config
 from treadle.contract import ROLES
-from treadle.contract.events import EventType, NewEvent
+from treadle.contract.events import EventType, NewEvent, StepError
 from treadle.engine.run import ceiling, confinement, memory, night, outage, run_files
 from treadle.engine.run.memory import Progress, RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Run, Tools, reach
 from treadle.engine.run.run_files import RunFile
-from treadle.errors import BlockedError, GitError, ProjectError, edit
+from treadle.errors import BlockedError, GitError, ProjectError, TreadleError, edit
 from treadle.files import atomic, beneath, sync
 from treadle.git import build, refs, repo, scratch, workspace
 from treadle.git.build import Conflict
@@ -158,13 +159,21 @@ def workspace_of(tools: Tools, order: Order, row: RunRow) -> Workspace:
     )
 
 
-def prepare(run: Run) -> None:
-    """Bring branch and workspace to the run's head; a setup that fails ends the run."""
+def prepare(run: Run, is_excused: Callable[[TreadleError], object] | None = None) -> None:
+    """Bring branch and workspace to the run's head; a setup that fails ends the run.
+
+    Unless whoever asks takes it for trouble of this machine: then it is raised.
+    """
     failed = None if run.order.in_project else reopen(run)
     if failed and failed.reason == "stopped":
         run.end("stopped", "interrupted", failed.detail)
     elif failed:
-        run.end("failed", "setup_failed", setup_failure(run, failed))
+        is_killed = failed.reason == "lost" or failed.signal == SIGKILL
+        code = StepError.AGENT_LOST if is_killed else StepError.SETUP_FAILED
+        error = TreadleError(setup_failure(run, failed), code=code)
+        if is_excused and is_excused(error):
+            raise error
+        run.end("failed", StepError.SETUP_FAILED, error.message)
 
 
 def reopen(run: Run) -> Ended | None:
@@ -288,8 +297,7 @@ def begin_run(
         row = row._replace(status="running", claim_epoch=1, owner=identity.current().encode())
         run = open_run(tools, order, row, memory=known)
         _write_down(run, extras)
-    name = f"{order.name or order.goal} by {trial.agent}" if trial else order.name
-    tools.watch(Progress(kind="run", run_id=run.id, message=order.goal, name=name))
+    tools.watch(Progress(kind="run", run_id=run.id, message=order.goal, name=run.name))
     try:
         prepare(run)
     except GitError as error:  # it ends the run, and is the answer
@@ -368,15 +376,15 @@ def _beginning(run: Run, notes: Sequence[NewEvent]) -> Iterator[NewEvent]:
         text = f"{message.routine}: {message.reason}"
         yield NewEvent(EventType.ROUTINE_CHOSEN, text, chosen)
     for event in ceiling.unheld(run):
-        run.tools.note(run.id, event.message, order.name)
+        run.tools.note(run.id, event.message, run.name)
         yield event
     if order.sandbox.mode != "off" and confinement.tier(run) == "0":
         text = f"NO SANDBOX: {jails.probe(order.sandbox.tier).reason}"
-        run.tools.note(run.id, text, order.name)
+        run.tools.note(run.id, text, run.name)
     dirty = () if order.in_project else repo.dirty_files(run.tools.layout.root)
     if dirty:
         text = f"uncommitted files are not part of this run: {name_some(dirty)}"
-        run.tools.note(run.id, text, order.name)
+        run.tools.note(run.id, text, run.name)
         left = {"files": list(dirty[:20]), "count": len(dirty)}
         yield NewEvent(EventType.BASE_DIRTY, text, left)
 

@@ -24,8 +24,8 @@ def private_caches(place: Path, env: Mapping[str, str]) -> dict[str, str]:
 
 def fetched(place: Path, temporary: Path) -> dict[str, str]:
     """Return variables that lead builds to what a setup has fetched below `place`."""
-    signs = {name: place / sign for name, sign in CACHES["builds"].items()}
-    found = {name: str(sign.parent) for name, sign in signs.items() if sign.exists()}
+    signs = [(name, place / it) for name, them in CACHES["builds"].items() for it in them.split()]
+    found = {name: str(sign.parent) for name, sign in signs if sign.exists()}
     return found | ({"GOCACHE": f"{temporary}/go-build"} if "GOMODCACHE" in found else {})
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from treadle.agents import table
 from treadle.agents.backend import (
+    AgentResult,
     AgentUsage,
     Usage,
     costs_unknown,
@@ -26,6 +27,8 @@ from treadle.store.runs import CUT_OFF, UsageRow
 
 _LEAST = 0.001  # USD: no tool takes less
 _MAX = 64 << 10
+# Of each limit, what tells why it cannot be known whether an agent keeps it.
+_UNKNOWN = {"max_cost_usd": costs_unknown, "max_tokens": tokens_unknown}
 
 
 class Counted(NamedTuple):
@@ -127,11 +130,10 @@ def left_usd(run: Run, before: Sequence[AgentUsage]) -> float | None:
 
 def unheld(run: Run) -> Iterator[NewEvent]:
     """Yield of whose cost or tokens nothing can be known, or too late, where they are limited."""
-    limits = {"max_cost_usd": costs_unknown} if _is_money_limited(run) else {}
-    limits |= {"max_tokens": tokens_unknown} if run.order.budgets.max_tokens is not None else {}
+    limits = _limits(run)
     for agent in _tools(run).values():
         tool, name = table.tool(agent.config), agent.name
-        asked = {limit: unknown(tool, name, agent.config) for limit, unknown in limits.items()}
+        asked = {limit: _UNKNOWN[limit](tool, name, agent.config) for limit in limits}
         told = [f"{key} cannot hold for agent {name}: {why}" for key, why in asked.items() if why]
         if limits and not told and not (tool and tool.start):
             late = "says what it has used only after it has answered"
@@ -141,9 +143,23 @@ def unheld(run: Run) -> Iterator[NewEvent]:
         yield from (_unknown(name, text) for text in told)
 
 
-def unpriced(run: Run, tries: Sequence[AgentUsage]) -> Iterator[NewEvent]:
-    """Yield which tokens nobody told a cost of, by a tool that usually does so."""
-    agents = _tools(run) if _is_money_limited(run) else {}
+def untold(run: Run, tries: Sequence[AgentUsage], result: AgentResult) -> Iterator[NewEvent]:
+    """Yield what a tool did not tell of its answer, or its cost, that usually does so."""
+    agent = _tools(run).get(tries[-1].agent) if result.response and tries else None
+    used = (tries[-1].usage if tries else None) or Usage()
+    if agent and not (used.input_tokens or used.output_tokens or used.cost_usd):
+        tool, name = table.tool(agent.config), agent.name
+        held = [key for key in _limits(run) if not _UNKNOWN[key](tool, name, agent.config)]
+        mend = "its version may not be the tested one" if tool else f"correct agents.{name}.usage"
+        text = f"cannot hold for agent {name}: it did not tell what it has used; {mend}"
+        if held:
+            run.tools.note(run.id, text := f"{' and '.join(held)} {text}")
+            yield _unknown(name, text)
+    yield from _unpriced(run, tries)
+
+
+def _unpriced(run: Run, tries: Sequence[AgentUsage]) -> Iterator[NewEvent]:
+    agents = _tools(run) if "max_cost_usd" in _limits(run) else {}
     for name, used in tries:
         agent = agents.get(name)
         if agent is None or used is None or used.cost_usd or agent.config.prices:
@@ -160,9 +176,12 @@ def _unknown(name: str, text: str) -> NewEvent:
     return NewEvent(EventType.COST_UNKNOWN, text, {"agent": name})
 
 
-def _is_money_limited(run: Run) -> bool:
-    day = run.tools.project.settings.config.night.max_cost_usd
-    return (run.order.budgets.max_cost_usd, day) != (None, None)
+def _limits(run: Run) -> list[str]:
+    """Return which limits of tokens and money are set."""
+    budgets, day = run.order.budgets, run.tools.project.settings.config.night.max_cost_usd
+    money = budgets.max_cost_usd if day is None else day
+    limits = {"max_cost_usd": money, "max_tokens": budgets.max_tokens}
+    return [key for key, limit in limits.items() if limit is not None]
 
 
 def _tools(run: Run) -> dict[str, NamedAgent]:

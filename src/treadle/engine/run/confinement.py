@@ -55,7 +55,29 @@ def for_agent(run: Run, extra: Iterable[str]) -> dict[str, str]:
         "TREADLE_PROJECT": str(run.tools.layout.root),
         "TREADLE_PORT_BASE": str(run.memory.port_base or ""),
         **dict.fromkeys(TEMPORARY, str(scratch(run))),
+        **_git_settings(run),
     }
+
+
+def _git_settings(run: Run) -> dict[str, str]:
+    """Return the user's settings of git but for logins, where these hide the files of the rest."""
+    logins = {*_logins(run)}
+    if not logins or logins.isdisjoint(_git_files(run)[2:]):
+        return {}
+    found = (it for it in run.workspace.config.entries if not it.is_local)
+    pairs = ((it.key, it.value) for it in found if not it.key.startswith("include"))
+    kept = [it for it in pairs if run.tools.mask.text("=".join(it)) == "=".join(it)]
+    given = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    for at, (key, value) in enumerate(kept):
+        given |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return given | {"GIT_CONFIG_COUNT": str(len(kept))}
+
+
+def _git_files(run: Run) -> tuple[Path, ...]:
+    """Return the files that git's settings came from, those of the repository first."""
+    repo, stamps = run.tools.repo, run.workspace.config.stamps
+    own = (repo.common_dir / "config", repo.git_dir / "config.worktree")
+    return tuple(dict.fromkeys((*own, *(stamp[0] for stamp in stamps))))
 
 
 def tier(run: Run) -> jails.Tier:
@@ -93,7 +115,7 @@ def for_role(run: Run, role: Role, folder: Path) -> Policy:
     own = home.installation(words[0]) if words and words[0].startswith("/") else ()
     found = _policy(run, (folder, *edits, *extra), config.network, (*own, *_read_by_builds(run)))
     sockets = bool(run.order.script and run.order.script.unix_sockets)
-    return found._replace(unix_sockets=sockets, hidden=(*found.hidden, *_logins_of_git(run)))
+    return found._replace(unix_sockets=sockets, hidden=(*found.hidden, *_logins(run)))
 
 
 def _for_script(run: Run) -> tuple[Path, ...]:
@@ -116,7 +138,7 @@ def for_command(run: Run, place: Path | None = None, *, fetches: bool = False) -
     found = _policy(run, (place or run.workspace.path, *extra), asked.network)
     found = found._replace(
         readable=(*found.readable, *_read_by_builds(run, place)),
-        hidden=(*found.hidden, *_logins_of_git(run)),
+        hidden=(*found.hidden, *_logins(run)),
     )
     if place:
         left = (run.workspace.path, scratch(run), run.tools.layout.home)
@@ -166,17 +188,23 @@ def _made(run: Run, folders: tuple[Path, ...]) -> tuple[Path, ...]:
     return folders
 
 
-def _logins_of_git(run: Run) -> Iterator[Path]:
-    """Yield the repository's own settings if they hold a login: a workspace has others.
+def _logins(run: Run) -> Iterator[Path]:
+    """Yield what holds logins: git's settings if they do, and `.env` files of the user's checkout.
 
-    What works in the project itself needs them.
+    A workspace has settings of its own. What works in the project itself needs both.
     """
-    for path in (run.tools.repo.common_dir / "config", run.tools.repo.git_dir / "config.worktree"):
+    if run.order.in_project:
+        return
+    repo, read = run.tools.repo, policy.expand(run.order.sandbox.read, run.tools.env)
+    for path in (it for it in _git_files(run) if it not in read):
         with contextlib.suppress(OSError):
             state = path.stat()
             looks = (state.st_ino, state.st_size, state.st_ctime_ns)
-            if not run.order.in_project and _holds_secrets(path, looks, run.tools.mask):
+            if _holds_secrets(path, looks, run.tools.mask):
                 yield path
+    for folder in {repo.root, run.tools.layout.root}:
+        found = folder.glob(f"{home.VARIABLES}*")
+        yield from (it for it in found if it not in read and it.is_file())  # a folder has packages
 
 
 @functools.lru_cache(maxsize=16)
@@ -188,7 +216,10 @@ def _holds_secrets(path: Path, _: tuple[int, ...], mask: Mask) -> bool:
 def for_git(run: Run, writable: tuple[Path, ...]) -> Policy:
     """Return what git may reach when it reads a checkout: filters may run an agent's code."""
     found = _policy(run, writable, "none")
-    return found._replace(readable=(*found.readable, layout.clean_of(run.workspace.path)))
+    readable = (*found.readable, layout.clean_of(run.workspace.path))
+    needed = _git_files(run)[:2]
+    shut = (it for it in _logins(run) if it not in needed)
+    return found._replace(readable=readable, hidden=(*found.hidden, *shut))
 
 
 def execute(

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from treadle.contract import Role, follows
 from treadle.contract.events import StepError
 from treadle.errors import argument
-from treadle.ids import utc
+from treadle.ids import OWN_PREFIX, utc
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
 from treadle.tasks import tries
@@ -230,6 +230,11 @@ class RunMemory(NamedTuple):
         """Return the commit in which the work is in the user's branch, unless it was undone."""
         return self.landed.commit if self.landed and not self.undone else None
 
+    def aside(self, row: RunRow) -> str | None:
+        """Return the branch of its own on which the work landed, if not where the run began."""
+        name = self.landed.branch if self.landed and self.landed_commit else ""
+        return name if name != row.base_branch and name.startswith(OWN_PREFIX) else None
+
     @property
     def landing_words(self) -> list[str]:
         """Return a line for each thing that happened to the work after the run."""
@@ -370,7 +375,7 @@ def next_commands(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
     if row.status == "passed":
         return _commands_after_pass(row, memory)
     if code == SUPERSEDED:
-        return (f"treadle compare {run_id}",)
+        return (f"treadle compare {run_id}" if memory.trial else "treadle spec list",)
     go_on = f"treadle run --resume {run_id}"
     if code == QUEUED:
         return (f"treadle log -f {run_id}", "treadle fleet status", f"treadle stop {run_id}")
@@ -399,6 +404,8 @@ def again(row: RunRow) -> str | None:
 
 
 def _commands_after_pass(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
+    if memory.landed_commit and (told := memory.land_refused) and told.code == "merge_conflict":
+        return told.fix
     if landed := memory.landed_commit:
         return (f"git show {landed[:12]}", f"treadle undo {row.run_id}")
     if memory.reason_code == ALREADY_TRUE:
@@ -409,8 +416,8 @@ def _commands_after_pass(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
     if memory.trial:
         look = f"treadle compare {row.run_id}"
     if (refused := memory.land_refused) and refused.code in TO_REBASE:
-        return (look, f"treadle rebase {row.run_id}")
-    is_closed = refused is not None and refused.code == "protected_branch"
+        return (look, *(way for way in refused.fix if way.startswith("treadle ")))
+    is_closed = not row.base_branch or (refused and refused.code == "protected_branch")
     return (look, f"treadle land {row.run_id}{' --branch' if is_closed else ''}")
 
 

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from msgspec import structs
+
 from treadle.config import schema
 from treadle.config.schema import NightConfig
 from treadle.contract.events import EventType, NewEvent
@@ -10,7 +12,7 @@ from treadle.engine.run.memory import NIGHT_LIMIT
 from treadle.engine.run.order import Exceeded
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import SpentError
-from treadle.ids import local, utc
+from treadle.ids import day_begin, local, utc
 from treadle.store.store import Reader
 from treadle.store.transaction import Reading
 
@@ -33,22 +35,16 @@ def total(store: Reading, since: datetime) -> DayTotal:
 _TABLE = "night"
 
 
-def day_begin(now: datetime) -> datetime:
-    """Return when the user's day began: at midnight in their own zone."""
-    return now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-
-
 def today(store: Reader, now: datetime) -> DayTotal:
     """Return what all runs together have used on this day."""
     return total(store, day_begin(now))
 
 
 def limits_document(store: Reader, limits: NightConfig, now: datetime) -> dict[str, object]:
-    """Return what this day has used, beside its limits."""
-    used = today(store, now)._asdict()
-    return {"since": utc(day_begin(now)), **used} | {
-        name: getattr(limits, name) for name in limits.__struct_fields__
-    }
+    """Return what this day has used, beside its limits, and what raises one that is reached."""
+    used = today(store, now)
+    told = {"since": utc(day_begin(now)), **used._asdict(), **structs.asdict(limits)}
+    return told | {"needed": (over := _over(limits, used)) and _setting(over)}
 
 
 def require(tools: Tools, *, begins: bool) -> None:
@@ -56,14 +52,18 @@ def require(tools: Tools, *, begins: bool) -> None:
     over = exceeded(tools, begins=begins)
     if over is None:
         return
-    key, _, enough = over.needed.partition("=")
-    variable = schema.variable(tuple(key.split(".")))
     raise SpentError(
         f"the runs of this day are at their limit: {over.sentence};"
         f" it ends at {local(utc(day_end(tools.now())))}",
-        fix=[f"export {variable}={enough}", "treadle status"],
-        details={"needed": f"{variable}={enough}"},
+        fix=[f"export {_setting(over)}", "treadle status"],
+        details={"needed": _setting(over)},
     )
+
+
+def _setting(over: Exceeded) -> str:
+    """Return the variable that raises a limit, with enough for more."""
+    key, _, enough = over.needed.partition("=")
+    return f"{schema.variable(tuple(key.split('.')))}={enough}"
 
 
 def stops(run: Run) -> bool:
@@ -75,10 +75,8 @@ def stops(run: Run) -> bool:
     if over is None:
         return False
     event = NewEvent(EventType.BUDGET_EXCEEDED, over.sentence, over._asdict())
-    until = utc(day_end(run.tools.now()))
-    run.end(
-        "stopped", NIGHT_LIMIT, over.sentence, event, budget_needed=over.needed, resume_at=until
-    )
+    more = {"budget_needed": over.needed, "resume_at": utc(day_end(run.tools.now()))}
+    run.end("stopped", NIGHT_LIMIT, over.sentence, event, **more)
     return True
 
 
@@ -88,7 +86,10 @@ def exceeded(tools: Tools, *, begins: bool, more: float = 0.0) -> Exceeded | Non
     if limits == NightConfig():
         return None
     used = today(tools.store, tools.now())
-    used = used._replace(cost_usd=round(used.cost_usd + more, 6))
+    return _over(limits, used._replace(cost_usd=round(used.cost_usd + more, 6)), begins)
+
+
+def _over(limits: NightConfig, used: DayTotal, begins: bool = True) -> Exceeded | None:
     if limits.max_cost_usd is not None and used.cost_usd >= limits.max_cost_usd:
         return Exceeded(f"{_TABLE}.max_cost_usd", limits.max_cost_usd, used.cost_usd)
     if begins and limits.max_runs is not None and used.runs >= limits.max_runs:

@@ -158,11 +158,11 @@ def _has_other(
     return any(service_of(tools, other) not in down for other in others)
 
 
-def require(tools: Tools, agents: Iterable[NamedAgent]) -> None:
+def require(tools: Tools, agents: Iterable[NamedAgent], waiting: str | None = None) -> None:
     """Wait until a run by these agents may be begun; BlockedError if that is too long."""
     asked = [*agents]
     while held := holding(tools, asked):
-        if not wait_out(tools, held):
+        if not wait_out(tools, held, waiting):
             raise blocked(tools, held)
 
 
@@ -206,14 +206,17 @@ def _note_unready(
     tools.store.write(change)
 
 
-def wait_out(tools: Tools, held: Holding) -> bool:
-    """Wait for the next try; False if that is past the agent's patience, or work must stop."""
+def wait_out(tools: Tools, held: Holding, waiting: str | None = None) -> bool:
+    """Wait for the next try; False if that is past the agent's patience, or work must stop.
+
+    What waits by this name gives way to other work, also if that comes later.
+    """
     row, now = held.row, tools.now()
     end = datetime.fromisoformat(row.since) + timedelta(seconds=held.patience)
     if datetime.fromisoformat(row.next_at) > end:
         return False
     tools.note(row.run_id, held.sentence(now))
-    while not tools.interrupted():
+    while not (tools.interrupted() or (waiting and tools.gives_way(waiting))):
         if is_due(tools, row.service):
             return True
         time.sleep(_LOOK)

@@ -107,8 +107,8 @@ class Tries(Struct):
 
     def pause(
         self, run: Run, stage: Stage, spec: AgentSpec, result: AgentResult, again: NextTry
-    ) -> str | None:
-        """Wait for the next try; return why the run must stop instead."""
+    ) -> AgentResult | None:
+        """Wait for the next try; return how the turn ends instead."""
         began = time.monotonic()
         try:
             return _wait(run, self.working(stage), spec, result, again.at)
@@ -118,8 +118,11 @@ class Tries(Struct):
 
 def _wait(
     run: Run, stage: Stage, spec: AgentSpec, result: AgentResult, until: datetime
-) -> str | None:
-    """Wait for the next try, and say so; return why the run must stop instead, if it must."""
+) -> AgentResult | None:
+    """Wait for the next try, and say so; return how the turn ends if work must stop or gives way.
+
+    Other work may come while it waits.
+    """
     name, is_down = outage.service(spec.name, spec.config), outage.is_down(result)
     then = outage.clock(utc(until), run.tools.now())
     text = f"waiting for {name} ({result.error}), next try at {then}"
@@ -129,12 +132,14 @@ def _wait(
     told = time.monotonic()
     while (left := end - time.monotonic()) > 0:
         if reason := spec.should_stop():
-            return reason
+            return replace(result, error=StepError.INTERRUPTED, message=reason)
         if time.monotonic() - told > _TICK:
             told = time.monotonic()
             spec.on_tick(stage.seconds())
             if is_down and not run.tools.worker and outage.is_due(run.tools, name):
                 break
+            if is_down and run.tools.gives_way(run.id):
+                return replace(result, resume_at=until)
         time.sleep(min(left, _LOOK))
     if is_down:
         outage.try_on(run, name, _LONGEST)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from treadle.config import known_projects
 from treadle.config.load import load
 from treadle.config.schema import Config as Settings
+from treadle.config.trust import known_projects
 from treadle.contract import RunStatus
 from treadle.contract.events import EventType, NewEvent
 from treadle.engine.run import memory, run_files
@@ -142,6 +142,12 @@ class Run(Struct, kw_only=True):
     def id(self) -> str:
         """Return the run's id."""
         return self.row.run_id
+
+    @property
+    def name(self) -> str | None:
+        """Return what an onlooker calls it: its task, and by whom if several do the same."""
+        own, trial = self.order.name, self.memory.trial
+        return f"{own or self.order.goal} by {trial.agent}" if trial else own
 
     @property
     def place(self) -> Path:

@@ -1,6 +1,7 @@
 """Compare several runs of one task or goal, the best first."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from treadle.engine.run import memory
 from treadle.engine.show import view
@@ -74,10 +75,20 @@ def _document(layout: Layout, store: Reader, number: int, it: Contender) -> Docu
     }
 
 
+def next_commands(found: Document) -> list[str]:
+    """Return what is to be done with the best of them, which has been compared."""
+    best = [it for it in _tries(found) if it["run_id"] == found["winner"]]
+    return [it for row in best for it in row["next"] if not it.startswith("treadle compare")]
+
+
+def _tries(found: Document) -> Sequence[Any]:
+    rows = found["tries"]
+    return rows if isinstance(rows, Sequence) else ()
+
+
 def table(found: Document) -> list[tuple[str, ...]]:
     """Return the lines of a table, its heads first; the winner's has a star."""
-    rows = found["tries"] if isinstance(found["tries"], Sequence) else ()
-    return [_HEADS, *(_cells(it, it["run_id"] == found["winner"]) for it in rows)]
+    return [_HEADS, *(_cells(it, it["run_id"] == found["winner"]) for it in _tries(found))]
 
 
 def _cells(it: Document, is_best: bool) -> tuple[str, ...]:

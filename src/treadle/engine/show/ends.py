@@ -123,7 +123,17 @@ def landing_command(store: Reader, run_id: str | None) -> str | None:
     """Return the command that lands a run, if it has passed and waits for that."""
     row = store.run(run_id) if run_id else None
     is_left = row and row.status == "passed" and _waits_to_land(store, row)
-    return f"treadle land {view.short_name(store, row.run_id)}" if row and is_left else None
+    return _lands(store, row) if row and is_left else None
+
+
+def _lands(store: Reader, row: RunRow) -> str:
+    """Return what goes on with a passed run, or first with one below it that was refused."""
+    known = memory.recall(store, row.run_id)
+    for below in filter(None, map(store.run, known.stacked_on)):
+        if memory.recall(store, below.run_id).land_refused and _waits_to_land(store, below):
+            return _lands(store, below)
+    command = memory.next_commands(row, known)[1]
+    return command.replace(row.run_id, view.short_name(store, row.run_id))
 
 
 def _waits_to_land(store: Reader, row: RunRow, *, undone: bool = False) -> bool:
@@ -148,5 +158,5 @@ def _document(store: Reader, row: RunRow) -> dict[str, object]:
         "goal": row.goal,
         "ended_at": row.ended_at,
         "reason": refusal.message if refusal else "it was undone" if known.undone else None,
-        "next": f"treadle land {view.short_name(store, row.run_id)}",
+        "next": _lands(store, row),
     }

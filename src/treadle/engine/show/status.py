@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from treadle.engine.lock import is_abandoned, waiters
-from treadle.engine.run import memory, night
+from treadle.engine.run import memory
 from treadle.engine.run.memory import Spent
 from treadle.engine.show import ends, view
-from treadle.ids import local, utc
+from treadle.ids import day_begin, local, utc
 from treadle.layout import Layout
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
@@ -66,7 +66,7 @@ def _working(layout: Layout, store: Reader, row: RunRow) -> WorkingRun:
 
 def last_night(store: Reader, now: datetime) -> dict[str, object]:
     """Return how the runs ended that ended since yesterday evening."""
-    return ended_since(store, night.day_begin(now) - _EVENING)
+    return ended_since(store, day_begin(now) - _EVENING)
 
 
 def ended_since(store: Reader, since: datetime) -> dict[str, object]:
@@ -122,14 +122,14 @@ def _is_stopped(store: Reader, task: TaskRow) -> bool:
 
 
 def stopped_runs(store: Reader, now: datetime) -> Iterator[WaitingWork]:
-    """Yield the goals whose run was stopped lately and can go on."""
+    """Yield the runs that wait for a worker, and the goals whose run was stopped lately."""
     since = utc(now - _LATELY)
     for row in store.runs(_LOOKED_AT, status="stopped"):
-        if not (row.task_id or row.message_id) and (row.ended_at or "") >= since:
+        if row.ended_at is None or not (row.task_id or row.message_id or row.ended_at < since):
             known = memory.recall(store, row.run_id)
             reason = f"{row.goal}: {known.reason}"
             if known.resume_at:
                 reason = f"{reason}; goes on by itself after {local(known.resume_at)}"
+            name, is_stuck = view.short_name(store, row.run_id), not memory.is_queued(row, known)
             command = memory.next_commands(row, known)[0]
-            name = view.short_name(store, row.run_id)
-            yield WaitingWork("run", name, reason, command, True, (row.run_id,))
+            yield WaitingWork("run", name, reason, command, is_stuck, (row.run_id,))

@@ -15,6 +15,7 @@ from treadle.ids import age, hint, is_run_id, short_run, utc
 from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, WORKSPACE_DIFF, Layout
 from treadle.store.runs import CostRow, RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
+from treadle.tasks.lanes import FINAL
 from treadle.text import plural
 
 _PAGE = 500
@@ -72,13 +73,15 @@ def _named_run(store: Reader, text: str) -> RunRow | None:
     for spec in (text.removeprefix("specs/"), f"{text}.md", f"{text}.spec.md"):
         if message := store.spec_message(spec):
             runs = store.message_runs(message.message_id, "")
-            return _newest(runs, f"spec {spec}", "treadle process")
+            landed = f"git log --grep={argument(f'Treadle-Spec: {spec}')}", "any more"
+            told = landed if message.run_ids else ("treadle process", "yet")
+            return _newest(runs, f"spec {spec}", *told)
     return None
 
 
-def _newest(runs: Sequence[RunRow], of: str, command: str) -> RunRow:
+def _newest(runs: Sequence[RunRow], of: str, command: str, since: str = "yet") -> RunRow:
     if not runs:
-        raise NotFoundError(f"{of} has no run yet", fix=[command])
+        raise NotFoundError(f"{of} has no run {since}", fix=[command])
     return runs[-1]
 
 
@@ -188,11 +191,12 @@ class CriterionView(NamedTuple):
 def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
     """Return every criterion of a run with what is known about it."""
     checks = store.checks(row.run_id)
+    last = next((it for it in reversed(store.steps(row.run_id)) if it.role == "check"), None)
+    held_before = row.status == "passed" and last is None  # so nobody was asked
     before, observed = (
         {check.criterion_id: check for check in checks if check.phase == phase}
-        for phase in ("before", "check")
+        for phase in ("before", "before" if held_before else "check")
     )
-    last = next((it for it in reversed(store.steps(row.run_id)) if it.role == "check"), None)
     folder = layout.shared / last.step_dir if last else None
     claimed = by_id(verdicts.read(folder / VERDICT_JSON).get("criteria")) if folder else {}
     notes = by_id(verdicts.load(folder / _OBSERVED)) if folder else {}
@@ -307,6 +311,7 @@ _TELLING = """
     rebased run_queued run_claimed push_refused gave_up order_held order_refused archive_refused
     superseded protected_changed protected_approved check_broken check_flaky
     change_approved plan_approved rejected submodule_not_harvested history_shortened
+    agent_replaced file_not_left
 """
 
 
@@ -341,11 +346,19 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
         failing=tuple(v for v in views if v.claimed is False or v.observed is False),
         events=tuple(f"{event.type}: {event.message}" for event in told),
         look=_look(layout, steps),
-        next=memory.next_commands(row, known),
+        next=ways_on(store, row, known),
         weather=_weather(store, row),
         usage=usage_words(store.usage(row.run_id)),
         protected=known.protected_words,
     )
+
+
+def ways_on(store: Reader, row: RunRow, known: RunMemory) -> tuple[str, ...]:
+    """Return what a user would do now; a task that is over lets none of its runs go on."""
+    task = store.task(row.task_id) if row.task_id else None
+    if task and task.lane in FINAL and row.status in ("stopped", "failed") and not known.trial:
+        return (f"treadle run --again {row.run_id}",)
+    return memory.next_commands(row, known)
 
 
 def _weather(store: Reader, row: RunRow) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def ask(
         return Reply(table.BACKENDS["builtin"](spec, request, "", stage.folder))
     fallback.skip_broken(run, stage.role)
     reply = _until_answered(run, stage, request, on_tick)
-    happened = [*reply.happened, *ceiling.unpriced(run, reply.used)]
+    happened = [*reply.happened, *ceiling.untold(run, reply.used, reply.result)]
     if why := reply.result.repaired:
         happened.append(NewEvent(EventType.ANSWER_REPAIRED, f"asked again: {why}"))
     return reply._replace(happened=tuple(happened))
@@ -97,8 +97,7 @@ def _until_answered(
             tried.ask_another()
         elif shorter:
             words = shorter
-        elif again and (reason := tried.pause(run, stage, spec, result, again)):
-            cut = replace(result, error=StepError.INTERRUPTED, message=reason)
+        elif again and (cut := tried.pause(run, stage, spec, result, again)):
             return Reply(cut, tuple(tried.happened), tried.paused, tried.used)
 
 

@@ -16,7 +16,7 @@ from treadle.engine.run.step_folder import Stage
 from treadle.engine.wheel.judge import Finding
 from treadle.errors import FormatError, GitError
 from treadle.files import atomic, beneath, walk
-from treadle.git import build, judge, workspace
+from treadle.git import build, call, judge, workspace
 from treadle.git.build import Built, PatchFailed
 from treadle.git.judge import Judged
 from treadle.git.workspace import Change, Survey
@@ -129,6 +129,8 @@ def _built(run: Run, stage: Stage, finding: Finding, edits: tuple[Change, ...] =
             return _from_edits(run, stage, finding, edits)
         return _from_patch(run, stage, finding)
     except GitError as error:
+        if error.code in call.BEFALLS:
+            raise
         return finding.failed(StepError.PATCH_FAILED, error.message)
 
 
@@ -166,7 +168,7 @@ def _refused(finding: Finding, why: str) -> Finding:
 def _judge(run: Run, stage: Stage, built: Built) -> Judged:
     path = run.order.agent(stage.role).config.path
     inside = run.tools.repo.prefix + path if path else run.bounds
-    named = policy.commands(run.order)
+    named = policy.commands(run)
     judged = judge.judge(built.scratch, run.tree, built.tree, named, inside=inside)
     return policy.rate(run, stage.role, built.scratch, judged)
 

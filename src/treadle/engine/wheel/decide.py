@@ -28,7 +28,7 @@ _SPENDS = (StepError.TIMEOUT, StepError.OUTPUT_LIMIT)
 _BEFALLS = (
     *(StepError.TIMEOUT, StepError.IDLE_TIMEOUT, StepError.NETWORK, StepError.RATE_LIMIT),
     *(StepError.SERVER_ERROR, StepError.AUTH_FAILED, StepError.AGENT_EXIT),
-    *(StepError.AGENT_MISSING, StepError.TOOL_MISMATCH),
+    *(StepError.AGENT_LOST, StepError.AGENT_MISSING, StepError.TOOL_MISMATCH),
 )
 
 

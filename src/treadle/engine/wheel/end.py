@@ -13,7 +13,8 @@ from treadle.engine.run.run import Run, reach
 from treadle.engine.run.run_files import Manifest
 from treadle.engine.run.step_folder import OUTBOX
 from treadle.errors import GitError, argument
-from treadle.git import trees
+from treadle.files import walk
+from treadle.git import trees, workspace
 from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
@@ -51,6 +52,7 @@ def end_run(run: Run) -> None:
     if run.row.owner is None:
         return
     reach("before_end")
+    _renew_git_dir(run)
     letters.catch_up(run)
     _measure(run)
     tell_desk(run.tools.store, run.row, run.memory, run.tools.now())
@@ -63,6 +65,13 @@ def end_run(run: Run) -> None:
     notices.run_ended(run)
     notices.export_run(run)
     _release(run)
+
+
+def _renew_git_dir(run: Run) -> None:
+    """Prepare for a person who may look next: many shells ask git there."""
+    if run.row.branch and walk.is_folder(run.workspace.path) and run.workspace.index.is_file():
+        with contextlib.suppress(OSError):  # a full disk, and the run has ended all the same
+            workspace.welcome(run.workspace, run.head)
 
 
 def _measure(run: Run) -> None:
@@ -97,8 +106,7 @@ def _settle_earlier(store: Store, row: RunRow, now: datetime) -> None:
         return
     others = {it.run_id for it in tries.beside(store, row)}
     for item in (it for it in store.questions() if it.run_id not in others):
-        is_earlier = (item.run_id or "") < row.run_id
-        if item.task_id == row.task_id and item.kind in _MOOT and is_earlier:
+        if item.task_id == row.task_id and item.kind in _MOOT and (item.run_id or "") < row.run_id:
             questions.close(store, item.subject, f"{row.status} in {row.run_id}", now)
 
 
@@ -128,7 +136,8 @@ def _question(row: RunRow, known: RunMemory) -> Question | None:
     subject, actions = Subject("run", row.run_id), _actions(row, known, kind)
     given = {questions.command(action, subject) for action in actions}
     look = [command for command in next_commands(row, known) if command not in given]
-    return questions.of_run(row, kind, str(known.reason), actions, look)
+    asked = questions.of_run(row, kind, str(known.reason), actions, look)
+    return questions.of_fleet(asked, row.status, code) if known.is_of_fleet else asked
 
 
 def _actions(row: RunRow, known: RunMemory, kind: Kind) -> tuple[Action, ...]:

@@ -155,18 +155,14 @@ def look_outside(run: Run, stage: Stage) -> View | None:
     git_dir, project = run.tools.repo.common_dir, run.tools.layout
     volatile = [git_dir / name for name in walk.names(git_dir) if name not in _WATCHED_IN_GIT]
     changing = {*project.changing(), agent_states(run.tools.env)}  # tools of other runs
-    trees, flat = [project.root, git_dir], [run.folder.steps]
+    trees, flat = [project.root, git_dir], list[Path]()
     if run.order.sandbox.mode != "off":
         # Of the steps, the one before: digests of all others are looked at before they count.
         secret = [path for path in confinement.hidden(run) if path not in changing]
         trees += [*secret, *map(Path, run.step_dirs[-1:])]
         flat += [Path(home)] if (home := run.tools.env.get("HOME")) else []
-    return outside.look(
-        trees=trees,
-        flat=flat,
-        skip=(*volatile, *changing, stage.folder),
-        busy=(*volatile, *changing),
-    )
+    busy = (*volatile, *changing)
+    return outside.look(trees, flat, (*busy, stage.folder), busy=busy, many=[run.folder.steps])
 
 
 def _judge_outside(run: Run, stage: Stage, before: View | None, finding: Finding) -> Finding:

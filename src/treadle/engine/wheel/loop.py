@@ -36,8 +36,10 @@ from treadle.store.runs import RunRow
 def drive_run(run: Run) -> RunRow:
     """Take steps until the run has passed, failed or stopped; return its row."""
     for role in turns(run):
-        if done := take_step(run, role):
-            record_step(run, done)
+        try:
+            record_step(run, take_step(run, role))
+        except GitError as error:
+            stop_run(run, error)
     return finish_run(run)
 
 
@@ -52,34 +54,8 @@ def turns(run: Run) -> Iterator[Role]:
         role = follows(role)
 
 
-def take_step(run: Run, role: Role) -> Finished | None:
-    """Take the next step of `run` in this role; None if git stops the run."""
-    try:
-        return _take_step(run, role)
-    except GitError as error:
-        step_folder.remove_staged(run.folder)
-        run.end("stopped", error.code, error.message)
-        return None
-
-
-def record_step(run: Run, done: Finished, archive: Archive | None = None) -> None:
-    """Tell the store of a step, then whoever it wrote to, then the onlooker."""
-    commit.record(run, done, archive)
-    run.tools.counted.pop(run.id, None)
-    letters.deliver(run, done.stage.final, done.stage.role)
-    show(run, "committed", done.told, done.stage)
-
-
-def finish_run(run: Run) -> RunRow:
-    """Tell everybody how the run ended."""
-    end.end_run(run)
-    if run.obstacle:
-        raise run.obstacle
-    show(run, "ended", run.memory.reason or "")
-    return run.row
-
-
-def _take_step(run: Run, role: Role) -> Finished:
+def take_step(run: Run, role: Role) -> Finished:
+    """Take the next step of `run` in this role, up to the moment in which the store is told."""
     stage = open_stage(run, role)
     show(run, "step", f"{role} begins", stage)
     reach("after_stage")
@@ -106,6 +82,29 @@ def _take_step(run: Run, role: Role) -> Finished:
     found = decide.manifest(run, turn)
     done = commit.put_in_place(run, stage, entries, found, finding.built_in)
     return done._replace(told=_told(finding))
+
+
+def stop_run(run: Run, error: GitError) -> None:
+    """Stop a run in whose step git could not work; the step is taken again when it goes on."""
+    step_folder.remove_staged(run.folder)
+    run.end("stopped", error.code, error.message)
+
+
+def record_step(run: Run, done: Finished, archive: Archive | None = None) -> None:
+    """Tell the store of a step, then whoever it wrote to, then the onlooker."""
+    commit.record(run, done, archive)
+    run.tools.counted.pop(run.id, None)
+    letters.deliver(run, done.stage.final, done.stage.role)
+    show(run, "committed", done.told, done.stage)
+
+
+def finish_run(run: Run) -> RunRow:
+    """Tell everybody how the run ended."""
+    end.end_run(run)
+    if run.obstacle:
+        raise run.obstacle
+    show(run, "ended", run.memory.reason or "")
+    return run.row
 
 
 def _observe(run: Run, stage: Stage) -> Observation:
@@ -188,7 +187,7 @@ def show(
             elapsed=stage.seconds() if stage and elapsed is None else elapsed or 0.0,
             passed=total - len(run.memory.failing) if run.row.verdict else 0,
             total=total,
-            name=run.order.name,
+            name=run.name,
         )
     )
 
