@@ -61,7 +61,7 @@ def follow(status, *states):
         ("waiting", ("running",), Wait("held", "another process drives its run r0")),
         ("held", (), RUN),
         ("held", ("passed",), LAND),
-        ("stopped", ("stopped",), Wait("stopped", "as it was")),
+        ("stopped", ("stopped",), Wait("stopped", "why")),
         ("stopped", ("cut off",), Wait("stopped", "as it was")),
         ("stopped", ("passed",), LAND),
         ("stopped", ("failed", "failed"), RUN),

@@ -200,6 +200,11 @@ def test_a_spec_whose_name_is_no_line_of_text_is_named_and_left(inbox):
     assert sum("its name is not a single line of text" in text for text in inbox.told) == 2
 
 
+def test_a_message_is_carried_out_whatever_its_name(inbox):
+    os.close(os.open(os.fsencode(inbox.layout.inbox) + b"/\xff.md", os.O_CREAT))
+    assert [status for _, status in inbox.statuses()] == ["done"]
+
+
 def test_after_the_store_is_lost_nothing_runs_again(inbox):
     inbox.spec("01-a.spec.md")
     inbox.drop("2025022514320000-0.md", "x\n")

@@ -27,6 +27,7 @@ from treadle.errors import (
     ProjectError,
     SpentError,
     TreadleError,
+    edit,
 )
 from treadle.files import walk
 from treadle.ids import utc
@@ -260,26 +261,25 @@ def try_out(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Action)
     except _REFUSALS as error:
         if isinstance(error, BlockedError) and error.code in (outage.DOWN, outage.UNREADY):
             return Tried(Wait("down", error.message, fix=error.fix[0]), before)
-        return Tried(Wait("held", _in_words(work, job, error)), before)
+        return Tried(_held(work, job, error), before)
     except TreadleError as error:
         if error.code != "hook_failed":
             raise
         return Tried(Bury(error), before)
 
 
-def _in_words(work: Work, job: ReadyMessage, error: TreadleError | OSError) -> str:
+def _held(work: Work, job: ReadyMessage, error: TreadleError | OSError) -> Wait:
     """Say what keeps a message from being begun, and where its own text can mend that."""
-    if isinstance(error, OSError):
-        return str(error)
-    if error.code != "nobody_checks":
-        return error.message
+    if isinstance(error, OSError) or error.code != "nobody_checks":
+        return Wait("held", str(error))
     where = job.known.message.input_file or work.tools.layout.relative(job.known.path)
     bare = error.details["criteria"]
-    return (
+    text = (
         f"nobody can check {', '.join(bare if isinstance(bare, list) else ())}: in {where}, end its"
         " line under Acceptance Criteria with a command such as `$ make test`, or configure"
         " [agents.check]"
     )
+    return Wait("held", text, fix=edit(where))
 
 
 def _attempts(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Action:
@@ -333,7 +333,8 @@ def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
     if work.submit and job.choice.routine.kind == "builtin":
         work.submit(freeze(work.config, job, context))
         return
-    outage.require(tools, freeze(work.config, job, context).agents.values())
+    agents = freeze(work.config, job, context).agents.values()
+    outage.require(tools, agents, row.message_id)
     run = begin(work.config, job, context, Start(tools, _below(work, job), work.branch))
     for earlier in tries:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())

@@ -36,6 +36,7 @@ from treadle.tasks.questions import Question
 from treadle.text import line
 
 MAX_BYTES = 1 << 20
+SUFFIX = ".spec.md"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_NAME = 150
 
@@ -273,7 +274,7 @@ def bury(
     run_id = row.run_ids[-1] if row and row.run_ids else None
     question = Question(
         kind="dead_letter",
-        summary=f"{name}: {error.message}",
+        summary=f"{(row and row.spec) or name}: {error.message}",
         subject=Subject("message", name),
         actions=(Action("retry"), LEAVE),
         look=fix[:1],
@@ -404,3 +405,10 @@ def _read_reason(layout: Layout, name: str) -> dict[str, object]:
         return load_object(data, source=path.name)
     except FormatError as error:
         return {"code": "unknown", "message": error.message}
+
+
+def is_still(layout: Layout, name: str, now: float, seconds: float) -> bool:
+    """Tell whether nobody has written to a spec for so long."""
+    with contextlib.suppress(OSError):
+        return abs(now - Path(layout.specs, name).lstat().st_mtime) >= seconds
+    return False

@@ -12,12 +12,13 @@ from pathlib import Path
 from treadle.contract.events import EventType, NewEvent
 from treadle.engine import autoland
 from treadle.engine.elsewhere import fleet_run
+from treadle.engine.landing import tracker
 from treadle.engine.run.resume import take_over
 from treadle.engine.run.run import Tools
 from treadle.errors import TreadleError, argument
 from treadle.files import atomic, sync
 from treadle.ids import utc
-from treadle.inbox import attempt, box, decide, specs
+from treadle.inbox import attempt, box, decide
 from treadle.inbox.attempt import Tried, hook_environment, try_out
 from treadle.inbox.known import (
     Action,
@@ -50,7 +51,7 @@ def ask_about(tools: Tools, name: str, row: MessageRow | None, reason: str, *loo
     about = Subject("spec", spec) if spec else Subject("message", row.message_id if row else name)
     actions = (Answer("retry"), Answer("reject")) if spec else (Answer("resume"), LEAVE)
     question = Question("held", f"{name}: {reason}", about, actions, look, "held")
-    questions.ask(tools.store, question, tools.now())
+    questions.ask_only(tools.store, about, question, tools.now(), "held")
 
 
 def decide_on(work: Work, path: Path, parent: MessageRow | None) -> Decided:
@@ -151,19 +152,20 @@ def conclude(work: Work, job: ReadyMessage, tried: Tried) -> Outcome:
     else:
         outcome = _leave(work, known.path, row, action)
     if isinstance(action, Wait) and action.status == "held":
-        _ask_held(work, row, action.reason)
+        _ask_held(work, row, action)
+        outcome = outcome._replace(fix=None)  # the desk has it
     if tried.is_tried:
         work.run_hook("afterEach", hook_environment(job))
     return outcome
 
 
-def _ask_held(work: Work, row: MessageRow, reason: str) -> None:
+def _ask_held(work: Work, row: MessageRow, action: Wait) -> None:
     """Put what holds a message on the desk, in place of what its last run asked."""
     for run_id in row.run_ids[-1:]:
         questions.settle(work.tools.store, run_id, "held", work.tools.now())
     why = f"treadle why {row.run_ids[-1]}" if row.run_ids else "treadle doctor"
     show = [f"treadle spec show {argument(row.spec)}"] if row.spec else []
-    ask_about(work.tools, _name(row), row, reason, *show, why)
+    ask_about(work.tools, _name(row), row, action.reason, *filter(None, (action.fix, *show)), why)
 
 
 def _finish(work: Work, job: ReadyMessage, before: set[str]) -> Outcome:
@@ -188,7 +190,7 @@ def _list_spec(work: Work, row: MessageRow) -> None:
     if unmerged_branch(work.tools.store, row.run_ids[-1] if row.run_ids else None):
         return
     if row.spec and row.spec not in work.view.processed:
-        specs.mark_processed(work.tools.layout, row.spec)
+        tracker.put_in(work.tools.layout, row.spec)
 
 
 def _land(work: Work, job: ReadyMessage, last: RunRow) -> str | None:

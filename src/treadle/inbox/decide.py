@@ -32,7 +32,7 @@ from treadle.inbox.message import ChainPlace, place_in_name, understand
 from treadle.inbox.routine import External
 from treadle.layout import Layout
 from treadle.store.messages import MessageRow, waiting
-from treadle.store.questions import QuestionRow, Subject
+from treadle.store.questions import Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.tasks import questions
@@ -139,8 +139,9 @@ def _waits(row: MessageRow, tries: Sequence[Try]) -> Wait | None:
         return Wait("held", f"another process drives its run {last.run_id}")
     if row.status == "refused" and last.state == "refused":
         return Wait("refused", row.reason or last.reason)
-    if row.status == "stopped" and last.state in ("stopped", "cut off"):
+    if row.status == "stopped" and last.state == "cut off":
         return Wait("stopped", row.reason or last.reason)
+    # A person may have gone on with it since the last pass, so that the row's reason is old.
     return Wait("stopped", last.reason) if last.state == "stopped" else None
 
 
@@ -208,13 +209,6 @@ def _approval(view: InboxView, job: ReadyMessage) -> Action | None:
             text = f"{found.answered_by} answered: {found.answer}"
             return Bury(FormatError(text, code="not_approved"))
     return None
-
-
-def question_of(store: Reader, row: MessageRow) -> QuestionRow | None:
-    """Return the newest question that a message waits for, or has waited for."""
-    about = (Subject("message", row.message_id), Subject("chain", row.chain))
-    found = [item for subject in about if (item := questions.newest(store, subject))]
-    return max(found, key=lambda item: item.created_at, default=None)
 
 
 def _wishes(view: InboxView, job: ReadyMessage) -> Iterator[Question]:

@@ -111,8 +111,7 @@ class Understood(NamedTuple):
 
 def understand(data: bytes, named: ChainPlace | None, new_chain: Callable[[], str]) -> Understood:
     """Read a message; FormatError if its fields are broken or its chain is unsafe."""
-    document = frontmatter.read(data)
-    fields = document.fields
+    fields, body = frontmatter.read(data)
     chain, seq = read_chain(fields.get("chain")), read_seq(fields.get("seq"))
     type_, routine = read_type(fields.get("type")), read_text(fields.get("routine"))
     input_file = read_text(fields.get("input_file"))
@@ -123,7 +122,7 @@ def understand(data: bytes, named: ChainPlace | None, new_chain: Callable[[], st
         input_file=input_file,
         routine=routine,
         fields={key: value for key, value in fields.items() if key not in FIELDS},
-        body=document.body,
+        body=body,
     )
     means = (("seq", seq), ("type", type_), ("routine", routine), ("input_file", input_file))
     notes = [_invalid(name, fields[name]) for name, it in means if it is None and fields.get(name)]

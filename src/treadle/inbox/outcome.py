@@ -16,18 +16,9 @@ from treadle.store.messages import MessageRow
 from treadle.store.runs import RunRow
 
 Status = Literal[
-    "done",
-    "waiting",
-    "dead",
-    "stopped",
-    "refused",
-    "held",
-    "duplicate",
-    "interrupted",
-    "queued",
-    "spent",
-    "down",
-]
+    "done", "waiting", "dead", "stopped", "refused", "held", "duplicate", "interrupted", "queued",
+    "spent", "down",
+]  # fmt: skip
 _CODES = {
     "done": ExitCode.DONE,
     "duplicate": ExitCode.DONE,
@@ -103,4 +94,6 @@ def _next_command(view: InboxView, item: Outcome, run: RunRow | None) -> str | N
     if run and item.status in ("stopped", "refused"):
         known = memory.recall(view.store, run.run_id)
         return look_at_question(view, run.run_id) or memory.next_commands(run, known)[-1]
-    return "treadle process"
+    about = (row.message_id, row.chain) if row and item.status == "held" else ()
+    asked = [look for it in about if (look := look_at_question(view, it))]
+    return asked[0] if asked else "treadle process"

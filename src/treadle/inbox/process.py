@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -11,17 +11,26 @@ from msgspec import field
 from msgspec.structs import replace
 
 from treadle.config.schema import Config
-from treadle.contract import ROLES
 from treadle.engine import goals, notices, session
 from treadle.engine.prune import apply_daily
-from treadle.engine.run import memory, night, order, outage, resume
+from treadle.engine.run import memory, outage, resume
 from treadle.engine.run.memory import Watch
 from treadle.engine.run.run import Tools
-from treadle.errors import BlockedError, ConfigError, GitError, SpentError
+from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.files import walk
 from treadle.git import repo
-from treadle.ids import utc
-from treadle.inbox import box, carry_out, decide, routine, schedule, spec_choice, spec_state, specs
+from treadle.ids import day_begin, utc
+from treadle.inbox import (
+    attempt,
+    box,
+    carry_out,
+    decide,
+    routine,
+    schedule,
+    spec_choice,
+    spec_state,
+    specs,
+)
 from treadle.inbox.attempt import Tried, try_out
 from treadle.inbox.known import (
     ALL,
@@ -30,6 +39,8 @@ from treadle.inbox.known import (
     AskFirst,
     Bury,
     InboxView,
+    Known,
+    Proceed,
     ReadyMessage,
     Scope,
     Submit,
@@ -41,9 +52,12 @@ from treadle.inbox.outcome import Outcome, Status, Summary, explained
 from treadle.inbox.spec_choice import SpecChoice
 from treadle.project.context import Context
 from treadle.store.messages import MessageRow, waiting
+from treadle.store.questions import Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
+from treadle.tasks import questions
 
+_LOOK_AGAIN = 5.0
 _STOPS: Sequence[Status] = ("dead", "stopped", "refused", "held")
 
 
@@ -52,9 +66,9 @@ def process(
 ) -> Summary:
     """Carry out every waiting message, then every unprocessed spec; `submit` queues their runs."""
     specs.require_folder(tools.layout)
-    resume_due(tools, config, scope.messages)
     work = Pass(tools, config, submit, scope, repo.head(tools.repo).branch)
     work.tools = replace(tools, gives_way=work.gives_way)
+    work.resume_due()
     routine.run_hook(tools, config, "beforeAll", {})
     work.go_round()
     if work.outcomes:
@@ -106,23 +120,9 @@ def _require_open(view: InboxView, found: Sequence[str]) -> None:
             raise BlockedError(text, code="spec_set_aside", fix=[choice.fix])
 
 
-def resume_due(tools: Tools, config: Config, messages: Sequence[str] = ()) -> None:
-    """Go on with runs whose usage limit, or the day that they were stopped on, is over.
-
-    With messages, only with theirs.
-    """
-    for row in memory.due_runs(tools.store, tools.now()):
-        if messages and f"{row.message_id}.md" not in messages:
-            continue
-        try:
-            goals.resume_run(tools, config, row.run_id, {}, {})
-        except BlockedError as error:
-            tools.note(row.run_id, error.message)
-
-
 def serve_once(project: Context, watch: Watch) -> Summary:
     """Send what the schedule says, go on with what waited, make a pass."""
-    schedule.fire(project, watch)
+    schedule.fire(project.layout, project.now(), watch)
     config = project.settings.config
     with session.opened(project, watch=watch, now=project.now) as tools:
         begun = utc(tools.now())
@@ -131,7 +131,7 @@ def serve_once(project: Context, watch: Watch) -> Summary:
         # Told by the round that met the limit, not by every one until tomorrow.
         is_over = any(item.status == "spent" for item in found.outcomes)
         if is_over and any((row.ended_at or "") >= begun for row in tools.store.runs(50)):
-            notices.work_ended(tools, night.day_begin(tools.now()), "the night is over")
+            notices.work_ended(tools, day_begin(tools.now()), "the night is over")
         return found
 
 
@@ -141,7 +141,8 @@ class Pass(Work):
     outcomes: list[Outcome] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
     _postponed: set[str] = field(default_factory=set)
-    _gave_way: set[str] = field(default_factory=set)
+    _gave_way: list[str] = field(default_factory=list)  # runs and messages
+    _looks_at: float = 0.0
 
     def go_round(self) -> None:
         """Do all there is to do now, and what that brings about."""
@@ -158,37 +159,69 @@ class Pass(Work):
         if not self._is_over():
             self._leave_waiting()
 
-    def gives_way(self, run_id: str) -> bool:
-        """Tell whether another spec can be carried out while a run's tool is down."""
-        view = self.view
-        for name in () if self.scope.fail_fast else self._open_specs(view):
-            found = spec_choice.decide_spec(view, name)
+    def gives_way(self, waiting: str) -> bool:
+        """Tell whether there is anything else to do while the tool of a run or message is down.
+
+        That there is nothing holds for a while: it is asked again and again.
+        """
+        if self.scope.fail_fast or time.monotonic() < self._looks_at:
+            return False
+        for job in self._open_jobs():
             try:
-                agents = order.named(self.config, ROLES, found.seen.wish.agents).values()
-            except ConfigError:  # it is not begun either
+                agents = attempt.freeze(self.config, job, None).agents.values()
+            except TreadleError:  # it is not begun either
                 continue
-            if found.next == "begin" and not outage.holding(self.tools, agents):
-                self._gave_way.add(run_id)
+            if not outage.holding(self.tools, agents):
+                self._gave_way.append(waiting)
                 return True
+        self._looks_at = time.monotonic() + _LOOK_AGAIN
         return False
 
+    def _open_jobs(self) -> Iterator[ReadyMessage]:
+        """Yield what this pass has still to begin; a router of the user's own is not asked."""
+        view, inbox = self.view, self.tools.layout.inbox
+        files = [(inbox / name, None) for name in self._new_messages()]
+        choices = [(name, spec_choice.decide_spec(view, name)) for name in self._open_specs(view)]
+        begin = [(name, it.seen.wish.routine) for name, it in choices if it.next == "begin"]
+        made = [(inbox / it[0], spec_choice.spec_message(None, *it)) for it in begin]
+        for path, data in (*files, *made):
+            file = decide.read(view, path, data=data)
+            found = decide.decide(view, file, None) if isinstance(file, Known) else file
+            if found.job and found.action == Proceed("run"):
+                yield found.job
+
+    def resume_due(self) -> None:
+        """Go on with runs whose tool may be tried again, or whose day is over."""
+        named = self.scope.messages
+        for row in memory.due_runs(self.tools.store, self.tools.now()):
+            if not named or f"{row.message_id}.md" in named:
+                self._resume(row)
+
     def _take_up(self) -> bool:
-        """Go on with a run that gave way, as soon as its tool may work; False if there is none."""
-        tools = self.tools
-        for item in [it for it in self.outcomes if it.row and self._gave_way & {*it.row.run_ids}]:
-            assert item.row
-            run = self.run(item.row.run_ids[-1])
-            self._gave_way.discard(run.run_id)
-            try:
-                outage.require(tools, resume.load_run(tools, run).order.agents.values())
-                goals.resume_run(tools, self.config, run.run_id, {}, {})
-            except (BlockedError, GitError, SpentError) as error:
-                tools.note(run.run_id, error.message)
+        """Go on with what gave way, as soon as its tool may work; False if there is nothing."""
+        while self._gave_way:
+            name = self._gave_way.pop(0)
+            run, rows = self.tools.store.run(name), [(it, it.row) for it in self.outcomes if it.row]
+            if run and not self._resume(run, waits=True):
                 continue
-            self.outcomes.remove(item)
-            self.drain(tools.layout.inbox / f"{item.row.message_id}.md")
+            for item, row in rows:
+                if name in (row.message_id, *row.run_ids):
+                    self.outcomes.remove(item)
+                    self.drain(self.tools.layout.inbox / f"{row.message_id}.md")
             return True
         return False
+
+    def _resume(self, run: RunRow, *, waits: bool = False) -> bool:
+        """Go on with a stopped run, maybe when its tool may work; False if that cannot be."""
+        tools = self.tools
+        try:
+            if waits:
+                outage.require(tools, resume.load_run(tools, run).order.agents.values())
+            goals.resume_run(tools, self.config, run.run_id, {}, {})
+        except (BlockedError, GitError) as error:
+            tools.note(run.run_id, error.message)
+            return False
+        return True
 
     def _is_over(self) -> bool:
         if self.tools.interrupted():
@@ -207,9 +240,7 @@ class Pass(Work):
 
     def _messages(self) -> bool:
         """Carry out what lies in the inbox now, by name; tell whether there was anything new."""
-        scope = self.scope
-        found = scope.messages if scope.is_limited else box.names(self.tools.layout)
-        new = [name for name in found if name not in self._seen]
+        new = self._new_messages()
         for name in new:
             path = self.tools.layout.inbox / name
             self._seen.add(name)
@@ -221,12 +252,16 @@ class Pass(Work):
                 self.drain(path)
         return bool(new)
 
+    def _new_messages(self) -> list[str]:
+        found = self.scope.messages if self.scope.is_limited else box.names(self.tools.layout)
+        return [name for name in found if name not in self._seen]
+
     def _open_specs(self, view: InboxView) -> list[str]:
         """Return the specs that this pass has still to look at."""
         layout, scope, still = view.layout, self.scope, self.scope.still
         left = specs.names(layout, without=self._seen.union(view.processed))
         found = [name for name in left if not scope.is_limited or name in scope.only]
-        return [it for it in found if not still or specs.is_still(layout, it, time.time(), still)]
+        return [it for it in found if not still or box.is_still(layout, it, time.time(), still)]
 
     def _pick_spec(self) -> tuple[str, SpecChoice] | None:
         """Return the next spec that waits for no other one."""
@@ -252,9 +287,10 @@ class Pass(Work):
         view = self.view
         for name in self._open_specs(view):
             found = spec_choice.decide_spec(view, name)
-            told = Outcome(name, "waiting", found.reason, found.row, fix=found.fix)
-            self.outcomes.append(told)
+            self.outcomes.append(Outcome(name, "waiting", found.reason, found.row, fix=found.fix))
             self._seen.add(name)
+            about = Subject("spec", name)
+            questions.close(self.tools.store, about, "it waits", self.tools.now(), "held")
 
     def _side_by_side(self) -> None:
         """Carry out several specs at a time that wait for no other; they land in their order."""

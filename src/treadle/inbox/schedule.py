@@ -11,20 +11,21 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from treadle import frontmatter
-from treadle.engine.run import memory, night
+from treadle.engine.run import memory
 from treadle.engine.run.memory import Progress, Watch
-from treadle.errors import FormatError
+from treadle.errors import FormatError, StoreError
 from treadle.files import walk
 from treadle.frontmatter import Value
-from treadle.ids import utc
-from treadle.inbox import box, decide, specs
+from treadle.ids import day_begin, utc
+from treadle.inbox import box
 from treadle.inbox.box import NewMessage
 from treadle.inbox.message import FIELDS, read_chain, read_text
 from treadle.layout import Layout
-from treadle.project.context import Context
 from treadle.store import outages
 from treadle.store.messages import MessageRow
+from treadle.store.questions import Subject
 from treadle.store.store import Reader, Store
+from treadle.tasks import questions
 from treadle.text import line
 
 _CRON_FIELDS = 5
@@ -60,9 +61,8 @@ def is_due(job: Scheduled, now: datetime, last: datetime | None) -> bool:
     return False
 
 
-def fire(project: Context, watch: Watch) -> None:
+def fire(layout: Layout, now: datetime, watch: Watch) -> None:
     """Send what the schedule says for this minute; a file that is wrong is named."""
-    layout, now = project.layout, project.now()
     if not layout.cron.is_dir():
         return
     with Store.open(layout) as store:
@@ -79,8 +79,7 @@ def fire(project: Context, watch: Watch) -> None:
 
 
 def _read_scheduled(path: Path) -> Scheduled:
-    document = frontmatter.read(box.read(path))
-    fields = document.fields
+    fields, body = frontmatter.read(box.read(path))
     expression = read_text(fields.get("cron"))
     if expression is None:
         raise FormatError("it has no `cron` field")
@@ -91,7 +90,7 @@ def _read_scheduled(path: Path) -> Scheduled:
         name=path.name,
         expression=_checked(expression),
         zone=_zone(fields.get("tz")),
-        draft=NewMessage(document.body, routine, chain, own),
+        draft=NewMessage(body, routine, chain, own),
     )
 
 
@@ -136,7 +135,7 @@ class Waiting:
         self._done: Signature | None = None
         self._tried: set[str] = set()
         self._minute = ""
-        self._day = night.day_begin(now())
+        self._day = day_begin(now())
 
     def reasons(self) -> Iterator[None]:
         """Yield at once and whenever a pass is due, until told to stop."""
@@ -169,7 +168,7 @@ class Waiting:
 
     def _is_scheduled(self) -> bool:
         """Tell whether a day has begun, or a minute in a project that has a schedule."""
-        if self._day != (day := night.day_begin(self._now())):
+        if self._day != (day := day_begin(self._now())):
             self._day = day
             return True
         minute = self._now().isoformat()[:_MINUTE]
@@ -180,12 +179,16 @@ class Waiting:
         """Tell whether what a run or message has waited for is there; each is tried once.
 
         For a run that is a moment, for a message a human's answer or the next try of a tool.
+        That the store is away is for a pass to say: whoever waits goes on waiting.
         """
-        with Reader.open(self._layout) as store:
-            now = self._now()
-            runs = {f"{row.run_id} {row.ended_at}" for row in memory.due_runs(store, now)}
-            held = [row for row in store.messages("held") if _is_answered(store, row)]
-            down = [row for row in outages.outages(store) if row.next_at <= utc(now)]
+        try:
+            with Reader.open(self._layout) as store:
+                now = self._now()
+                runs = {f"{row.run_id} {row.ended_at}" for row in memory.due_runs(store, now)}
+                held = [row for row in store.messages("held") if _is_answered(store, row)]
+                down = [row for row in outages.outages(store) if row.next_at <= utc(now)]
+        except StoreError:
+            return True
         tools = (f"{row.service} {row.next_at}" for row in down)
         asked = (f"{row.message_id} {row.updated_at}" for row in held)
         found = {*runs, *asked, *tools} - self._tried
@@ -194,15 +197,18 @@ class Waiting:
 
 
 def _is_answered(store: Reader, row: MessageRow) -> bool:
-    found = decide.question_of(store, row)
+    """Say whether the newest question that a message waits for was answered since."""
+    about = (Subject("message", row.message_id), Subject("chain", row.chain))
+    asked = [item for subject in about if (item := questions.newest(store, subject))]
+    found = max(asked, key=lambda item: item.created_at, default=None)
     return bool(found and found.answered_at and found.answered_at > row.updated_at)
 
 
 def signature(layout: Layout) -> Signature:
     """Return names, sizes and times of everything that could be work."""
     paths = [layout.inbox / name for name in box.names(layout)]
-    now, written = time.time(), sorted(layout.specs.glob(f"*{specs.SUFFIX}"))
-    paths += [it for it in written if specs.is_still(layout, it.name, now, SPEC_STILL)]
+    now, written = time.time(), sorted(layout.specs.glob(f"*{box.SUFFIX}"))
+    paths += [it for it in written if box.is_still(layout, it.name, now, SPEC_STILL)]
     paths += [path for path in (layout.config_toml, layout.tracker) if path.exists()]
     found = []
     for path in paths:

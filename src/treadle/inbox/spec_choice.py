@@ -58,8 +58,9 @@ def decide_spec(view: InboxView, name: str) -> SpecChoice:
         if last and memory.recall(view.store, last).undone:
             return again._replace(state="undone", reason=f"run {last} was undone")
         if branch := unmerged_branch(view.store, last):
-            merge, text = f"git merge {argument(branch)}", f"its work is on the branch {branch}"
-            return found._replace(next="leave", state="unmerged", reason=text, fix=merge)
+            found = found._replace(reason=f"its work is on the branch {branch}")
+            fix = _merging(view, last or "", branch, name)
+            return found._replace(next="leave", state="unmerged", fix=fix)
         if (view.layout.inbox / f"{row.message_id}.md").exists():  # a kill came before its line
             return found._replace(next="go on")
         return _not_begun(view, name, found._replace(row=None, run_id=None))
@@ -73,8 +74,19 @@ def decide_spec(view: InboxView, name: str) -> SpecChoice:
     if row and tries:
         return _begun(view, found, row, tries[-1])
     if row and row.status == "held":
-        found = found._replace(state="held", reason=row.reason or "")
+        found = _held(view, found, row)
     return _not_begun(view, name, found._replace(next="go on" if row else "begin"))
+
+
+def _merging(view: InboxView, run_id: str, branch: str, name: str) -> str:
+    """Return what brings the work of a run from a branch of its own to where the run began."""
+    run, known = view.store.run(run_id), memory.recall(view.store, run_id)
+    if known.pull:
+        return f"treadle pr status {run_id}"
+    if run is None or not run.base_branch or not known.aside(run):
+        return f"git add {argument(specs.path_of(name))} && git merge {argument(branch)}"
+    is_closed = view.config.land.is_protected(run.base_branch or "")
+    return f"treadle {'pr' if is_closed else 'land'} {run_id}"
 
 
 def unmerged_branch(store: Reader, run_id: str | None) -> str | None:
@@ -90,18 +102,26 @@ def _begun(view: InboxView, found: SpecChoice, row: MessageRow, last: Try) -> Sp
     state = _RUN_STATES.get(last.state, "held" if row.status == "held" else "waiting")
     found = found._replace(next="go on", state=state, run_id=last.run_id, reason=last.reason)
     if state in ("waiting", "held") or run is None:
-        return found._replace(reason=row.reason or "")
+        found = found._replace(reason=row.reason or "")
+        return _held(view, found, row) if state == "held" else found
     asked = look_at_question(view, last.run_id)
-    if asked and state in ("stopped", "refused"):
-        return found._replace(fix=asked, reason=row.reason or last.reason)
     if state == "refused":
-        return found._replace(fix=f"treadle land {last.run_id}", reason=row.reason or last.reason)
+        fix = asked or f"treadle land {last.run_id}"
+        return found._replace(fix=fix, reason=row.reason or last.reason)
+    if asked and state == "stopped":
+        return found._replace(fix=asked)
     return found._replace(fix=memory.next_commands(run, memory.recall(view.store, run.run_id))[0])
 
 
-def look_at_question(view: InboxView, run_id: str) -> str | None:
-    """Return the command that shows what a run asks a person, if it asks something."""
-    asked = [item for item in view.store.questions() if item.run_id == run_id]
+def _held(view: InboxView, found: SpecChoice, row: MessageRow) -> SpecChoice:
+    """Send whoever asks about a held spec to the desk: there stands what mends it."""
+    fix = look_at_question(view, row.spec or "") or found.fix
+    return found._replace(state="held", reason=row.reason or "", fix=fix)
+
+
+def look_at_question(view: InboxView, about: str) -> str | None:
+    """Return the command that shows what a run or a spec asks a person, if it asks something."""
+    asked = [it for it in view.store.questions() if about in (it.run_id, it.subject_id)]
     return f"treadle desk show {asked[-1].question_id}" if asked else None
 
 
@@ -151,7 +171,7 @@ def _depending(view: InboxView, found: SpecChoice, other: str) -> SpecChoice:
     if other in view.processed:
         return found
     choice = decide_spec(view, other)
-    if choice.state == "refused":
+    if choice.state in ("refused", "unmerged"):
         return found
     if choice.state in ("dropped", "undone"):
         text = f"it depends on {other}, which was {choice.state}"
@@ -164,16 +184,18 @@ def builds_on(view: InboxView, spec: Spec) -> list[RunRow]:
     """Return the unlanded runs of what a spec depends on."""
     known, found = {*specs.names(view.layout), *view.processed}, list[RunRow]()
     for word in spec.wish.depends_on:
-        row = view.store.spec_message(specs.match(known, word))
+        name = specs.match(known, word)
+        row = view.store.spec_message(name)
         run = view.store.run(row.run_ids[-1]) if row and row.run_ids else None
-        if run and run.status == "passed" and run.branch and memory.may_land(view.store, run):
+        is_open = name not in view.processed or (run and memory.may_land(view.store, run))
+        if run and run.status == "passed" and run.branch and is_open:
             found.append(run)
     return found
 
 
 def is_postponed(view: InboxView, name: str) -> bool:
     """Tell whether a message in the inbox is one of a spec that may not be begun now."""
-    row = view.store.message(name.removesuffix(".md"))
+    row = view.store.message(name.removesuffix(".md")) if name.isascii() else None  # as ids are
     if row is None or row.spec is None or row.status not in OPEN:
         return False
     if row.spec not in specs.names(view.layout) or row.spec in view.processed:

@@ -157,8 +157,7 @@ def drop(view: InboxView, store: Store, name: str, now: datetime) -> SpecView:
     row = store.spec_message(name)
     if row is None:
         new = waiting("", 0, utc(now))._replace(spec=name, spec_digest=digest, status="dropped")
-        store.add_message(new)
-        return look(view, name)
+        row = store.add_message(new)
     runs = [run.run_id for run in store.message_runs(row.message_id, row.after_run or "")]
     gone = row._replace(status="dropped", reason=None, updated_at=utc(now))
 

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple, cast, get_args
 
 from treadle import frontmatter
@@ -17,15 +17,15 @@ from treadle.config.load import parse_budgets
 from treadle.config.schema import Landing
 from treadle.engine.landing import tracker
 from treadle.errors import BlockedError, FormatError, NotFoundError, TreadleError
-from treadle.files import atomic, beneath, walk
+from treadle.files import walk
 from treadle.frontmatter import Value
 from treadle.ids import nearest
 from treadle.inbox import box
+from treadle.inbox.box import SUFFIX
 from treadle.inbox.message import FIELDS, read_text
-from treadle.layout import Layout
+from treadle.layout import Layout, is_within
 from treadle.text import line
 
-SUFFIX = ".spec.md"
 KEYS = ("routine", "depends_on", "agents", "budgets", "priority", "land")
 _NUMBER = re.compile(r"\d+")
 _PRIORITY = re.compile(r"-?\d{1,4}")
@@ -105,17 +105,6 @@ def processed(layout: Layout) -> set[str]:
     return tracker.names(tracker.read(layout))
 
 
-def mark_processed(layout: Layout, name: str) -> None:
-    """List a spec, once and for good: its message is put away only after that."""
-    content = tracker.read(layout)
-    if name in tracker.names(content):
-        return
-    added = tracker.add(content, name)[len(content) :]
-    layout.specs.mkdir(exist_ok=True)  # its routine may have taken the folder away
-    atomic.append(layout.tracker, added)
-    atomic.sync(layout.tracker)
-
-
 def path_of(name: str) -> str:
     """Return what a message for this spec has as its `input_file`."""
     return f"specs/{name}"
@@ -139,17 +128,17 @@ def _glance(path: str, name: str, *_: int) -> Glance:
         return Glance()
     digest = hashlib.sha256(data).hexdigest()
     try:
-        document = frontmatter.read(data)
+        fields, body = frontmatter.read(data)
     except FormatError:  # its message says so, and where
         return Glance(digest)
     known = (*KEYS, *FIELDS)
-    near = [(key, nearest(key, KEYS)) for key in document.fields if key not in known]
+    near = [(key, nearest(key, KEYS)) for key in fields if key not in known]
     told = tuple(f"{name}: {key} means nothing here; did you mean {it}?" for key, it in near if it)
-    is_empty = not document.body.strip()
+    is_empty = not body.strip()
     try:
-        return Glance(digest, _wish(document.fields), None, is_empty, told)
+        return Glance(digest, _wish(fields), None, is_empty, told)
     except TreadleError as error:
-        routine = read_text(document.fields.get("routine"))
+        routine = read_text(fields.get("routine"))
         return Glance(digest, SpecWish(routine), error.message, is_empty, told)
 
 
@@ -159,19 +148,19 @@ def read_spec(layout: Layout, input_file: str | None) -> Spec:
     if input_file is None or path.is_absolute() or ".." in path.parts or "\0" in input_file:
         raise _missing(input_file)
     try:
-        is_inside = beneath.is_within(layout.root, str(path))
+        is_inside = is_within(layout.root, str(path))
         data = box.read(f"{layout.root}/{path}") if is_inside else None
     except OSError as error:
         raise _missing(input_file) from error
     if data is None:
         raise _missing(input_file)
-    document = frontmatter.read(data)
+    fields, body = frontmatter.read(data)
     try:
-        wish = _wish(document.fields)
+        wish = _wish(fields)
     except TreadleError as error:
         raise FormatError(f"{path.name}: {error.message}", code="spec_invalid") from error
     digest = hashlib.sha256(data).hexdigest()
-    return Spec(path.name, digest, document.body.decode(), wish, data.decode())
+    return Spec(path.name, digest, body.decode(), wish, data.decode())
 
 
 def _missing(input_file: str | None) -> FormatError:
@@ -289,10 +278,3 @@ def not_taken(layout: Layout) -> Iterator[NotTaken]:
             stem = re.sub(r"(\.spec)?\.[A-Za-z]+$", "", name, flags=re.IGNORECASE)
             move = shlex.join(["mv", f"{where}/{name}", f"{where}/{stem}{SUFFIX}"])
             yield NotTaken(line(name), f"the name of a spec ends with {SUFFIX}", move)
-
-
-def is_still(layout: Layout, name: str, now: float, seconds: float) -> bool:
-    """Tell whether nobody has written to a spec for so long."""
-    with contextlib.suppress(OSError):
-        return abs(now - Path(layout.specs, name).lstat().st_mtime) >= seconds
-    return False
