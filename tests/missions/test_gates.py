@@ -28,7 +28,7 @@ def test_a_missing_file_is_not_substantive(tmp_path):
 
 def test_committed_is_tracked_and_in_the_last_commit(mission, repo):
     def missing():
-        return gates.judge(mission, gates.read_head([mission]), "spec").missing
+        return gates.judge(mission, gates.read_head([mission]), "spec")
 
     mission.files.spec.write_text(REAL_SPEC)
     assert missing() == ("spec.md is not committed",)
@@ -47,8 +47,8 @@ def test_one_process_reads_all_missions(mission, repo):
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "Spec")
     head = gates.read_head([mission])
-    assert gates.judge(mission, head, "spec").reason is None
-    assert gates.judge(mission, head, "plan").missing == ("plan.md: this file does not exist",)
+    assert gates.judge(mission, head, "spec") == ()
+    assert gates.judge(mission, head, "plan") == ("plan.md: this file does not exist",)
 
 
 FR = "## Functional Requirements\n\n| ID | Requirement |\n|---|---|\n"

@@ -1,5 +1,6 @@
 """Bring the tasks of missions into the store as their files say, and look at their checkout."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,12 +10,13 @@ from treadle.errors import BlockedError, FormatError, UsageError
 from treadle.git import repo
 from treadle.git.repo import Repo
 from treadle.ids import TREADLE, is_run_id, utc
-from treadle.layout import SNAPSHOT, Layout, find_work_tree
+from treadle.layout import SNAPSHOT, Layout, MailLayout, find_work_tree
 from treadle.missions import mission as missions
 from treadle.missions.mission import Mission, SaidLane, find, find_all
 from treadle.missions.taskfile import (
     TaskFile,
-    is_renamed,
+    forgotten,
+    is_news,
     lane_now,
     lane_trouble,
     read_with_needed,
@@ -23,6 +25,7 @@ from treadle.missions.taskfile import (
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, lanes
+from treadle.tasks.files import recall
 from treadle.tasks.lanes import Lane
 from treadle.tasks.task import Note, moved_record, write_views
 
@@ -60,19 +63,22 @@ def adopt_tasks(
     if mission.trouble:
         raise mission.trouble
     files = read_with_needed(mission, ids)
+    lost = _forgotten(store, mission)
+    for id_ in lost:
+        with contextlib.suppress(FormatError):  # it stops its own task
+            files |= read_with_needed(mission, [id_])
     status = missions.status_lanes(mission)
     said = _said_here(mission, status)
     # A moment ago: the time of a task that has been moved since is another one.
     at = utc(now - timedelta(microseconds=1))
     rows = [_task_row(mission, file, _first_lane(file, said), at) for file in files.values()]
-    links = [
-        (mission.task_id(file.id), mission.task_id(needed))
-        for file in files.values()
-        for needed in file.dependencies
-    ]
+    name = mission.task_id
+    links = [(name(it.id), name(needed)) for it in files.values() for needed in it.dependencies]
 
     def bring(tx: Store) -> list[tuple[str, str]]:
         renamed = _name(tx, mission, now)
+        for row in (row for row in rows if lost and row.lane not in lanes.FINAL):
+            recall(tx, store.mail, row, now)
         tx.adopt_tasks(rows, links)
         return renamed
 
@@ -84,8 +90,15 @@ def adopt_tasks(
 
 def name_mission(store: Store, mission: Mission, now: datetime) -> None:
     """Let the store know a mission by the name of its folder: a renamed one keeps all it has."""
-    if mission.mission_id and store.mission_names().get(mission.id) != mission.slug:
+    if _forgotten(store, mission):
+        with contextlib.suppress(FormatError):  # said where its tasks are asked for
+            adopt_tasks(store, mission, (), now)
+    elif mission.mission_id and store.mission_names().get(mission.id) != mission.slug:
         _show_names(store, store.write(lambda tx: _name(tx, mission, now)))
+
+
+def _forgotten(store: Store, mission: Mission) -> list[str]:
+    return forgotten(store, mission, store.mail) if isinstance(store, Store) else []
 
 
 def _name(store: Store, mission: Mission, now: datetime) -> list[tuple[str, str]]:
@@ -139,22 +152,19 @@ def _first_lane(file: TaskFile, said: Mapping[str, SaidLane]) -> Lane:
 
 def behind(layout: Layout) -> list[Mission]:
     """Return the missions whose files say more than the store knows: tasks are over."""
-    known = find_all(layout)
-    if not known:
+    if not (known := find_all(layout)):
         return []
     with Reader.open(layout) as store:
-        return [mission for mission in known if _is_behind(store, mission)]
+        return [mission for mission in known if _is_behind(store, mission, layout.mail)]
 
 
-def _is_behind(store: Reader, mission: Mission) -> bool:
-    if is_renamed(store, mission):
+def _is_behind(store: Reader, mission: Mission, mail: MailLayout) -> bool:
+    if is_news(store, mission, mail):
         return True
-    try:
-        ids = finished(mission)
-    except FormatError:  # `mission list` and `next` name it
-        return False
-    rows = [store.task(mission.task_id(id_)) for id_ in ids]
-    return any(row is None or row.lane not in lanes.FINAL for row in rows)
+    with contextlib.suppress(FormatError):  # `mission list` and `next` name it
+        rows = [store.task(mission.task_id(id_)) for id_ in finished(mission)]
+        return any(row is None or row.lane not in lanes.FINAL for row in rows)
+    return False
 
 
 def finished(mission: Mission) -> list[str]:
@@ -195,7 +205,8 @@ def _task_row(mission: Mission, file: TaskFile, lane: Lane, now: str) -> TaskRow
 
 def require_committed(root: Path, allowed: Sequence[str] = ()) -> None:
     """Stop if files are uncommitted; `allowed` are files or folders that may be."""
-    dirty = [name for name in dirty_files(root) if not _is_among(name, allowed)]
+    inside = tuple(f"{path}/" for path in allowed)
+    dirty = [it for it in dirty_files(root) if it not in allowed and not it.startswith(inside)]
     if not dirty:
         return
     shown = ", ".join(dirty[:_SHOWN])
@@ -218,10 +229,6 @@ def is_snapshot(name: str) -> bool:
     """Tell whether a path is a dossier's snapshot, wherever it lies."""
     parts = PurePosixPath(name).parts
     return parts[-4:-2] == (".kittify", "dossiers") and parts[-1] == SNAPSHOT
-
-
-def _is_among(name: str, allowed: Sequence[str]) -> bool:
-    return any(name == path or name.startswith(f"{path}/") for path in allowed)
 
 
 def head(mission: Mission) -> str | None:

@@ -127,7 +127,8 @@ def rename(project: Context, found: State, store: Store, slug: str) -> PutAway:
     scaffold.check_slug(project, slug, f"rename {found.mission.slug}")
     mission, meta = found.mission, found.mission.files.meta
     _require_free(project, found, [mission.name(meta)])
-    known = mission._replace(mission_id=mission.mission_id or _new_id(found))
+    new = new_mission_id(found.now, int.from_bytes(os.urandom(10)))
+    known = mission._replace(mission_id=mission.mission_id or new)
     before = meta.read_bytes() if meta.exists() else None
     has_short = "slug" in missions.read_meta(mission)
     words = {"mission_id": known.id, "mission_slug": slug, **({"slug": slug} if has_short else {})}
@@ -140,19 +141,19 @@ def rename(project: Context, found: State, store: Store, slug: str) -> PutAway:
     except TreadleError:
         meta.unlink() if before is None else atomic.write(meta, before)
         raise
-    path = MissionLayout(done.folder).meta
-    patiently(project, ["add", "--", mission.name(path)], project.repo.place)
+    patiently(project, ["add", "--", mission.name(done.folder / meta.name)], project.repo.place)
     return done._replace(undo=f"treadle mission rename {slug} {mission.slug}")
 
 
-def _new_id(found: State) -> str:
-    return new_mission_id(found.now, int.from_bytes(os.urandom(10)))
-
-
 def _require_free(project: Context, found: State, own: Sequence[str] = ()) -> None:
-    """Refuse while task branches bear the mission's name; what is merged and clean is removed."""
+    """Refuse while task branches bear the mission's name; what is merged and clean is removed.
+
+    A spec or plan that git does not know yet moves along, and stays uncommitted.
+    """
     require_ready(project)
-    adopt.require_committed(project.layout.root, own)
+    names = map(found.mission.name, (found.mission.files.spec, found.mission.files.plan))
+    drafts = [it for it in names if not (found.head[it].is_tracked or found.head[it].content)]
+    adopt.require_committed(project.layout.root, [*own, *drafts])
     left = merge.tidy(project, found, every_lane=True).kept
     if left:
         throw = [
@@ -179,6 +180,7 @@ def _put(project: Context, found: State, target: Path, verb: str) -> PutAway:
         fix = [f"ls {argument(project.layout.relative(target))}"]
         raise BlockedError(text, code="mission_exists", fix=fix)
     old, new = mission.name(mission.files.folder), mission.name(target)
+    missions.require_inside(mission._replace(files=MissionLayout(target)))
     target.parent.mkdir(exist_ok=True)
     patiently(project, ["mv", "--", old, new], project.repo.place)
     message = f"{verb} feature {mission.slug}"
@@ -200,6 +202,5 @@ def _move(found: State, tx: Store, id_: str, way: Sequence[Lane], reason: str) -
 def _shown(found: State, store: Store, ids: Sequence[str]) -> dict[str, str | None]:
     for id_ in ids:
         write_views(store, store.mail, found.mission.task_id(id_))
-    board, name = found.board, found.mission.task_id
-    held = board.in_lane(*lanes.HELD)
-    return {name(id_): board.holder(id_) if id_ in held else None for id_ in ids}
+    held = {it: found.board.holder(it) for it in found.board.in_lane(*lanes.HELD)}
+    return {found.mission.task_id(id_): held.get(id_) for id_ in ids}

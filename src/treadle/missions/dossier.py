@@ -197,7 +197,7 @@ def _described(
 def _content(data: bytes) -> bytes:
     """Return what is hashed of a task's file: its authored fields, else all of it."""
     try:
-        fields = frontmatter.read(data).fields
+        fields, _ = frontmatter.read(data)
     except FormatError:
         return data
     if "work_package_id" not in fields:

@@ -16,14 +16,8 @@ _SCAFFOLDS = Path(__file__).with_name("scaffolds")
 
 LANGUAGE = "Language/Version"
 PEERS = (
-    "Primary Dependencies",
-    "Storage",
-    "Testing",
-    "Target Platform",
-    "Project Type",
-    "Performance Goals",
-    "Constraints",
-    "Scale/Scope",
+    *("Primary Dependencies", "Storage", "Testing", "Target Platform", "Project Type"),
+    *("Performance Goals", "Constraints", "Scale/Scope"),
 )
 
 # What stands in brackets is to be replaced, in our templates and in others'; a link is not.
@@ -126,9 +120,8 @@ def is_real(text: str) -> bool:
 def _scaffold_words() -> frozenset[str]:
     """Return what our scaffolds say in brackets; taking these away writes nothing."""
     text = scaffold("spec") + scaffold("plan")
-    return frozenset(
-        words.strip(_SIGNS).casefold() for words in re.findall(r"\[([^\[\]]+)\]", text)
-    )
+    spans = (it.partition("]")[0] for it in text.split("[")[1:] if "]" in it)
+    return frozenset(words.strip(_SIGNS).casefold() for words in spans if words)
 
 
 def _visible(text: str) -> Iterator[Line]:
@@ -165,14 +158,18 @@ def _requirements(lines: list[Line]) -> Iterator[tuple[int, str, str]]:
 
 def _requirement(text: str) -> tuple[str, str] | None:
     """Return the `FR-001` that begins a text and what follows it; None if that is not there."""
-    found = re.match(r"\W*(FR-[0-9]{3,})(?!\w)(.*)", text)
-    return (found[1], found[2].lstrip(_SIGNS)) if found else None
+    before, sign, rest = text.partition("FR-")
+    behind = rest.lstrip("0123456789")
+    number = rest.removesuffix(behind)
+    is_glued = any(it.isalnum() or it == "_" for it in before + behind[:1])
+    return (sign + number, behind.lstrip(_SIGNS)) if len(number) > 2 and not is_glued else None
 
 
 def _item(text: str) -> str | None:
     """Return what a list item says; None for a line that is none."""
-    found = re.match(r"\s*(?:[-*+]|[0-9]+[.)])(?: |$)(.*)", text)
-    return found[1].strip() if found else None
+    mark, _, words = text.lstrip().partition(" ")
+    is_number = mark[-1:] in (".", ")") and mark.isascii() and mark[:-1].isdecimal()
+    return words.strip() if is_number or mark in ("-", "*", "+") else None
 
 
 def _table_row(number: int, text: str) -> Iterator[tuple[int, str, str]]:
@@ -232,18 +229,6 @@ class Committed(NamedTuple):
 Head = Mapping[str, Committed]
 
 
-class Gate(NamedTuple):
-    """One gate and what keeps it shut; nothing missing means that it is open."""
-
-    kind: Kind
-    missing: tuple[str, ...]
-
-    @property
-    def reason(self) -> str | None:
-        """Return the sentence that says why it may not."""
-        return SENTENCES[self.kind] if self.missing else None
-
-
 def is_substantive(file_path: Path, kind: Kind) -> bool:
     """Tell whether a file has content of its own and is no scaffold."""
     text, _ = _read(file_path)
@@ -281,15 +266,15 @@ def read_files(root: Path, names: Iterable[str]) -> dict[str, Committed]:
     return found
 
 
-def judge(mission: Mission, head: Head, kind: Kind) -> Gate:
-    """Hold a spec or plan against its gate: the file in the work tree, and the one committed."""
+def judge(mission: Mission, head: Head, kind: Kind) -> tuple[str, ...]:
+    """Return what keeps a gate shut, in the work tree's file or the one committed; if anything."""
     path = mission.files.spec if kind == "spec" else mission.files.plan
     text, problem = _read(path)
     if text is None:
-        return Gate(kind, (f"{path.name}: {problem}",))
+        return (f"{path.name}: {problem}",)
     lacks, held = missing(text, kind), head[mission.name(path)]
     is_same = not lacks and _is_committed(held) and held.content == text.encode()
-    return Gate(kind, () if is_same else lacks or _uncommitted(path, held, kind))
+    return () if is_same else lacks or _uncommitted(path, held, kind)
 
 
 def _uncommitted(path: Path, held: Committed, kind: Kind) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from treadle.layout import (
     KITTY_STATUS,
     Layout,
     MissionLayout,
+    is_within,
 )
 from treadle.tasks import lanes
 from treadle.tasks.lanes import Lane
@@ -61,12 +62,21 @@ def find_all(layout: Layout) -> list[Mission]:
 def _identified(mission: Mission) -> Mission:
     """Read who a mission is; one without an id goes by the name of its folder."""
     try:
+        require_inside(mission)
         said = read_meta(mission).get("mission_id")
         if said is None or (isinstance(said, str) and said and _SAFE.issuperset(said)):
             return mission._replace(mission_id=said)
         raise _wrong_key(mission, "mission_id", said, "a text of letters and digits")
     except FormatError as error:
         return mission._replace(trouble=error)
+
+
+def require_inside(mission: Mission) -> None:
+    """Refuse a mission whose files would be written outside: a clone may bring links."""
+    for path in (mission.files.tasks, mission.files.snapshot):
+        if not is_within(mission.root, mission.name(path)):
+            what = "lies behind a link that leads out of the project"
+            raise wrong_json(mission, path, what, "mission_linked")
 
 
 def _same_id(known: Sequence[Mission], mission: Mission) -> FormatError:

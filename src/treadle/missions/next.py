@@ -170,8 +170,8 @@ def blocked_task(found: State, store: WorkReader, id_: str) -> Halt:
     for item in found.questions(place):
         if item.is_open:
             return Halt("decision_required", place, item.summary, "question_open", ways)
-    moves = store.task_moves(task_id)
-    why = f": {moves[-1].reason}" if moves and moves[-1].reason else ""
+    last = store.last_move(task_id)
+    why = f": {last[1]}" if last and last[1] else ""
     unblock = (*ways, f"treadle task show {task_id}")
     return Halt("blocked", place, f"{task_id} is blocked{why}", "task_blocked", unblock)
 

@@ -154,7 +154,10 @@ def _seen(
 def alone(layout: Layout, name: str) -> Iterator[None]:
     """Let one process at a time look at a step; others wait."""
     layout.claims.mkdir(parents=True, exist_ok=True)
-    with (layout.claims / f"{name}.lock").open("ab") as held:
+    lock = layout.claims / f"{name}.lock"
+    if lock.is_symlink():  # it may have come with the project
+        lock.unlink()
+    with lock.open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 

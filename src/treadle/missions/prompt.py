@@ -110,7 +110,7 @@ def _common_values(found: State, at: At) -> dict[str, str]:
 def _gate_values(found: State, at: At) -> dict[str, str]:
     text = gates.scaffold(GATED[at.phase])
     return {
-        "missing": _listed(found.gate(at.phase).missing),
+        "missing": _listed(found.gate(at.phase)),
         "boundary": text[text.index("## Commit Boundary") :].strip(),
     }
 
@@ -186,7 +186,7 @@ def _done_before(found: State, id_: str) -> str:
     title = "" if board.broken(id_) else f": {line(board.file(id_).title)}"
     span = f"{work.base[:12]}..{work.head[:12]}" if work and work.head else ""
     commits = f", `git log {span}`" if span and not (work and work.base == work.head) else ""
-    note = (work.said if work else None) or board.told(id_)
+    note = (work.said if work else None) or board.told(id_)[1]
     said = f"\n\n{quoted(note, _MAX_NOTE)}" if note else ""
     return f"- {found.mission.task_id(id_)}{title} ({board.lane(id_)}{commits}){said}"
 

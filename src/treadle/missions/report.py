@@ -120,7 +120,6 @@ def _refute(found: State, store: Store, at: At, why: Halt) -> Halt:
 
 def catch_up(store: Store, found: State) -> None:
     """Bring tasks into the store that are over, wherever they were finished."""
-    adopt.name_mission(store, found.mission, found.now)
     adopt.adopt_tasks(store, found.mission, adopt.finished(found.mission), found.now)
     _settle(found.again(store), store)
 
@@ -252,9 +251,7 @@ def _require_open(found: State, at: At, word: Report) -> None:
     why = f"is over: {state.canceled_words(found)}" if found.canceled else why
     if why:
         raise BlockedError(
-            f"{at.task_id or found.mission.slug} {why}",
-            code="step_over",
-            fix=[ask_again(found)],
+            f"{at.task_id or found.mission.slug} {why}", code="step_over", fix=[ask_again(found)]
         )
     row = found.board.row(at.id or "")
     if row and claim.is_held(row, found.now) and row.owner != found.agent:
@@ -437,10 +434,10 @@ def _shut_gate(found: State, at: At) -> Halt | None:
     """Hold a finished phase against its gate; None lets it pass."""
     mission = found.mission
     if at.phase in GATED:
-        shut = found.gate(at.phase)
-        if shut.reason is None:
+        kind = GATED[at.phase]
+        if not found.gate(at.phase):
             return None
-        return Halt("blocked", at, shut.reason, f"{shut.kind}_not_ready", _opens(found, at))
+        return Halt("blocked", at, gates.SENTENCES[kind], f"{kind}_not_ready", _opens(found, at))
     if at.phase == "tasks" and not found.board.names:
         folder = mission.name(mission.files.tasks)
         commands = (f"treadle mission tasks --mission {mission.slug}", f"ls {folder}")

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from treadle import markdown
 from treadle.errors import BlockedError, FormatError, ProjectError, TreadleError, UsageError
-from treadle.files import atomic, beneath
+from treadle.files import atomic, beneath, walk
 from treadle.git import repo as git
 from treadle.ids import new_mission_id, utc
 from treadle.layout import MissionLayout
 from treadle.missions import adopt, gates, taskfile
 from treadle.missions import mission as missions
-from treadle.missions.gates import Gate, is_real
+from treadle.missions.gates import Kind, is_real
 from treadle.missions.mission import Mission
 from treadle.project.context import Context, commit_only, require_ready
 from treadle.store.store import Store
@@ -87,9 +87,9 @@ def check_slug(project: Context, slug: str, command: str = "create") -> None:
             fix=[f"treadle mission {command} {better or 'my-mission'}"],
         )
     for home in project.layout.mission_homes():
-        if home.exists() and not home.is_dir():
+        if os.path.lexists(home) and not walk.is_folder(home):
             raise ProjectError(f"{home} is in the way: missions need a folder there")
-        if (home / slug).exists():
+        if os.path.lexists(home / slug):
             raise UsageError(
                 f"there already is {project.layout.relative(home / slug)}; choose another name",
                 code="mission_exists",
@@ -97,23 +97,23 @@ def check_slug(project: Context, slug: str, command: str = "create") -> None:
             )
 
 
-def set_up_plan(project: Context, mission: Mission) -> tuple[Gate, str | None]:
+def set_up_plan(project: Context, mission: Mission) -> tuple[Kind, tuple[str, ...], str | None]:
     """Write the plan's scaffold if there is none, commit a plan that is one.
 
-    Returns the gate that is shut, or the plan's open one with the commit.
+    Returns the gate that is shut and what it lacks, or the plan's open one with the commit.
     """
     head, plan = gates.read_head([mission]), mission.files.plan
     entry = gates.judge(mission, head, "spec")
-    if entry.missing:
-        return entry, None
+    if entry:
+        return "spec", entry, None
     if not plan.exists():
         text = gates.scaffold("plan").format(title=missions.title(mission))
         atomic.write(plan, text.encode(errors="replace"))
     if not gates.is_substantive(plan, "plan"):
-        return gates.judge(mission, head, "plan"), None
+        return "plan", gates.judge(mission, head, "plan"), None
     require_ready(project)
     message = f"Add plan for feature {mission.slug}"
-    return Gate("plan", ()), commit_only(project, [mission.name(plan)], message)
+    return "plan", (), commit_only(project, [mission.name(plan)], message)
 
 
 HEADINGS = ("Tasks", "Task List", "Work Packages")
@@ -275,11 +275,10 @@ def _slug(title: str) -> str:
 def _require_plan(mission: Mission) -> None:
     head = gates.read_head([mission])
     for kind in gates.SENTENCES:
-        gate = gates.judge(mission, head, kind)
-        if gate.reason:
+        if missing := gates.judge(mission, head, kind):
             raise BlockedError(
-                gate.reason,
+                gates.SENTENCES[kind],
                 code="gate_shut",
                 fix=[f"treadle mission setup-plan --mission {mission.slug}"],
-                details={"missing": list(gate.missing)},
+                details={"missing": list(missing)},
             )

@@ -13,7 +13,7 @@ from treadle.ids import HUMAN, agent_name, is_agent_id, utc
 from treadle.layout import Layout
 from treadle.missions import gates, taskfile
 from treadle.missions import mission as missions
-from treadle.missions.gates import Gate, Head, Kind
+from treadle.missions.gates import Head, Kind
 from treadle.missions.mission import Acceptance, Mission, SaidLane
 from treadle.missions.taskfile import TaskFile
 from treadle.store.address import OpenReader
@@ -178,7 +178,8 @@ class Board:
         pending, seen = [id_], {id_}
         try:
             while pending:
-                if trouble := self._lane_trouble(pending[-1]):
+                row, said = self._rows.get(pending[-1]), self.said.get(pending[-1])
+                if trouble := taskfile.lane_trouble(row, said):
                     return trouble
                 file = self.file(pending.pop())
                 for needed in file.dependencies if deep else ():
@@ -188,9 +189,6 @@ class Board:
         except FormatError as error:
             return error
         return None
-
-    def _lane_trouble(self, id_: str) -> FormatError | None:
-        return taskfile.lane_trouble(self._rows.get(id_), self.said.get(id_))
 
     def require_sound(self) -> None:
         """Stop if what the mission's own files say of it cannot be, or not any more."""
@@ -212,9 +210,7 @@ class Board:
 
     def author(self, id_: str) -> str | None:
         """Return who said last that a task is done."""
-        moves = self._store.task_moves(self.mission.task_id(id_))
-        said = [move.who for move in moves if move.to_lane == "for_review"]
-        return said[-1] if said else None
+        return self.told(id_)[0] or self.holder(id_)
 
     def work(self, id_: str) -> WorkRow | None:
         """Return what is known of the work on a task, whether an agent or a run did it last."""
@@ -226,11 +222,9 @@ class Board:
         seen = self._store.task_checks(task_id)
         return WorkRow(self.mission.slug, id_, base, head, seen, None, ended_at)
 
-    def told(self, id_: str) -> str | None:
-        """Return what was said with the last success of a task's work."""
-        moves = self._store.task_moves(self.mission.task_id(id_))
-        said = [move.reason for move in moves if move.to_lane == "for_review"]
-        return said[-1] if said else None
+    def told(self, id_: str) -> tuple[str | None, str | None]:
+        """Return who reported the last success of a task's work, and what was said with it."""
+        return self._store.last_move(self.mission.task_id(id_), "for_review") or (None, None)
 
     def agents(self) -> Mapping[str, str]:
         """Return who asked for work on this mission, each with when they last did."""
@@ -268,10 +262,8 @@ class Board:
 
     def waits(self, id_: str) -> tuple[str, ...]:
         """Return the unfinished tasks that one waits for, those that nobody knows included."""
-        return tuple(it for it in self.file(id_).dependencies if self._lane_of(it) != "done")
-
-    def _lane_of(self, id_: str) -> str:
-        return self.lane(id_) if id_ in self.names else ""
+        needed = self.file(id_).dependencies
+        return tuple(it for it in needed if it not in self.names or self.lane(it) != "done")
 
     def needs(self, id_: str) -> tuple[str, ...]:
         """Return the unfinished tasks that one depends on."""
@@ -335,8 +327,8 @@ class State(NamedTuple):
         """Return one of the mission's steps."""
         return At(self.mission.slug, phase, self.mission.task_id(id_) if id_ else None)
 
-    def gate(self, phase: Phase) -> Gate:
-        """Judge the gate at the end of a phase."""
+    def gate(self, phase: Phase) -> tuple[str, ...]:
+        """Return what keeps the gate at the end of a phase shut; nothing if it is open."""
         return gates.judge(self.mission, self.head, GATED[phase])
 
     def report_command(self, at: At) -> str:
@@ -460,7 +452,7 @@ def first_shut(state: State) -> Phase | None:
     for phase in GATED:
         if state.is_reopened(phase):
             return phase
-        if state.gate(phase).missing:
+        if state.gate(phase):
             return None if is_over(state.board) else phase
     is_open = state.is_reopened("tasks") or not state.board.names or uncovered(state)
     return "tasks" if is_open else None

@@ -95,8 +95,8 @@ def _status_reason(found: State, phase: Phase) -> tuple[str | None, tuple[str, .
         row = found.reports[phase]
         return f"{phase} was reopened by {row.who}: {row.note}", ()
     if phase in GATED:
-        gate = found.gate(phase)
-        return gate.reason, gate.missing
+        missing = found.gate(phase)
+        return gates.SENTENCES[GATED[phase]] if missing else None, missing
     if phase == "tasks":
         bare = state.uncovered(found)
         return state.not_covered(found.mission, bare) if bare else state.no_tasks(found.mission), ()

@@ -15,6 +15,7 @@ from treadle.contract import Criterion
 from treadle.errors import FormatError, argument
 from treadle.frontmatter import Value
 from treadle.ids import hint
+from treadle.layout import MailLayout
 from treadle.missions.mission import Mission, SaidLane
 from treadle.store.questions import WorkReader
 from treadle.store.tasks import TaskRow
@@ -24,7 +25,6 @@ from treadle.tasks.lanes import Lane
 _LISTS = ("dependencies", "owned_files", "requirement_refs")
 _KNOWN = frozenset({"work_package_id", "title", "lane", *_LISTS})
 _MAX_BYTES = 1 << 20
-_TASK_FILE = r"(WP[0-9]{2,})(?:[-_. ].*)?\.md"
 
 
 class TaskFile(NamedTuple):
@@ -145,8 +145,11 @@ def circle_error(mission: Mission, circle: tuple[str, ...]) -> FormatError:
 
 def _task_id(name: str) -> str | None:
     """Return the `WP01` that begins a file's name; None if it is no task's file."""
-    found = re.fullmatch(_TASK_FILE, name)
-    return found[1] if found else None
+    stem = name.removesuffix(".md")
+    rest = stem[2:].lstrip("0123456789")
+    id_ = stem.removesuffix(rest)
+    is_named = stem != name and id_[:2] == "WP" and len(id_) > 3 and "\n" not in rest
+    return id_ if is_named and (not rest or rest[0] in "-_. ") else None
 
 
 def _task_listing(folder: Path) -> list[str]:
@@ -243,12 +246,24 @@ def _is_moved(row: TaskRow | None) -> bool:
     return row is not None and row.updated_at != row.created_at
 
 
-def is_renamed(store: WorkReader, mission: Mission) -> bool:
-    """Tell whether the store calls a mission otherwise, or another one by its name."""
+def is_news(store: WorkReader, mission: Mission, mail: MailLayout) -> bool:
+    """Tell whether the store calls a mission otherwise, or another one so, or has forgotten it."""
     known = store.mission_names()
-    is_other = mission.slug in known.values() or mission.id in known
-    is_other = is_other and known.get(mission.id) != mission.slug
-    return is_other and bool(mission.mission_id) and not mission.trouble
+    is_known = mission.slug in known.values() or mission.id in known
+    if is_known and mission.mission_id and not mission.trouble:
+        return known.get(mission.id) != mission.slug
+    return bool(forgotten(store, mission, mail))
+
+
+def forgotten(store: WorkReader, mission: Mission, mail: MailLayout) -> list[str]:
+    """Return the tasks of a mission that a lost store knew: files of theirs still show them."""
+    known = store.mission_names()
+    if mission.trouble or mission.id in known or mission.slug in known.values():
+        return []
+    rows = {row.task_id for row in store.tasks_of_mission(mission.id, mission.slug)}
+    names = {id_: mission.task_id(id_) for id_ in task_names(mission)}
+    left = {id_: name for id_, name in names.items() if name not in rows}
+    return [id_ for id_, name in left.items() if os.path.lexists(mail.task(name, "status"))]
 
 
 def read_with_needed(mission: Mission, ids: Iterable[str]) -> dict[str, TaskFile]:

@@ -13,6 +13,7 @@ from treadle.git import repo as git
 from treadle.git.build import Conflict
 from treadle.git.repo import Repo
 from treadle.git.scratch import Scratch
+from treadle.ids import OWN_PREFIX
 from treadle.layout import Layout, find_work_tree
 from treadle.missions.mission import Mission
 from treadle.missions.prompt import write_prompt
@@ -49,7 +50,7 @@ def tree_of(repo: Repo, layout: Layout, mission: Mission, id_: str) -> TaskTree:
     path = layout.worktrees / task_id
     if not path.with_name(f"{path.name}.base").exists():
         path = _under_another_name(layout, mission, id_) or path
-    branch = f"{refs.OWN_PREFIX}{path.name.rpartition('.')[0]}/{id_}"
+    branch = f"{OWN_PREFIX}{path.name.rpartition('.')[0]}/{id_}"
     return TaskTree(task_id, branch, refs.resolve(repo, branch), path)
 
 
@@ -69,7 +70,7 @@ def task_commit(repo: Repo, found: State, at: At) -> str | None:
 def others(repo: Repo, found: State, at: At) -> tuple[str, ...]:
     """Return what a task's own branch may hold of others' work: the mission's, other tasks'."""
     own = tree_of(repo, found.layout, found.mission, at.id or "").branch
-    rest = f"--branches={refs.OWN_PREFIX}{found.mission.slug}/*"
+    rest = f"--branches={OWN_PREFIX}{found.mission.slug}/*"
     return (home(repo, found.layout)[1], f"--exclude={own}", rest)
 
 
@@ -154,20 +155,16 @@ def _clash(
     name = git.head(repo).branch or base[:12]
     whose = [it.task_id for it in others] or [name]
     enter = argument(str(last.path))
+    again = f"treadle mission merge --mission {last.task_id.rpartition('.')[0]}"
     make = [] if last.path.is_dir() else [f"git worktree add {enter} {last.branch}"]
     merges = [f"git -C {enter} merge {argument(it)}" for it in [x.branch for x in others] or [name]]
     return BlockedError(
         f"{last.task_id} and {' and '.join(whose)} both changed {name_some(paths)}, and git cannot"
         f" merge that; nothing was merged. Merge by hand in {last.path}, then merge again",
         code="tasks_conflict",
-        fix=[*make, *merges, merge_command_of(last.task_id)],
+        fix=[*make, *merges, again],
         details={"files": list(paths), "tasks": [last.task_id, *(it.task_id for it in others)]},
     )
-
-
-def merge_command_of(task_id: str) -> str:
-    """Return the command that merges the mission of a task."""
-    return f"treadle mission merge --mission {task_id.rpartition('.')[0]}"
 
 
 def _touched(repo: Repo, base: str, commit: str) -> set[str]:
@@ -206,7 +203,7 @@ def _make(project: Context, found: State, id_: str, tree: TaskTree) -> None:
         call.run(["worktree", "remove", "--force", "--force", str(tree.path)], repo.place)
     elif record and known and known.git_dir == record:
         return
-    elif tree.path.is_dir() and any(tree.path.iterdir()):
+    elif tree.path.is_symlink() or (tree.path.is_dir() and any(tree.path.iterdir())):
         aside = argument(str(tree.path))
         raise BlockedError(
             f"{tree.path} is in the way: it is not a worktree of this repository",
