@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from treadle.engine.run import memory
 from treadle.engine.run.run import reach
 from treadle.engine.show import report, view
-from treadle.errors import FormatError, UsageError
+from treadle.errors import FormatError, NotFoundError, UsageError
 from treadle.files import walk
 from treadle.ids import HUMAN, is_task_id, utc
 from treadle.inbox import box
-from treadle.layout import Layout
+from treadle.layout import WORKSPACE_DIFF, Layout
 from treadle.mail import claim, effect, find, index
 from treadle.mail.letter import WORK, Draft, Letter, compose, post
 from treadle.proc import identity
 from treadle.store import letters as table
 from treadle.store import outages
 from treadle.store.letters import LetterRow
-from treadle.store.questions import Action, QuestionRow
+from treadle.store.questions import Action, QuestionRow, Verb
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
 from treadle.store.tasks import TaskRow
@@ -153,25 +153,27 @@ def show_document(row: QuestionRow, parts: list[Detail]) -> dict[str, object]:
 
 
 def details(layout: Layout, store: Reader, row: QuestionRow) -> list[Detail]:
-    """Return everything that helps to decide about an item."""
-    run = store.run(row.run_id or "")
-    found = [*_of_message(layout, row), *(_of_run(layout, store, run) if run else ())]
-    if row.subject_kind == "letter":
-        letter = find.open_letter(layout.mail, find.find_letter(store, row.subject_id))
-        found.append(Detail(f"letter from {letter.sender}", letter.body, "prose"))
+    """Return everything that helps to decide about an item, as far as it is still there."""
+    found: list[Detail] = []
+    with suppress(NotFoundError, FormatError, OSError):  # put back, moved or removed meanwhile
+        found += _of_message(layout, store, row)
+    if run := store.run(row.run_id or ""):
+        found += _of_run(layout, store, run)
     return [part for part in found if part.text.strip()]
 
 
-def _of_message(layout: Layout, row: QuestionRow) -> Iterator[Detail]:
-    """Yield what a message or a dead letter says."""
+def _of_message(layout: Layout, store: Reader, row: QuestionRow) -> Iterator[Detail]:
+    """Yield what a letter, a message or a dead one says."""
     if row.kind == "dead_letter":
         letter = box.find_dead(layout, row.subject_id)
         yield Detail("why it died", str(letter.reason.get("message")))
         yield Detail(letter.name, box.text_of_dead(layout, letter))
     elif row.subject_kind == "message":
-        name = f"{row.subject_id}.md"
-        with suppress(FormatError, OSError):
-            yield Detail(name, box.read(layout.inbox / name).decode(errors="replace"))
+        path = layout.inbox / f"{row.subject_id}.md"
+        yield Detail(path.name, box.read(path).decode(errors="replace"))
+    elif row.subject_kind == "letter":
+        asked = find.open_letter(layout.mail, find.find_letter(store, row.subject_id))
+        yield Detail(f"letter from {asked.sender}", asked.body, "prose")
 
 
 def _of_run(layout: Layout, store: Reader, run: RunRow) -> Iterator[Detail]:
@@ -182,9 +184,11 @@ def _of_run(layout: Layout, store: Reader, run: RunRow) -> Iterator[Detail]:
         title = f"{item.id} {item.text}: {item.verify or 'judged by the check agent'}"
         log = layout.shared / item.evidence if item.observed is False and item.evidence else None
         yield Detail(title, (report.tail(log) if log else item.evidence) or "fails")
+    waits = known.waiting
     for name in found.look:
-        yield Detail(name, report.tail(layout.shared / name))
-    if waits := known.waiting:
+        if not (waits and name.endswith(WORKSPACE_DIFF)):  # it is what waits
+            yield Detail(name, report.tail(layout.shared / name))
+    if waits:
         text = walk.tail(layout.shared / waits.file, _MAX_SHOWN)
         kind: Literal["diff", "prose"] = "prose" if waits.what == "plan" else "diff"
         yield Detail(f"the {waits.what} that waits, {waits.file}", text, kind)
@@ -228,6 +232,9 @@ def _choose(question: QuestionRow, said: Words) -> tuple[Action, str | None]:
     words = "\n\n".join(filter(None, (word, text)))
     verbs = {action.verb: action for action in question.actions}
     if question.subject_kind == "run" or verbs.keys() - {"answer", "leave"}:
+        is_verb = _ALSO.get(words.lower(), words.lower()) in get_args(Verb)
+        if is_verb and question.subject_kind != "letter":
+            raise _unclear(question, f"is not answered with {words}, but with one of these")
         found = [verbs[verb] for verb in questions.GOES_ON if verb in verbs]
         if not found and question.subject_kind != "letter":
             raise _unclear(question, "asks for a decision; words go with --text")

@@ -276,12 +276,8 @@ async def _call_tool(
     except TreadleError as error:
         return _answer(json.dumps({"error": {"code": error.code, "message": error.message}}), True)
     said = ended.stdout.decode(errors="replace").strip()
-    return _answer(said or ended.stderr.decode(errors="replace").strip(), _is_error(said))
-
-
-def _is_error(said: str) -> bool:
-    """Tell whether the command could not do its work; a run that failed is an answer."""
-    return not said or said.startswith('{"error":')
+    is_error = not said or said.startswith('{"error":')  # a run that failed is an answer
+    return _answer(said or ended.stderr.decode(errors="replace").strip(), is_error)
 
 
 def _answer(text: str, is_error: bool = False) -> types.CallToolResult:

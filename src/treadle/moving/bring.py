@@ -6,10 +6,15 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from treadle import frontmatter
+from treadle.config.load import load
+from treadle.engine.landing import tracker
 from treadle.errors import ConfigError, ProjectError, TreadleError
 from treadle.files import atomic
 from treadle.ids import is_task_id
@@ -36,27 +41,31 @@ class Arrival(NamedTuple):
     note: str = ""
 
 
-def plan(layout: Layout, env: Mapping[str, str]) -> list[Arrival]:
+_Env = Mapping[str, str]
+_Done = list[Arrival]
+
+
+def plan(layout: Layout, env: _Env) -> list[Arrival]:
     """Return what would become of every piece; nothing is written."""
     record = _record(layout)
     done = list[Arrival]()
     with Reader.open(layout) as store:
         for piece in _pieces(layout, env):
-            done.append(_planned(layout, store, record, _renamed(piece, done)))
+            done.append(_known(layout, record, piece) or _planned(layout, env, store, piece, done))
     return done
 
 
-def bring(layout: Layout, env: Mapping[str, str], now: datetime) -> list[Arrival]:
+def bring(layout: Layout, env: _Env, now: datetime) -> list[Arrival]:
     """Bring everything in that is not here yet, and look whether it arrived."""
     record = _record(layout)
     before, done = set(record), list[Arrival]()
     with Store.open(layout) as store:
         for piece in _pieces(layout, env):
-            moved = _planned(layout, store, record, _renamed(piece, done))
+            moved = _known(layout, record, piece) or _planned(layout, env, store, piece, done)
             if moved.result == "brought":
-                moved = _carried(layout, store, moved, now)
+                moved = _carry(layout, store, moved, now)
             if moved.result in ("brought", "already") and moved.piece.act != "in_place":
-                record[_key(piece)] = _digest(layout, piece)
+                record[_key(piece)] = f"{_digest(layout, piece)} {moved.target}"
             done.append(moved)
         _link(store, done, before)
         if any(it.piece.system == "circe" and it.result == "brought" for it in done):
@@ -68,7 +77,7 @@ def bring(layout: Layout, env: Mapping[str, str], now: datetime) -> list[Arrival
 
 def sources(moved: list[Arrival]) -> set[str]:
     """Return the files out of which came what treadle runs, schedules or is led by."""
-    came = (it.piece for it in moved if it.result == "brought")
+    came = [it.piece for it in moved if it.result == "brought"]
     return {it.file for it in came if it.act == "setting" or it.kind in _RUN}
 
 
@@ -78,26 +87,48 @@ def unaccounted(layout: Layout, moved: list[Arrival]) -> list[str]:
     return [name for name in systems.every_file(layout) if name not in known]
 
 
-def _pieces(layout: Layout, env: Mapping[str, str]) -> list[Piece]:
-    """Return everything that is here; what is listed as done comes after the files it names."""
-    return sorted(systems.pieces(layout, env), key=lambda it: it.act == "listed")
+def _pieces(layout: Layout, env: _Env) -> list[Piece]:
+    """Return everything that is here, routines and specs before what names them."""
+    found = systems.pieces(layout, env)
+    return sorted(found, key=lambda it: (it.kind != "routine", it.act == "listed"))
 
 
-def _renamed(piece: Piece, done: list[Arrival]) -> Piece:
-    """Let a list of what is done name a spec as it is called here."""
-    if piece.act != "listed":
+def _renamed(layout: Layout, piece: Piece, done: _Done) -> Piece:
+    """Let a piece name specs and routines as they are called here."""
+    if piece.act == "listed":
+        copied = (it for it in done if Path(it.piece.target).name == piece.target)
+        found = next((it.target for it in copied if it.piece.kind == "migration"), piece.target)
+        return piece._replace(target=Path(found).name)
+    called = _called(layout, done)
+    if piece.system != "decree" or piece.kind == "routine" or not called:
         return piece
-    copied = (it for it in done if Path(it.piece.target).name == piece.target)
-    found = next((it.target for it in copied if it.piece.kind == "migration"), piece.target)
-    return piece._replace(target=Path(found).name)
+    if isinstance(piece.value, list):
+        return piece._replace(value=[called.get(word, word) for word in piece.value])
+    if piece.act == "setting":
+        return piece._replace(value=called.get(str(piece.value), piece.value))
+    with suppress(TreadleError):
+        data = _content(layout, piece) or b""
+        if name := called.get(str(frontmatter.read(data)[0].get("routine"))):
+            return piece._replace(data=frontmatter.set_fields(data, {"routine": name}))
+    return piece
+
+
+def _called(layout: Layout, done: _Done) -> dict[str, str]:
+    """Return the names and files of routines that got others here, because theirs were taken."""
+    home, found = Path(layout.relative(layout.routines)), dict[str, str]()
+    for it in (it for it in done if it.piece.kind == "routine"):
+        if it.target not in ("", it.piece.target):
+            old, new = (Path(name).relative_to(home) for name in (it.piece.target, it.target))
+            found[it.piece.target] = it.target
+            found[old.with_suffix("").as_posix()] = new.with_suffix("").as_posix()
+    return found
 
 
 def _record(layout: Layout) -> dict[str, str]:
-    try:
+    with suppress(OSError, ValueError):
         found = json.loads((layout.adopted / _RECORD).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _key(piece: Piece) -> str:
@@ -111,38 +142,68 @@ def _digest(layout: Layout, piece: Piece) -> str:
 
 
 def _content(layout: Layout, piece: Piece) -> bytes | None:
-    if piece.data is not None:
-        return piece.data
-    return content(layout.root, piece.source)
+    return content(layout.root, piece.source) if piece.data is None else piece.data
 
 
-def _planned(layout: Layout, store: Reader, record: Mapping[str, str], piece: Piece) -> Arrival:
+def _known(layout: Layout, record: _Env, piece: Piece) -> Arrival | None:
+    """Return what became of a piece that is not brought, or was before."""
     if piece.act in ("in_place", "left"):
         return Arrival(piece, piece.act, note=piece.note)
     if piece.act == "copy" and _content(layout, piece) is None:
         return Arrival(piece, "failed", note="it cannot be read, or is larger than 64 MiB")
-    if record.get(_key(piece)) == _digest(layout, piece):
-        return Arrival(piece, "already", piece.target)
+    digest, _, target = record.get(_key(piece), "").partition(" ")
+    return Arrival(piece, "already", target) if digest == _digest(layout, piece) else None
+
+
+def _planned(layout: Layout, env: _Env, store: Reader, piece: Piece, done: _Done) -> Arrival:
+    piece = _renamed(layout, piece, done)
     if piece.act == "task":
-        return _planned_task(store, piece)
+        return _planned_task(store, piece, done)
     if piece.act == "copy":
-        return _planned_copy(layout, piece)
-    is_there = piece.target in specs.processed(layout) if piece.act == "listed" else False
-    if piece.act == "setting" and (held := _held(layout, piece.target)) is not None:
-        if held == piece.value:
-            return Arrival(piece, "already", piece.target)
-        return Arrival(piece, "left", piece.target, "your configuration says otherwise")
+        return _planned_copy(layout, piece, done)
+    if piece.act == "setting":
+        return _planned_setting(layout, env, piece, done)
+    is_there = piece.target in specs.processed(layout) or _coming(done, piece, piece.target)
     return Arrival(piece, "already" if is_there else "brought", piece.target, piece.note)
 
 
-def _planned_copy(layout: Layout, piece: Piece) -> Arrival:
+def _planned_setting(layout: Layout, env: _Env, piece: Piece, done: _Done) -> Arrival:
+    """Leave what the configuration would not take beside what comes before it."""
+    if (held := _held(layout, piece.target)) is not None:
+        if held == piece.value:
+            return Arrival(piece, "already", piece.target)
+        return Arrival(piece, "left", piece.target, "your configuration says otherwise")
+    brought = (it.piece for it in done if it.piece.act == "setting" and it.result == "brought")
+    tree: dict[str, Any] = {}
+    for it in (*brought, piece):
+        *above, key = it.target.split(".")
+        reduce(lambda folder, part: folder.setdefault(part, {}), above, tree)[key] = it.value
+    try:
+        load(layout, env, tree)
+    except ConfigError as error:
+        return Arrival(piece, "left", piece.target, error.message.partition(": ")[2])
+    return Arrival(piece, "brought", piece.target, piece.note)
+
+
+def _coming(done: _Done, piece: Piece, target: str) -> Piece | None:
+    """Return what comes before this piece and takes the name, so that a dry run tells it too."""
+    brought = (it for it in done if it.target == target and it.result == "brought")
+    return next((it.piece for it in brought if it.piece.act == piece.act), None)
+
+
+def _planned_copy(layout: Layout, piece: Piece, done: _Done) -> Arrival:
     """Find the name under which a file fits; one that is there with the same bytes is enough."""
-    found = _content(layout, piece)
+    found = _content(layout, piece) or b""
     for name in _names(piece.target, piece.system):
         path = layout.root / name
-        if not os.path.lexists(path):  # a link that leads nowhere is there too
+        if piece.kind == "routine":  # its pre-check names the file it stands in
+            own = found.replace(f" {piece.target}\n".encode(), f" {name}\n".encode(), 1)
+            piece = piece._replace(data=own)
+        first = _coming(done, piece, name)
+        if not first and not os.path.lexists(path):  # a link that leads nowhere is there too
             return Arrival(piece, "brought", name, piece.note)
-        if path.is_file() and path.read_bytes() == found:
+        there = _content(layout, first) if first else path.is_file() and path.read_bytes()
+        if there == _content(layout, piece):
             return Arrival(piece, "already", name, piece.note)
     return Arrival(piece, "failed", note=f"every name like {piece.target} is taken")
 
@@ -157,40 +218,35 @@ def _names(target: str, system: str) -> Iterator[str]:
         yield (path.parent / f"{stem}-{system}{more}{ending}").as_posix()
 
 
-def _planned_task(store: Reader, piece: Piece) -> Arrival:
+def _planned_task(store: Reader, piece: Piece, done: _Done) -> Arrival:
     assert piece.task
     if not is_task_id(piece.target):
         return Arrival(piece, "failed", note=f"{piece.target!r} is not a valid task id")
     for number in range(1, _MOST_NAMES):
         id_ = piece.target if number == 1 else f"{piece.target}-{number}"
-        row = store.task(id_)
-        if row is None:
+        first = _coming(done, piece, id_)
+        known = first.task if first else store.task(id_)
+        if known is None:
             return Arrival(piece, "brought", id_, piece.note)
-        if row.goal == piece.task.goal.strip():
+        if known.goal.strip() == piece.task.goal.strip():
             return Arrival(piece, "already", id_, piece.note)
     return Arrival(piece, "failed", note=f"every id like {piece.target} is taken")
 
 
-def _carried(layout: Layout, store: Store, moved: Arrival, now: datetime) -> Arrival:
+def _carry(layout: Layout, store: Store, moved: Arrival, now: datetime) -> Arrival:
+    piece = moved.piece
     try:
-        _carry(layout, store, moved, now)
+        if piece.act == "copy":
+            _copy(layout, moved)
+        elif piece.act == "listed":
+            tracker.put_in(layout, piece.target)
+        elif piece.act == "setting":
+            _set(layout, piece)
+        elif piece.task:
+            tasks.add(store, TaskRow(moved.target, *piece.task[:-1]), now)
     except (TreadleError, OSError, ValueError) as error:
         return moved._replace(result="failed", note=str(error))
     return moved
-
-
-def _carry(layout: Layout, store: Store, moved: Arrival, now: datetime) -> None:
-    piece = moved.piece
-    if piece.act == "copy":
-        _copy(layout, moved)
-    elif piece.act == "listed":
-        specs.mark_processed(layout, piece.target)
-    elif piece.act == "setting":
-        _set(layout, piece)
-    elif piece.task:
-        goal, text, criteria, lane, _ = piece.task
-        row = TaskRow(moved.target, goal, text, criteria, lane)
-        tasks.add(store, row, now)
 
 
 def _copy(layout: Layout, moved: Arrival) -> None:
@@ -207,7 +263,7 @@ def _copy(layout: Layout, moved: Arrival) -> None:
         raise ConfigError(f"{moved.target} is not what was written")
 
 
-def _link(store: Store, done: list[Arrival], before: set[str]) -> None:
+def _link(store: Store, done: _Done, before: set[str]) -> None:
     """Let tasks wait for each other, once all of them are there, also after a kill before this."""
     names = {(it.piece.system, it.piece.target): it.target for it in done if it.piece.task}
     for moved in done:
@@ -241,17 +297,15 @@ def _set(layout: Layout, piece: Piece) -> None:
     """Add a setting: plain keys at the top, keys of a table in it, a whole table at the end."""
     if not re.fullmatch(r"[\w-]+(\.[\w-]+){0,2}", piece.target, re.ASCII):
         raise ConfigError(f"{piece.target!r} cannot be the name of a setting")
-    text, known = _settings(layout)
+    text, _ = _settings(layout)
     table, _, key = piece.target.rpartition(".")
-    if isinstance(piece.value, dict):
-        lines = [f"{name} = {_toml(it)}" for name, it in piece.value.items()]
-        text = text.rstrip() + f"\n\n[{piece.target}]\n" + "\n".join(lines) + "\n"
-    elif not table:
-        text = f"{key} = {_toml(piece.value)}\n{text}"
-    elif table in known:
-        text = text.replace(f"\n[{table}]\n", f"\n[{table}]\n{key} = {_toml(piece.value)}\n", 1)
+    rows = piece.value if isinstance(piece.value, dict) else {key: piece.value}
+    table = piece.target if rows is piece.value else table
+    lines = "".join(f"{name} = {_toml(it)}\n" for name, it in rows.items())
+    if head := re.search(rf"(?m)^\[{re.escape(table)}\].*\n", text):
+        text = text[: head.end()] + lines + text[head.end() :]
     else:
-        text = text.rstrip() + f"\n\n[{table}]\n{key} = {_toml(piece.value)}\n"
+        text = f"{text.rstrip()}\n\n[{table}]\n{lines}" if table else lines + text
     tomllib.loads(text)
     atomic.write(layout.config_toml, text.encode())
 

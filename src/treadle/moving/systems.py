@@ -2,9 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle import frontmatter, markdown
 from treadle.errors import TreadleError
@@ -15,46 +17,57 @@ from treadle.sandbox.mask import Mask
 from treadle.store.foreign import ForeignRun, read_norma
 from treadle.text import plural
 
-_DECREE, _NORMA, _NORMA_JSON = ".decree", ".norma", ".norma.json"
+_DECREE, _NORMA, _NORMA_JSON, _KITTY = ".decree", ".norma", ".norma.json", ".kittify"
 _PRE_CHECK = "DECREE_PRE_CHECK"
 _DECREE_KEYS = ("default_routine", "max_retries", "notebook_support", "commands.router")
-_AGENT_KEYS = ("type", "cmd", "model", "timeout", "use")
+_AGENT_KEYS = ("type", "cmd", "model", "path", "timeout", "use")
+_NO_SETTING = "treadle has no such setting"
 _VARIABLE = r"\$\{(\w+)\}"
 _BUDGETS = ("max_iterations", "max_patch_kb", "max_changed_files", "max_risky_files")
 
 
+class _System(NamedTuple):
+    """Another system: what tells that it is here, the folders that are its own, its pieces."""
+
+    marks: Sequence[Path]
+    homes: Sequence[Path]
+    pieces: Callable[[], Iterator[Piece]]
+
+
+def _systems(layout: Layout, env: Mapping[str, str]) -> dict[str, _System]:
+    """Return the systems that are at home here."""
+    root, mail = layout.root, [*_circe_folders(layout.root)]
+    own, norma_own, kitty = [root / _DECREE], [root / _NORMA], [layout.kitty_specs, root / _KITTY]
+    kit, notes = [*(root / "specs").glob("*/tasks.md")], root / "backlog"
+    changes, master = root / "openspec", [root / name for name in lists.MASTER]
+    known = {
+        "decree": _System(own, own, lambda: decree(layout)),
+        "norma": _System([*norma_own, root / _NORMA_JSON], norma_own, lambda: norma(layout, env)),
+        "spec-kitty": _System(kitty[:1], kitty, lambda: spec_kitty(layout)),
+        "circe": _System(mail, mail, lambda: circe(layout)),
+        "spec-kit": _System(kit, [it.parent for it in kit], lambda: lists.spec_kit(root)),
+        "backlog": _System([notes / "tasks"], [notes], lambda: lists.backlog(root)),
+        "openspec": _System([changes / "changes"], [changes], lambda: lists.openspec(root)),
+        "task-master": _System(master, [master[0].parents[1]], lambda: lists.task_master(root)),
+    }
+    return {name: it for name, it in known.items() if any(mark.exists() for mark in it.marks)}
+
+
 def found(layout: Layout) -> list[str]:
     """Return which other systems are at home here."""
-    root = layout.root
-    marks = {
-        "decree": (root / _DECREE).is_dir(),
-        "norma": (root / _NORMA).is_dir() or (root / _NORMA_JSON).is_file(),
-        "spec-kitty": layout.kitty_specs.is_dir(),
-        "circe": any(_circe_roots(root)),
-        "spec-kit": any((root / "specs").glob("*/tasks.md")),
-        "backlog": (root / "backlog" / "tasks").is_dir(),
-        "openspec": (root / "openspec" / "changes").is_dir(),
-        "task-master": any(
-            (root / name).is_file() for name in (".taskmaster/tasks/tasks.json", "tasks/tasks.json")
-        ),
-    }
-    return [name for name, is_there in marks.items() if is_there]
+    return list(_systems(layout, {}))
 
 
 def pieces(layout: Layout, env: Mapping[str, str]) -> list[Piece]:
     """Return everything that the systems here hold."""
-    root = layout.root
-    readers: dict[str, Callable[[], Iterator[Piece]]] = {
-        "decree": lambda: decree(layout),
-        "norma": lambda: norma(layout, env),
-        "spec-kitty": lambda: spec_kitty(layout),
-        "circe": lambda: circe(layout),
-        "spec-kit": lambda: lists.spec_kit(root),
-        "backlog": lambda: lists.backlog(root),
-        "openspec": lambda: lists.openspec(root),
-        "task-master": lambda: lists.task_master(root),
-    }
-    return [words_only(piece) for name in found(layout) for piece in readers[name]()]
+    return [words_only(piece) for it in _systems(layout, env).values() for piece in it.pieces()]
+
+
+def every_file(layout: Layout) -> Iterator[str]:
+    """Yield every file of the systems here, by folder and not by what is known of it."""
+    for it in _systems(layout, {}).values():
+        for home in it.homes:
+            yield from files(layout.root, home)
 
 
 def decree(layout: Layout) -> Iterator[Piece]:
@@ -76,9 +89,8 @@ def _decree_file(layout: Layout, name: str) -> Iterator[Piece]:
         yield from _decree_settings(layout, name, text_of(layout.root, name))
     elif home == "routines" and path.suffix in (".sh", ".ipynb"):
         target = layout.relative(layout.routines / rest)
-        yield Piece(
-            "decree", name, "routine", "copy", target, _with_pre_check(layout.root, name, target)
-        )
+        data = _with_pre_check(layout.root, name, target)
+        yield Piece("decree", name, "routine", "copy", target, data)
     elif inner.startswith(("inbox/dead/", "dead/")) and path.suffix == ".md":
         target = layout.relative(layout.inbox_dead / path.name)
         yield Piece("decree", name, "dead letter", "copy", target)
@@ -97,7 +109,11 @@ def _decree_file(layout: Layout, name: str) -> Iterator[Piece]:
 def _listed(name: str, text: str) -> Iterator[Piece]:
     yield Piece("decree", name, "list", "in_place")
     for line in filter(None, map(str.strip, text.splitlines())):
-        yield Piece("decree", f"{name}#{line}", "done", "listed", _spec_name(Path(line).name))
+        source, spec = f"{name}#{line}", Path(line.lstrip("-* ")).name
+        if spec.endswith(".md"):
+            yield Piece("decree", source, "done", "listed", _spec_name(spec))
+        else:
+            yield Piece("decree", source, "line", "left", note="it names no spec")
 
 
 def _spec_name(name: str) -> str:
@@ -109,10 +125,8 @@ def _with_pre_check(root: Path, name: str, target: str) -> bytes | None:
     text = text_of(root, name)
     if _PRE_CHECK not in text or not name.endswith(".sh"):
         return None
-    head = re.match(r"(#!.*\n)?(#.*\n)*", text)
-    end = head.end() if head else 0
     line = f"# pre-check: {_PRE_CHECK}=true {_shell(text)} {target}\n"
-    return (text[:end] + line + text[end:]).encode()
+    return re.sub(r"\A(#.*\n)*", lambda head: head[0] + line, text, count=1).encode()
 
 
 def _shell(script: str) -> str:
@@ -120,19 +134,25 @@ def _shell(script: str) -> str:
 
 
 def _decree_settings(layout: Layout, name: str, text: str) -> Iterator[Piece]:
-    if not (known := _yaml(text)):
-        yield Piece("decree", name, "setting", "left", note="it cannot be read, or says nothing")
+    known, why = _yaml(text)
+    yield _settings_file("decree", name, known, why)
     for key, value in _flat(known):
-        source = f"{name}#{key}"
-        if key in _DECREE_KEYS:
-            yield Piece("decree", source, "setting", "setting", key, value=_typed(value))
-        elif key.startswith("hooks.") and value:
-            script = text_of(layout.root, f"{_DECREE}/routines/{value}.sh")
+        source, is_hook = f"{name}#{key}", key.startswith("hooks.")
+        script = text_of(layout.root, f"{_DECREE}/routines/{value}.sh") if is_hook else ""
+        if script:
             command = [_shell(script), layout.relative(layout.routines / f"{value}.sh")]
             yield Piece("decree", source, "setting", "setting", key, value=command)
+        elif key in _DECREE_KEYS and not str(value).startswith("decree "):
+            yield Piece("decree", source, "setting", "setting", key, value=_typed(value))
         else:
-            note = "treadle has no such setting"
+            note = "treadle chooses by itself" if key in _DECREE_KEYS else _NO_SETTING
+            note = "it names no script" if is_hook else note
             yield Piece("decree", source, "setting", "left", note=note)
+
+
+def _settings_file(system: str, name: str, known: Mapping[str, Any], why: str) -> Piece:
+    note = "" if known else why or "it says nothing"
+    return Piece(system, name, "settings", "in_place" if known else "left", note=note)
 
 
 def norma(layout: Layout, env: Mapping[str, str]) -> Iterator[Piece]:
@@ -156,11 +176,13 @@ def norma(layout: Layout, env: Mapping[str, str]) -> Iterator[Piece]:
 
 def _norma_runs(layout: Layout, name: str) -> Iterator[Piece]:
     try:
-        runs = read_norma(layout.root, name)
+        runs, others = read_norma(layout.root, name)
     except TreadleError as error:
         yield Piece("norma", name, "database", "left", note=error.message)
         return
     yield Piece("norma", name, "database", "in_place")
+    for table in others:
+        yield Piece("norma", f"{name}#{table}", "table", "left", note="treadle has no such table")
     for run in runs:
         if not re.fullmatch(r"\w[\w.-]{0,99}", run.run_id):
             note = "its id cannot name a file"
@@ -170,6 +192,9 @@ def _norma_runs(layout: Layout, name: str) -> Iterator[Piece]:
         data = json.dumps(run._asdict(), indent=1, default=str).encode()
         told = f"{plural(len(run.steps), 'step')}, {plural(len(run.events), 'event')}"
         yield Piece("norma", f"{name}#{run.run_id}", "run", "copy", target, data, note=told)
+        if not run.goal.strip():
+            yield Piece("norma", f"{name}#{run.run_id}/goal", "goal", "left", note="it is empty")
+            continue
         id_ = lists.task_id("norma", run.run_id)
         task = _norma_task(layout.root, run)
         yield Piece("norma", f"{name}#{run.run_id}/goal", "goal", "task", id_, task=task)
@@ -183,10 +208,8 @@ def _norma_task(root: Path, run: ForeignRun) -> NewTask:
 
 
 def _norma_settings(name: str, text: str, env: Mapping[str, str]) -> Iterator[Piece]:
-    known = _json(text) if name.endswith(".json") else _yaml(text)
-    if not known:
-        yield Piece("norma", name, "setting", "left", note="it cannot be read, or says nothing")
-        return
+    known, why = _json(text) if name.endswith(".json") else _yaml(text)
+    yield _settings_file("norma", name, known, why)
     agents = {**_inner(known, "agents"), **_profile(known)}
     for who, told in agents.items():
         source = f"{name}#agents.{who}"
@@ -203,14 +226,16 @@ def _norma_settings(name: str, text: str, env: Mapping[str, str]) -> Iterator[Pi
             filled = re.sub(_VARIABLE, lambda it: json.dumps(env[it[1]])[1:-1], json.dumps(kept))
             value = json.loads(filled)
             value = {key: _typed(it) for key, it in value.items()}
-            yield Piece("norma", source, "agent", "setting", f"agents.{who}", value=value)
+            left = ", ".join(sorted(told.keys() - kept))
+            note, key = f"without {left}" if left else "", f"agents.{who}"
+            yield Piece("norma", source, "agent", "setting", key, value=value, note=note)
     for key, value in _inner(known, "budgets").items():
         act: Act = "setting" if key in _BUDGETS else "left"
-        source = f"{name}#budgets.{key}"
-        yield Piece("norma", source, "budget", act, f"budgets.{key}", value=_typed(value))
+        source, note = f"{name}#budgets.{key}", "" if act == "setting" else _NO_SETTING
+        target = f"budgets.{key}"
+        yield Piece("norma", source, "budget", act, target, value=_typed(value), note=note)
     for key in known.keys() - {"agents", "budgets", "profiles", "profile"}:
-        note = "treadle has no such setting"
-        yield Piece("norma", f"{name}#{key}", "setting", "left", note=note)
+        yield Piece("norma", f"{name}#{key}", "setting", "left", note=_NO_SETTING)
 
 
 def _profile(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,16 +243,20 @@ def _profile(known: Mapping[str, Any]) -> dict[str, Any]:
     profiles = _inner(known, "profiles")
     chosen = profiles.get(str(known.get("profile") or "default"))
     roles = chosen.get("pdca", chosen) if isinstance(chosen, dict) else {}
-    named = {role: name for role, name in roles.items() if isinstance(name, str)}
-    return {role: {"use": name} for role, name in named.items() if role != name}
+    named = (it for it in roles.items() if isinstance(it[1], str) and it[0] != it[1])
+    return {role: {"use": name} for role, name in named}
 
 
 def spec_kitty(layout: Layout) -> Iterator[Piece]:
     """Yield missions and their tasks: treadle works on them where they are."""
     root = layout.root
-    for name in files(root, layout.kitty_specs):
-        kind = "task" if re.search(r"/tasks/.*WP\d+[^/]*\.md$", name) else "mission file"
-        yield Piece("spec-kitty", name, kind, "in_place")
+    for name in [*files(root, layout.kitty_specs), *files(root, root / _KITTY)]:
+        task = re.fullmatch(r"(kitty-specs/[^/]+/tasks/)(.+/)?WP\d+[^/]*\.md", name)
+        if task and task[2]:  # a folder for each lane, as its older versions had them
+            note = f"treadle does not look below tasks/: mv {shlex.join([name, task[1]])}"
+            yield Piece("spec-kitty", name, "task", "left", note=note)
+        else:
+            yield Piece("spec-kitty", name, "task" if task else "mission file", "in_place")
     for path in sorted((root / ".worktrees").glob("*/.git")):
         name = path.parent.relative_to(root).as_posix()
         note = "git keeps its branch; nothing in it is touched"
@@ -237,23 +266,21 @@ def spec_kitty(layout: Layout) -> Iterator[Piece]:
 def circe(layout: Layout) -> Iterator[Piece]:
     """Yield letters and the files of tasks, for treadle's own tree of them."""
     root = layout.root
-    for home in _circe_roots(root):
-        for part in (NEW_MESSAGES, "AGENTS", "TASKS", LOGS):
-            for name in files(root, home / part):
-                target = layout.mail.root / (root / name).relative_to(home)
-                kind = "task file" if part == "TASKS" else "letter"
-                if is_linked(root, name):
-                    yield Piece("circe", name, "link", "left", note="a link is not followed")
-                else:
-                    yield Piece("circe", name, kind, "copy", layout.relative(target))
+    for folder in _circe_folders(root):
+        for name in files(root, folder):
+            target = layout.mail.root / (root / name).relative_to(folder.parent)
+            kind = "task file" if folder.name == "TASKS" else "letter"
+            if is_linked(root, name):
+                yield Piece("circe", name, "link", "left", note="a link is not followed")
+            else:
+                yield Piece("circe", name, kind, "copy", layout.relative(target))
 
 
-def _circe_roots(root: Path) -> Iterator[Path]:
+def _circe_folders(root: Path) -> Iterator[Path]:
     for home in (root, root / "circe", root / "CIRCE", root / ".circe"):
-        if (home / NEW_MESSAGES).is_dir() or all(
-            (home / it).is_dir() for it in ("AGENTS", "TASKS")
-        ):
-            yield home
+        parts = [home / it for it in (NEW_MESSAGES, "AGENTS", "TASKS", LOGS)]
+        if parts[0].is_dir() or (parts[1].is_dir() and parts[2].is_dir()):
+            yield from parts
 
 
 def _kept(layout: Layout, system: str, name: str) -> Piece:
@@ -264,19 +291,19 @@ def _kept(layout: Layout, system: str, name: str) -> Piece:
     return Piece(system, name, "record", "copy", layout.relative(target))
 
 
-def _yaml(text: str) -> dict[str, Any]:
+def _yaml(text: str) -> tuple[dict[str, Any], str]:
+    """Return the fields, and why there are none."""
     try:
-        return dict(frontmatter.read(f"---\n{text.rstrip()}\n---\n".encode()).fields)
-    except TreadleError:
-        return {}
+        return dict(frontmatter.read(f"---\n{text.rstrip()}\n---\n".encode())[0]), ""
+    except TreadleError as error:
+        return {}, re.sub(r"\Aline \d+, column \d+: ", "", error.message)
 
 
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+def _json(text: str) -> tuple[dict[str, Any], str]:
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(text), dict):
+            return found, ""
+    return {}, "it is not a JSON object"
 
 
 def _inner(known: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -299,25 +326,3 @@ def _typed(value: object) -> object:
             return value == "true"
         return int(value) if re.fullmatch(r"\d{1,9}", value) else value
     return [str(it) for it in value] if isinstance(value, tuple) else value
-
-
-def every_file(layout: Layout) -> Iterator[str]:
-    """Yield every file of the systems here, by folder and not by what is known of it."""
-    root, here = layout.root, found(layout)
-    homes = {
-        "decree": [root / _DECREE],
-        "norma": [root / _NORMA],
-        "spec-kitty": [layout.kitty_specs],
-        "circe": [
-            home / part
-            for home in _circe_roots(root)
-            for part in (NEW_MESSAGES, "AGENTS", "TASKS", LOGS)
-        ],
-        "spec-kit": [path.parent for path in (root / "specs").glob("*/tasks.md")],
-        "backlog": [root / "backlog"],
-        "openspec": [root / "openspec"],
-        "task-master": [root / ".taskmaster"],
-    }
-    for name in here:
-        for home in homes[name]:
-            yield from files(root, home)
