@@ -220,6 +220,26 @@ def database(server: str, name: str) -> str:
     return f"postgresql://{user}@/{name}?host={host}"
 
 
+def small_disk(folder: Path, megabytes: int) -> Path | None:
+    """Put a disk of so many megabytes at a folder; only root may."""
+    if os.geteuid():
+        print("NOT TESTED: only root may mount a small disk, so no worker meets a full one")
+        return None
+    folder.mkdir(parents=True)
+    options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)]
+    subprocess.run(["mount", *options], check=True)
+    return folder
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room where a folder is, and return what takes it."""
+    ballast = folder / "ballast"
+    with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as out:
+        while out.write(b"x" * 4096):
+            pass
+    return ballast
+
+
 def wait_for(condition, timeout: float = 120.0):
     """Poll until `condition()` is true and return what it gave."""
     deadline = time.monotonic() + timeout

@@ -1,10 +1,12 @@
 """What a fleet must survive: killed, frozen and full workers, and a database that goes away."""
 
+import json
 import os
 import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +105,63 @@ def test_a_run_that_ends_every_worker_is_given_up_with_a_question(shared):
     assert (row["status"], shared.show(run_id)["reason_code"]) == ("failed", "gave_up")
     assert "gave_up" in shared.types(run_id)
     assert run_id in shared.treadle("desk", "--json")
+
+
+def test_a_killed_agent_ends_no_run_unless_it_is_killed_every_time(held):
+    held.env["TREADLE_FLEET_MAX_EPOCHS"] = "2"
+    (run_id,) = held.queue()
+    held.worker()
+    os.kill(int(in_do(held, run_id)[0][2]), signal.SIGKILL)
+    in_do(held, run_id, 2)
+    held.hold.unlink()
+    assert [row["status"] for row in held.wait_over(1)] == ["passed"]
+    assert [step["role"] for step in held.show(run_id)["steps"]] == ["plan", "do", "check"]
+    assert held.json("desk")["items"] == []
+    held.make_agent('[ "$role" = do ] && kill -9 $$')
+    (doomed,) = held.queue()
+    held.wait_over(2)
+    assert held.show(doomed)["reason_code"] == "gave_up"
+    # The worker that had taken the step before it, and two more.
+    assert len([it for it in held.spawned() if it[:2] == [doomed, "do"]]) == 3
+
+
+def test_a_run_whose_agent_nobody_watches_any_more_is_taken_again(held):
+    (run_id,) = held.queue()
+    worker = held.worker()
+    shim = parent(in_do(held, run_id)[0][2])
+    keeper = parent(shim)
+    assert parent(keeper) == worker.pid
+    for pid in (keeper, shim):
+        os.kill(pid, signal.SIGKILL)
+    in_do(held, run_id, 2)
+    held.hold.unlink()
+    assert [row["status"] for row in held.wait_over(1)] == ["passed"]
+    assert [step["role"] for step in held.show(run_id)["steps"]] == ["plan", "do", "check"]
+    assert held.json("desk")["items"] == []
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_killed_setup_or_git_ends_no_run(shared):
+    """The setup, and git where it takes over what the agent has changed (twice) and packs it."""
+    killed = [shared.folder / f"killed-{number}" for number in range(4)]
+    setup, first, again, pack = (f"mkdir {path} 2>/dev/null && kill -9 $$" for path in killed)
+    program, real = shared.folder / "bin" / "git", shutil.which("git")
+    program.parent.mkdir()
+    words = f'*" update-index "*) {first}; {again} ;; *" pack-objects "*) {pack} ;;'
+    program.write_text(f'#!/bin/sh\ncase " $* " in {words} esac; exec {real} "$@"\n')
+    program.chmod(0o755)
+    shared.configure(more=f"[workspace]\nsetup = {json.dumps(['sh', '-c', f'{setup}; true'])}")
+    shared.make_agent('[ "$role" = do ] && echo x > "$OLDPWD/new.txt"')
+    (run_id,) = shared.queue()
+    shared.env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    shared.worker()
+    assert [row["status"] for row in shared.wait_over(1)] == ["passed"]
+    assert all(path.exists() for path in killed)
+    assert [step["role"] for step in shared.show(run_id)["steps"]] == ["plan", "do", "check"]
+    assert shared.json("desk")["items"] == []
 
 
 def test_nothing_on_the_projects_machine_takes_a_run_from_the_fleet(held):

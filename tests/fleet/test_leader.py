@@ -2,6 +2,7 @@
 
 import time
 from contextlib import nullcontext
+from datetime import timedelta
 
 import pytest
 
@@ -14,6 +15,7 @@ from treadle.engine.elsewhere.fleet_run import Ticket
 from treadle.engine.run import memory
 from treadle.fleet.leader import Beat
 from treadle.fleet.queue import Job
+from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.store import fleet
 from treadle.store.fleet import WorkerRow
@@ -122,8 +124,17 @@ def test_a_run_of_a_lost_worker_waits_again(beat, store):
     assert list(beat._dispatcher.health().waiting) == [Job("p", RUN, 2)]
 
 
+def test_the_leader_has_jobs_forgotten_that_are_long_done(beat, store):
+    before = []
+    beat._dispatcher.forget = before.append
+    beat.tick()
+    assert utc(store.now() - timedelta(hours=2)) < before[0] < utc(store.now())
+
+
 def test_a_job_that_no_thread_drives_is_sent_back_after_three_beats(beat, store):
     job = Job("p", RUN, 7)
+    fleet.add_job(store, job.id, job.project, 0, LONG_AGO)
+    fleet.take_job(store, "me", 1)
     sent = []
     beat._dispatcher.health = lambda waiting=True, holder=None: type(
         "H", (), {"held": {job: "me"}, "waiting": {}}

@@ -96,6 +96,8 @@ def test_a_leader_whose_keeper_hangs_loses_the_lead_and_its_life(site, store, ke
         raise TimeoutError
 
     first._dispatcher.health = hang
+    fleet.add_job(first.store, "p/r/1", "p", 0, EARLY)
+    fleet.take_job(first.store, "first", 1)
     second = keeper("second")
     assert hangs.wait(180)
     leads(site, "second")

@@ -1,5 +1,6 @@
 """What a fleet asks of its PostgreSQL: few lines, few questions, and no line of its own."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -11,11 +12,13 @@ import psycopg
 import pytest
 from psycopg import conninfo
 
-from tests.fleet.lab import wait_for
+from tests.fleet.lab import Lab, database, postgres, wait_for
 from tests.fleet.test_faults import in_do
 from tests.fleet.test_leader import LONG_AGO
 from treadle.fleet.site import FleetSite
+from treadle.layout import Layout
 from treadle.store import fleet
+from treadle.web.live import Looking
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -54,24 +57,58 @@ def ask(url, sql):
         return admin.execute(sql).fetchone()[0]
 
 
-def test_an_idle_worker_asks_at_most_once_a_second_however_many_projects_there_are(shared):
-    url = shared.env["TREADLE_STORE"]
-    add_projects(url, 30)
-    shared.env |= TENTH
-    shared.worker()
-    wait_for(lambda: ask(url, "SELECT to_regclass('treadle_fleet.fleet_leader')"))
-    wait_for(lambda: ask(url, "SELECT count(*) FROM treadle_fleet.fleet_leader"))
-    count = (
-        "SELECT xact_commit + xact_rollback FROM pg_stat_database"
-        " WHERE datname = current_database()"
-    )
+@pytest.fixture
+def logging(tmp_path):
+    """A fleet whose server writes down every statement, and of which worker's transaction it is."""
+    server = postgres()
+    url = database(server.get_uri(), "idle")
     with psycopg.connect(url, autocommit=True) as admin:
-        time.sleep(6)  # one that is new looks more often, for a dead period
-        before, began = admin.execute(count).fetchone()[0], time.monotonic()
-        time.sleep(10)
-        after, seconds = admin.execute(count).fetchone()[0], time.monotonic() - began
-    print(f"{(after - before) / seconds / 10:.2f} transactions a second")
-    assert 0 < (after - before) / seconds <= 10
+        admin.execute("ALTER SYSTEM SET log_line_prefix = '%a %v '")
+        admin.execute("ALTER DATABASE idle SET log_statement = 'all'")
+        admin.execute("SELECT pg_reload_conf()")
+    made = Lab(tmp_path, {"TREADLE_STORE": url, **TENTH})
+    made.make()
+    yield made, Path(server.pgdata) / "log"
+    made.close()
+    server.cleanup()
+
+
+def own(log, worker):
+    """Return what a worker has asked, each with its transaction's name before it."""
+    told = log.read_text().replace("\n\t", " ").splitlines()
+    return [line.removeprefix(f"{worker} ") for line in told if line.startswith(f"{worker} ")]
+
+
+def transactions(asked):
+    """Count them by name; to call is one of its own, after the one that is called for."""
+    return len({line.split()[0] for line in asked}) + sum("; NOTIFY" in line for line in asked)
+
+
+def beats(asked):
+    return sum("SET beat_at" in line for line in asked)
+
+
+def test_idle_workers_ask_at_most_once_a_second_however_many_projects_there_are(logging):
+    """The one that leads, too. Counted are their own: a server does something by itself."""
+    lab, log = logging
+    add_projects(lab.env["TREADLE_STORE"], 30)
+    pids = {lab.worker().pid for _ in range(2)}
+    workers = wait_for(lambda: by_pids(lab, pids))
+    for name in workers:  # one that is new looks more often, for a dead period
+        wait_for(lambda name=name: beats(own(log, name)) > 7)
+    before, began = {name: own(log, name) for name in workers}, time.monotonic()
+    for name in workers:
+        wait_for(lambda name=name: beats(own(log, name)) >= beats(before[name]) + 10)
+    for name in workers:
+        count = transactions(own(log, name)[len(before[name]) :])
+        rate = count / (time.monotonic() - began) / 10
+        print(f"{rate:.2f} transactions a second")
+        assert 0 < rate <= 1
+
+
+def by_pids(lab, pids):
+    found = {it["pid"]: it["worker_id"] for it in lab.status()["workers"]}
+    return [found[it] for it in pids] if pids <= set(found) else None
 
 
 def test_a_worker_holds_few_lines_however_many_projects_it_drives(held):
@@ -143,3 +180,15 @@ def test_a_fleet_works_behind_a_pooler_that_knows_transactions_only(shared, pool
         assert [it["status"] for it in shared.wait_over(2)] == ["passed", "passed"]
     assert {it["queued"] for it in shared.status()["repositories"]} == {0}
     assert ask(direct, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
+
+
+def test_a_page_behind_a_pooler_moves_although_nobody_hears_of_commits(shared, pooler, monkeypatch):
+    """It looks now and then, not at every turn."""
+    monkeypatch.setenv("TREADLE_STORE", pooler)
+    shared.env["TREADLE_STORE"] = pooler
+    shared.queue()
+    with contextlib.closing(Looking(Layout(shared.root))) as looking:
+        for _ in range(2):
+            began = time.monotonic()
+            wait_for(lambda: "store" in looking.news())
+        assert time.monotonic() - began > 1

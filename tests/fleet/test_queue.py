@@ -8,9 +8,11 @@ import pytest
 from tests.fleet.inline import Inline
 from tests.fleet.lab import database, wait_for
 from treadle.config.schema import FleetConfig
-from treadle.fleet.queue import Job, Queue, parse_job
+from treadle.fleet.queue import RAREST, Job, Queue, parse_job
 from treadle.fleet.site import LOCAL, FleetSite
 from treadle.layout import Layout
+from treadle.store import fleet
+from treadle.store.fleet import WorkerRow
 
 JOB = Job("p", "20260101-000000-000000", 1)
 QUICK = FleetConfig(polling=0.02)
@@ -64,6 +66,10 @@ def test_jobs_are_delivered_once_and_drained(dispatcher):
     dispatcher.drain()
     assert sorted(job.attempt for job in seen) == [1, 2]
     assert not dispatcher.health().waiting
+
+
+def test_an_idle_worker_looks_often_enough_for_what_is_promised_of_a_dead_ones_runs():
+    assert RAREST * FleetConfig().polling < 2.5
 
 
 def test_a_job_that_was_done_is_not_delivered_again_whoever_submits_it(dispatcher):
@@ -130,6 +136,22 @@ def test_a_job_that_is_given_back_keeps_its_place_and_goes_to_another_worker(sit
         queue.drain()
 
 
+def test_a_worker_waits_behind_no_jobs_that_are_not_for_it(site):
+    """Of each project it looks at one now and then; it does not go round in circles."""
+    mine, wanted = [], Job("q", JOB.run_id, 1)
+    queue = Queue(site, QUICK, "w")
+    for number in range(50):
+        queue.submit(JOB._replace(attempt=number), 0)
+    queue.submit(wanted, 1)
+    queue.work(1, lambda job: mine.append(job) or (job == wanted or None))
+    wait_for(lambda: wanted in mine)
+    queue.drain()
+    assert mine == [JOB._replace(attempt=0), wanted]
+    del queue._left[JOB.project]  # as when it is looked at again
+    with site.fleet() as store:
+        assert queue._take(store) == JOB._replace(attempt=1)
+
+
 def test_what_a_lost_worker_held_is_delivered_again_but_not_what_another_has_by_now(site):
     lost, heir, seen = Queue(site, QUICK, "lost"), Queue(site, QUICK, "heir"), []
     lost.submit(JOB, 0)
@@ -143,6 +165,18 @@ def test_what_a_lost_worker_held_is_delivered_again_but_not_what_another_has_by_
     heir.drain()
     lost.retry({JOB: "lost"})
     assert heir.health() == ({*()}, {})
+
+
+def test_a_worker_that_was_declared_dead_takes_nothing(site):
+    """One that wakes up may ask for a job before its beat tells it."""
+    queue = Queue(site, QUICK, "w")
+    queue.submit(JOB, 0)
+    with site.fleet() as store:
+        row = WorkerRow("w", "h", 1, 1, 0, "alive", "2026", "2026")
+        fleet.register(store, row, "2025")
+        fleet.bury(store, "w", "2027")
+        assert queue._take(store) is None
+        assert Queue(site, QUICK, "heir")._take(store) == JOB
 
 
 def test_a_worker_that_is_not_fit_takes_nothing(site):

@@ -1,5 +1,8 @@
 """Archives in a bucket, against an S3 server on this machine."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
 from treadle.engine.elsewhere import archive
@@ -53,12 +56,35 @@ def test_a_bucket_without_tls_is_refused_with_the_variable_that_allows_it(bucket
     assert refused.value.fix == ("export AWS_ALLOW_HTTP=true",)
 
 
-def test_an_archive_that_a_bucket_took_and_lost_is_not_believed_to_be_kept(bucket):
-    class Losing(Shelf):
-        def put(self, key, data):
-            return True
+class Losing(BaseHTTPRequestHandler):
+    """A bucket that answers 200 to whatever it is given, and has nothing."""
 
-    with pytest.raises(StoreError, match="does not have it") as lost:
-        archive.put(Losing(bucket), "runs/r/001-do.e1.tar", b"x")
+    protocol_version = "HTTP/1.1"
+
+    def do_PUT(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200)
+
+    def do_HEAD(self):
+        self.answer(404)
+
+    def answer(self, code):
+        self.send_response(code)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_an_archive_that_a_bucket_took_and_lost_is_not_believed_to_be_kept(bucket, monkeypatch):
+    name = "runs/r/001-do.e1.tar"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Losing) as server, monkeypatch.context() as there:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        there.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(StoreError, match="and does not have it") as lost:
+            archive.put(Shelf(bucket), name, b"x")
+        server.shutdown()
     assert lost.value.code == "artifacts_failed"  # as trouble that passes: it is tried again
-    assert archive.put(Shelf(bucket), "runs/r/001-do.e1.tar", b"x").key == "runs/r/001-do.e1.tar"
+    assert archive.put(Shelf(bucket), name, b"x").key == name

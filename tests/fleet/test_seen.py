@@ -3,12 +3,17 @@
 import json
 import re
 import socket
+import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from tests.builder import git
 from tests.fleet.lab import wait_for
 from tests.fleet.test_faults import in_do
+from treadle.errors import GitError
+from treadle.fleet import check
 
 
 def free_port():
@@ -24,7 +29,10 @@ def test_a_run_that_waits_for_a_worker_is_shown_as_queued(shared):
     assert re.search(r"\bqueued\b.*Goal", shared.treadle("runs", "list"))
     assert f"{run_id} (queued," in shared.treadle("runs", "show", run_id)
     assert f"run {run_id} waits for a worker" in shared.treadle("why", run_id)
-    assert "stuck" not in shared.treadle("status")
+    (entry,) = shared.json("status")["queued"]
+    assert (entry["kind"], entry["reason"]) == ("run", "Goal: waits for a worker")
+    assert entry["next"] == f"treadle log -f {run_id}"
+    assert re.search(r"(?m)^queued\n  run .*Goal: waits for a worker$", shared.treadle("status"))
     assert "out of the queue" in shared.treadle("stop", run_id)
     assert re.search(r"\bstopped\b.*Goal", shared.treadle("runs", "list"))
 
@@ -44,6 +52,7 @@ def test_a_workers_numbers_and_log_tell_what_it_does(held):
 
     seen = numbers()
     project = held.status()["repositories"][0]["repository"]
+    assert 0 < seen["treadle_worker_connections"] <= 8
     assert seen["treadle_worker_busy"] == seen["treadle_fleet_up"] == 1
     assert seen["treadle_worker_claims_total"] == seen["treadle_worker_steps_total"] == 1
     assert seen[f'treadle_fleet_queued{{repository="{project}"}}'] == 1
@@ -80,3 +89,22 @@ def test_a_check_from_a_workers_place_says_what_is_missing(shared):
     missing = ("key", "artifacts", "repository")
     assert checked() == dict.fromkeys(everything, True) | dict.fromkeys(missing, False)
     assert "NOT  repository of" in shared.treadle("fleet", "check", check=False)
+
+
+@pytest.mark.real
+def test_a_check_finds_a_repository_that_can_only_be_read(repo, tmp_path):
+    """As a server has it that asks for more rights to push than to fetch."""
+    if not Path(git(repo, "--exec-path").strip(), "git-daemon").exists():
+        pytest.skip("git daemon is not installed: apt-get install git")
+    git(repo, "clone", "-q", "--bare", str(repo), str(tmp_path / "origin.git"))
+    assert "written" in check._repository(str(tmp_path / "origin.git"))
+    port = free_port()
+    words = [f"--base-path={tmp_path}", "--export-all", "--listen=127.0.0.1", f"--port={port}"]
+    url = f"git://127.0.0.1:{port}/origin.git"
+    with subprocess.Popen(["git", "daemon", *words], stderr=subprocess.DEVNULL) as daemon:
+        try:
+            wait_for(lambda: subprocess.run(["git", "ls-remote", url]).returncode == 0)
+            with pytest.raises(GitError, match="access denied"):
+                check._repository(url)
+        finally:
+            daemon.terminate()

@@ -77,6 +77,8 @@ def test_a_project_that_is_removed_stays_away(shared):
         admin.execute(f"DROP SCHEMA {project} CASCADE")
         admin.execute("INSERT INTO treadle_fleet.fleet_projects VALUES ('dropped', '/r', 'x')")
         assert [it["repository"] for it in shared.status()["repositories"]] == ["dropped"]
+        for words in (("check",), ("cancel", "--where", "queued")):
+            shared.treadle("fleet", *words, check=False)
         assert shared.worker("--idle-exit", "3").wait(180) == 0, shared.words()
         found = admin.execute("SELECT nspname FROM pg_namespace").fetchall()
     assert not {(project,), ("dropped",)} & set(found)

@@ -7,6 +7,7 @@ import sys
 import psycopg
 import pytest
 
+from tests.builder import git
 from tests.fleet.lab import wait_for
 from tests.fleet.test_leader import queued, take
 from tests.fleet.test_leader_shared import keeper, leads, site, store
@@ -109,9 +110,37 @@ def test_the_leader_finds_runs_that_nobody_holds(site, store, keeper):
     running = take(store, store.run(row.run_id), "worker:first")
     done = {"reason_code": "gave_up", "reason": "x"}
     fleet_run.record(store, running._replace(status="failed"), "gave_up", "x", **done)
-    assert [it.run_id for it in fleet.ended(store)] == [row.run_id]
+    assert [it.run_id for it in fleet.runs(store).ended] == [row.run_id]
     wait_for(lambda: Job("p", row.run_id, 4) in first._dispatcher.health().waiting)
     assert store.run(row.run_id).status == "failed"
+
+
+def test_nothing_is_pushed_for_a_run_whose_base_the_repository_has(shared):
+    """Its first change makes the branch, wherever a worker may have been lost."""
+    git(shared.root, "push", "-q", "origin", "main")
+    change = shared.folder / "change"
+    steps = f'[ "$role" = do ] && [ -e {change} ] && echo "$TREADLE_RUN" > "$OLDPWD/done.txt"'
+    shared.make_agent(steps)
+    (still,) = shared.queue()
+    assert set(shared.refs()) == {"HEAD", "refs/heads/main"}
+    shared.worker("--once").wait(180)
+    assert shared.show(still)["status"] == "passed"
+    assert set(shared.refs()) == {"HEAD", "refs/heads/main"}
+    change.touch()
+    (changes,) = shared.queue()
+    shared.env |= {"TREADLE_DIE_AT": "after_transaction:2", "TREADLE_FLEET_DEAD_AFTER": "2"}
+    assert shared.worker().wait(180) == -9
+    assert set(shared.refs()) == {"HEAD", "refs/heads/main"}
+    del shared.env["TREADLE_DIE_AT"]
+    shared.worker("--once").wait(180)
+    shown = shared.show(changes)
+    assert shown["status"] == "passed"
+    assert shared.refs()[f"refs/heads/treadle/{changes}"] == shown["head_commit"]
+    prune = ("runs", "prune", "--history", "--unlanded")
+    assert "has not landed: its work would be lost" in shared.treadle(*prune, "--dry-run")
+    pruned = shared.json(*prune)["runs"]
+    assert set(pruned) == {still, changes}
+    assert set(shared.refs()) == {"HEAD", "refs/heads/main"}
 
 
 def test_many_tasks_are_queued_with_few_pushes(shared):

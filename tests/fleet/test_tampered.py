@@ -158,20 +158,6 @@ def test_an_order_that_was_changed_in_the_database_is_refused_and_others_go_on(s
     assert {shared.types(run_id).count("order_refused") for run_id in runs.values()} == {1}
 
 
-def test_a_worker_with_another_key_takes_nothing(shared, vandal):
-    (run_id,) = shared.queue()
-    words = shared.key.read_text()
-    shared.key.write_text("f" * 64 + "\n")
-    worker = shared.worker("--once")
-    assert worker.wait(180) == 0
-    assert refusals(shared, [run_id]) == {run_id: "order_forged"}
-    assert shared.spawned() == []
-    shared.key.write_text(words)
-    shared.treadle("run", "--fleet", "--resume", run_id)
-    assert shared.worker("--once").wait(180) == 0
-    assert shared.show(run_id)["status"] == "passed"
-
-
 def test_runs_queued_before_a_rotation_are_still_taken(shared):
     (old,) = shared.queue()
     shared.treadle("fleet", "key", "--rotate")

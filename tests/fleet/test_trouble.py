@@ -37,10 +37,8 @@ def test_archives_and_a_repository_that_are_away_cost_no_agent_its_work(held):
     archives.rename(held.folder / "kept")
     archives.touch()
     held.hold.unlink()
-    parked = wait_for(
-        lambda: list((held.folder / "hosts").glob("*/cache/treadle/fleet/parked/*/*"))
-    )
-    assert [path.name.startswith(f"runs~{run_id}~002-do") for path in parked] == [True]
+    parked = f"*/cache/treadle/fleet/parked/*/runs~{run_id}~002-do*"
+    assert len(wait_for(lambda: list((held.folder / "hosts").glob(parked)))) == 1
     origin.rename(held.folder / "away.git")
     archives.unlink()
     (held.folder / "kept").rename(archives)

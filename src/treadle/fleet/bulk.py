@@ -8,17 +8,17 @@ from treadle.contract import RunStatus
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.run import memory
-from treadle.engine.run.memory import RunMemory
 from treadle.engine.wheel import end
-from treadle.errors import NotFoundError, TreadleError
+from treadle.errors import NotFoundError, StoreError, TreadleError
 from treadle.fleet import submit
 from treadle.fleet.queue import Job, Queue
 from treadle.fleet.site import FleetSite
 from treadle.fleet.submit import Desk
 from treadle.ids import is_run_id
+from treadle.project.key import FleetKey
 from treadle.store import fleet
 from treadle.store.runs import RunRow
-from treadle.store.store import Store
+from treadle.store.store import Reader, Store
 
 Change = Literal["resume", "requeue", "cancel"]
 
@@ -43,7 +43,7 @@ class Hand(NamedTuple):
     project: str
     store: Store
     dispatcher: Queue
-    resume: Callable[[RunRow], object]
+    key: FleetKey
 
 
 def change_runs(
@@ -55,13 +55,17 @@ def change_runs(
     with site.fleet() as store:
         names = [name for name, _ in fleet.projects(store)]
     for name in names:
-        with site.store(name) as store:
-
-            def resume(row: RunRow, store: Store = store) -> RunRow:
-                return submit.resume(store, dispatcher, key, row, {})
-
-            hand = Hand(name, store, dispatcher, resume)
-            done += [_changed(hand, what, row) for row in list(_meant(hand, what, where))]
+        try:
+            with site.reader(name) as looking:
+                meant = list(_meant(looking, name, what, where))
+        except StoreError as error:
+            if error.code == "store_unreachable" or where == name:
+                raise
+            continue  # it belongs to others
+        if meant:
+            with site.store(name) as store:
+                hand = Hand(name, store, dispatcher, key)
+                done += [_changed(hand, what, row) for row in meant]
     if not done and where not in names:
         text = f"no run to {what} matches the reason, project or worker {where!r}"
         raise NotFoundError(text, fix=["treadle fleet status"])
@@ -83,19 +87,16 @@ def rebuild_runs(desk: Desk) -> list[RunChange]:
     return done
 
 
-def _meant(hand: Hand, what: Change, where: str) -> Iterator[RunRow]:
+def _meant(store: Reader, project: str, what: Change, where: str) -> Iterator[RunRow]:
     for status in _LOOKS[what]:
-        for row in fleet.of_status(hand.store, status):
-            known = memory.recall(hand.store, row.run_id)
+        for row in fleet.of_status(store, status):
+            known = memory.recall(store, row.run_id)
             is_queued = memory.is_queued(row, known)
             if status == "stopped" and is_queued != (what == "cancel"):
                 continue
-            if where in _words(hand.project, row, known):
+            worker = (row.owner or "").removeprefix(fleet_run.WORKER) or None
+            if where in (project, known.reason_code, worker):
                 yield row
-
-
-def _words(project: str, row: RunRow, known: RunMemory) -> tuple[str | None, ...]:
-    return project, known.reason_code, (row.owner or "").removeprefix(fleet_run.WORKER) or None
 
 
 def _changed(hand: Hand, what: Change, row: RunRow) -> RunChange:
@@ -124,7 +125,7 @@ def _cancel(hand: Hand, row: RunRow) -> None:
 
 
 _CHANGES: Mapping[Change, Callable[[Hand, RunRow], object]] = {
-    "resume": lambda hand, row: hand.resume(row),
+    "resume": lambda hand, row: submit.resume(hand.store, hand.dispatcher, hand.key, row, {}),
     "requeue": _requeue,
     "cancel": _cancel,
 }

@@ -1,17 +1,17 @@
 """Look, from a worker's place, whether everything that a worker needs can be reached."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
 
 from treadle.config.schema import Config
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.errors import TreadleError
 from treadle.fleet.site import FleetSite
-from treadle.git import remote
+from treadle.git import call, remote
 from treadle.project import key as keys
-from treadle.project.doctor import Check
+from treadle.project.doctor import Check, ask
 from treadle.sandbox import jails
 from treadle.store import fleet
 from treadle.store.fleet import FleetProject
@@ -23,25 +23,18 @@ _OFF = 60.0
 def examine(site: FleetSite, config: Config, env: Mapping[str, str]) -> Iterator[Check]:
     """Yield what was looked at: database, clock, key, archives, sandbox and each project."""
     found: list[FleetProject] = []
-    yield _tried("database", lambda: _database(site, found))
-    yield _tried("clock", lambda: _clock(site))
+    yield ask("database", _database, site, found)
+    yield ask("clock", _clock, site)
     root = site.layout.root if site.layout else None
-    yield _tried("key", lambda: f"key {keys.read(env, root).name}")
+    yield ask("key", lambda: f"key {keys.read(env, root).name}")
     if config.artifacts:
-        yield _tried("artifacts", lambda: _artifacts(config.artifacts or ""))
+        yield ask("artifacts", _artifacts, config.artifacts)
     tier = jails.probe(config.sandbox.tier)
     is_closed = tier.tier != "0" or config.sandbox.mode == "off"
     yield Check("sandbox", is_closed, f"tier {tier.tier}: {tier.reason}", tuple(tier.fix))
     for project, url in found:
-        yield _tried(f"store of {project}", partial(_project, site, project))
-        yield _tried(f"repository of {project}", partial(_repository, url))
-
-
-def _tried(name: str, look: Callable[[], str]) -> Check:
-    try:
-        return Check(name, True, look())
-    except TreadleError as error:
-        return Check(name, False, error.message, error.fix)
+        yield ask(f"store of {project}", _project, site, project)
+        yield ask(f"repository of {project}", _repository, url)
 
 
 def _database(site: FleetSite, found: list[FleetProject]) -> str:
@@ -73,10 +66,19 @@ def _artifacts(url: str) -> str:
 
 
 def _project(site: FleetSite, name: str) -> str:
-    with site.reader(name) as store:
-        return f"{len(fleet.queued(store))} queued, {len(fleet.held(store))} running"
+    with site.reader(name) as reader:
+        found = fleet.runs(reader)
+        is_there = reader.is_there
+    if is_there:
+        with site.store(name) as store:
+            fleet.require_rights(store)
+    return f"{len(found.queued)} queued, {len(found.held)} running"
 
 
 def _repository(url: str) -> str:
     remote.reach(url)
-    return f"{remote.bare(url)} answers"
+    with tempfile.TemporaryDirectory() as folder:
+        call.out(["init", "-q", "--bare", "--", folder], {})
+        trial = ["push", "-q", "--dry-run", "--no-verify", "--", url, ":refs/heads/treadle/check"]
+        call.out(trial, {"GIT_DIR": folder})
+    return f"{remote.bare(url)} can be read and written"

@@ -52,7 +52,7 @@ class Beat(threading.Thread):
         self._dispatcher = dispatcher
         self._active = active
         self._every = config.beat
-        self._dead_after = config.dead_after
+        self._dead_after = self._shortest = float(config.dead_after)
         self._on_death = on_death
         self._watch = watch
         self._trouble = ""
@@ -106,10 +106,11 @@ class Beat(threading.Thread):
         """Beat once, and lead if nobody else does."""
         now = self.store.now()
         busy = len(self._active)
-        status = fleet.beat(self.store, self._worker, busy, utc(now), self.health.trouble)
-        if status is None:
+        beaten = fleet.beat(self.store, self._worker, busy, utc(now), self.health.trouble)
+        if beaten is None:
             self._on_death()
             return
+        status, is_any_held = beaten
         if status == "draining":
             self.draining.set()
         self.counts.add("beats_total")
@@ -117,15 +118,19 @@ class Beat(threading.Thread):
         self._pause = self._every
         until = now + timedelta(seconds=max(self._dead_after / 2, 2 * self._every))
         if self._may_lead() and fleet.lead(self.store, self._worker, utc(now), utc(until)):
-            self._lead(now)
+            self._lead(now, is_any_held)
         else:
-            self._check_own(self._dispatcher.health(waiting=False, holder=self._worker).held)
+            self._check_own(self._held(is_any_held, self._worker))
+
+    def _held(self, is_any: bool, holder: str | None = None) -> Mapping[Job, str]:
+        """Return who holds what, or what one holds; the beat has told whether to ask at all."""
+        return self._dispatcher.health(waiting=False, holder=holder).held if is_any else {}
 
     def _note_connection(self) -> None:
         """Count from the last gap: who could not beat must not judge others who could not."""
         now = time.monotonic()
-        gap = max(self._dead_after - 2 * self._every, self._dead_after / 2)
-        if self._connected_at is None or now - self._beaten_at > gap:
+        gap = now - self._beaten_at - self._pause
+        if self._connected_at is None or gap > self._shortest / 2:
             self._connected_at = now
         self._beaten_at = now
 
@@ -136,37 +141,43 @@ class Beat(threading.Thread):
         oldest = next(iter(fleet.living(self.store)), None)
         return oldest is None or oldest.worker_id == self._worker
 
-    def _lead(self, now: datetime) -> None:
+    def _lead(self, now: datetime, is_any_held: bool) -> None:
         """Judge, and send back what the dead held; then look for what was lost otherwise."""
         living = fleet.living(self.store)
-        before = utc(now - timedelta(seconds=self._dead_after))
-        if self._known_for() >= self._dead_after and any(row.beat_at < before for row in living):
-            self._bury(living, before)
+        if has_buried := any([self._bury(row, now) for row in living]):
             living = fleet.living(self.store)
-        alive = {row.worker_id: row.beat_at for row in living}
-        held = self._dispatcher.health(waiting=False).held
+        alive = {row.worker_id for row in living}
+        held = self._held(is_any_held or has_buried)  # one may have taken a job since the beat
         self._check_own(held)
         if orphans := {job: holder for job, holder in held.items() if holder not in alive}:
             self._dispatcher.retry(orphans)
         self._sweep(now)
-        self._pause = self._until_next(min(alive.values(), default=utc(now)))
+        self._pause = self._until_next(living)
 
-    def _bury(self, living: Sequence[WorkerRow], before: str) -> None:
+    def _bury(self, row: WorkerRow, now: datetime) -> bool:
         """Declare dead who was silent; one that stands still in a transaction holds up nobody."""
-        for row in living:
-            if row.beat_at < before:
-                fleet.cut_off(self.store, row.worker_id)
-                fleet.bury(self.store, row.worker_id, before)
+        before = utc(now - timedelta(seconds=self._period(row)))
+        is_silent = self._known_for() >= self._period(row) and row.beat_at < before
+        if is_silent:
+            fleet.cut_off(self.store, row.worker_id)
+            fleet.bury(self.store, row.worker_id, before)
+        return is_silent
+
+    def _period(self, row: WorkerRow) -> float:
+        """Return for how long a worker may be silent: it knows best how often it beats."""
+        return row.dead_after or self._dead_after
 
     def _known_for(self) -> float:
         """Return how long the database has been reached without a gap."""
         return time.monotonic() - (self._connected_at or time.monotonic())
 
-    def _until_next(self, oldest: str) -> float:
+    def _until_next(self, living: Sequence[WorkerRow]) -> float:
         """Return how long to wait: a worker is judged when it is due, not at the next beat."""
-        silent = (self.store.now() - datetime.fromisoformat(oldest)).total_seconds()
-        due = self._dead_after - min(silent, self._known_for())
-        return max(min(due, self._every), _SHORTEST)
+        now, known_for = self.store.now(), self._known_for()
+        silent = {it: (now - datetime.fromisoformat(it.beat_at)).total_seconds() for it in living}
+        due = [self._period(it) - min(silent[it], known_for) for it in living]
+        self._shortest = min([self._dead_after, *map(self._period, living)])
+        return max(min(self._every, self._shortest / 4, *due), _SHORTEST)
 
     def _check_own(self, held: Mapping[Job, str]) -> None:
         """Send back what the queue believes to be ours and no thread of ours drives."""

@@ -13,10 +13,7 @@ from treadle.fleet import site as sites
 from treadle.fleet.site import FleetSite
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_COUNTED = (
-    *("beats_total", "claims_total", "retries_total", "runs_total"),
-    *("steps_total", "step_seconds_total"),
-)
+_COUNTED = ("beats", "claims", "retries", "runs", "steps", "step_seconds")
 _HOLDS = 5.0  # seconds for which the fleet's own numbers are not asked for again
 
 
@@ -43,7 +40,7 @@ class Counts:
     def lines(self) -> Iterator[str]:
         """Yield a line for each count."""
         with self._lock:
-            found = {name: self._of.get(name, 0) for name in _COUNTED} | self._of
+            found = {f"{name}_total": 0.0 for name in _COUNTED} | self._of
         for name, value in sorted(found.items()):
             yield f"treadle_worker_{name} {value:g}"
 
@@ -54,8 +51,9 @@ def fleet_lines(site: FleetSite) -> Iterator[str]:
     for status in ("alive", "draining", "left", "dead"):
         count = sum(row.status == status for row in found.workers)
         yield f'treadle_fleet_workers{{status="{status}"}} {count}'
-    living = [row for row in found.workers if row.status == "alive"]
-    yield f"treadle_fleet_quarantined {sum(row.trouble is not None for row in living)}"
+    quarantined = [row for row in found.workers if row.status == "alive" and row.trouble]
+    yield f"treadle_fleet_quarantined {len(quarantined)}"
+    yield f"treadle_worker_connections {found.lines}"
     yield f"treadle_fleet_stuck {len(found.stuck)}"
     for load in (it for it in found.repositories if it.problem is None):
         of = f'{{repository="{load.repository}"}}'

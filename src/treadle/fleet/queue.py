@@ -14,11 +14,13 @@ from treadle.ids import utc
 from treadle.store import fleet
 from treadle.store.store import Store
 
-# While nothing comes, looks become rarer, up to so many times `fleet.polling`.
-_RAREST = 4.0
+# While nothing comes, looks become rarer, up to so many times `fleet.polling`: every two seconds
+# with its default, because a dead worker's run is promised to another one within 2.5.
+RAREST = 2.0
 _GROWTH = 1.2
-# For how long a worker leaves a job to others that it gave back.
-_LEAVES = 2.0
+# For how long a worker leaves a job to others that it gave back. One that is not for it is left
+# for longer, and its project as well: there may be thousands more of them.
+_LEAVES, _NOT_FOR_IT = 2.0, 20.0
 
 
 class Job(NamedTuple):
@@ -40,6 +42,10 @@ def parse_job(text: str) -> Job:
     return Job(project, run_id, int(attempt))
 
 
+# Drives a job and tells whether it is done with; None means: never by this worker.
+Drive = Callable[[Job], bool | None]
+
+
 class QueueState(NamedTuple):
     """How the queue stands: the jobs that wait, and the holder of each other."""
 
@@ -59,7 +65,7 @@ class Queue:
         self._worker = worker
         self._leaving = Event()
         self._changed = Event()
-        self._given_back: dict[Job, float] = {}
+        self._left: dict[str, float] = {}
         self._open: Store | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._taker: Thread | None = None
@@ -73,10 +79,8 @@ class Queue:
         """Deliver jobs again that these workers have."""
         self._end("waiting", held)
 
-    def work(
-        self, slots: int, drive: Callable[[Job], bool], is_fit: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Begin to take jobs while fit, and return; `drive` tells whether a job is done with."""
+    def work(self, slots: int, drive: Drive, is_fit: Callable[[], bool] = lambda: True) -> None:
+        """Begin to take jobs while fit, and return."""
         self._open = self._site.fleet(float(self._config.patience))
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="run")
         self._leaving.clear()
@@ -109,9 +113,7 @@ class Queue:
         with self._store() as store:
             fleet.forget_jobs(store, before)
 
-    def _take_jobs(
-        self, free: Semaphore, drive: Callable[[Job], bool], is_fit: Callable[[], bool]
-    ) -> None:
+    def _take_jobs(self, free: Semaphore, drive: Drive, is_fit: Callable[[], bool]) -> None:
         """Take a job whenever there is a slot for it; the next look is after a pause."""
         pause = polling = float(self._config.polling)
         with self._site.fleet() as store:  # without patience: a drain need not wait for it
@@ -125,25 +127,27 @@ class Queue:
                 elif has_slot:
                     free.release()
                     pause = polling if self._changed.wait(pause) else pause * _GROWTH
-                    pause = min(pause, _RAREST * polling)
+                    pause = min(pause, RAREST * polling)
                     self._changed.clear()
 
     def _take(self, store: Store) -> Job | None:
-        late = time.monotonic() - _LEAVES
-        self._given_back = {job: at for job, at in self._given_back.items() if at > late}
-        left = [job.id for job in self._given_back]
+        now = time.monotonic()
+        self._left = {name: until for name, until in self._left.items() if until > now}
         try:
-            found = fleet.take_job(store, self._worker, self._config.per_repository, left)
+            found = fleet.take_job(store, self._worker, self._config.per_repository, self._left)
         except StoreError:
             return None  # the beat says so, again and again
         return parse_job(found) if found else None
 
-    def _drive(self, job: Job, drive: Callable[[Job], bool], free: Semaphore) -> None:
+    def _drive(self, job: Job, drive: Drive, free: Semaphore) -> None:
         """Drive a job; one that fails is done as well: the leader finds what it left."""
         state = "done"
         try:
-            if not drive(job):
-                state, self._given_back[job] = "waiting", time.monotonic()
+            if not (is_done := drive(job)):
+                state, now = "waiting", time.monotonic()
+                self._left[job.id] = now + _LEAVES
+                if is_done is None:
+                    self._left |= {job.project: now + _LEAVES, job.id: now + _NOT_FOR_IT}
         finally:
             try:
                 self._end(state, {job: self._worker})
@@ -153,8 +157,7 @@ class Queue:
 
     def _end(self, state: str, held: Mapping[Job, str]) -> None:
         with self._store() as store:
-            named = {job.id: holder for job, holder in held.items()}
-            fleet.end_jobs(store, state, named, utc(store.now()))
+            fleet.end_jobs(store, state, {it.id: held[it] for it in held}, utc(store.now()))
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[Store]:

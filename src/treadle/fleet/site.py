@@ -170,6 +170,7 @@ class FleetStatus(NamedTuple):
     workers: Sequence[WorkerRow]
     repositories: Sequence[RepositoryLoad]
     stuck: Sequence[Stuck]
+    lines: int  # that the process which asks has to the database
 
 
 def status(site: FleetSite) -> FleetStatus:
@@ -188,7 +189,8 @@ def status(site: FleetSite) -> FleetStatus:
             counts = len(found.queued), len(found.held)
             loads.append(RepositoryLoad(name, *counts, oldest.total_seconds()))
         stuck = list(_stuck(site, store, driven, workers))
-        return FleetStatus(now, fleet.leader(store, now), workers, loads, stuck)
+        leader, lines = fleet.leader(store, now), int(store.all("own_lines")[0][0])
+        return FleetStatus(now, leader, workers, loads, stuck, lines)
 
 
 def _stuck(

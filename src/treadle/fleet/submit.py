@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from treadle.config.schema import Config
+from treadle.config.schema import Config, FleetConfig
 from treadle.engine import letters
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
@@ -66,7 +66,7 @@ def _submit(
     rows = list(_rows(desk, wholes, now))
     waiting = list(zip(rows, wholes, strict=True))
     try:
-        _publish(desk, waiting, ticket, key, now)
+        _publish(desk, waiting, ticket, key)
         while waiting:
             _write_down(desk, *waiting[0], key)
             row, _ = waiting.pop(0)
@@ -92,14 +92,12 @@ def _rows(desk: Desk, wholes: Sequence[FleetOrder], now: datetime) -> Iterator[R
 def _check(desk: Desk, asked: Order) -> None:
     """Refuse what no worker could do, before anything is sent anywhere."""
     if asked.script is not None:
-        raise BlockedError(
-            "a script routine works in the project itself, not in the fleet",
-            code="not_for_fleet",
-            fix=["treadle process"],
-        )
+        text = "a script routine works in the project itself, not in the fleet"
+        raise BlockedError(text, code="not_for_fleet", fix=["treadle process"])
     begin.check_possible(desk.project.layout, asked)
     if task := desk.store.task(asked.task_id or ""):
         claim.check_free(desk.store, task, HUMAN, desk.store.now())
+        claim.check_dependencies(desk.store, task, desk.store.now())
 
 
 def rebuild(desk: Desk, run_id: str, names: Sequence[str]) -> bool:
@@ -136,20 +134,15 @@ def resume(
     known = memory.recall(store, row.run_id)
     is_over = row.status in ("stopped", "failed") and not memory.is_queued(row, known)
     if not is_over or not known.is_of_fleet:
-        raise BlockedError(
-            f"run {row.run_id} is not a stopped run of the fleet",
-            code="not_resumable",
-            fix=[f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"],
-        )
+        text = f"run {row.run_id} is not a stopped run of the fleet"
+        fix = [f"treadle runs show {row.run_id}", f"treadle run --resume {row.run_id}"]
+        raise BlockedError(text, code="not_resumable", fix=fix)
     asked = fleet_run.order_of(row, known, key)
     others = {**known.others, **fleet_run.signed(row, _raised(asked, budgets), key)}
     waiting = fleet_run.requeue(store, row, "resumed", tries=None, others=others)
     if waiting is None:
-        raise BlockedError(
-            f"run {row.run_id} has just been changed by someone else",
-            code="still_running",
-            fix=[f"treadle runs show {row.run_id}"],
-        )
+        text, fix = f"run {row.run_id} has just been changed", [f"treadle runs show {row.run_id}"]
+        raise BlockedError(f"{text} by someone else", code="still_running", fix=fix)
     _enqueue(dispatcher, waiting, asked.ticket)
     return waiting
 
@@ -173,21 +166,21 @@ def _enqueue(dispatcher: Queue, row: RunRow, ticket: Ticket) -> None:
 
 
 def _publish(
-    desk: Desk,
-    waiting: Sequence[tuple[RunRow, FleetOrder]],
-    ticket: Ticket,
-    key: FleetKey,
-    now: datetime,
+    desk: Desk, waiting: Sequence[tuple[RunRow, FleetOrder]], ticket: Ticket, key: FleetKey
 ) -> None:
-    """Bring to where workers find it what they need."""
-    branches = [row.branch or "" for row, _ in waiting]
-    base = waiting[0][0].base_commit or ""
-    remote.push_new(desk.project.repo, ticket.remote, base, branches)
+    """Bring to where workers find it what they need.
+
+    The server tells of all its branches at every push, so nothing is pushed that it has.
+    """
+    head = waiting[0][0]
+    place, base = (desk.project.repo, ticket.remote), head.base_commit or ""
+    if not (head.base_branch and remote.contains(*place, head.base_branch, base)):
+        remote.push_new(*place, base, [row.branch or "" for row, _ in waiting])
     shelf = Shelf(ticket.artifacts)
     for row, whole in waiting:
         shelf.put(archive.order_name(row.run_id), fleet_run.described(row, whole, key))
     with desk.site.fleet() as store:
-        fleet.add_project(store, ticket.project, ticket.remote, utc(now))
+        fleet.add_project(store, ticket.project, ticket.remote, utc(desk.store.now()))
     reach("before_queued_row")
 
 
@@ -221,14 +214,17 @@ def shelf_url(desk: Desk) -> str:
 
 def _ticket(desk: Desk) -> Ticket:
     if not desk.config.artifacts and desk.site.url:
-        raise ConfigError(
-            "artifacts is not set: workers on other machines need a place for a run's files",
-            details={"key": "artifacts"},
-            fix=["export TREADLE_ARTIFACTS=s3://bucket/prefix"],
-        )
+        text = "artifacts is not set: workers on other machines need a place for a run's files"
+        fix = ["export TREADLE_ARTIFACTS=s3://bucket/prefix"]
+        raise ConfigError(text, details={"key": "artifacts"}, fix=fix)
+    name, here = desk.config.fleet.remote, desk.project.repo
+    url = remote.url_of(here, name)
+    if url == str(here.common_dir) and name != FleetConfig().remote:
+        text = f"fleet.remote = {name!r}: the repository has no such remote"
+        raise ConfigError(text, details={"key": "fleet.remote"}, fix=["git remote -v"])
     return Ticket(
         project=desk.site.project,
-        remote=remote.url_of(desk.project.repo, desk.config.fleet.remote),
+        remote=url,
         artifacts=shelf_url(desk),
         priority=desk.priority,
         prefix=desk.project.repo.prefix,

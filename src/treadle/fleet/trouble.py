@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import json
+import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,27 +12,30 @@ from signal import SIGCONT, SIGSTOP
 from threading import Event, Lock, Thread
 from typing import TypeVar
 
+from treadle.contract.events import StepError
 from treadle.engine.elsewhere import archive
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.errors import GitError, StoreError, TreadleError
 from treadle.files import atomic
 from treadle.files.walk import names
+from treadle.git import call
 from treadle.proc import sweep
 from treadle.proc.keeper import Keeper
 
 T = TypeVar("T")
 
+# What may lie in the run itself: it is not tried for ever. Each try works in a clone of its own.
+COUNTED = (StepError.AGENT_LOST, StepError.MAY_STILL_RUN, "git_killed")
 # What another try, or another worker, need not meet: it lies with this machine or its lines.
-_PASSING = frozenset(
-    (
-        *("remote_failed", "artifacts_failed", "no_sandbox", "extra_missing"),
-        *("fleet_key_missing", "fleet_key_unfit"),
-    )
+_PASSING = (
+    *("remote_failed", "artifacts_failed", "no_sandbox", "extra_missing", "fleet_key_missing"),
+    *("fleet_key_unfit", *COUNTED, *call.BEFALLS),
 )
 _FAILURES = 3  # of one kind in a row, after which a worker leaves runs to others
 _PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _QUARANTINE = 10.0
+_ROOM = 1 << 20
 
 
 def kind_of(error: Exception) -> str | None:
@@ -58,6 +63,23 @@ def wait_out(do: Callable[[], T], patience: float, leaving: Event, say: Callable
             say(f"waits for {patience:.0f} s at most: {error}")
         leaving.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class Room:
+    """Remembers when a folder's disk was full: whatever works there then may be spoilt by that,
+    and neither agents nor git need say so, for their words find no room either."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._full_at = -math.inf
+
+    def was_full(self, since: float = 0.0) -> bool:
+        """Look, and tell whether it was full at any look since then."""
+        with contextlib.suppress(OSError):
+            found = os.statvfs(self._folder)
+            if found.f_bavail * found.f_frsize < _ROOM:
+                self._full_at = time.monotonic()
+        return self._full_at >= since
 
 
 class Fitness:

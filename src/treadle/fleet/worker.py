@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from msgspec import Struct, field, structs
 
 from treadle.config.schema import Config
-from treadle.contract import RunStatus
-from treadle.contract.events import EventType, NewEvent
+from treadle.contract import Role, RunStatus
+from treadle.contract.events import EventType, NewEvent, StepError
 from treadle.engine.elsewhere import archive, fleet_run
 from treadle.engine.elsewhere.archive import Shelf
 from treadle.engine.elsewhere.fleet_run import FleetOrder, Ticket
 from treadle.engine.goals import require_sandbox
+from treadle.engine.interrupts import Interrupts
 from treadle.engine.lock import MAIL
 from treadle.engine.recovery import recover
 from treadle.engine.run import begin, memory, resume
@@ -29,10 +30,17 @@ from treadle.engine.run.memory import ClaimCount, Progress, RunMemory
 from treadle.engine.run.order import Order
 from treadle.engine.run.run import Archive, Run, Tools
 from treadle.engine.run.run_files import Manifest
-from treadle.engine.session import Interrupts
 from treadle.engine.wheel import end, loop
 from treadle.engine.wheel.commit import Finished
-from treadle.errors import ExitCode, FencedError, FormatError, GitError, StoreError, TreadleError
+from treadle.errors import (
+    ConfigError,
+    ExitCode,
+    FencedError,
+    FormatError,
+    GitError,
+    StoreError,
+    TreadleError,
+)
 from treadle.files import beneath
 from treadle.files.walk import names
 from treadle.fleet import metrics, trouble
@@ -40,7 +48,7 @@ from treadle.fleet.leader import Beat
 from treadle.fleet.metrics import Counts
 from treadle.fleet.queue import Job, Queue
 from treadle.fleet.site import FleetSite
-from treadle.fleet.trouble import Fitness, Standstill
+from treadle.fleet.trouble import Fitness, Room, Standstill
 from treadle.git import remote
 from treadle.git.repo import Repo, read_settings
 from treadle.ids import utc
@@ -55,6 +63,7 @@ from treadle.store.runs import RunRow
 from treadle.store.sqlite import WriteLock
 from treadle.store.store import Store
 from treadle.tasks import claim
+from treadle.tasks.questions import FORGED
 from treadle.text import plural
 
 T = TypeVar("T")
@@ -65,10 +74,6 @@ class Log(Protocol):
 
     def __call__(self, moment: Progress, *, slot: int | None) -> None:
         """Write one moment down."""
-
-
-# What somebody without the key wrote; no worker goes on with it, and none should be asked to.
-_REFUSED = ("order_unsigned", "order_forged", "archive_forged", "row_forged")
 
 
 class Wishes(NamedTuple):
@@ -101,6 +106,7 @@ class Worker(Struct, kw_only=True):
     log: Log
     env: Mapping[str, str]
     health: Fitness
+    room: Room
     counts: Counts
     draining: Event = field(default_factory=Event)
     active: set[Job] = field(default_factory=set)
@@ -108,6 +114,7 @@ class Worker(Struct, kw_only=True):
     _stores: dict[str, Store] = field(default_factory=dict)
     _slot_of: dict[str, int] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
+    _lacked: set[str] = field(default_factory=lambda: {""})  # what it has said
 
     @property
     def owner(self) -> str:
@@ -119,21 +126,24 @@ class Worker(Struct, kw_only=True):
         """Return where this worker keeps its clones."""
         return FleetLayout(self.env, self.site.queue, self.name)
 
-    def deliver(self, job: Job) -> bool:
-        """Drive a job; False if another worker should have it."""
+    def deliver(self, job: Job) -> bool | None:
+        """Drive a job; False if another worker should have it, None if only others can."""
         try:
             known = self._recall(job)
             if known is None:
                 return True  # its project was removed
-            if self._serves(job, known) and self._take(job):
+            is_served = self._serves(job, known)
+            if is_served and self._take(job):
                 with self._counted(job, known) as is_within:
                     if is_within:
                         self._drive(job)
                         return True
             self.counts.add("retries_total")
-            return False
+            return False if is_served else None
         except Exception as error:  # the dispatcher would keep it to itself
             self.note(job.run_id, f"lost for now: {type(error).__name__}: {error}")
+            if isinstance(error, StoreError) and error.code == "store_unreachable":
+                return False  # whatever it was has passed when the queue can be told
             raise
 
     def is_fit(self) -> bool:
@@ -144,7 +154,19 @@ class Worker(Struct, kw_only=True):
         """Tell whether this worker takes runs of the project, and has what this one needs."""
         if self.wishes.projects and job.project not in self.wishes.projects:
             return False
-        return fleet_run.needs_of(known) <= self.wishes.labels
+        lacks = ", ".join(sorted(fleet_run.needs_of(known) - self.wishes.labels - self._keys()))
+        if lacks not in self._lacked:
+            self._lacked.add(lacks)
+            self.note(job.run_id, f"is left, as all like it, to workers that have {lacks}")
+        return not lacks
+
+    def _keys(self) -> set[str]:
+        """Return the keys it has; another fleet, with another key, may use the same database."""
+        try:
+            return keys.read(self.env).labels
+        except ConfigError as error:
+            self.health.failed(error.code, error.message)
+            return set()
 
     def _recall(self, job: Job) -> RunMemory | None:
         """Return what is known of a job's run, if the run is still there."""
@@ -154,13 +176,11 @@ class Worker(Struct, kw_only=True):
     @contextlib.contextmanager
     def _counted(self, job: Job, known: RunMemory) -> Iterator[bool]:
         """Count a run at its providers while it is driven; False if one of them has enough."""
-        limits = self.config.fleet.limits
-        used = fleet_run.providers_of(known) & set(limits) if limits else set[str]()
-        if not used:
+        name, limits = f"{job.project}/{job.run_id}", self.config.fleet.limits
+        most = {it: limits[it] for it in sorted(fleet_run.providers_of(known) & set(limits))}
+        if not most:
             yield True
             return
-        name = f"{job.project}/{job.run_id}"
-        most = {provider: limits[provider] for provider in sorted(used)}
         with self.site.fleet() as store:
             full = fleet.use(store, self.name, name, most)
         try:
@@ -180,6 +200,10 @@ class Worker(Struct, kw_only=True):
         patience = float(self.config.fleet.patience)
         return trouble.wait_out(do, patience, self.draining, partial(self.note, run_id))
 
+    def befalls(self, error: Exception, since: float) -> str | None:
+        """Name the trouble if it lies with this machine, or passes, rather than with the run."""
+        return trouble.kind_of(error) or ("disk_full" if self.room.was_full(since) else None)
+
     def close(self) -> None:
         """Close every store."""
         for store in self._stores.values():
@@ -198,6 +222,7 @@ class Worker(Struct, kw_only=True):
     def watch(self, moment: Progress) -> None:
         """Write a moment of a run into the log, with the slot it has, and count it."""
         self.counts.note(moment)
+        self.room.was_full()
         self.log(moment, slot=self._slot_of.get(moment.run_id))
 
     def metrics(self) -> Iterator[str]:
@@ -206,7 +231,6 @@ class Worker(Struct, kw_only=True):
         yield f"treadle_worker_busy {len(self.active)}"
         yield f"treadle_worker_quarantined {int(self.health.trouble is not None)}"
         yield f"treadle_worker_failures_total {self.health.failures}"
-        yield f"treadle_worker_projects_open {len(self._stores)}"
         yield from self.counts.lines()
 
     def _drive(self, job: Job) -> None:
@@ -241,18 +265,19 @@ class Worker(Struct, kw_only=True):
     def _work(self, store: Store, job: Job) -> RunRow | None:
         """Claim a run and take its steps; None when it was not to be had."""
         trouble.upload_parked(self.layout.parked)  # it may be this very run's
-        row = _claim(self, store, job.run_id)
+        row = _claim(self, store, job)
         if row is None:
             return None
         self.counts.add("claims_total")
+        began = time.monotonic()
         try:
             row = _go_on(self, store, row, job.project)
         except FencedError:
             return None  # somebody else drives it now; it is theirs
         except (TreadleError, OSError) as error:
-            if kind := trouble.kind_of(error):
+            if kind := self.befalls(error, began):
                 self.health.failed(kind, str(error))
-                return _let_go(self, store, row, str(error))
+                return _let_go(self, store, row, str(error), kind)
             if isinstance(error, OSError) or error.code == "store_unreachable":
                 raise  # nothing can be written down; the leader finds the run without a job
             _stop(self, store, row, error)
@@ -260,10 +285,15 @@ class Worker(Struct, kw_only=True):
         return row
 
 
-def _claim(worker: Worker, store: Store, run_id: str) -> RunRow | None:
-    """Take the run over, so that nobody who had it can commit; None if it is not to be had."""
-    row, known = store.run(run_id), memory.recall(store, run_id)
-    if row is None or not fleet_run.is_claimable(row, known):
+def _claim(worker: Worker, store: Store, job: Job) -> RunRow | None:
+    """Take the run over, so that nobody who had it can commit; None if it is not to be had.
+
+    A worker that stood still may have lost the job meanwhile. It looks after it has read the row:
+    if it is robbed after that, the row has changed.
+    """
+    row, known = store.run(job.run_id), memory.recall(store, job.run_id)
+    held = worker.dispatcher.health(waiting=False, holder=worker.name).held
+    if row is None or job not in held or not fleet_run.is_claimable(row, known):
         return None
     if row.status != "running" and not memory.is_queued(row, known):
         # It ended in the very moment in which its worker was lost; nobody was told.
@@ -309,17 +339,36 @@ def _take_steps(
     cannot write it, and so never pushes. Until then the archive holds the commit.
     """
     shelf = Shelf(ticket.artifacts)
-    _catch_up(run, shelf, ticket.remote)
-    _prepare(run, lowered)
+    tip = _catch_up(run, shelf, ticket.remote)
+    _prepare(worker, run, lowered)
     for role in loop.turns(run):
         if worker.draining.is_set():
             fleet_run.give_back(run, "the worker drains")
             return run.row
-        if done := loop.take_step(run, role):
+        if done := _step(worker, run, role):
             loop.record_step(run, done, _upload(worker, run, shelf, done, key))
-            _publish(worker, run, ticket.remote, done.found)
+            tip = _publish(worker, run, ticket.remote, done.found, tip)
             worker.health.worked()
     return loop.finish_run(run)
+
+
+def _step(worker: Worker, run: Run, role: Role) -> Finished | None:
+    """Take a step; None if git stops the run. What befell this machine alone is raised."""
+    began = time.monotonic()
+    try:
+        done = loop.take_step(run, role)
+    except GitError as error:
+        if worker.befalls(error, began):
+            raise
+        loop.stop_run(run, error)
+        return None
+    row = done.found.row
+    failed: TreadleError | None = done.problem
+    if row.error_code not in (None, StepError.INTERRUPTED):
+        failed = failed or TreadleError(row.summary or "", code=row.error_code)
+    if failed and worker.befalls(failed, began):
+        raise failed
+    return done
 
 
 def _upload(worker: Worker, run: Run, shelf: Shelf, done: Finished, key: FleetKey) -> Archive:
@@ -340,14 +389,17 @@ def _upload(worker: Worker, run: Run, shelf: Shelf, done: Finished, key: FleetKe
         raise
 
 
-def _publish(worker: Worker, run: Run, url: str, found: Manifest) -> None:
-    """Move the run's branch elsewhere; a refusal stops the run, or is noted if it is over."""
+def _publish(worker: Worker, run: Run, url: str, found: Manifest, tip: str | None) -> str | None:
+    """Move the run's branch elsewhere from `tip`, or make it there, and return where it is then.
+
+    A refusal stops the run, or is noted if it is over.
+    """
     before, after = found.before.commit, found.after.commit
     if before == after or run.row.branch is None:
-        return
+        return tip
     repo, branch = run.tools.repo, run.row.branch
     try:
-        worker.patiently(run.id, lambda: remote.push(repo, url, after, branch, before))
+        worker.patiently(run.id, lambda: remote.push(repo, url, after, branch, tip))
     except GitError as error:
         if run.row.status == "running" and trouble.kind_of(error):
             raise  # the next worker publishes it
@@ -356,6 +408,7 @@ def _publish(worker: Worker, run: Run, url: str, found: Manifest) -> None:
             run.end("stopped", error.code, error.message, refused)
         else:
             run.record(refused, push_refused=error.message)
+    return after
 
 
 def _held_to(worker: Worker, row: RunRow, asked: FleetOrder, project: str) -> Order:
@@ -371,19 +424,24 @@ def _held_to(worker: Worker, row: RunRow, asked: FleetOrder, project: str) -> Or
     return held
 
 
-def _catch_up(run: Run, shelf: Shelf, url: str) -> None:
-    """Commit and publish what a dead worker finished and could not, from wherever it left it."""
+def _catch_up(run: Run, shelf: Shelf, url: str) -> str | None:
+    """Commit and publish what a dead worker finished and could not, from wherever it left it.
+
+    Return where the run's branch is elsewhere; the first change makes one that is not there.
+    """
     while run.row.status == "running" and recover.adopt_uploaded(run, shelf):
         pass
     name, base = run.row.branch or "", run.row.base_commit
     tip = remote.tip(run.tools.repo, url, name)
     own = (None, base, *(step.after_commit for step in run.tools.store.steps(run.id)))
-    if tip != run.head:  # where somebody else put it, the push is refused
-        expected = tip if tip in own else base
-        remote.push(run.tools.repo, url, run.head, name, expected)
+    if tip == run.head or (tip is None and run.head == base):
+        return tip
+    expected = tip if tip in own else base  # where somebody else put it, the push is refused
+    remote.push(run.tools.repo, url, run.head, name, expected)
+    return run.head
 
 
-def _prepare(run: Run, taken: Sequence[str]) -> None:
+def _prepare(worker: Worker, run: Run, taken: Sequence[str]) -> None:
     """Make the workspace of a run that goes on, and say what this worker took from its order."""
     if run.row.status != "running":
         return
@@ -392,7 +450,7 @@ def _prepare(run: Run, taken: Sequence[str]) -> None:
         run.record(NewEvent(EventType.ORDER_HELD, message, {"keys": list(taken)}))
     if run.order.task_id:
         claim.begin_run(run.tools.store, run.order.task_id, run.id, run.tools.now())
-    begin.prepare(run)
+    begin.prepare(run, partial(worker.befalls, since=time.monotonic()))
 
 
 def _tools(worker: Worker, store: Store, repo: Repo) -> Tools:
@@ -411,25 +469,29 @@ def _tools(worker: Worker, store: Store, repo: Repo) -> Tools:
 def _clone(worker: Worker, row: RunRow, ticket: Ticket, path: Path) -> Repo:
     mirror = worker.layout.mirror(ticket.remote)
     with contextlib.closing(WriteLock(mirror.with_suffix(".lock"))) as lock, lock:
-        remote.mirror(ticket.remote, mirror, row.branch or "")
+        remote.mirror(ticket.remote, mirror, row.branch or "", row.head_commit)
     made = remote.clone(ticket.remote, mirror, path, row.base_commit or "")
     return made._replace(prefix=ticket.prefix)
 
 
-def _let_go(worker: Worker, store: Store, row: RunRow, message: str) -> RunRow | None:
+def _let_go(worker: Worker, store: Store, row: RunRow, message: str, kind: str) -> RunRow | None:
     """Put a run back into the queue that this worker cannot go on with, but others may."""
     worker.note(row.run_id, f"goes back to the queue: {message}")
     row = store.run(row.run_id) or row
     if row.owner != worker.owner or row.status != "running":
         return None  # one that has ended is found by the leader
-    return fleet_run.requeue(store, row, f"{worker.name} could not go on: {message}", tries=None)
+    told, anew = (
+        f"{worker.name} could not go on: {message}",
+        {} if kind in trouble.COUNTED else {"tries": None},
+    )
+    return fleet_run.requeue(store, row, told, **anew)
 
 
 def _stop(worker: Worker, store: Store, row: RunRow, error: TreadleError) -> None:
     """Stop a run that this worker cannot go on with."""
     row = store.run(row.run_id) or row
     if row.owner == worker.owner:
-        kind = EventType.ORDER_REFUSED if error.code in _REFUSED else EventType.RUN_STOPPED
+        kind = EventType.ORDER_REFUSED if error.code in FORGED else EventType.RUN_STOPPED
         _end(store, row, "stopped", kind, error.code, error.message)
 
 
@@ -456,7 +518,7 @@ def _end(
         fleet_run.record(store, row, kind, message, reason_code=code, reason=message)
         known = memory.recall(store, row.run_id)
     end.tell_desk(store, row, known, store.now())
-    has_report = row.task_id and code not in _REFUSED
+    has_report = row.task_id and code not in FORGED
     store.release(row.run_id, row.claim_epoch, MAIL if has_report else None)
 
 
@@ -484,22 +546,13 @@ def work_until_done(
     with Keeper() as keeper, interrupts.installed():
         active = set[Job]()
         beat = Beat(name, dispatcher, active, site, config.fleet, _die, partial(log, slot=None))
-        worker = Worker(
-            name=name,
-            site=site,
-            config=config,
-            wishes=wishes,
-            dispatcher=dispatcher,
-            keeper=keeper,
-            log=log,
-            env=env,
-            health=beat.health,
-            counts=beat.counts,
-            active=active,
-        )
-        _register(beat.store, name, wishes)
-        _clean(worker.layout, beat.store)
+        room = Room(FleetLayout(env, site.queue, name).home)
+        worker = Worker(name=name, site=site, config=config, wishes=wishes, dispatcher=dispatcher,
+                        keeper=keeper, log=log, env=env, health=beat.health, counts=beat.counts,
+                        room=room, active=active)  # fmt: skip
         server = metrics.serve(wishes.metrics, worker.metrics, site) if wishes.metrics else None
+        _register(beat.store, name, wishes, float(config.fleet.dead_after))
+        _clean(worker.layout, beat.store)
         beat.start()  # first: until its engine runs, a worker could be taken for dead
         standstill = Standstill(keeper, beat.silence, float(config.fleet.dead_after), beat.note)
         standstill.start()
@@ -557,10 +610,10 @@ def _die() -> None:
     os._exit(ExitCode.LOCKED)
 
 
-def _register(store: Store, worker: str, wishes: Wishes) -> None:
+def _register(store: Store, worker: str, wishes: Wishes, dead_after: float) -> None:
     now, host = store.now(), os.uname().nodename
-    times = utc(now), utc(now), None
-    row = WorkerRow(worker, host, os.getpid(), wishes.slots, 0, "alive", *times, wishes.serves)
+    more = utc(now), utc(now), None, wishes.serves, dead_after
+    row = WorkerRow(worker, host, os.getpid(), wishes.slots, 0, "alive", *more)
     fleet.register(store, row, utc(now - _FORGET))
 
 
