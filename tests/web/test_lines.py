@@ -43,6 +43,15 @@ def test_the_whole_file_is_searched(log):
     assert lines.search(log, "HALF", 3)[0][0].number == 100_001
 
 
+def test_what_is_cut_off_before_a_match_is_said(tmp_path):
+    path = tmp_path / "long"
+    short = "x" * 200 + "word"
+    path.write_text(f"{short}\nxxxx{short}{short}\n")
+    with path.open("rb") as handle:
+        whole, cut = lines.search(handle, "word", 3)[0]
+    assert (whole.text, cut.text) == (short, "…" + "x" * 60 + "word" + "x" * 180)
+
+
 def test_a_large_log_is_answered_at_once(tmp_path):
     path = tmp_path / "large"
     path.write_bytes(b"some words that were printed by a program 0123456789\n" * 1_000_000)

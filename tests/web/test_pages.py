@@ -7,11 +7,16 @@ from urllib.parse import unquote
 import pytest
 
 from tests.web.conftest import URL
+from tests.web.world import NOW
 from treadle.errors import TreadleError
+from treadle.layout import Layout
+from treadle.store.store import Store
+from treadle.store.tasks import TaskRow
+from treadle.tasks import task
 from treadle.web.actions import ACTIONS, PAGES
 from treadle.web.pages import changes, runs
 from treadle.web.pages import step as pages_step
-from treadle.web.site import WebRequest
+from treadle.web.site import Readers, WebRequest
 
 OURS = {"origin": URL, "hx-request": "true"}
 # What a path may be made of by somebody who means ill.
@@ -32,7 +37,8 @@ FIELDS = {
     "/runs/{run}/log": ("file", "from", "q", "step"),
     "/compare": ("run",),
     "/cost": ("days", "plot"),
-    "/mail": ("q",),
+    "/runs/{run}/steps": ("before",),
+    "/mail": ("task", "all"),
 }
 SPOILT = [
     *(unquote(it) for it in HOSTILE),
@@ -243,3 +249,16 @@ def test_an_empty_project_says_what_to_do_first(browser):
 
 def test_json_that_nests_without_end_is_shown_as_it_is():
     assert pages_step._laid_out("[" * 100_000) == "[" * 100_000
+
+
+def test_a_page_that_was_open_before_the_store_was_set_up_sees_what_comes(tmp_path):
+    layout = Layout(tmp_path)
+    layout.home.mkdir()
+    layout.database.touch()  # as SQLite makes it, a moment before its tables are there
+    readers = Readers(layout)
+    with readers.one() as reader:
+        assert reader.task("T-1") is None
+    with Store.open(layout) as store:
+        task.add(store, TaskRow("", "Paint the door"), NOW)
+    with readers.one() as reader:
+        assert reader.task("T-1").goal == "Paint the door"

@@ -4,10 +4,11 @@ import json
 import os
 import re
 import sys
+import time
 
 import pytest
 
-from tests.builder import wait_for
+from tests.builder import git, wait_for
 from tests.engine.test_lock import waiting
 from tests.web import world
 from tests.web.conftest import URL, Client
@@ -102,7 +103,7 @@ def test_home_is_the_desk(look):
 
 def test_the_desk_shows_what_was_spent_and_offers_what_would_help(look):
     text = look.get("/desk/Q-1").text
-    assert "spent 3.5 min, 5\u202f000 tokens, 0.25 USD" in text
+    assert "spent 3.5 min · 5,000 tok · $0.25" in text
     assert "treadle answer Q-1 resume --wait" in text
     assert "treadle answer Q-1 leave --wait" in text
     assert 'action="/desk/Q-1/work"' in text  # nobody waits for the end of a run
@@ -146,7 +147,14 @@ def test_what_was_answered_says_so_and_offers_nothing(own):
 
 def test_the_board_says_who_has_a_task_and_what_stops_one(look):
     text = " ".join(look.get("/board").text.split())
-    assert 'ada <span class="soft">for 30 min more' in text
+    assert re.search('ada <time class="soft" datetime="[^"]+">for 30 min more', text)
+    ways = re.findall(r'id="acts-([^"]+)"><summary class="small">([^<]+)<', text)
+    assert dict(ways) == {
+        "T-1": "claim, move…",
+        "WAITS": "move…",
+        "HELD": "release, move…",
+        "STUCK": "move…",
+    }
     assert "■ no key: Add a login" in text
     assert 'waits for <a href="/tasks/T-1">T-1</a> (planned)' in text
 
@@ -175,10 +183,15 @@ def test_mail_counts_what_is_unread_and_names_what_is_no_letter(look):
     assert "Quarantine" in text
 
 
-def test_the_inbox_grows_chains_and_says_times_in_words(look):
-    text = " ".join(look.get("/inbox").text.split())
+def test_the_inbox_grows_chains_and_says_times_in_words(look, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        text = " ".join(look.get("/inbox").text.split())
+    time.tzset()
     assert "At 03:00 on Monday through Friday" in text
-    assert "Fri 23 Jan 03:00 UTC" in text
+    assert "0 3 * * 1-5 UTC" in text  # the zone that its file names
+    assert 'title="2026-01-23 03:00:00 UTC">Fri 23 Jan 12:00 JST</time>' in text
     assert "wrong.md: cron: &#39;61 3 * * *&#39;" in text
     inner = text.partition("<code>C-0</code>")[2]
     assert inner.index("<ul>") < inner.index("<code>C-1</code>") < inner.index("</ul>")
@@ -190,7 +203,7 @@ def test_the_inbox_shows_where_each_spec_stands_and_what_goes_on_with_it(look, s
     path.write_text("# X\n")
     text = " ".join(look.get("/inbox").text.split())
     path.unlink()
-    row = text.partition("<td><code>07-x.spec.md</code></td>")[2]
+    row = text.partition("<td><code>07-x.spec.md</code><br>X</td>")[2]
     assert "waiting" in row
     assert "<code>treadle process 07-x.spec.md</code>" in row
 
@@ -234,7 +247,7 @@ def test_an_answer_in_words_may_begin_with_a_dash(own):
 
 def test_a_refused_action_says_why(own):
     text = said(entered(own), "/tasks/WAITS/move", to="done")
-    assert 'class="said bad"' in text
+    assert 'class="said bad refused"' in text
     assert rows(own, lambda store: store.task("WAITS")).lane == "planned"
 
 
@@ -243,7 +256,7 @@ def test_a_form_that_says_nothing_is_refused_where_it_was_sent(look):
         "/desk/Q-2/answer", data={"text": " "}, headers=SAME_ORIGIN | {"hx-request": "true"}
     )
     assert sent.status_code == 409
-    assert sent.text.lstrip().startswith('<div class="said bad"')
+    assert sent.text.lstrip().startswith('<div class="said bad refused"')
     assert "text must not be empty" in sent.text
 
 
@@ -264,6 +277,8 @@ def test_a_reply_is_a_letter_of_the_human(own):
     sent = next(it for it in letters if it["from"] == "human")
     assert (sent["to"], sent["summary"]) == ("ada", "Thanks,")
     assert next(it for it in letters if it["file"].endswith(name))["box"] == "logs"
+    thread = client.get(f"/mail/{name}").text.partition("The thread")[2]
+    assert "Thanks," in thread
 
 
 def test_a_message_is_sent_and_a_dead_one_put_back(own):
@@ -315,23 +330,42 @@ def note(row, other):
     return {"run_id": other.run_id, "files": ["shop/cart.py"], **heads}
 
 
+@pytest.mark.parametrize(("head", "said"), [("a", "no change"), ("b", "not landed")])
+def test_only_what_changed_something_can_be_landed(own, head, said):
+    with Store.open(own.project.layout) as store:
+        row = store.run(world.RUN)._replace(run_id=f"{world.RUN[:-1]}f", status="passed")
+        row = row._replace(base_commit="a" * 40, head_commit=head * 40)
+        store.restore(row, History())
+    client = entered(own)
+    assert f">{said}<" in client.get("/runs").text
+    assert (">Land<" in client.get(f"/runs/{row.run_id}").text) == (head == "b")
+
+
 def test_conflicts_are_one_line_and_a_page_with_an_order(own):
     with Store.open(own.project.layout) as store:
-        head = store.run(world.RUN)._replace(status="passed")
+        head = store.run(world.RUN)._replace(branch="treadle/it")
         rows = [
-            head._replace(run_id=f"{world.RUN[:-6]}{n:06x}", head_commit=f"{n:040x}")
-            for n in (1, 2, 3)
+            head._replace(run_id=f"{world.RUN[:-6]}{n:06x}", head_commit=f"{n:040x}", status=state)
+            for n, state in ((1, "stopped"), (2, "passed"), (3, "passed"))
         ]
         for row in rows:
             others = [note(row, it) for it in rows if it.run_id < row.run_id]
             store.restore(row, History(kv={"weather": others}))
     client = entered(own)
-    for path in ("/board", "/runs"):
+    for path in ("/board", "/runs", *(f"/runs/{row.run_id}" for row in rows)):
         text = client.get(path).text
-        assert text.count("unlanded runs touch <code>shop/cart.py</code>") == 1, path
+        assert text.count("3 unlanded runs touch <code>shop/cart.py</code>") == 1, path
     found = client.get("/conflicts.json").json()
     assert [(it["file"], len(it["runs"])) for it in found["files"]] == [("shop/cart.py", 3)]
     assert len(found["order"]) == 3
+    page = client.get("/conflicts").text
+    landable, _, others = page.partition("Not passed, so not to be landed yet")
+    assert [rows[0].run_id in it for it in (landable, others.partition("Files")[0])] == [
+        False,
+        True,
+    ]
+    ids = re.findall(r'<a href="/runs/([^"]+)/changes"', client.get("/desk").text)
+    assert ids == [rows[1].run_id, rows[2].run_id]  # the oldest first
 
 
 def test_a_read_only_page_writes_nothing(own):
@@ -378,6 +412,15 @@ def test_health_says_what_the_desk_says_and_outlives_a_store_that_is_away(own):
     assert client.get("/desk").status_code == 503
 
 
+def test_health_looks_no_more_than_once_a_minute_unless_asked_to(own):
+    client, root = entered(own), own.project.layout.root
+    seen = client.get("/health.json").json()
+    words = ("commit", "-q", "--allow-empty", "-m", "Change the commit that doctor names")
+    git(root, *words, env=own.project.env)
+    assert client.get("/health.json").json() == seen
+    assert client.get("/health.json?again").json() != seen
+
+
 def test_a_new_run_takes_several_criteria_agents_and_budgets():
     fields = {
         "goal": "G",
@@ -404,7 +447,11 @@ def test_runs_are_counted_sorted_and_compared(tmp_path):
     names = [run["run_id"] for run in client.get("/runs.json").json()["runs"]][:2]
     found = client.get("/compare.json", params={"run": names}).json()["runs"]
     assert [run["run_id"] for run in found] == names
-    assert "side by side" in client.get("/compare", params={"run": names}).text
+    page = client.get("/compare", params={"run": names}).text
+    assert "Runs of different goals" in page
+    assert '<th scope="row" title="">AC1 </th>' in page  # each has its own words
+    task = client.get("/compare", params={"run": [names[0]] * 2}).text
+    assert "Runs of different goals" not in task
 
 
 def test_costs_name_the_dearest_run_and_task_and_a_day_opens_its_runs(look):
@@ -414,9 +461,16 @@ def test_costs_name_the_dearest_run_and_task_and_a_day_opens_its_runs(look):
     assert 'href="/runs?q=20260122"' in text
 
 
+def test_costs_stand_against_limits_as_soon_as_there_are_some(own):
+    client, settings = entered(own), own.project.layout.root / ".treadle" / "config.toml"
+    assert "<dt>today</dt>" not in client.get("/cost").text
+    settings.write_text("[night]\nmax_cost_usd = 7\n")
+    wait_for(lambda: "of 7.00 USD" in client.get("/cost").text)
+
+
 def test_a_letter_that_asks_can_be_answered_where_it_is_read(look):
     text = look.get("/mail/20260122_120000_ada-human_question_HELD.md").text
-    assert re.findall(r"<button>(red|blue)</button>", text) == ["red", "blue"]
+    assert re.findall(r"<button title=\"[^\"]+\">(red|blue)</button>", text) == ["red", "blue"]
 
 
 def test_a_mission_shows_its_phases_in_order(look):
@@ -433,6 +487,9 @@ def test_the_inbox_says_how_a_message_begins_and_drops_a_spec(own):
     client = entered(own)
     text = client.get("/inbox").text
     assert "-0.md</code><br>Add a login" in text
+    assert "<td><code>01-door.spec.md</code><br>Paint the door" in text
+    chains = " ".join(text.partition("<h2>Chains</h2>")[2].split())
+    assert "… waiting</span> Add a login" in chains
     assert 'action="/specs/drop"' in text
     assert "treadle spec drop" in said(client, "/specs/drop", spec="01-door")
     assert "dropped" in client.get("/inbox").text

@@ -7,7 +7,7 @@ from treadle.web import render
 
 @pytest.mark.parametrize(
     ("used", "said"),
-    [(0, "0"), (2, "2"), (0.0988, "0.099"), (12.4, "12"), (123456, "123\u202f456")],
+    [(0, "0"), (2, "2"), (0.0988, "0.10"), (3.07, "3.07"), (12.4, "12"), (123456, "123,456")],
 )
 def test_what_a_budget_has_used_is_said_in_few_digits(used, said):
     assert render.amount(used) == said

@@ -108,6 +108,23 @@ def test_why_comes_first_with_the_end_of_the_log(browser):
     assert page.index('class="tabs"') < page.index('id="why"') < page.index('id="picture"')
 
 
+def test_why_tells_what_the_check_agent_says_where_no_command_decides(browser):
+    check = browser.layout.run(world.RUN).step(3, "check")
+    said = {"verdict": "FAIL", "criteria": [{"id": "AC1", "pass": False}]}
+    (check / "verdict.json").write_text(json.dumps(said))
+    (check / "scorecard.md").write_text("# FAIL\n\nThe colours clash.\n")
+    why = (
+        browser.get(f"/runs/{world.RUN}")
+        .text.partition('id="why"')[2]
+        .partition('id="criteria"')[0]
+    )
+    assert all(it in why for it in ("Add a login", "The colours clash.", "3-check/scorecard.md"))
+    assert f'/runs/{world.RUN}/steps/3"' in why
+    said["criteria"][0]["evidence"] = "red on green"
+    (check / "verdict.json").write_text(json.dumps(said))
+    assert "<p>red on green</p>" in browser.get(f"/runs/{world.RUN}").text
+
+
 def test_the_matrix_leads_from_every_cell_to_its_evidence(browser):
     page = browser.get(f"/runs/{LONG}").text
     assert page.count('class="cell refuted"') == 2 * 50
@@ -154,7 +171,7 @@ def test_a_second_press_joins_the_first_and_the_end_is_told_late():
     assert actions.said(pressed.find(first.id)).going == first.id
     go.set()
     assert first.wait(60)
-    assert actions.said(first)[1:] == (False, "no", ("treadle why last",), None)
+    assert actions.said(first)[1:5] == (False, "no", ("treadle why last",), None)
     go.clear()
     again = pressed.start(["land", "x"], run)
     assert again is not first
@@ -163,12 +180,22 @@ def test_a_second_press_joins_the_first_and_the_end_is_told_late():
     assert again not in pressed.at_work()
 
 
+@pytest.mark.parametrize("name", ["results", "messages"])  # of `answer`, of `process`
+def test_a_press_says_what_the_last_command_it_set_off_came_to(name):
+    end = {"run_id": "R", "status": "stopped", "reason": "spent", "next": "treadle why R"}
+    told = json.dumps({name: [{"status": "done", "reason": None}, end]}).encode()
+    command = Pressed().start([name], lambda stop: Captured(4, told, b""))
+    assert command.wait(60)
+    assert actions.said(command)[1:4] == (False, "stopped: spent", ("treadle why R",))
+    assert actions.said(command).run == "R"
+
+
 def test_a_log_is_read_by_ranges_and_searched(browser):
     file = "steps/239-check/checks/AC1.txt"
     page = browser.get(f"/runs/{LONG}/log", params={"file": file, "from": "20", "q": "LINE 3"}).text
     assert '<tr id="L20">' in page
     assert '<tr id="L19">' not in page
-    assert "11 lines with LINE 3" in page
+    assert '11 lines with <q class="as-typed">LINE 3</q>' in page
     assert "lines 20 to 40 of 40" in page
     told = browser.get(f"/runs/{LONG}/log.json", params={"file": file}).json()
     assert (told["total"], told["lines"][-1], told["step"]) == (40, "line 39", 239)
@@ -195,12 +222,24 @@ def test_stdout_and_stderr_are_read_as_one_by_time(browser):
     assert printed[:4] == [("out", "00"), ("out", "00"), ("err", "01"), ("out", "02")]
     assert printed[4:] == [("err", "03"), ("out", None), ("err", None)]
     page = browser.get(f"/runs/{LONG}/log", params={"file": both, "from": "2", "q": "HALF"}).text
-    assert "2 lines with HALF" in page
+    assert '2 lines with <q class="as-typed">HALF</q>' in page
     assert "lines 2 to 7 of 7" in page
     assert re.search(r'<td class="err">.*12:00:01 UTC.*<b>err</b> e1</td>', page)
     raw = browser.get(f"/runs/{LONG}/log.json", params={"file": f"{both}stdout.txt"}).json()
     assert raw["lines"] == [*expected[:2], expected[3], "half"]
     assert browser.get(f"/runs/{LONG}/log", params={"file": "steps/003-check/"}).status_code == 404
+
+
+def test_earlier_attempts_of_a_step_are_among_its_logs(browser):
+    step = browser.layout.run(LONG).step(6, "do")
+    for name, text in (("logs/stdout.txt", "the last"), ("attempts/1/stdout.txt", "the first")):
+        (step / name).parent.mkdir(parents=True, exist_ok=True)
+        (step / name).write_text(f"{text}\n")
+    page = browser.get(f"/runs/{LONG}/log?step=6").text
+    earlier = "steps/006-do/attempts/1/stdout.txt"
+    assert "the last" in page
+    assert f"file={earlier}" in page.replace("%2F", "/")
+    assert "the first" in browser.get(f"/runs/{LONG}/log", params={"file": earlier}).text
 
 
 def test_a_secret_of_several_lines_is_masked_although_the_other_stream_cuts_it(tmp_path):
@@ -228,6 +267,8 @@ def test_events_and_long_json_are_for_people_with_the_raw_folded():
     assert (line.time, line.kind, line.text) == ("2026-01-22T12:00:01Z", "tool", "ran &lt;ls&gt;")
     assert '"kind": "tool"' in line.raw
     assert log._line(1, event[:20], is_event=True).raw is None
+    nested = json.dumps({"type": "assistant", "message": {"content": ["x" * 200]}})
+    assert log._line(1, nested, is_event=False).text.startswith("{&#34;type&#34;")
 
 
 @pytest.mark.real

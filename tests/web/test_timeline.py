@@ -63,3 +63,11 @@ def test_a_timeline_has_dates_and_a_zone():
     begin, end = BEGIN.astimezone(), (BEGIN + timedelta(seconds=90_000)).astimezone()
     assert begin.strftime(">%d %b %H:%M:%S<") in drawn
     assert end.strftime(">%d %b %H:%M:%S %Z<") in drawn
+
+
+def test_times_after_pauses_stand_clear_of_the_others():
+    def times(before, after):
+        bars = [step(1, "plan", 0, before), step(2, "do", 90_000, 90_000 + after)]
+        return str(render.draw_timeline(bars)).count('<text class="time')
+
+    assert [times(100, 100), times(100, 1), times(1, 100)] == [3, 2, 2]

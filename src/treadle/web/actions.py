@@ -4,12 +4,15 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
+from treadle.engine import lock
 from treadle.errors import BlockedError, ExitCode
-from treadle.ids import HUMAN
+from treadle.ids import HUMAN, utc
 from treadle.proc import environment, helper
+from treadle.web import render
 from treadle.web.pages import changes, compare, conflicts, desk, inbox, log, run, runs, step, tasks
 from treadle.web.pressed import Pressed, PressedCommand
 from treadle.web.site import Page, PageAction, Site, WebRequest
@@ -26,6 +29,9 @@ class Said(NamedTuple):
     text: str
     fix: tuple[str, ...] = ()
     going: str | None = None  # the command that is still at work
+    since: str = ""
+    is_waiting: bool = False  # until no other treadle works in the project
+    run: str | None = None  # that came to its end
 
 
 class Shown(NamedTuple):
@@ -44,18 +50,20 @@ def perform(site: Site, pressed: Pressed, action: PageAction, asked: WebRequest)
     line = environment.treadle_command(["--json", *words], project.layout.root, project.env)
     command = pressed.start(words, lambda stop: helper.follow(*line, stop, lambda said: None))
     command.wait(_START if action.is_long else _PATIENCE)
-    return said(command)
+    return said(command, site)
 
 
-def said(command: PressedCommand) -> Said:
-    """Say how a command ended, or that it still works."""
+def said(command: PressedCommand, site: Site | None = None) -> Said:
+    """Say how a command ended, or that it still works or waits."""
     words = [*command.words]
     if command.ended:
         return _said(words, command.ended.returncode, command.ended.stdout)
     if command.is_over:
         return Said(command_line(words), False, "treadle could not be started")
-    seconds = time.monotonic() - command.begun
-    return Said(command_line(words), True, f"working for {seconds:.0f} s", going=command.id)
+    line, text = command_line(words), render.seconds(time.time() - command.begun)
+    since = utc(datetime.fromtimestamp(command.begun, UTC))
+    waits = site is not None and line in {it.line for it in lock.waiters(site.project.layout)}
+    return Said(line, True, text, going=command.id, since=since, is_waiting=waits)
 
 
 def cancel(command: PressedCommand) -> Said:
@@ -77,18 +85,28 @@ def command_line(words: list[str]) -> str:
 
 
 def _said(words: list[str], code: int, stdout: bytes) -> Said:
+    line, found = command_line(words), _told(stdout)
+    error = found.get("error")
+    if code == ExitCode.INTERRUPTED:
+        return Said(line, False, "cancelled")
+    if isinstance(error, dict):
+        return Said(line, False, str(error.get("message")), tuple(map(str, error.get("fix", ()))))
+    text, run = "done" if code == ExitCode.DONE else f"ended with exit code {code}", None
+    if found.get("status") and found.get("reason"):
+        text, run = f"{found['status']}: {found['reason']}", found.get("run_id")
+    fix = (str(found["next"]),) if found.get("next") else ()
+    return Said(line, code == ExitCode.DONE, text, fix, run=str(run) if run else None)
+
+
+def _told(stdout: bytes) -> dict[str, object]:
+    """Return what a command told; of one that carries out others, what the last of them did."""
     try:
         found = json.loads(stdout)
     except ValueError:
         found = None
-    error = found.get("error") if isinstance(found, dict) else None
-    if code == ExitCode.INTERRUPTED:
-        return Said(command_line(words), False, "cancelled")
-    if isinstance(error, dict):
-        fix = tuple(map(str, error.get("fix", ())))
-        return Said(command_line(words), False, str(error.get("message")), fix)
-    text = "done" if code == ExitCode.DONE else f"ended with exit code {code}"
-    return Said(command_line(words), code == ExitCode.DONE, text)
+    for name in ("results", "messages"):
+        found = found[name][-1] if isinstance(found, dict) and found.get(name) else found
+    return found if isinstance(found, dict) else {}
 
 
 PAGES = (

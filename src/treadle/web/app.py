@@ -149,13 +149,14 @@ def build(site: Site) -> ASGIApp:
     """Return the whole application."""
     readers, mask = Readers(site.project.layout), Mask(site.project.secrets)
     site = site._replace(readers=readers, mask=mask, doctor=Recent(60), fleet=Recent(5))
+    site = site._replace(settings=Recent(1))
     templates, pressed = render.environment(), Pressed()
     templates.globals |= {
         "nav": [page for page in PAGES if page.label],
         "read_only": site.read_only,
         "project": site.project.layout.root.name,
         "action": _shown,
-        "pressed": lambda: [(it.id, actions.said(it)) for it in pressed.at_work()],
+        "pressed": lambda: [actions.said(it, site) for it in pressed.at_work()],
     }
     feed = Feed(site.project.layout)
     routes = [
@@ -170,7 +171,7 @@ def build(site: Site) -> ASGIApp:
             Route(action.path, partial(_act, site, templates, pressed, action), methods=["POST"])
             for action in ACTIONS
         ),
-        Route("/pressed/{command}", partial(_follow, templates, pressed)),
+        Route("/pressed/{command}", partial(_follow, site, templates, pressed)),
         Route("/pressed/{command}/cancel", partial(_cancel, templates, pressed), methods=["POST"]),
         Mount("/static", StaticFiles(directory=render.STATIC)),
     ]
@@ -240,7 +241,7 @@ def _counts(site: Site) -> Document:
     """Return what the navigation counts: what waits on the desk, the newest of it, what runs."""
     try:
         with site.store() as store:
-            rows, running = store.questions(), store.running()
+            rows, running = store.desk(), store.running()
     except StoreError:
         return {"desk": 0, "newest": "", "runs": 0}
     newest = rows[-1].summary if rows else ""
@@ -255,10 +256,13 @@ async def _act(
     return _told(templates, request, said)
 
 
-async def _follow(templates: Environment, pressed: Pressed, request: Request) -> Response:
-    """Say how a command ended; while it works there is nothing new to say."""
-    said = actions.said(pressed.find(request.path_params["command"]))
-    if said.going and request.headers.get("hx-request"):
+async def _follow(
+    site: Site, templates: Environment, pressed: Pressed, request: Request
+) -> Response:
+    """Say how a command ended; while it goes on waiting or working there is nothing new to say."""
+    said = actions.said(pressed.find(request.path_params["command"]), site)
+    is_known = request.query_params.get("waiting") == str(said.is_waiting)
+    if said.going and is_known and request.headers.get("hx-request"):
         return Response(status_code=204)
     return _told(templates, request, said)
 

@@ -168,8 +168,10 @@ def search(handle: ReadableLog, words: str, most: int) -> tuple[list[Match], int
             count += 1
             if len(found) < most:
                 line = number + chunk.count(b"\n", 0, begin)
-                around = chunk[max(begin, match.start() - _LEFT) : min(end, match.end() + _RIGHT)]
-                found.append(Match(line, around.decode(errors="replace")))
+                is_short = end - begin <= _LEFT + _RIGHT
+                start = begin if is_short else max(begin, match.start() - _LEFT)
+                around = chunk[start : min(end, match.end() + _RIGHT)].decode(errors="replace")
+                found.append(Match(line, f"…{around}" if start > begin else around))
             at = end + 1
         number += chunk.count(b"\n")
     return found, count

@@ -20,7 +20,7 @@ class PressedCommand:
     def __init__(self, words: tuple[str, ...]) -> None:
         self.id = secrets.token_hex(8)
         self.words = words
-        self.begun = time.monotonic()
+        self.begun = time.time()
         self.ended: Captured | None = None
         self.is_cancelled = False
         self._over = threading.Event()

@@ -37,7 +37,7 @@ def environment() -> Environment:
         "when": when,
         "seconds": seconds,
         "bytes": size,
-        "number": number,
+        "number": "{:,.0f}".format,
         "amount": amount,
         "took": took,
         "tenths": "{:.1f}".format,
@@ -79,14 +79,9 @@ def when(text: str | None, shape: str = "%Y-%m-%d %H:%M:%S %Z") -> Markup:
     return shown.format(text, text[:19].replace("T", " "), local(text, shape))
 
 
-def number(value: float) -> str:
-    """Say a count so that its size can be seen: `12 345`."""
-    return f"{value:,.0f}".replace(",", "\u202f")
-
-
 def amount(value: float) -> str:
-    """Say what was used of a budget: a count in full, a part of something in two digits."""
-    return number(value) if value >= 10 or value == int(value) else f"{value:.2g}"
+    """Say what was used of a budget: a count in full, a part of something to a hundredth."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2f}"
 
 
 def took(step: Mapping[str, str | None]) -> str:

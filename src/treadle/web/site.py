@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from treadle.errors import ConfigError, NotFoundError, UsageError
 from treadle.ids import is_run_id, is_task_id
@@ -36,7 +37,7 @@ class Readers:
         except BaseException:
             reader.close()
             raise
-        if len(self._free) < _KEPT_READERS and mark:
+        if reader.is_there and len(self._free) < _KEPT_READERS and mark:
             self._free.append((mark, reader))
         else:
             reader.close()
@@ -63,15 +64,16 @@ class Readers:
 
 
 Document = dict[str, object]
+Seen = TypeVar("Seen")
 
 
-class Recent:
+class Recent(Generic[Seen]):
     """The last look at something that takes long; whoever asks soon gets it again."""
 
     def __init__(self, seconds: float) -> None:
-        self._kept, self._at, self._found = seconds, 0.0, Document()
+        self._kept, self._at, self._found = seconds, 0.0, cast(Seen, None)
 
-    def get(self, look: Callable[[], Document], anew: bool) -> Document:
+    def get(self, look: Callable[[], Seen], anew: bool = False) -> Seen:
         """Return what was seen, or look anew."""
         if anew or not self._found or time.monotonic() - self._at > self._kept:
             self._found, self._at = look(), time.monotonic()
@@ -88,13 +90,15 @@ class Site(NamedTuple):
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     readers: Readers | None = None
     mask: Mask = Mask({})
-    doctor: Recent | None = None
-    fleet: Recent | None = None
+    doctor: Recent[Document] | None = None
+    fleet: Recent[Document] | None = None
+    settings: Recent[Context] | None = None
 
     def reread(self) -> "Site":
-        """Return what one request works with: the settings in force now, the last good ones."""
+        """Return what one request works with: settings of this second, or the last good ones."""
+        look = partial(reread, self.project)
         with suppress(ConfigError):  # the page on health says what is wrong
-            return self._replace(project=reread(self.project))
+            return self._replace(project=self.settings.get(look) if self.settings else look())
         return self
 
     @contextmanager

@@ -51,15 +51,16 @@ def _document(site: Site, store: Reader, row: RunRow) -> Document:
         "lines": lines,
         "agents": list(runs.agents(show_view.asked_order(layout, row.run_id))),
         "criteria": {
-            it.id: {"text": it.text, "claimed": it.claimed, "observed": it.observed}
+            it.id: {name: getattr(it, name) for name in ("text", "claimed", "observed", "outcome")}
             for it in show_view.criteria(layout, store, row)
         },
     }
 
 
 def _texts(found: Document) -> dict[str, str]:
-    """Return each criterion's words; the runs of one task have the same."""
+    """Return each criterion's words, none where the runs mean different things by it."""
     told: dict[str, str] = {}
     for run in found["runs"] if isinstance(found["runs"], list) else ():
-        told |= {id_: it["text"] for id_, it in run["criteria"].items() if id_ not in told}
+        for id_, it in run["criteria"].items():
+            told[id_] = it["text"] if told.get(id_, it["text"]) == it["text"] else ""
     return told

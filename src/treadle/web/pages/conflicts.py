@@ -7,6 +7,7 @@ from typing import NamedTuple
 from treadle.engine.landing import several
 from treadle.engine.run import memory
 from treadle.engine.run.memory import Clash
+from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 from treadle.web.site import Document, Site, WebRequest
 
@@ -24,6 +25,11 @@ class Clashing(NamedTuple):
 def found(store: Reader) -> list[Clash]:
     """Return which of the newest runs would conflict."""
     return memory.clashes(store, store.runs(LOOKED_AT))
+
+
+def of_run(store: Reader, row: RunRow) -> list[Clash]:
+    """Return the conflicts of one run, also with runs that came after it."""
+    return [it for it in found(store) if row.run_id in it.runs]
 
 
 def in_short(clashes: Sequence[Clash]) -> Clashing | None:

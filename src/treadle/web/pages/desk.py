@@ -2,7 +2,7 @@
 
 import re
 from functools import partial
-from typing import NamedTuple, get_args
+from typing import NamedTuple, cast, get_args
 
 from treadle import desk
 from treadle.engine.run import memory
@@ -56,9 +56,7 @@ class DeskLine(NamedTuple):
 def desk_document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle desk --json` gives."""
     with store_with_letters(site) as store:
-        return questions.items_document(store.questions()) | {
-            "unlanded": ends.unlanded_document(store)
-        }
+        return questions.items_document(store.desk()) | {"unlanded": ends.unlanded_document(store)}
 
 
 def item_document(site: Site, asked: WebRequest) -> Document:
@@ -71,10 +69,10 @@ def item_document(site: Site, asked: WebRequest) -> Document:
 def desk_view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Sort what waits into groups, and show one item whole: the one asked for, else the first."""
     with site.store() as store:
-        rows, unlanded = store.questions(), ends.unlanded_document(store)
+        rows, unlanded = store.desk(), ends.unlanded_document(store)
         groups = {name: [_waiting(store, it) for it in rows if it.kind in kinds]
                   for name, kinds in _GROUPS.items()}  # fmt: skip
-        groups[_UNLANDED] += map(_passed, unlanded)
+        groups[_UNLANDED] += map(_passed, reversed(unlanded))
         first = next((it.id for name in groups for it in groups[name] if it.id[0] == "Q"), None)
         chosen = asked.names.get("item")
         wanted = chosen or first
@@ -99,12 +97,10 @@ def _named(store: Reader, row: QuestionRow) -> tuple[str, str]:
 
 def _passed(run: Document) -> DeskLine:
     """Return the line of a run that passed and waits to be landed."""
-    name = f"{run['name']} " if run["name"] else ""
-    since, id_ = run["ended_at"], str(run["run_id"])
+    title = " ".join(str(run[key]) for key in ("name", "goal") if run[key])
     cause = str(run["reason"] or "all its criteria hold")
-    return DeskLine(
-        id_, f"/runs/{id_}/changes", f"{name}{run['goal']}", cause, str(since) if since else None
-    )
+    since, id_ = cast("str | None", run["ended_at"]), str(run["run_id"])
+    return DeskLine(id_, f"/runs/{id_}/changes", title, cause, since)
 
 
 def _shown(site: Site, store: Reader, row: QuestionRow) -> Document:

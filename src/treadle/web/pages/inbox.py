@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -15,10 +16,9 @@ from treadle.ids import HUMAN, agent_name, utc
 from treadle.inbox import box, plan, schedule, spec_state, specs
 from treadle.inbox.known import InboxView
 from treadle.inbox.schedule import Scheduled
-from treadle.layout import BOXES, MailLayout
+from treadle.layout import BOXES, Layout, MailLayout
 from treadle.mail import find
 from treadle.mail import find as documents
-from treadle.project.context import reread
 from treadle.store import letters as table
 from treadle.store.letters import LetterRow
 from treadle.store.messages import MessageRow
@@ -27,7 +27,6 @@ from treadle.web.pages import desk
 from treadle.web.site import Document, Site, WebRequest, store_with_letters
 
 _CHAINS = 20
-_LISTS = ("planned", "specs")
 
 
 class Branch(NamedTuple):
@@ -40,7 +39,7 @@ class Branch(NamedTuple):
 def inbox_document(site: Site, asked: WebRequest) -> Document:
     """Return what `process --dry-run`, `dead list` and `spec list` give as JSON."""
     layout = site.project.layout
-    config = reread(site.project).settings.config
+    config = site.project.settings.config
     with site.store() as store:
         planned = plan.plan_document(
             plan.plan(layout, config, store), tuple(specs.not_taken(layout))
@@ -59,25 +58,26 @@ def inbox_view(site: Site, asked: WebRequest, found: Document) -> Document:
             for chain, status in store.chains(_CHAINS)
         ]
     words = {letter.name: box.text_of_dead(layout, letter) for letter in box.dead_letters(layout)}
-    waiting, known = (cast(list[dict[str, str]], found[name]) for name in _LISTS)
+    known = cast(list[dict[str, str]], found["specs"])
+    ways = {it["name"]: spec_state.ways(it["name"], it["state"], None) for it in known}
     return {
         "chains": chains,
-        "first_lines": {it["name"]: _first_line(layout.inbox / it["name"]) for it in waiting},
+        "begins": partial(_begins, layout),
         "words": words,
-        "can": {it["name"]: _verbs(it["name"], it["state"]) for it in known},
+        "can": {name: [line.split()[2] for line in lines] for name, lines in ways.items()},
         "schedule": [_scheduled(job, site.now()) for job in schedule.jobs(layout)],
     }
 
 
-def _verbs(name: str, state: str) -> list[str]:
-    """Return what can be done with a spec: retry, drop."""
-    return [line.split()[2] for line in spec_state.ways(name, state, None)]
+def _begins(layout: Layout, name: str) -> str:
+    """Return how a message or a spec begins, wherever it lies by now."""
+    folders = (layout.inbox, layout.specs, layout.inbox_done, layout.inbox_dead)
+    return next(filter(None, (_first_line(folder / name) for folder in folders)), "")
 
 
 def _first_line(path: Path) -> str:
-    """Return how a message begins, without its fields; a spec lies elsewhere."""
     try:
-        body = frontmatter.read(box.read(path)).body.decode(errors="replace")
+        body = frontmatter.read(box.read(path))[1].decode(errors="replace")
     except (FormatError, OSError):
         return ""
     return next((line.strip("# ") for line in body.splitlines() if line.strip()), "")
@@ -107,14 +107,14 @@ def _scheduled(job: Scheduled | FormatError, now: datetime) -> Document:
     """Say in words when a message is sent, and when next."""
     if isinstance(job, FormatError):
         return {"name": "", "error": job.message}
-    moments = CronSim(job.expression, now.astimezone(job.zone))
+    first = next(moments := CronSim(job.expression, now.astimezone(job.zone)), None)
     return {
         "name": job.name,
         "error": None,
         "expression": job.expression,
         "words": moments.explain(),
-        "zone": str(job.zone or now.astimezone().tzname()),
-        "next": next(moments, None),
+        "zone": job.zone,
+        "next": first and utc(first),
         "body": job.draft.body.decode(errors="replace"),
         "routine": job.draft.routine,
     }
@@ -153,8 +153,7 @@ def letter_document(site: Site, asked: WebRequest) -> Document:
     """Return what `treadle mail read --json` gives."""
     layout = site.project.layout
     with store_with_letters(site) as store:
-        reader = asked.fields.get("as")
-        agent = agent_name(reader) if reader else None
+        agent = agent_name(reader) if (reader := asked.fields.get("as")) else None
         row = find.find_letter(store, asked.names["letter"], agent)
     return documents.whole_document(layout, row, find.open_letter(layout.mail, row))
 
@@ -163,8 +162,7 @@ def letter_view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Add the other letters about the same task, and the answers that can be chosen."""
     name = str(found["file"]).rpartition("/")[2]
     with site.store() as store:
-        task_id = found["task_id"]
-        others = table.of_task(store, str(task_id)) if task_id else []
+        others = table.of_task(store, str(task_id)) if (task_id := found["task_id"]) else []
         asks = [it for it in store.questions_about(Subject("letter", name)) if it.is_open]
     return {
         "thread": [row._asdict() for row in others],

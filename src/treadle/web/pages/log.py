@@ -186,11 +186,12 @@ def _address(found: Document, asked: WebRequest, changes: dict[str, object]) -> 
 def _line(number: int, text: str, *, is_event: bool) -> LogLine:
     event = _object(text) if text.startswith("{") else None
     if event is not None and (is_event or len(text) > _FOLDED):
-        said = event.get("message") or event.get("text") or event.get("summary") or text[:_FOLDED]
+        told = (event.get(name) for name in ("message", "text", "summary"))
+        said = next((it for it in told if it and isinstance(it, str)), text[:_FOLDED])
         kind = event.get("kind") or event.get("type") or ""
         raw = json.dumps(event, indent=2, ensure_ascii=False)[: 2 * _LONGEST]
         time = str(event.get("ts") or "")[:40] or None
-        return LogLine(number, foreign.log_markup(str(said)[:_LONGEST]), time, str(kind)[:40], raw)
+        return LogLine(number, foreign.log_markup(said[:_LONGEST]), time, str(kind)[:40], raw)
     more = f" … {len(text) - _LONGEST} more characters" if len(text) > _LONGEST else ""
     return LogLine(number, foreign.log_markup(text[:_LONGEST] + more))
 

@@ -15,11 +15,11 @@ from treadle.engine.show import compare, ends, verdicts
 from treadle.engine.show import view as show_view
 from treadle.engine.show.verdicts import SeenCriterion, StepVerdict
 from treadle.engine.show.view import find_run
-from treadle.layout import Layout
+from treadle.layout import SCORECARD, Layout
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
 from treadle.web import foreign, render
-from treadle.web.pages import runs
+from treadle.web.pages import conflicts, runs
 from treadle.web.render import Bar
 from treadle.web.site import Document, Site, WebRequest
 
@@ -74,7 +74,7 @@ def view(site: Site, asked: WebRequest, found: Document) -> Document:
             "meters": _meters(row, known, order),
             "log": foreign.tails_of_run(layout, row, steps, site.mask),
             "trial": known.trial,
-            "storms": [s.sentence for s in memory.clashes(store, [row])],
+            "clashing": conflicts.in_short(conflicts.of_run(store, row)),
         }
 
 
@@ -96,8 +96,8 @@ def head(
         "where": known.landing_words,
         "protected": known.protected_words,
         "is_in": known.landed_commit is not None,
-        "to_rebase": refusal is not None and refusal.code in memory.TO_REBASE,
-        "next": memory.next_commands(row, known),
+        "to_rebase": refusal is not None and f"treadle rebase {run_id}" in refusal.fix,
+        "next": show_view.ways_on(store, row, known),
         "can_resume": row.status in ("stopped", "failed") and not memory.is_queued(row, known),
         "budget": known.budget_needed,
         "approves": _approves(row, known),
@@ -135,22 +135,31 @@ class WhyNot(NamedTuple):
 
 
 def why(layout: Layout, store: Reader, row: RunRow, steps: Sequence[StepRow]) -> list[WhyNot]:
-    """Return the commands for which a run has not passed, or what its failed step said."""
-    found = [
-        WhyNot(
-            it.name,
-            it.command,
-            "\n".join(it.lines),
-            it.note,
-            _below(layout, row, it.log),
-            next((s for s in steps if _is_in(layout, s, it.log)), None),
-        )
-        for it in ends.failed_commands(layout, store, row)
-    ]
+    """Return the commands and claims for which a run has not passed, or what its step said."""
+    found = []
+    for it in ends.failed_commands(layout, store, row):
+        step = next((s for s in steps if _is_in(layout, s, it.log)), None)
+        log, said = _below(layout, row, it.log), "\n".join(it.lines)
+        found.append(WhyNot(it.name, it.command, said, it.note, log, step))
+    found += _claims(layout, store, row, steps)
     if found or row.status not in ("failed", "stopped") or not steps:
         return found
     last = verdicts.step_verdict(layout, steps[-1], ())
     return [_failed_step(layout, row, last.step)] if last.outcome == "fail" else []
+
+
+def _claims(layout: Layout, store: Reader, row: RunRow, steps: Sequence[StepRow]) -> list[WhyNot]:
+    """Return the criteria without a command that the last check claims to fail."""
+    last = next((it for it in reversed(steps) if it.role == "check"), None)
+    if last is None or row.status == "passed":
+        return []
+    card = layout.shared / last.step_dir / SCORECARD
+    lines, log = "\n".join(ends.last_lines(card)), _below(layout, row, str(card))
+    return [
+        WhyNot(it.id, "", "" if it.evidence else lines, it.evidence, lines and log, last)
+        for it in show_view.criteria(layout, store, row)
+        if it.observed is None and it.claimed is False
+    ]
 
 
 def _failed_step(layout: Layout, row: RunRow, step: StepRow) -> WhyNot:

@@ -16,7 +16,7 @@ from treadle.engine.show.status import WorkingRun
 from treadle.errors import StoreError
 from treadle.layout import STDERR, STDOUT
 from treadle.proc import environment, helper
-from treadle.project.context import WorkspaceSize, file_size, reread, workspace_sizes
+from treadle.project.context import WorkspaceSize, file_size, workspace_sizes
 from treadle.store import address, fleet
 from treadle.store.runs import CostRow, RunRow
 from treadle.store.store import Reader
@@ -164,7 +164,7 @@ def cost_view(site: Site, asked: WebRequest, found: Document) -> Document:
     """Draw one of the numbers: what was asked for, else money if any was told."""
     last = site.now().date()
     first = last - timedelta(days=int(str(found["days"])) - 1)
-    config = reread(site.project).settings.config
+    config = site.project.settings.config
     with site.store() as store:
         rows, spent = store.costs(first.isoformat()), _spent_by_run(store, first)
         limits = night.limits_document(store, config.night, site.now())
@@ -235,7 +235,7 @@ def health_view(site: Site, asked: WebRequest, found: Document) -> Document:
     try:
         with site.store() as store:
             extra["kept"] = [_kept(store, item) for item in workspace_sizes(site.project)]
-            extra |= {"running": store.running(), "desk": len(store.questions())}
+            extra |= {"running": store.running(), "desk": len(store.desk())}
     except StoreError as error:
         extra["away"] = error.message
     kept = cast(list[Document], extra["kept"])

@@ -63,8 +63,7 @@ def task_view(site: Site, asked: WebRequest, found: Document) -> Document:
 def move(asked: WebRequest) -> list[str]:
     """Move a task to another lane."""
     words = ["task", "move", asked.task, f"--to={asked.text('to', 'LANE')}"]
-    reason = asked.fields.get("reason", "").strip()
-    return [*words, f"--reason={reason}"] if reason else words
+    return [*words, f"--reason={why}"] if (why := asked.fields.get("reason", "").strip()) else words
 
 
 def _needs(store: Reader, rows: list[TaskRow]) -> Mapping[str, list[TaskRow]]:
@@ -120,7 +119,7 @@ def mission_view(site: Site, asked: WebRequest, found: Document) -> Document:
     mission = _mission(site, asked)
     with site.store() as store:
         here = state.read(site.project.layout, store, mission, site.now())
-        gaps = {str(phase): here.gate(phase).missing for phase in GATED}
+        gaps = {str(phase): here.gate(phase) for phase in GATED}
         tasks = [_mission_task(here.board, id_) for id_ in here.board.names]
     return {
         "title": missions.title(mission),

@@ -41,6 +41,7 @@
   field.addEventListener("input", search);
   dialog.addEventListener("keydown", (event) => {
     const all = [...list.querySelectorAll("button")], at = all.indexOf(document.activeElement);
+    if (event.key === "Escape") { event.preventDefault(); dialog.close(); } // a search field would only be emptied
     if (event.key === "Enter" && event.target === field && all[0]) { event.preventDefault(); all[0].click(); }
     if (event.key === "ArrowDown") { event.preventDefault(); all[Math.min(at + 1, all.length - 1)]?.focus(); }
     if (event.key === "ArrowUp") { event.preventDefault(); (all[at - 1] || field).focus(); }

@@ -175,6 +175,8 @@
     if (!event.target.matches?.(".sent")) return;
     event.target.classList.remove("sent");
     if (document.getElementById("news")) setTimeout(() => htmx.trigger("#news", "sse:store"));
-    if (event.detail.successful && event.target.matches?.("form[method=post]")) event.target.reset();
+    // What was refused can be put right and sent again.
+    const isTaken = event.detail.successful && !event.detail.xhr.responseText.includes('class="said bad refused"');
+    if (isTaken && event.target.matches?.("form[method=post]")) event.target.reset();
   });
 })();

@@ -158,7 +158,7 @@
     next.scrollIntoView({ block: "nearest" });
   };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.target.closest("input, textarea, select")) {
       if (event.key === "Escape") event.target.blur();
       return;
