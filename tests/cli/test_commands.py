@@ -3,11 +3,10 @@
 import ast
 import importlib
 import re
-from pathlib import Path
 
 import pytest
 
-import treadle
+from tests.sources import PACKAGE, trees
 from treadle.cli import invoke, main
 from treadle.layout import BOXES
 from treadle.mail.letter import INTENTS, STATUSES
@@ -73,11 +72,10 @@ def test_a_number_agrees_with_its_noun():
 
 
 def test_no_sentence_counts_without_looking_at_the_number():
-    root = Path(treadle.__file__).parent
     found = [
-        f"{path.relative_to(root)}:{node.lineno}"
-        for path in root.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.JoinedStr) and counts_blindly(node)
     ]
     assert found == []

@@ -6,10 +6,10 @@ def test_values_are_shown_with_their_origin(call, monkeypatch):
     monkeypatch.setenv("TREADLE_CHECKS_TIMEOUT", "60")
     lines = call("config", "show").out.splitlines()
     shown = {line.split()[0]: line.split()[1:] for line in lines}
-    assert shown["KEY"] == ["VALUE", "FROM"]
-    assert shown["budgets.max_iterations"] == ["5", ".treadle/config.toml"]
-    assert shown["checks.timeout"] == ["60", "TREADLE_CHECKS_TIMEOUT"]
-    assert shown["sandbox"] == ['"auto"', "default"]
+    assert shown["KEY"] == ["FROM", "VALUE"]  # the widest last, so that the others stay in view
+    assert shown["budgets.max_iterations"] == [".treadle/config.toml", "5"]
+    assert shown["checks.timeout"] == ["TREADLE_CHECKS_TIMEOUT", "60"]
+    assert shown["sandbox"] == ["default", '"auto"']
 
 
 def test_document_has_values_origins_and_roles(call, repo):

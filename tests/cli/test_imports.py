@@ -1,7 +1,9 @@
 """Hot commands load what they need and nothing else."""
 
 import ast
+import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -74,7 +76,10 @@ def loaded(root, *words):
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory):
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "pass"], capture_output=True, text=True
+        # Newer versions of Python load more for a bare parser of arguments.
+        [sys.executable, "-X", "importtime", "-c", "import argparse; argparse.ArgumentParser()"],
+        capture_output=True,
+        text=True,
     )
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
@@ -109,6 +114,14 @@ def test_a_pass_loads_nothing_of_what_stands_apart(mission):
     assert found & APART == set()
 
 
+def test_a_server_that_waits_loads_nothing_that_works_or_shows(mission):
+    found = loaded(mission, "serve", "--no-web", "--no-work")  # refused once it is loaded
+    assert "treadle.inbox.schedule" in found
+    works = ("msgspec", "treadle.agents", "treadle.engine.session", "treadle.engine.wheel")
+    shows = ("treadle.web.app", "jinja2", "starlette", "uvicorn")
+    assert [name for name in found if name.startswith((*works, *shows))] == []
+
+
 # `next` is what a host agent calls over and over; this says how much of treadle it may need.
 MOST_FOR_NEXT = 30
 
@@ -125,3 +138,15 @@ def test_next_executes_few_modules(mission):
     executed = sorted(filter(executes, ours))
     assert {"treadle.missions.next", "treadle.missions.prompt"} <= set(executed)
     assert len(executed) <= MOST_FOR_NEXT, executed
+
+
+@pytest.mark.parametrize("words", [(), ("--agent", "ada"), ("--query",)], ids=" ".join)
+def test_next_asks_git_once(mission, tmp_path, words):
+    calls, real = tmp_path / "calls", shutil.which("git")
+    (tmp_path / "git").write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {real} "$@"\n')
+    (tmp_path / "git").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    argv = [sys.executable, "-c", START, "next", "--json", *words]
+    done = subprocess.run(argv, cwd=mission, env=env, capture_output=True, check=True)
+    assert json.loads(done.stdout)["phase"] == "implement"
+    assert len(calls.read_text().splitlines()) == 1

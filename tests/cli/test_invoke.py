@@ -1,6 +1,7 @@
 """Every way a command can end: words for people, one document for programs, an exit code."""
 
 import errno
+import gc
 import json
 import os
 import subprocess
@@ -10,8 +11,9 @@ from types import ModuleType
 
 import pytest
 
+from treadle import __version__
 from treadle.cli import main
-from treadle.errors import BlockedError
+from treadle.errors import BlockedError, install_extra
 
 TREADLE = [sys.executable, "-m", "treadle"]
 
@@ -52,6 +54,19 @@ def test_error_goes_to_stderr_with_its_fixes(command, capsys):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "treadle: the gate is shut\n  try: open it\n  try: or wait\n"
+
+
+def test_a_command_that_stays_for_hours_has_its_garbage_collected(command):
+    """The interpreter looks for none until the command is loaded."""
+    seen, threshold = [], gc.get_threshold()
+    command(lambda args: seen.append(gc.isenabled()) or 0)
+    gc.disable()
+    try:
+        assert main.main(["probe"]) == 0
+    finally:
+        gc.set_threshold(*threshold)
+        gc.enable()
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("words", [["probe", "--json"], ["--json", "probe"]])
@@ -221,3 +236,53 @@ def test_closed_streams_get_no_file():
     done = subprocess.run(["sh", "-c", script, "sh", *TREADLE, "nonsense", "--json"], stdout=-1)
     assert json.loads(done.stdout)["error"]["code"] == "usage"
     assert done.returncode == 2
+
+
+UV, PIPX = ("uv-receipt.toml", ""), ("pipx_metadata.json", "")
+
+
+@pytest.mark.parametrize(
+    ("receipt", "told", "fix"),
+    [
+        (
+            ("x", ""),
+            {"url": "file:///src", "dir_info": {}},
+            "pip install 'treadle[mcp] @ file:///src'",
+        ),
+        (
+            ("x", ""),
+            {"url": "https://x.org/t.git", "vcs_info": {"vcs": "git"}},
+            "pip install 'treadle[mcp] @ git+https://x.org/t.git'",
+        ),
+        (
+            ("x", ""),
+            {"dir_info": {"editable": True}, "url": "file:///my%20src"},
+            "pip install -e 'file:///my%20src[mcp]'",
+        ),
+        (UV, None, "uv tool install --force 'treadle[mcp]'"),
+        (PIPX, None, "pipx install --force 'treadle[mcp]'"),
+        # Both make their environment anew: what it has besides is asked for again.
+        (
+            (
+                UV[0],
+                '[{ name = "x", extras = ["y"] }, { name = "treadle", extras = ["fleet", "otel"]',
+            ),
+            {"url": "file:///src"},
+            "uv tool install --force 'treadle[fleet,mcp,otel] @ file:///src'",
+        ),
+        (
+            (PIPX[0], '{"package_or_url": "treadle[otel,mcp] @ file:///x"}'),
+            None,
+            "pipx install --force 'treadle[mcp,otel]'",
+        ),
+    ],
+)
+def test_an_extra_is_asked_for_where_treadle_came_from(tmp_path, monkeypatch, receipt, told, fix):
+    about = tmp_path / f"treadle-{__version__}.dist-info"
+    about.mkdir()
+    if told:
+        (about / "direct_url.json").write_text(json.dumps(told))
+    (tmp_path / receipt[0]).write_text(receipt[1])
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert install_extra("mcp") == fix

@@ -51,6 +51,13 @@ def test_table_is_aligned_and_has_no_trailing_blanks(capsys):
     assert capsys.readouterr().out == "ID     GOAL\nT-1    a b\nT-100\n"
 
 
+def test_a_very_long_cell_leaves_the_other_rows_as_they_are(capsys):
+    output.print_table(("TO", "FILE"), [("ada, " * 100, "one"), ("bob", "two")])
+    head, long, short = capsys.readouterr().out.splitlines()
+    assert long.endswith("ada,   one")
+    assert len(short) == len(head) - 1 == 60 + 2 + len("two")
+
+
 def test_empty_table_is_its_headers(capsys):
     output.print_table(("ID", "GOAL"), [])
     assert capsys.readouterr().out == "ID  GOAL\n"

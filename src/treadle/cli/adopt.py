@@ -63,15 +63,9 @@ def _counts(system: str, moved: list[Arrival]) -> dict[str, dict[str, int]]:
 
 
 def _document(moved: Arrival) -> dict[str, object]:
-    piece = moved.piece
-    return {
-        "system": piece.system,
-        "source": piece.source,
-        "kind": piece.kind,
-        "result": moved.result,
-        "target": moved.target or None,
-        "note": moved.note or None,
-    }
+    about = {name: getattr(moved.piece, name) for name in ("system", "source", "kind")}
+    became = {"target": moved.target or None, "note": moved.note or None}
+    return about | {"result": moved.result} | became
 
 
 def _print(args: Namespace, moved: list[Arrival], lost: list[str]) -> None:

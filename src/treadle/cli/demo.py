@@ -122,7 +122,7 @@ class _Stage:
         if done.returncode:
             raise TreadleError(f"git {words[0]}: {done.stderr.decode(errors='replace')}")
         if show:
-            self._say(f"$ git {' '.join(words)}", colour="bold")
+            self._say(f"$ git {shlex.join(words)}", colour="bold")
             self._say(done.stdout.decode(errors="replace").rstrip())
 
     def _call(self, words: Sequence[str], env: dict[str, str]) -> helper.Captured:

@@ -8,6 +8,7 @@ from treadle import desk
 from treadle.cli import context, invoke, output
 from treadle.desk import Answered, Words, answer_document, finish
 from treadle.errors import ExitCode
+from treadle.ids import local
 from treadle.mail import effect
 from treadle.project import refuse_inside_run
 from treadle.store.questions import QuestionRow
@@ -73,7 +74,9 @@ def _print_item(row: QuestionRow, parts: list[desk.Detail]) -> None:
         output.block(part.text)
     output.line()
     if not row.is_open:
-        output.line(f"answered by {row.answered_by} at {row.answered_at}: {row.answer}")
+        output.line(
+            f"answered by {row.answered_by} at {local(row.answered_at or '')}: {row.answer}"
+        )
         return
     for number, action in enumerate(row.actions, 1):
         if action.verb == "answer":

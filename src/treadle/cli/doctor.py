@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from treadle.agents import versions
 from treadle.agents.backend import AgentResult
@@ -55,15 +55,20 @@ def _repair() -> list[str]:
 def _print_doctor(mended: list[str], checks: tuple[Check, ...], sandbox: Sandbox) -> None:
     for run_id in mended:
         output.line(f"repaired run {run_id}")
+    print_checks(checks)
+    output.line(f"sandbox tier {sandbox.tier}: {sandbox.reason}")
+    for command in sandbox.fix:
+        output.line(f"     try: {command}")
+
+
+def print_checks(checks: Sequence[Check]) -> None:
+    """Print what was looked at, a line each, and what to try where something is wrong."""
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark = output.paint("ok ", "green") if check.ok else output.paint("NOT", "red")
         output.line(mark, f" {check.name:{width}}  {check.detail}")
         for command in check.fix:
             output.line(f"     {'':{width}}  try: {command}")
-    output.line(f"sandbox tier {sandbox.tier}: {sandbox.reason}")
-    for command in sandbox.fix:
-        output.line(f"     try: {command}")
 
 
 def copy_store(args: Namespace) -> int:

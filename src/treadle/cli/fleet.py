@@ -90,7 +90,7 @@ def remove_project(args: Namespace) -> int:
         if name not in {project for project, _ in fleet.projects(store)}:
             raise NotFoundError(f"the fleet has no project {name}", fix=["treadle fleet status"])
         with place.reader(name) as rows:
-            left = len(fleet.queued(rows)) + len(fleet.held(rows))
+            left = sum(map(len, fleet.runs(rows)[:2]))
         if left:
             raise BlockedError(
                 f"{name} still has {plural(left, 'run')} queued or running",

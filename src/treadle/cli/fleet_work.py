@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from functools import partial
 
 from treadle.cli import output
+from treadle.cli.doctor import print_checks
 from treadle.cli.fleet import find_fleet
 from treadle.cli.process import process_inbox as process_here
 from treadle.cli.run import (
-    NOTHING_READY,
     asked_settings,
     check,
     leave_note,
     open_configured,
+    print_waiting,
     require_trust,
     run_document,
     runs_document,
@@ -43,11 +44,11 @@ from treadle.ids import utc
 from treadle.missions import adopt
 from treadle.project import refuse_inside_run, trust
 from treadle.project.context import Context, open_context
-from treadle.project.doctor import Check
 from treadle.store.runs import RunRow
 from treadle.store.store import Store
 from treadle.store.tasks import TaskRow
 from treadle.tasks import task, waiting
+from treadle.tasks.waiting import WaitingTask
 from treadle.text import line, plural
 
 
@@ -69,7 +70,10 @@ def work(args: Namespace) -> int:
     served = frozenset(args.projects), frozenset(args.labels)
     wishes = Wishes(slots, args.once, args.idle_exit, args.until, args.metrics, *served)
     if not args.json and args.log != "json":
-        output.line(f"worker {name} takes {plural(wishes.slots, 'run')} at a time", flush=True)
+        where = "" if site.url else ", of this project alone: its store is a file here"
+        output.line(
+            f"worker {name} takes {plural(wishes.slots, 'run')} at a time{where}", flush=True
+        )
     driven = worker.work_until_done(
         site, config, wishes, name, dispatcher, _WorkerLog(name, args), os.environ
     )
@@ -126,36 +130,21 @@ def check_fleet(args: Namespace) -> int:
     found = list(check_place.examine(site, loaded.config, os.environ))
     is_fine = all(it.ok for it in found)
     told = {"ok": is_fine, "checks": [it._asdict() for it in found]}
-    output.tell(args.json, told, _print_checks, found)
+    output.tell(args.json, told, print_checks, found)
     return ExitCode.DONE if is_fine else ExitCode.FAILED
 
 
-def _print_checks(found: list[Check]) -> None:
-    for it in found:
-        output.line(f"{'ok ' if it.ok else 'NOT'}  {it.name}: {it.detail}")
-        for command in it.fix:
-            output.line(f"     try: {command}")
-
-
-def resume_runs(args: Namespace) -> int:
-    return _change(args, "resume")
-
-
-def requeue_runs(args: Namespace) -> int:
-    return _change(args, "requeue")
-
-
-def cancel_runs(args: Namespace) -> int:
-    return _change(args, "cancel")
-
-
-def _change(args: Namespace, what: Change) -> int:
-    """Change all runs that are meant, and say which; exit with 1 if some could not be changed."""
+def _change(what: Change, args: Namespace) -> int:
+    """Change all runs that are meant, and say which."""
     refuse_inside_run(os.environ)
     site, loaded = find_fleet(os.environ)
     done = bulk.change_runs(site, loaded.config.fleet, os.environ, what, args.where)
-    output.tell(args.json, {"runs": [it._asdict() for it in done]}, _print_changed, what, done)
-    return ExitCode.FAILED if any(it.problem for it in done) else ExitCode.DONE
+    return _tell_changed(args, what, done)
+
+
+resume_runs = partial(_change, "resume")
+requeue_runs = partial(_change, "requeue")
+cancel_runs = partial(_change, "cancel")
 
 
 def rebuild_runs(args: Namespace) -> int:
@@ -163,8 +152,12 @@ def rebuild_runs(args: Namespace) -> int:
     project, _ = open_configured()
     require_trust(args, project)
     with Store.open(project.layout) as store:
-        done = bulk.rebuild_runs(_desk(project, store))
-    output.tell(args.json, {"runs": [it._asdict() for it in done]}, _print_changed, "rebuild", done)
+        return _tell_changed(args, "rebuild", bulk.rebuild_runs(_desk(project, store)))
+
+
+def _tell_changed(args: Namespace, what: str, done: list[RunChange]) -> int:
+    """Say which runs were changed; exit with 1 if some could not be."""
+    output.tell(args.json, {"runs": [it._asdict() for it in done]}, _print_changed, what, done)
     return ExitCode.FAILED if any(it.problem for it in done) else ExitCode.DONE
 
 
@@ -196,7 +189,10 @@ def submit_runs(args: Namespace) -> int:
     with Store.open(project.layout) as store:
         rows = _submit(_desk(project, store, args.priority or 0), args, budgets)
         results = [run_document(row, memory.recall(store, row.run_id)) for row in rows]
-    return output.tell(args.json, runs_document(results, args.tasks), _print, rows)
+        waits = [] if rows else waiting.waiting_tasks(store, store.now(), stacks=False)
+    told = {} if rows else {"waiting": [item._asdict() for item in waits]}
+    output.tell(args.json, runs_document(results, args.tasks) | told, _print, rows, waits)
+    return ExitCode.BLOCKED if any(item.is_stuck for item in waits) else ExitCode.DONE
 
 
 def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> list[RunRow]:
@@ -233,9 +229,9 @@ def _tasks(desk: Desk, args: Namespace) -> list[TaskRow]:
     return [task.find_task(store, word) for word in words]
 
 
-def _print(rows: list[RunRow]) -> None:
+def _print(rows: list[RunRow], waits: list[WaitingTask]) -> None:
     if not rows:
-        output.line(NOTHING_READY)
+        print_waiting(waits)
     for row in rows:
         output.line(f"QUEUED {row.run_id} {row.goal}")
         output.line(f"  next: treadle log -f {row.run_id}")

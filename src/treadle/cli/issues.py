@@ -62,15 +62,21 @@ def _find(project: Context, args: Namespace) -> Iterator[tuple[str, FoundIssue]]
 
 
 def _read(path: Path) -> FoundIssue:
-    text = walk.read(path, max_bytes=_MAX).decode(errors="replace")
+    try:
+        text = walk.read(path, max_bytes=_MAX).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path.name} is not UTF-8 (byte {error.start})") from error
     return FoundIssue(Issue(0, markdown.title(text), text, path.name), "", "", str(path))
 
 
 def _import(store: Store, args: Namespace, found: FoundIssue, word: str) -> Imported:
     item = found.issue
     source = f"{found.reference} {item.url}" if found.reference else item.url
-    known = next((row for row in store.tasks() if item.number and row.source == source), None)
-    made = issue.draft(item)
+    made, same = issue.draft(item), [row for row in store.tasks() if row.source == source]
+    if not item.number:  # a file has none: its commands go to what was made of it last
+        told = (made.goal, "planned")
+        same = [row for row in same if args.commands and (row.goal, row.lane) == told]
+    known = same[-1] if same else None
     if known and not args.commands:
         return Imported(known.task_id, known.goal, item.url, is_new=False)
     agreed = bool(made.commands) and _agrees(args, made, item)

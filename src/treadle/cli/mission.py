@@ -7,25 +7,27 @@ from datetime import UTC, datetime
 from treadle.cli import context, output
 from treadle.errors import ExitCode
 from treadle.ids import HUMAN, acting_agent
-from treadle.missions import accept, course, dossier, merge, scaffold, state, worktree
+from treadle.missions import accept, course, dossier, gates, merge, scaffold, state, worktree
 from treadle.missions import mission as missions
 from treadle.missions.course import PutAway
 from treadle.missions.mission import Mission
 from treadle.missions.state import SCHEMA_VERSION, Decision, NextStep, State
 from treadle.project import here, refuse_inside_run
-from treadle.project.context import Context, open_context, open_folder, open_repository
+from treadle.project.context import Context, open_context, open_folder, refuse_tracked
 from treadle.store.questions import WorkReader
 from treadle.store.store import Store
 
 
 def _open() -> Context:
     refuse_inside_run(os.environ)
-    found = context.find_project()
-    return open_repository(found.layout.root, os.environ)._replace(layout=found.layout)
+    return refuse_tracked(open_folder(context.find_project().layout, os.environ))
 
 
 def _choose(project: Context, args: Namespace) -> Mission:
-    return missions.choose(project.layout, args.mission, here())
+    found = missions.choose(project.layout, args.mission, here())
+    if found.trouble:
+        raise found.trouble
+    return found
 
 
 def _head(mission: Mission) -> dict[str, object]:
@@ -52,17 +54,17 @@ def set_up_plan(args: Namespace) -> int:
     """Write a scaffold for the plan, or commit a finished plan."""
     project = _open()
     mission = _choose(project, args)
-    gate, commit = scaffold.set_up_plan(project, mission)
+    kind, missing, commit = scaffold.set_up_plan(project, mission)
+    shut = (gates.SENTENCES[kind], *missing) if missing else ()
     document = _head(mission) | {
-        "phase_complete": gate.reason is None,
-        "blocked_reason": gate.reason,
-        "missing": list(gate.missing),
+        "phase_complete": not missing,
+        "blocked_reason": shut[0] if shut else None,
+        "missing": list(missing),
         "plan_file": str(mission.files.plan),
         "commit": commit,
     }
     name = mission.name(mission.files.plan)
     good = (f"{name} is committed", f"next: treadle mission tasks --mission {mission.slug}")
-    shut = (gate.reason, *gate.missing) if gate.reason else ()
     output.say(args.json, document, *shut or good)
     return ExitCode.BLOCKED if shut else ExitCode.DONE
 
@@ -96,7 +98,8 @@ def save_dossier(args: Namespace) -> int:
 
 def hand_out(makes: bool, found: State, store: WorkReader, step: NextStep) -> Decision:
     """Hand a step out in its task's worktree: a rare part of `next`."""
-    return worktree.hand_out(open_folder(found.layout, os.environ), found, store, step, makes=makes)
+    project = refuse_tracked(open_folder(found.layout, os.environ))
+    return worktree.hand_out(project, found, store, step, makes=makes)
 
 
 def merge_tasks(args: Namespace) -> int:

@@ -5,19 +5,17 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from treadle.cli import output
-from treadle.cli.next import follow_names
+from treadle.cli.next import reading
 from treadle.missions import mission as missions
 from treadle.missions import status
-from treadle.missions.state import MissionReader
 from treadle.missions.status import Listed, Status
 from treadle.project import find_place, here
 
 
 def show_status(args: Namespace) -> int:
     layout = find_place(here(), os.environ).layout
-    with MissionReader.open(layout) as store:
-        mission = missions.choose(layout, args.mission, here())
-        follow_names(layout, store, [mission])
+    mission = missions.choose(layout, args.mission, here())
+    with reading(layout, [mission]) as store:
         found = status.read_status(layout, store, mission, datetime.now(UTC))
     reasons = [line for line in (found.blocked_reason, *found.missing) if line]
     counts = [f"{number} {lane}" for lane, number in found.tasks.items()]
@@ -29,12 +27,11 @@ def show_status(args: Namespace) -> int:
 
 def list_missions(args: Namespace) -> int:
     layout = find_place(here(), os.environ).layout
-    with MissionReader.open(layout) as store:
-        follow_names(layout, store, missions.find_all(layout))
+    with reading(layout, missions.find_all(layout)) as store:
         found = status.read_statuses(layout, store, datetime.now(UTC))
     rows = [(i.mission.slug, _phase(i), _tasks(i.status), i.title) for i in found]
     heads = ["mission", "phase", "tasks", "title"]
-    nothing = "no missions; begin one with: treadle mission create SLUG"
+    nothing = "no missions; treadle mission create --help shows how to begin one"
     return output.table(args.json, status.list_document(found), heads, rows, nothing)
 
 

@@ -2,7 +2,8 @@
 
 import os
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from treadle.cli import main, output
 from treadle.errors import TreadleError, UsageError, argument
@@ -17,10 +18,17 @@ from treadle.project import Place, find_place, here
 from treadle.store.questions import WorkReader
 
 
-def follow_names(layout: Layout, store: WorkReader, known: Sequence[Mission]) -> None:
-    """Let the store know missions by the names of their folders before it is asked about them."""
-    if renamed := [mission for mission in known if taskfile.is_renamed(store, mission)]:
-        main.call("report.catch_up", layout, renamed)
+@contextmanager
+def reading(layout: Layout, known: Sequence[Mission]) -> Iterator[MissionReader]:
+    """Open the store once it knows these missions by the names of their folders."""
+    with MissionReader.open(layout) as store:
+        news = [mission for mission in known if taskfile.is_news(store, mission, layout.mail)]
+        if not news:
+            yield store
+            return
+    main.call("report.catch_up", layout, news)
+    with MissionReader.open(layout) as store:  # there may have been none
+        yield store
 
 
 def next_step(args: Namespace) -> int:
@@ -58,9 +66,8 @@ def _decide(args: Namespace, found: Place) -> Decision:
     if not args.query and (is_told or not (agent == HUMAN or os.environ.get("TREADLE_RUN"))):
         told: Decision = main.call("report.decide", args, found, mission, agent)
         return told
-    with MissionReader.open(found.layout) as store:
+    with reading(found.layout, [mission]) as store:
         take_in(found, store)
-        follow_names(found.layout, store, [mission])
         stands = state.read(found.layout, store, mission, store.now(), agent)
         return query(stands) if args.query else placed(args, stands, store, decide(stands, store))
 

@@ -110,9 +110,9 @@ def warn(*messages: str) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print aligned columns; the last one may be as wide as it likes."""
+    """Print aligned columns; a cell that is very long moves the rest of its own row only."""
     table = [list(headers), *([_cell(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    widths = [min(60, max(map(len, column))) for column in zip(*table, strict=True)]
     for number, cells in enumerate(table):
         text = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True))
         line(paint(text.rstrip(), "bold") if number == 0 else text.rstrip())

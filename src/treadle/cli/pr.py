@@ -16,13 +16,11 @@ from treadle.errors import BlockedError, ExitCode, GitError, UsageError
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader
 
-_NOTHING = "nothing waits for a pull request: every passed run has landed, or has one"
-_STATUS = "status"
 _COLOURS: dict[str, output.Colour] = {"green": "green", "red": "red", "pending": "yellow"}
 
 
 def pull_requests(args: Namespace) -> int:
-    if args.words[:1] == [_STATUS] and not args.all:
+    if args.words[:1] == ["status"] and not args.all:
         return _show_status(args, args.words[1:])
     if bool(args.words) == args.all:
         fix = ["treadle pr --all", "treadle pr status", "treadle runs list --status passed"]
@@ -65,7 +63,7 @@ def _refused(left: Sequence[Left]) -> list[dict[str, object]]:
 
 def _print(made: Sequence[Proposed], left: Sequence[Left]) -> None:
     if not made and not left:
-        output.line(_NOTHING)
+        output.line("nothing waits for a pull request: every passed run has landed, or has one")
     for found in made:
         word = "OPENED" if found.is_new else "UPDATED"
         output.line(output.paint(word, "green"), f"{found.url} ({found.branch} into {found.base})")
@@ -113,7 +111,7 @@ def _next(row: RunRow, state: PullState) -> str | None:
 
 def _print_states(found: Sequence[tuple[RunRow, PullState]], left: Sequence[Left]) -> None:
     if not found:
-        output.line("no run has a pull request; open one with: treadle pr RUN")
+        output.line("no run has a pull request; treadle pr --all offers what passed")
     for row, state in found:
         colour = output.paint(state.colour, _COLOURS.get(state.colour, "dim"))
         more = ", ".join(filter(None, ("draft" if state.draft else "", state.review)))

@@ -188,7 +188,8 @@ def show_spec(args: Namespace) -> int:
 
 def _print_spec(told: dict[str, object]) -> None:
     for key, value in told.items():
-        shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        pairs = [f"{name}={it}" for name, it in value.items()] if isinstance(value, dict) else value
+        shown = ", ".join(map(str, pairs)) if isinstance(pairs, list | tuple) else pairs
         shown = local(str(value)) if value and key == "since" else shown
         if shown and key not in ("text", "next"):
             output.line(f"{key}: {shown}")
@@ -213,13 +214,16 @@ def _change_spec(
     project, loaded = open_configured()
     with Store.open(project.layout) as store:
         view = _view(project, loaded, store)
-        found = change(view, store, _named(view, args.name), project.now())
-    lines = [f"{found.name} is {found.state}", *([f"  next: {found.next}"] if found.next else [])]
-    return output.say(args.json, found._asdict(), *lines)
+        open_ = store.questions() if change is spec_state.drop else []  # they outlive a file
+        asked = [row.subject_id for row in open_ if row.subject_kind == "spec"]
+        found = change(view, store, _named(view, args.name, asked), project.now())
+    is_there = (project.layout.specs / found.name).exists()
+    goes_on = [f"  next: {found.next}"] if found.next and is_there else []
+    return output.say(args.json, found._asdict(), f"{found.name} is {found.state}", *goes_on)
 
 
-def _named(view: InboxView, text: str) -> str:
-    return specs.match({*specs.names(view.layout), *view.processed}, text)
+def _named(view: InboxView, text: str, asked: Sequence[str] = ()) -> str:
+    return specs.match({*specs.names(view.layout), *view.processed, *asked}, text)
 
 
 def route_text(args: Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from treadle.proc import helper
 
 _CHUNK = 1 << 16
-_INTERNAL_ERROR = -32603
+_INVALID_REQUEST, _INTERNAL_ERROR = -32600, -32603
 
 
 class _Speaker(NamedTuple):
@@ -65,6 +65,11 @@ class Relay:
 
     def _from_client(self, line: bytes) -> None:
         said = _parsed(line)
+        named = isinstance(said.get("id", 0), int | str) and isinstance(said.get("method", ""), str)
+        if not named or said.get("jsonrpc") != "2.0":
+            if line.strip():
+                _refuse(None, _INVALID_REQUEST, "this is not a message of JSON-RPC 2.0")
+            return
         if self._speaker is None:
             self._speaker = self._begin()
             self._unheard = bool(self._greeting)
@@ -74,7 +79,9 @@ class Relay:
         elif said.get("method") == "notifications/initialized":
             self._greeting.append(line)
         elif said.get("method") == "notifications/cancelled":
-            self._open.pop(json.dumps(said.get("params", {}).get("requestId")), None)
+            params = said.get("params")
+            gone = params.get("requestId") if isinstance(params, dict) else None
+            self._open.pop(json.dumps(gone), None)
         if "id" in said and "method" in said:
             self._open[json.dumps(said["id"])] = said["id"]
         self._pass_on(line)
@@ -109,8 +116,7 @@ class Relay:
         os.waitpid(pid, 0)
         self._speaker, self._rest["speaker"] = None, b""
         for id_ in self._open.values():
-            error = {"code": _INTERNAL_ERROR, "message": "treadle ended before it could answer"}
-            _write(1, json.dumps({"jsonrpc": "2.0", "id": id_, "error": error}).encode() + b"\n")
+            _refuse(id_, _INTERNAL_ERROR, "treadle ended before it could answer")
         self._open.clear()
 
     def _pass_on(self, data: bytes) -> None:
@@ -118,6 +124,11 @@ class Relay:
             _write(self._speaker.sink if self._speaker else 1, data)
         except BrokenPipeError:
             self._end()
+
+
+def _refuse(id_: object, code: int, message: str) -> None:
+    told = {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}}
+    _write(1, json.dumps(told).encode() + b"\n")
 
 
 def _write(file: int, data: bytes) -> None:
@@ -128,6 +139,6 @@ def _write(file: int, data: bytes) -> None:
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -376,14 +376,19 @@ def _render(
         output.line(output.paint("REFUSED", "red"), item.task_id)
         output.print_error(item.error, as_json=False)
     if not results and not refused:
-        output.line("nothing is ready to run:" if waits else NOTHING_READY)
-    for task_id, reason, command, _ in waits:
-        output.line(f"  {task_id} {reason}")
-        output.line(f"  next: {command}")
+        print_waiting(waits)
     for row, known in results:
         _print_run(row, known, failed[row.run_id])
     if tried:
         print_tries(tried)
+
+
+def print_waiting(waits: Sequence[WaitingTask]) -> None:
+    """Say that nothing is ready, and what each task waits for."""
+    output.line("nothing is ready to run:" if waits else NOTHING_READY)
+    for task_id, reason, command, _ in waits:
+        output.line(f"  {task_id} {reason}")
+        output.line(f"  next: {command}")
 
 
 def _print_run(row: RunRow, known: RunMemory, failed: Sequence[FailedCommand]) -> None:
@@ -423,7 +428,7 @@ def _work_in(args: Namespace, run_id: str, place: Path) -> None:
         output.line("leave it with: exit", flush=True)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the program's in there
     try:
-        words = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(place), *argv)
+        words = ("/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(place), *argv)
         helper.foreground(words, os.environ, 2 if args.json else 1)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -484,7 +489,7 @@ def _replay(source: Path, args: Namespace) -> int:
 
 
 _CENTURY = 36_500.0
-_NOTHING_TO_LAND = "nothing waits to land: every passed run has landed, or changed nothing"
+_NOTHING_TO_LAND = "nothing waits to land: what passed has landed, was undone, or changed nothing"
 
 
 def land_run(args: Namespace) -> int:
@@ -512,7 +517,7 @@ def land_run(args: Namespace) -> int:
 def _print_order(as_json: bool, rows: Sequence[RunRow]) -> int:
     lines = [f"{row.run_id} {row.goal}" for row in rows]
     told = {"order": [row.run_id for row in rows]}
-    return output.say(as_json, told, "\n".join(lines) or _NOTHING_TO_LAND)
+    return output.say(as_json, told, *(lines or [_NOTHING_TO_LAND]))
 
 
 def _print_all_landed(landed: Sequence[Landed], left: Sequence[Left]) -> None:
@@ -591,7 +596,8 @@ def _leave_review(args: Namespace) -> int:
 def undo_run(args: Namespace) -> int:
     project, _ = open_configured()
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
-        found = land.undo(tools, find_run(tools.store, args.run))
+        row = find_run(tools.store, args.run)
+        found = land.undo(tools, row, with_later=args.with_later)
     told = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
     return output.tell(args.json, told | {"exact": found.exact}, _print_undone, found)
 
@@ -600,7 +606,7 @@ def _print_undone(found: Undone) -> None:
     if found.commit is None:
         output.line(f"nothing to undo: {found.branch} has nothing of run {found.run_id} any more")
         return
-    same = "the tree is as it was before" if found.exact else "later changes stay"
+    same = "the tree is as it was before" if found.exact else "later changes of other lines stay"
     output.line(output.paint("UNDONE", "green"), f"{found.commit[:12]} on {found.branch}; {same}")
     output.line(f"  next: treadle land {found.run_id}")
 
@@ -635,7 +641,8 @@ def prune_runs(args: Namespace) -> int:
 
 def _lost(work: UnlandedWork, gone: Sequence[str], dry_run: bool) -> Iterator[str]:
     """Say what goes with a run that passed and has not landed, or that it stays."""
-    what = f"run {work.run_id} ({work.goal}) passed and has not landed: {name_some(work.files)}"
+    changed = name_some(work.files) or "its work"
+    what = f"run {work.run_id} ({work.goal}) passed and has not landed: {changed}"
     if work.run_id in gone:
         yield f"{what} {'would be' if dry_run else 'is'} lost"
         return

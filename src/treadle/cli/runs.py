@@ -73,20 +73,25 @@ def _line(store: Reader, row: RunRow) -> tuple[object, ...]:
     return (
         short_run(row.run_id),
         age(row.created_at, store.now()),
-        memory.word(row, known),
+        _word(row, known),
         f"{row.verdict}, refuted" if known.refuted else row.verdict,
         row.iteration,
         cost,
         _landed(row, known),
         row.task_id,
-        row.goal,
+        f"{row.goal} by {known.trial.agent}" if known.trial else row.goal,
     )
+
+
+def _word(row: RunRow, known: RunMemory) -> str:
+    return "killed" if _abandoned(row) else memory.word(row, known)
 
 
 def _landed(row: RunRow, known: RunMemory) -> str | None:
     if known.landed:
         return "undone" if known.undone else known.landed.commit[:9]
-    return "not yet" if row.status == "passed" and row.head_commit != row.base_commit else None
+    is_closed = row.head_commit == row.base_commit or known.reason_code == memory.SUPERSEDED
+    return "not yet" if row.status == "passed" and not is_closed else None
 
 
 def _rows(store: Reader, args: Namespace, whole: bool = False) -> list[RunRow]:
@@ -131,8 +136,8 @@ def _print_run(layout: Layout, store: Reader, row: RunRow) -> None:
 
 
 def _print_head(row: RunRow, known: RunMemory) -> None:
-    word = memory.word(row, known)
-    output.line(f"run        {row.run_id} ({word}, verdict {row.verdict or 'none yet'})")
+    stands = f"{_word(row, known)}, verdict {row.verdict or 'none yet'}"
+    output.line(f"run        {row.run_id} ({stands})")
     output.line(f"goal       {row.goal}")
     if known.reason:
         output.line(f"because    {known.reason}")
@@ -427,5 +432,5 @@ def print_tries(found: dict[str, object]) -> None:
     """Print what several agents made of the same, the best first."""
     heads, *rows = compare.table(found)
     output.print_table(heads, rows)
-    if winner := found["winner"]:
-        output.line(f"  next: treadle land {winner}")
+    for command in compare.next_commands(found):
+        output.line(f"  next: {command}")

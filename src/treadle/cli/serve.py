@@ -16,8 +16,9 @@ from threading import Thread
 
 from treadle.cli import main, output
 from treadle.cli.relay import Relay
-from treadle.engine.session import Interrupts
+from treadle.engine.interrupts import Interrupts
 from treadle.errors import ExitCode, TreadleError, UsageError, stop_code
+from treadle.git import call
 from treadle.inbox.schedule import Waiting
 from treadle.layout import Layout, serve_doors, serve_socket
 from treadle.proc import environment, helper
@@ -41,8 +42,9 @@ def serve(args: Namespace) -> int:
     layout = find_place(here(), os.environ).layout
     if args.link:
         return _print_link(args, layout.shared)
+    args.no_work = args.no_work or args.read_only
     if args.no_web and args.no_work:
-        raise UsageError("--no-web and --no-work leave nothing to do")
+        raise UsageError("without the page and without work there is nothing to do")
     interrupts, begun = Interrupts(), datetime.now(UTC)
     broken: list[TreadleError] = []
     with interrupts.installed(), contextlib.ExitStack() as stack:
@@ -153,14 +155,15 @@ def _say(args: Namespace, root: Path, port: int, url: str) -> None:
         output.line("the page, for whoever opens this first:")
         output.line(f"  {url}", flush=True)
     if args.open:
-        _show(access.write_door(serve_doors(os.environ, root), url))
+        _show(root, access.write_door(serve_doors(os.environ, root), url))
 
 
-def _show(path: Path) -> None:
+def _show(root: Path, path: Path) -> None:
     """Ask the desktop to open a file, in the user's browser most likely."""
     program = "open" if sys.platform == "darwin" else "xdg-open"
     # Outside of every repository, so that nothing in one can be taken for a part of it.
-    done = helper.detach((*helper.FROM_NOWHERE, program, str(path)), os.environ, _DESKTOP)
+    env = call.apart(os.environ, call.around(root)[0]["GIT_WORK_TREE"])
+    done = helper.detach((*helper.FROM_NOWHERE, program, str(path)), env, _DESKTOP)
     if done and done.returncode in _CANNOT_START:
         text = f"{program} is not installed or not in PATH; open the link by hand"
         raise TreadleError(text, code="program_unusable")
@@ -169,7 +172,7 @@ def _show(path: Path) -> None:
 def _print_link(args: Namespace, root: Path) -> int:
     url = access.get_link(serve_socket(os.environ, root))
     if args.open:
-        _show(access.write_door(serve_doors(os.environ, root), url))
+        _show(root, access.write_door(serve_doors(os.environ, root), url))
     return output.say(args.json, {"link": url}, url)
 
 

@@ -17,6 +17,7 @@ from treadle.config.load import Loaded, load
 from treadle.contract import ROLES
 from treadle.engine import health, lock
 from treadle.errors import BlockedError, TreadleError, edit
+from treadle.git import call
 from treadle.ids import mask
 from treadle.layout import Layout
 from treadle.moving import systems
@@ -50,12 +51,15 @@ def set_up(args: Namespace) -> int:
     if others and done.is_new and not args.json:
         output.line(f"{name_some(others)} can be moved in: treadle adopt --dry-run")
     if done.is_new and not args.json and not args.dry_run:
-        _offer_tools()
+        _offer_tools(done.root)
     return code
 
 
-def _offer_tools() -> None:
-    """Show how each tool found would get treadle's own tools, and do it for those who say yes."""
+def _offer_tools(root: Path) -> None:
+    """Show how each tool found would get treadle's own tools, and do it for those who say yes.
+
+    A tool loads what lies where it starts, and a clone may bring it: it starts elsewhere.
+    """
     if not find_spec("mcp"):
         return
     for command in (item.register for item in health.find_tools(os.environ) if item.register):
@@ -64,7 +68,9 @@ def _offer_tools() -> None:
             continue
         output.line(f"Run `{command}`, so that it can use treadle as tools? [y/N]", error=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            helper.foreground(command.split(), os.environ)
+            words = (*helper.FROM_NOWHERE, *command.split())
+            around = call.around(root)[0]["GIT_WORK_TREE"]
+            helper.foreground(words, call.apart(os.environ, around))
 
 
 def _set_up(args: Namespace, folder: Path) -> setup.Initialised:
@@ -102,7 +108,8 @@ def _print_init(done: setup.Initialised, dry_run: bool) -> None:
         if done.is_new and not done.roles:
             output.line(f"no agent does the work yet; name one in {done.wrote[0]}")
             output.line(f"next: {edit(done.wrote[0])}")
-        output.line('next: treadle task add "There is a readme" --verify "AC1=test -s README.md"')
+        asked = '"CONTRIBUTING.md says how to run the tests" --verify "AC1=test -s CONTRIBUTING.md"'
+        output.line(f"next: treadle task add {asked}")
         output.line("next: treadle run")
         return
     output.line(f"others committed {', '.join(done.foreign)}; none of it runs yet")
@@ -192,7 +199,7 @@ def show_config(args: Namespace) -> int:
     loaded = load(require_project(here(), os.environ), os.environ)
     values, origins = dict(_flat(_shown(loaded), ())), loaded.origins
     rows = [
-        (key, json.dumps(values[key], ensure_ascii=False), origin.source)
+        (key, origin.source, json.dumps(values[key], ensure_ascii=False))
         for key, origin in origins.items()
     ]
     roles = {}
@@ -201,7 +208,7 @@ def show_config(args: Namespace) -> int:
         roles[role] = {"agent": name, "type": agent.type}
     known = {key: origin._asdict() for key, origin in origins.items()}
     told = {"config": _shown(loaded), "origins": known, "roles": roles}
-    return output.tell(args.json, told, output.print_table, ("KEY", "VALUE", "FROM"), rows)
+    return output.tell(args.json, told, output.print_table, ("KEY", "FROM", "VALUE"), rows)
 
 
 def _shown(loaded: Loaded) -> dict[str, object]:

@@ -49,7 +49,7 @@ def show_status(args: Namespace) -> int:
 def _document(layout: Layout, store: Reader, now: datetime) -> dict[str, Any]:
     loaded = load(layout, os.environ)
     config = loaded.config
-    asked = store.questions()
+    asked = store.desk()
     inbox = InboxView(layout, config, store, utc(now))
     work = [
         *status.waiting_commands(layout),
@@ -57,7 +57,8 @@ def _document(layout: Layout, store: Reader, now: datetime) -> dict[str, Any]:
         *(*status.waiting_tasks(store, now), *status.stopped_runs(store, now)),
     ]
     # What a question is about is shown with it.
-    known = {word for row in asked for word in (row.run_id, row.task_id, row.subject_id) if word}
+    told = store.questions()
+    known = {word for row in told for word in (row.run_id, row.task_id, row.subject_id) if word}
     stuck = [item for item in work if item.is_stuck and known.isdisjoint(item.about)]
     return {
         "running": [run._asdict() for run in status.working(layout, store)],
@@ -128,7 +129,7 @@ def _print(found: dict[str, Any], now: datetime) -> None:
         if shown:
             output.line(output.paint(title, "bold"))
             _print_part(shown[:_MOST], len(shown), ways.get(title, ()))
-        _print_next(_ready(found["queued"]) if title == "queued" else ())
+        _print_next(_ready(found) if title == "queued" else ())
     if not any(parts.values()):
         output.line("nothing is running, waiting or queued")
         _print_next(["treadle task add --help"])
@@ -160,11 +161,12 @@ def _working(run: dict[str, Any], now: datetime) -> Shown:
 
 
 def _item(item: dict[str, Any], now: datetime) -> Shown:
-    """Show an item with its first answer; nobody approves without a look."""
+    """Show an item with its first answer, after what must come first."""
     id_ = item["item_id"]
     answers = [command for command in item["fix"] if command.startswith(f"treadle answer {id_}")]
-    look = [f"treadle desk show {id_}"] if item["kind"] == "approval" else []
-    return f"{id_}  {age(item['created_at'], now)}  {item['summary']}", [*look, *answers[:1]]
+    first = {"approval": [f"treadle desk show {id_}"], "held": item["fix"][:1]}
+    shown = [*first.get(item["kind"], ()), *answers[:1]]
+    return f"{id_}  {age(item['created_at'], now)}  {item['summary']}", shown
 
 
 def _queued(entry: dict[str, Any]) -> Shown:
@@ -177,11 +179,12 @@ def _stuck(entry: dict[str, Any]) -> Shown:
     return f"{entry['kind']} {entry['name']}  {entry['reason']}", commands
 
 
-def _ready(items: Sequence[dict[str, Any]]) -> Iterable[str]:
+def _ready(found: dict[str, Any]) -> Iterable[str]:
     """Return what takes all that is ready, a command for each kind of work."""
-    kinds = {item["kind"] for item in items if item["reason"] == "ready"}
+    kinds = {item["kind"] for item in found["queued"] if item["reason"] == "ready"}
+    more = f"{needed} " if (needed := found["today"]["needed"]) else ""  # over the day's limit
     commands = {"spec": "treadle process", "message": "treadle process", "task": "treadle run"}
-    return dict.fromkeys(command for kind, command in commands.items() if kind in kinds)
+    return dict.fromkeys(more + command for kind, command in commands.items() if kind in kinds)
 
 
 def _unlanded(run: dict[str, Any], now: datetime) -> Shown:

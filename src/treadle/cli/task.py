@@ -40,6 +40,7 @@ def list_tasks(args: Namespace) -> int:
     shown = [row for row in rows if not hidden or row.lane != "canceled"]
     table = [(row.task_id, lanes.words(row), row.owner, row.goal) for row in shown]
     nothing = "no tasks; treadle task add --help shows how to add one"
+    nothing = "no such tasks; treadle task list shows all" if args.ready or args.lane else nothing
     heads = ["task", "lane", "owner", "goal"]
     code = output.table(args.json, task.list_document(rows), heads, table, nothing)
     if hidden and not args.json:

@@ -18,7 +18,7 @@ def show_desk(args: Namespace) -> int:
     found = context.find_project()
     context.follow_missions(found)
     with context.fresh(found, datetime.now(UTC)) as store:
-        items, passed = store.questions(), ends.unlanded_document(store)
+        items, passed = store.desk(), ends.unlanded_document(store)
     told = questions.items_document(items) | {"unlanded": passed}
     return output.tell(args.json, told, _print_desk, items, passed)
 
@@ -39,5 +39,5 @@ def _print_desk(items: list[QuestionRow], passed: list[dict[str, object]]) -> No
         for number, action in enumerate(item.actions, 1):
             if action.verb == "answer":
                 output.line(f"  {number}. {action.value}")
-        for command in item.every_command:
+        for command in (*(item.look[:1] if item.kind == "held" else ()), *item.every_command):
             output.line(f"    {command}")
