@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import warm
-from treadle.config import TrustRecord, identity, trust_records
+from treadle.config import identity
+from treadle.config.trust import TrustRecord, trust_records
 from treadle.project import setup
 
 GIT_IDENTITY = """[user]

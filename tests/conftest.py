@@ -1,5 +1,6 @@
 """Give every test a private home, a real repository on request, and no way out to the network."""
 
+import gc
 import os
 import secrets
 import socket
@@ -81,3 +82,30 @@ def project(repo, tmp_path) -> Project:
     """Return a project set up through the real command."""
     (tmp_path / "agents").mkdir()
     return Project(repo, tmp_path / "agents").set_up()
+
+
+class FailuresAtOnce:
+    """Names a failed test when it fails, so that a suite that is cut short has said which."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self.terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.terminal.write_line(f"\n{report.nodeid} failed ({report.when})", red=True)
+
+
+# Thousands of tests live as long as their process; looking through them for garbage took a third
+# of its time.
+gc.set_threshold(100_000, 20, 100)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        config.pluginmanager.register(FailuresAtOnce(terminal), "failures-at-once")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from tests.sources import PACKAGE, trees
 from treadle.cli import describe
 from treadle.config import load
 from treadle.config import schema as config_schema
@@ -24,7 +25,6 @@ from treadle.layout import Layout
 from treadle.store import address
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "treadle"
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HOWTO = ROOT / "docs" / "howto.md"
@@ -117,8 +117,9 @@ def options(parser: argparse.ArgumentParser) -> set[str]:
 
 @functools.cache
 def calls() -> list[tuple[Path, ast.Call]]:
-    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
-    return [(p, n) for p, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    return [
+        (p, n) for p, tree in trees().items() for n in ast.walk(tree) if isinstance(n, ast.Call)
+    ]
 
 
 def test_every_command_has_a_section_and_no_other_does():
@@ -224,9 +225,9 @@ def test_every_error_code_is_documented():
 def _error_codes():
     """Collect literal codes: of the classes, of calls, and of calls to what passes a code on."""
     codes = set(
-        re.findall(r'^    code = "(\w+)"$', (SOURCE / "errors.py").read_text(), re.MULTILINE)
+        re.findall(r'^    code = "(\w+)"$', (PACKAGE / "errors.py").read_text(), re.MULTILINE)
     )
-    passing = {(p, f.name): n for p in SOURCE.rglob("*.py") for f, n in _passing(p)}
+    passing = {(p, f.name): n for p, tree in trees().items() for f, n in _passing(tree)}
     for path, call in calls():
         values = [item.value for item in call.keywords if item.arg == "code"]
         place = passing.get((path, getattr(call.func, "id", None)))
@@ -249,7 +250,7 @@ def _texts(value, path):
     """Return the literal texts an argument can be, through one assignment."""
     found = [value]
     if isinstance(value, ast.Name):
-        nodes = ast.walk(ast.parse(path.read_text()))
+        nodes = ast.walk(trees()[path])
         assigned = [node for node in nodes if isinstance(node, ast.Assign)]
         found = [node.value for node in assigned if getattr(node.targets[0], "id", "") == value.id]
         found += _from_table(value.id, assigned)
@@ -257,9 +258,9 @@ def _texts(value, path):
     return {node.value for node in nodes if isinstance(node.value, str)}
 
 
-def _passing(path):
+def _passing(tree):
     """Yield the functions of a module that pass their parameter `code` on, with its place."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             names = [argument.arg for argument in node.args.args]
             inner = [item for item in ast.walk(node) if isinstance(item, ast.keyword)]
@@ -287,7 +288,7 @@ def test_every_table_and_column_is_documented():
 
 
 def test_every_word_in_use_is_explained():
-    built = [name for name in WORDS_OF_PACKAGES if (SOURCE / name).is_dir()]
+    built = [name for name in WORDS_OF_PACKAGES if (PACKAGE / name).is_dir()]
     due = {*WORDS, *(word for name in built for word in WORDS_OF_PACKAGES[name])}
     text = (ROOT / "docs" / "concepts.md").read_text()
     assert due <= {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")}
@@ -295,10 +296,10 @@ def test_every_word_in_use_is_explained():
 
 def test_every_package_stands_in_the_architecture():
     tree = blocks((ROOT / "docs" / "architecture.md").read_text())[0].text
-    built = {path.stem for path in SOURCE.iterdir() if not path.name.startswith(("_", "py."))}
+    built = {path.stem for path in PACKAGE.iterdir() if not path.name.startswith(("_", "py."))}
     planned = set(re.findall(r"\((\w+)\)", tree))
     assert built <= set(re.findall(r"\w+", tree)) - planned
-    assert not any((SOURCE / name).exists() for name in planned)
+    assert not any((PACKAGE / name).exists() for name in planned)
 
 
 def test_request_and_response_examples_are_exact():
@@ -312,6 +313,12 @@ def test_request_and_response_examples_are_exact():
 def test_scripts_and_sources_that_are_named_exist(page):
     for name in re.findall(r"\b(?:scripts|tests|src)/[\w/.]*\w", page.read_text()):
         assert "NAME" in name or (ROOT / name).exists(), name
+
+
+def test_the_list_of_how_tos_names_them_all():
+    text = prose((ROOT / "docs" / "howto.md").read_text())
+    named = re.findall(r"^- \[(.+)\]\(#", text, re.MULTILINE)
+    assert named == re.findall(r"^## (.+)", text, re.MULTILINE)
 
 
 def test_readme_fits_on_three_screens():

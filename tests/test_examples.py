@@ -119,13 +119,9 @@ RECIPES = ROOT / "docs" / "recipes.md"
 )
 def test_recipes_work_as_they_stand(title, tmp_path, monkeypatch):
     toy = ToyForge(tmp_path / "forge", "gh")
-    git(
-        tmp_path,
-        "config",
-        "--global",
-        f"url.{toy.hub}.pushInsteadOf",
-        "https://github.com/you/shop.git",
-    )
+    mine = f"url.{toy.hub}.pushInsteadOf"
+    git(tmp_path, "config", "--global", mine, "https://github.com/you/shop.git")
+    git(tmp_path, "config", "--global", "init.defaultBranch", "trunk")  # whatever it is called
     monkeypatch.setenv("PATH", f"{toy.bin}{os.pathsep}{os.environ['PATH']}")
     test_examples_work_as_they_stand(RECIPES, ["Begin", title], tmp_path)
     pulls = [pull["head"] for pull in toy.known["pulls"]]
@@ -152,3 +148,4 @@ def test_demo_script_works_from_anywhere_and_with_spaces(tmp_path):
     words = [checkout / "scripts" / "demo", "--keep", "--crash"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "-m|treadle|demo|--keep|--crash|"
+    assert done.stderr == "scripts/demo: a few seconds\n"

@@ -442,6 +442,32 @@ def copied_files(trap: Trap) -> None:
 
 
 @shape
+def links_further_down(trap: Trap) -> None:
+    missions(trap)
+    names = """
+        adopted/norma artifacts/x claims/claim-evil.WP01 hooks/x images/T-1 images/x inbox/sub
+        locks/waiting mail/LOGS/2026-01 prompts/evil recordings/x routines/sub tries/do verify/live
+        worktrees/evil.WP01
+    """
+    for name in (*names.split(), f"runs/{RUN}"):
+        trap.link(f".treadle/{name}", trap.elsewhere)
+    files = "claims/accept-evil claims/merge-evil claims/claim-evil.WP01"
+    for name in files.split():
+        trap.link(f".treadle/{name}.lock", trap.elsewhere / Path(name).name)
+    trap.script(".decree/routines/sub/x.sh")
+    (trap.root / "img.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+
+
+@shape
+def linked_missions(trap: Trap) -> None:
+    missions(trap)
+    for home in ("missions", "kitty-specs"):
+        for name in ("archive", "evil/.kittify", "evil/prompts", "evil/tasks", "new-one", "other"):
+            trap.link(f"{home}/{name}", trap.elsewhere)
+    trap.link("specs/processed-spec.md", trap.elsewhere / "listed")
+
+
+@shape
 def linked_specs(trap: Trap) -> None:
     trap.config("")
     trap.link("specs", trap.elsewhere)
@@ -502,6 +528,23 @@ def drivers_of_git(trap: Trap) -> None:
     driver = "\n".join(f"\t{key} = {trap.touch('driver')}" for key in keys)
     trap.write(".gitconfig", "\n".join(f"{line}\n{driver}" for line in lines))
     trap.write(".lfsconfig", f"[lfs]\n\turl = ext::{trap.touch('lfs')}\n")
+
+
+@shape
+def repository_below(trap: Trap) -> None:
+    """No .git: git takes a folder with these files for a bare repository, with its settings."""
+    trap.config("")
+    commands = ("fsmonitor", "sshCommand", "pager", "editor", "askPass", "alternateRefsCommand")
+    core = "".join(f"\t{name} = {trap.touch(name)}\n" for name in commands)
+    filters = "".join(f"\t{it} = {trap.touch(it)}\n" for it in ("clean", "smudge", "process"))
+    begin = "[core]\n\trepositoryformatversion = 0\n\tworktree = .\n\thooksPath = hooks\n"
+    settings = f'{begin}{core}[filter "evil"]\n{filters}'
+    trap.write("docs/x/config", f"{settings}[diff]\n\texternal = {trap.touch('external')}\n")
+    trap.write("docs/x/HEAD", "ref: refs/heads/main\n")
+    for name in ("objects/a", "refs/a"):
+        trap.write(f"docs/x/{name}", "")
+    trap.write("docs/x/.gitattributes", "* filter=evil\n")
+    trap.script("docs/x/hooks/reference-transaction")
 
 
 @shape

@@ -23,9 +23,10 @@ DECREE = {
     ".decree/routines/develop.sh": ROUTINE,
     ".decree/routines/deploy/site.sh": "#!/bin/sh\n# Deploy the site\n:\n",
     ".decree/migrations/07-add-cache.md": "# Add a cache\n",
-    ".decree/processed.md": "06-add-login.md\n",
+    ".decree/processed.md": "# Done\n- 06-add-login.md\n",
     ".decree/inbox/2025022514320000-1.md": "---\nchain: 2025022514320000\nseq: 1\n---\nFix it.\n",
     ".decree/inbox/dead/2025022514320000-0.md": "This one died.\n",
+    ".decree/inbox/dead/again/2025022514320000-0.md": "So did this one.\n",
     ".decree/cron/nightly.md": '---\ncron: "0 3 * * *"\nroutine: develop\n---\nTidy up.\n',
     ".decree/runs/2025022514320000-0/routine.log": "it ran\n",
     "specs/01-add-auth.spec.md": "---\nroutine: develop\n---\n# Add auth\n",
@@ -57,6 +58,8 @@ KITTY = {
     "kitty-specs/001-login/meta.json": '{"slug": "001-login"}',
     "kitty-specs/001-login/spec.md": "# Login\n",
     "kitty-specs/001-login/tasks/WP01-form.md": "---\nlane: planned\n---\n# Form\n",
+    "kitty-specs/001-login/tasks/doing/WP02-old.md": "---\nlane: doing\n---\n# Old\n",
+    ".kittify/config.yaml": "agents: []\n",
 }
 CIRCE = {
     "circe/NEW_MESSAGES/20251106_140211_coordinator-engineer_implement-feature_FEAT-021.md": """\
@@ -79,13 +82,16 @@ Add an endpoint.
 LISTS = {
     "specs/003-shop/spec.md": "# Shop\n",
     "specs/003-shop/tasks.md": "# Tasks\n- [x] T001 [P] [US1] Make the model\n"
-    "- [ ] T002 Make the page \x1b[31m`$ rm -rf /`\n- [ ] no id here\n",
+    "- [ ] T002 Make the page \x1b[31m`$ rm -rf /`\n- [ ] no id here\n"
+    "- [x] **T002** The same number\n",
     "backlog/config.yml": "project_name: shop\n",
     "backlog/tasks/task-1 - Pay.md": "---\nid: task-1\ntitle: People can pay\nstatus: To Do\n"
-    "dependencies: [task-2]\n---\n## Acceptance Criteria\n- [ ] #1 A card works\n",
+    "dependencies: [task-2]\n---\n## Acceptance Criteria\n- [ ] #1 2 cards work\n",
     "backlog/tasks/task-2 - Basket.md": "---\nid: task-2\ntitle: A basket\nstatus: Done\n---\n",
+    "backlog/archive/tasks/task-9 - Old.md": "---\nid: task-9\ntitle: Old\nstatus: To Do\n---\n",
     "backlog/tasks/task-3.md": "---\nid: task-3\n---\n",
     "openspec/changes/add-2fa/proposal.md": "# Add two factors\n\nWhy: safety.\n",
+    "openspec/changes/add-sso/proposal.md": "# Add single sign-on\n",
     "openspec/changes/add-2fa/tasks.md": "## 1\n- [x] 1.1 Secret\n- [ ] 1.2 Form\n",
     ".taskmaster/config.json": "{}",
     ".taskmaster/tasks/tasks.json": json.dumps(
@@ -126,6 +132,8 @@ def write_norma(path: Path) -> None:
             CREATE TABLE steps (run_id TEXT, step_index INTEGER, role TEXT, iteration INTEGER,
                 status TEXT, step_dir TEXT, started_at TEXT, ended_at TEXT, summary TEXT,
                 PRIMARY KEY (run_id, step_index));
+            CREATE TABLE tasks (id TEXT PRIMARY KEY);
+            CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY);
             CREATE TABLE events (run_id TEXT, seq INTEGER, ts TEXT, type TEXT, message TEXT,
                 data_json TEXT, PRIMARY KEY (run_id, seq));
             """

@@ -39,7 +39,9 @@ def parse(values, flags=()):
     return {{key: value if value is True else value if key in MANY else value[-1]
             for key, value in found.items()}}, rest
 
-MANY = ("--label", "--reviewer", "--add-label", "--add-reviewer")
+MANY = ("--label", "--reviewer", "--add-label", "--add-reviewer", "--raw-field")
+def number_of(path):
+    return sum(map(ord, path))
 def need(given, *names):
     for name in names:
         if name not in given:
@@ -102,7 +104,8 @@ elif command == ("issue", "list"):
     given, rest = parse(("--repo", "--label", "--state", "--limit", "--json"))
     need(given, "--repo", "--label", "--state", "--limit", "--json")
     print(json.dumps([issue(number, given["--repo"] + "/issues/") for number in book["issues"]
-                      if given["--label"][0] in book["issues"][number]["labels"]]))
+                      if given["--label"][0] in book["issues"][number]["labels"]]
+                     [:int(given["--limit"])]))
 elif command == ("label", "create"):
     given, (name,) = parse(("--repo",))
     need(given, "--repo")
@@ -124,22 +127,17 @@ if "--repo" in words and not words[words.index("--repo") + 1].startswith("https:
 if command == ("mr", "list"):
     given, rest = parse(("--repo", "--source-branch", "--output"))
     need(given, "--repo", "--source-branch", "--output")
-    print(json.dumps([{"iid": it["number"], "source_project_id": it["owner"]}
+    print(json.dumps([{"iid": it["number"], "source_project_id": number_of(it["owner"])}
                       for it in book["pulls"] if it["head"] == given["--source-branch"]]))
 elif command == ("mr", "create"):
-    given, rest = parse(("--repo", "--head", "--source-branch", "--target-branch", "--title",
-                         "--description", *MANY), ("--draft", "--yes"))
-    need(given, "--repo", "--source-branch", "--target-branch", "--title", "--description", "--yes")
-    number = len(book["pulls"]) + 7
-    made = {"number": number, "head": given["--source-branch"], "owner": given["--head"],
-            "base": given["--target-branch"], "title": given["--title"],
-            "draft": given.get("--draft", False)}
-    keep(made, given["--description"], given.get("--label", ()), given.get("--reviewer", ()))
-    book["pulls"].append(made)
-    print("Creating merge request\\n" + f"{given['--repo']}/-/merge_requests/{number}")
+    sys.exit(0)  # as the real one does outside of a clone: nothing at all
 elif command == ("mr", "update"):
     given, rest = parse(("--repo", "--description", *MANY))
-    keep(at(rest), given["--description"], given.get("--label", ()), given.get("--reviewer", ()))
+    asked = given.get("--reviewer", ())
+    if not all(who.startswith("+") for who in asked):
+        at(rest)["reviewers"] = []
+    keep(at(rest), given["--description"], given.get("--label", ()),
+         [who.lstrip("+") for who in asked])
 elif command == ("mr", "view"):
     given, rest = parse(("--repo", "--output"))
     it = at(rest)
@@ -151,19 +149,32 @@ elif command == ("issue", "view"):
     print(json.dumps({"iid": it["number"], "title": it["title"], "description": it["body"],
                       "web_url": it["url"]}))
 elif command == ("issue", "list"):
-    given, rest = parse(("--repo", "--label", "--per-page", "--output"))
+    given, rest = parse(("--repo", "--label", "--per-page", "--page", "--output"))
     need(given, "--repo", "--label", "--per-page", "--output")
+    size = min(int(given["--per-page"]), 100)
+    begin = (int(given.get("--page", 1)) - 1) * size
     print(json.dumps([{"iid": int(number), "title": it["title"], "description": it["body"]}
                       for number, it in book["issues"].items()
-                      if given["--label"][0] in it["labels"]]))
+                      if given["--label"][0] in it["labels"]][begin:begin + size]))
 elif command[0] == "api":
     words.insert(1, "")
-    given, (path,) = parse(("--hostname",))
+    given, (path,) = parse(("--hostname", "--raw-field"))
     need(given, "--hostname")
-    if path.endswith("/pipelines/5/jobs?per_page=100"):
+    if path.endswith("/merge_requests"):
+        told = dict(field.split("=", 1) for field in given["--raw-field"])
+        number = len(book["pulls"]) + 7
+        owner = path.split("/")[1].replace("%2F", "/")
+        book["pulls"].append({
+            "number": number, "head": told["source_branch"], "base": told["target_branch"],
+            "owner": owner, "title": told["title"].removeprefix("Draft: "),
+            "draft": told["title"].startswith("Draft: "), "body": told["description"],
+            "labels": [], "reviewers": [], "into": int(told["target_project_id"])})
+        at = f"https://{given['--hostname']}/{owner}/-/merge_requests/{number}"
+        print(json.dumps({"iid": number, "web_url": at}))
+    elif path.endswith("/pipelines/5/jobs?per_page=100"):
         print(json.dumps(book["checks"]))
     elif path.count("/") == 1:
-        print(json.dumps({"id": path.removeprefix("projects/").replace("%2F", "/")}))
+        print(json.dumps({"id": number_of(path.split("/")[1].replace("%2F", "/"))}))
     else:
         print(book["logs"][path.removesuffix("/trace").rpartition("/")[2]])
 else:

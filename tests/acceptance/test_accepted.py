@@ -145,6 +145,27 @@ def test_what_is_accepted_is_known_without_the_store(accepted):
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("first", [(), ("--agent", "cid")], ids=["asked", "lent"])
+def test_work_that_is_held_or_handed_in_is_known_without_the_store(mission, first):
+    mission.with_tasks("", "", "")
+    assert mission.next("--agent", "ann")["task_id"] == "auth.WP01"
+    mission.work()
+    assert mission.next("--agent", "ann", "--result", "success")["task_id"] == "auth.WP02"
+    shown = mission.project.root / ".treadle/mail/TASKS"
+    before = {path: path.read_bytes() for path in shown.iterdir()}
+    lose_store(mission.project)
+    assert mission.next(*first)["task_id"] == "auth.WP03"
+    assert {path: path.read_bytes() for path in before} == before
+    assert mission.next("--agent", "ann")["task_id"] == "auth.WP02"
+    assert mission.next("--agent", "cid")["task_id"] == "auth.WP03"
+    review = mission.next("--agent", "bob")
+    assert (review["phase"], review["task_id"]) == ("review", "auth.WP01")
+    mission.next("--agent", "bob", "--step", "review:WP01", "--result", "success")
+    lose_store(mission.project)
+    assert mission.lane("auth.WP01") == "approved"
+
+
+@pytest.mark.real
 def test_what_is_accepted_is_known_in_a_linked_work_tree(accepted, tmp_path):
     git(accepted.project.root, "worktree", "add", "-q", "-b", "other", str(tmp_path / "linked"))
     require_complete(Project(tmp_path / "linked", accepted.project.folder))
@@ -223,6 +244,7 @@ def test_meta_that_is_edited_after_acceptance_is_named(accepted, keys, named, is
     edited(accepted, **keys)
     lose_store(accepted.project)
     if is_committed:
+        shutil.rmtree(accepted.project.root / ".treadle/mail")  # which says it too
         accepted.project.git("commit", "-qam", "Edit")
         told = accepted.next("--agent", "ann")
         if told["kind"] == "blocked":

@@ -131,6 +131,8 @@ READS = [
     ("mail", "list", "--json"),
     ("mail", "list", "--as", "engineer", "--json"),
     ("mail", "search", "which", "--json"),
+    ("mail", "agents", "--json"),
+    ("mail", "reindex", "--json"),
     ("desk", "--json"),
     ("next", "--query", "--json"),
     ("status", "--json"),

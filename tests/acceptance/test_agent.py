@@ -10,7 +10,9 @@ import pytest
 from tests.acceptance import messages
 from tests.agents import fake
 from tests.builder import Project, git, wait_for
+from treadle.sandbox import jails
 
+TIERS = [tier for tier in "AB" if jails.probe(tier).tier == tier]
 GOOD = '{"version": 1, "status": "ok", "summary": "I am here"}'
 
 
@@ -306,3 +308,19 @@ def test_a_follower_hears_what_the_agent_does_while_it_works(project):
     follower.communicate(timeout=120)
     worker.communicate(timeout=120)
     assert [line["kind"] for line in rest if line["type"] == "agent_event"][:2] == ["text", "done"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tool_that_updates_itself_stays_what_it_was(project, tier):
+    new = "echo new > $0.new && mv $0.new $0; echo new > $0; rm -f $0"
+    env = codex(project, f"cat > /dev/null; {new}; touch done.txt\n{events(GOOD)}")
+    program = project.folder / "bin" / "codex"
+    before = program.read_bytes()
+    project.config["plan"] = project.config["check"] = 'type = "builtin"'
+    project.settings(f'[sandbox]\ntier = "{tier}"\n')
+    done = project.run_json("--verify", "AC1=test -f done.txt", env=env)
+    assert done["status"] == "passed"
+    assert program.read_bytes() == before
+    assert sorted(os.listdir(program.parent)) == ["codex"]
+    stderr = project.step_dir(done["run_id"], "002-do") / "logs" / "stderr.txt"
+    assert "codex" in stderr.read_text(), "it has tried"

@@ -228,6 +228,16 @@ def test_a_note_reaches_a_run_without_a_question(project):
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("word", ["approve", "no", "Retry"])
+def test_an_answer_that_the_item_does_not_offer_is_no_note_for_the_agent(project, word):
+    run_id = failed(project)
+    refused = answer(project, word, "--json")
+    ways = [f"treadle answer Q-1 {verb}" for verb in ("resume", "again", "leave")]
+    assert (refused.code, refused.json["error"]["fix"]) == (2, ways)
+    assert (len(items(project)), status(project, run_id)) == (1, "failed")
+
+
+@pytest.mark.real
 def test_of_two_at_once_one_acts_and_the_other_gets_its_answer(project):
     run_id = over_budget(project)
     both = [project.start("answer", "Q-1", "resume", "--json") for _ in range(2)]
@@ -366,6 +376,7 @@ def test_every_answer_of_every_kind_works_as_it_is_printed(project, kind, number
     assert found.code in (0, 3, 4), found
     assert "error" not in found.json
     assert item["item_id"] not in [it["item_id"] for it in items(project)]
+    assert project.treadle("desk", "show", item["item_id"]).code == 0
 
 
 @pytest.mark.real
@@ -420,6 +431,17 @@ def test_a_message_is_named_by_id_file_or_chain(inbox):
     assert inbox.treadle(*shlex.split(again.json["error"]["fix"][0])[1:]).code == 0
     unknown = inbox.treadle("process", "nothing", "--json")
     assert (unknown.code, unknown.json["error"]["code"]) == (1, "not_found")
+
+
+def test_an_item_whose_letter_is_gone_is_shown_and_left(project):
+    dead_letter(project)
+    item = the_item(project)["item_id"]
+    for path in (project.root / ".treadle/inbox/dead").iterdir():
+        path.unlink()
+    shown = project.treadle("desk", "show", item, "--json")
+    assert "exited with 1" in "".join(it["text"] for it in shown.json["details"])
+    assert answer(project, "leave").code == 0
+    assert project.treadle("desk", "show", item).code == 0
 
 
 def test_a_dead_letter_says_what_carries_it_out(project):

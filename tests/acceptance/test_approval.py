@@ -73,7 +73,7 @@ def test_a_held_change_is_kept_whole_and_shown(project):
     assert "+turn: 2" in project.git(*shlex.split(look)[1:])
     assert "--budget" not in str(item)
     shown = project.treadle("desk", "show", item["item_id"])
-    assert "+turn: 2" in shown.out
+    assert shown.out.count("+turn: 2") == 1
     assert "+turn: 2" in project.treadle("desk", "show", item["item_id"], "--json").out
 
 

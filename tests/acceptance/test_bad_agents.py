@@ -7,7 +7,7 @@ from tests.builder import ADD_DONE
 # name: (role, what the agent does, code of the failure, words of the sentence)
 CASES = {
     "exits non-zero": ("plan", "sys.exit(7)", "agent_exit", "exited with 7"),
-    "kills itself": ("plan", "os.kill(os.getpid(), 9)", "agent_exit", "signal 9"),
+    "kills itself": ("plan", "os.kill(os.getpid(), 9)", "agent_lost", "signal 9"),
     "says fail": (
         "plan",
         'print(json.dumps({"version": 1, "status": "fail", "summary": "cannot"}))',
@@ -22,7 +22,12 @@ CASES = {
         "protocol_error",
         "stdout",
     ),
-    "prints twice": ("plan", "ok(); ok()", "protocol_error", "Extra data"),
+    "prints twice": (
+        "plan",
+        "ok(); ok()",
+        "protocol_error",
+        "stdout is not JSON: Extra data: line 2 column 1",
+    ),
     "prints bytes": (
         "plan",
         'sys.stdout.buffer.write(b"\\xff\\xfe")',
@@ -297,11 +302,12 @@ def test_files_treadle_writes_itself_cannot_be_forged(project):
     assert not (step / "files/checks").exists()
 
 
-def test_a_patch_from_another_role_is_ignored(project):
+def test_what_belongs_to_another_role_is_ignored(project):
     project.good_agents()
-    project.agent("do", f'write("patch.diff", {ADD_DONE!r}); ok()')
+    project.agent("do", f'write("patch.diff", {ADD_DONE!r}); verdict("PASS", AC1=True); ok()')
     result = project.run_json()
     assert result["status"] == "passed"
+    assert project.event(result["run_id"], "verdict")["data"]["verdict"] == "FAIL"
     assert project.event_types(result["run_id"]).count("patch_applied") == 1
     assert "patch_ignored" in project.event_types(result["run_id"])
 

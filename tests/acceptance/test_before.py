@@ -32,6 +32,7 @@ def test_nobody_is_asked_when_every_criterion_already_passes(asked):
     shown = asked.show(asked.last())
     assert (shown["status"], shown["reason_code"]) == ("passed", "already_true")
     assert shown["head_commit"] == shown["base_commit"]
+    assert shown["criteria"][0]["outcome"] == "holds"
     assert desk(asked) == []
     assert "already_true" in asked.treadle("why", asked.last(), "--json").out
 

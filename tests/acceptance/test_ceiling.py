@@ -200,7 +200,10 @@ def test_a_cost_that_is_told_late_or_not_at_all_is_never_zero(project):
     project.config["do"] = project.config["do"].replace("<cost>", "<input>")
     project.save()
     text = "max_cost_usd and max_tokens can be exceeded by a step of agent do, which says"
-    assert f"note: {text} what it has used only after" in project.treadle(*RUN[:-1]).err
+    told = project.treadle(*RUN[:-1]).err
+    assert f"note: {text} what it has used only after" in told
+    text = "max_cost_usd and max_tokens cannot hold for agent do: it did not tell what it has used"
+    assert f"note: {text}; correct agents.do.usage" in told
     recorded = (fake.RECORDED / "opencode.jsonl").read_text().replace("0.001", "0")
     (project.folder / "told").write_text(recorded)
     script = f"cat > /dev/null; cat {project.folder / 'told'}; touch done.txt\n"
@@ -209,6 +212,15 @@ def test_a_cost_that_is_told_late_or_not_at_all_is_never_zero(project):
     project.save()
     text = "agent do told no cost of 2100 tokens of t/free; unless they are free, set agents.do."
     assert f"note: {text}prices" in project.treadle(*RUN[:-1]).err
+    assert project.event("last", "cost_unknown")["data"] == {"agent": "do"}
+
+
+@pytest.mark.parametrize("told", [{}, {"input_tokens": -5, "output_tokens": 1e30}])
+def test_a_tool_that_tells_nothing_of_its_use_or_something_absurd_is_named(site, project, told):
+    site(f"echo > done.txt\n{printed(result(1, usage=told, total_cost_usd=-1))}")
+    err = project.treadle(*RUN[:-1], "--budget", "max_tokens=99").err
+    text = "max_tokens cannot hold for agent do: it did not tell what it has used"
+    assert f"note: {text}; its version may not be the tested one" in err
     assert project.event("last", "cost_unknown")["data"] == {"agent": "do"}
 
 

@@ -76,10 +76,51 @@ READING = [
     ("pr", "status"),
     ("telemetry", RUN),
 ]
+EVIL = ("--mission", "evil")
+AS = ("--as", "a")
+# What is typed less often: all of it is tried in the longest suite alone.
+SELDOM = [
+    (),
+    *((word,) for word in ("status", "instructions", "describe")),
+    ("status", RUN),
+    ("desk", "show", "Q-1"),
+    ("spec", "list"),
+    *(("spec", word, "01") for word in ("show", "retry", "drop")),
+    ("next", "--agent", "x", *EVIL),
+    ("next", "--agent", "x", "--worktree", *EVIL),
+    ("next", "--agent", "x", "--result", "success", *EVIL),
+    ("next", "--agent", "x", "--result", "failed", "--note", "n", *EVIL),
+    ("mission", "create", "new-one", "--goal", "x"),
+    *(("mission", word, *EVIL) for word in ("setup-plan", "tasks", "merge", "archive")),
+    ("mission", "rename", "evil", "other"),
+    ("mission", "reopen", "plan", *EVIL),
+    ("mission", "cancel", "--reason", "x", *EVIL),
+    ("comment", RUN, "x"),
+    ("review", RUN, "--text", "x"),
+    ("compare", RUN),
+    *(("runs", *words) for words in (("cost",), ("events", RUN), ("prune", "--history"))),
+    *(("dead", word, "x") for word in ("show", "retry")),
+    *(("routine", "show", name) for name in ("develop", "evil")),
+    ("task", "add", "x", "--id", "x", "--image", "img.png"),
+    ("task", "edit", "T-1", "--goal", "x"),
+    *(("task", word, "T-1", *AS) for word in ("claim", "reserve", "done")),
+    ("task", "remove", "T-1"),
+    *(("mail", *words) for words in (("search", "x"), ("agents",))),
+    ("mail", "watch", *AS, "--timeout", "0.05"),
+    ("mail", "read", "x", *AS),
+    ("mail", "archive", "--older-than", "0"),
+    *(("fleet", word) for word in ("check", "key", "rebuild")),
+    *(("fleet", word, RUN) for word in ("remove", "cancel")),
+    ("worker", "--once", "--idle-exit", "0.1"),
+    ("replay", "export", RUN, "out.tar"),
+    *(("import", *words) for words in (("#1",), ("--label", "x"))),
+    ("completion", "bash"),
+    ("uninstall", "--purge"),
+]
 AFTERWARDS = [("trust",), ("doctor",), ("config", "show"), ("trust", "--revoke"), ("run",)]
 # One of each kind, for every day.
 SAMPLE = ["exec_agents", "linked_home", "tracked_runs", "mail_with_linked_folders"]
-COUNT = len(SHAPES) * len([*WORKING, *READING, *AFTERWARDS])
+COUNT = len(SHAPES) * len([*WORKING, *READING, *SELDOM, *AFTERWARDS])
 _PATIENCE = 20
 
 
@@ -147,8 +188,8 @@ def no_hang():
     signal.signal(signal.SIGALRM, before)
 
 
-def _visit(clone: Clone, monkeypatch, no_hang, capfd, commands) -> None:
-    monkeypatch.chdir(clone.root)
+def _visit(clone: Clone, monkeypatch, no_hang, capfd, commands, folder="") -> None:
+    monkeypatch.chdir(clone.root / folder)
     monkeypatch.setenv("TREADLE_SANDBOX", "off")  # whatever runs can reach the canary
     before = clone.outside()
     for words in commands:
@@ -172,6 +213,20 @@ def test_a_few_clones(name, tmp_path, monkeypatch, no_hang, capfd):
 def test_a_hostile_clone(name, tmp_path, monkeypatch, no_hang, capfd):
     every = [*WORKING, *READING, *AFTERWARDS]
     _visit(Clone(tmp_path, name), monkeypatch, no_hang, capfd, every)
+
+
+@pytest.mark.real
+@pytest.mark.all
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_typed_seldom_in_a_hostile_clone(name, tmp_path, monkeypatch, no_hang, capfd):
+    _visit(Clone(tmp_path, name), monkeypatch, no_hang, capfd, [*SELDOM, ("trust",)])
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["links_further_down", "linked_missions"])
+def test_links_lead_nothing_out(name, tmp_path, monkeypatch, no_hang, capfd):
+    few = [it for it in (*READING, *SELDOM) if "--image" in it or it[:1] == ("mission",)]
+    _visit(Clone(tmp_path, name), monkeypatch, no_hang, capfd, [*few, ("trust",)])
 
 
 # What the interpreter and the shell find by themselves shows only in processes of their own.
@@ -200,6 +255,14 @@ def test_a_hostile_clone_met_by_the_installed_command(name, tmp_path):
         )
         clone.held(words, done.returncode, before)
     clone.server.close()
+
+
+@pytest.mark.parametrize("folder", ["docs/x", "docs/x/refs"])
+def test_a_folder_that_looks_like_a_repository(folder, tmp_path, monkeypatch, no_hang, capfd):
+    """Nothing that it would have git run runs, wherever somebody stands in it."""
+    create = ("mission", "create", "new", "--goal", "x")
+    commands = (("init", "--here"), create, ("init", "--here", "--commit"), ("doctor",), ("trust",))
+    _visit(Clone(tmp_path, "repository_below"), monkeypatch, no_hang, capfd, commands, folder)
 
 
 SHIM = """#!/usr/bin/env interpreter

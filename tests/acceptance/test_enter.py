@@ -1,5 +1,6 @@
 """A person takes a run over: their own shell in its workspace, and a step of theirs afterwards."""
 
+import json
 import os
 import pty
 import shlex
@@ -8,7 +9,10 @@ import pytest
 
 from tests.acceptance import messages
 from tests.acceptance.test_fleet import QUICK
-from tests.builder import wait_for
+from tests.acceptance.test_sandbox import DAILY
+from tests.builder import git, make_repository, wait_for
+
+FROM_A_FILE = ("-c", "protocol.file.allow=always")
 
 
 def stopped(project):
@@ -53,6 +57,80 @@ def test_a_failed_run_can_be_entered_by_the_end_of_its_name(project):
     run_id = project.run_json()["run_id"]
     assert enter(project, run_id[-6:], "echo made > done.txt", "--resume").code == 0
     assert project.show(run_id)["status"] == "passed"
+
+
+@pytest.mark.parametrize("tier", DAILY)
+def test_what_a_failing_setup_leaves_for_git_runs_in_nobodys_shell(project, tmp_path, tier):
+    project.good_agents()
+    canary = tmp_path / "canary"
+    plant = f"git config core.fsmonitor 'touch {canary}'; false"
+    project.settings(
+        f'[sandbox]\ntier = "{tier}"\n[workspace]\nsetup = ["sh", "-c", {json.dumps(plant)}]\n'
+    )
+    found = project.run_json()
+    assert found["reason_code"] == "setup_failed"
+    git(project.run_dir(found["run_id"]) / "workspace", "status")
+    assert not canary.exists()
+    entered = enter(project, found["run_id"], "git status > done.txt; test -s done.txt")
+    assert "by human took 1 file: done.txt" in entered.out
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("tier", DAILY)
+@pytest.mark.parametrize("end", ["ok()", pytest.param("sys.exit(1)", marks=pytest.mark.real)])
+def test_a_run_that_has_ended_leaves_no_settings_of_its_agents_for_git(
+    project, tmp_path, tier, end
+):
+    project.good_agents()
+    canary = tmp_path / "canary"
+    plant = f"git -C {{repo}} config core.fsmonitor 'touch {canary}'"
+    project.agent("do", f'import os\nassert not os.system(f"{plant}")\n{end}', edits=True)
+    project.agent("act", "sys.exit(1)")
+    project.settings(f'[sandbox]\ntier = "{tier}"\n')
+    place = project.run_dir(project.run_json()["run_id"]) / "workspace"
+    git(place, "status")
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("tier", DAILY)
+def test_a_submodule_has_no_settings_of_an_agent_for_git(project, tmp_path, tier):
+    """To tell whether a submodule has changed, git asks what runs there."""
+    module = make_repository(tmp_path / "module", {"a.txt": "a\n"})
+    git(project.root, *FROM_A_FILE, "submodule", "add", "-q", str(module), "libs/sub")
+    git(project.root, "commit", "-q", "-m", "A submodule")
+    project.good_agents()
+    canary = tmp_path / "canary"
+    lines = (
+        "git init -q {repo}/libs/sub",
+        f"git -C {{repo}}/libs/sub config core.fsmonitor 'touch {canary}'",
+        "touch {repo}/libs/sub/a.txt && git -C {repo}/libs/sub add a.txt",
+        "git -C {repo}/libs/sub -c user.name=x -c user.email=x commit -qm x",
+    )
+    plant = "".join(f'assert not os.system(f"{line}")\n' for line in lines)
+    project.agent("do", f"import os\n{plant}ok()", edits=True)
+    project.agent("act", "ok()")
+    project.settings(f'[sandbox]\ntier = "{tier}"\n')
+    found = project.run_json("--budget", "max_iterations=1")
+    git(project.run_dir(found["run_id"]) / "workspace", "status")
+    enter(project, found["run_id"], "git status && git submodule status && echo made > done.txt")
+    assert not canary.exists()
+    assert project.show(found["run_id"])["steps"][-1]["agent"] == "human"
+
+
+@pytest.mark.real
+def test_a_setup_that_is_stopped_lets_nobody_in(project, tmp_path):
+    project.good_agents()
+    begun, place = tmp_path / "begun", project.root / ".treadle" / "runs"
+    plan = f"[ -e {tmp_path}/again ] && touch {begun} && sleep 60; touch {tmp_path}/again; false"
+    more = f'[workspace]\nsetup = ["sh", "-c", {json.dumps(plan)}]\n'
+    project.settings(f'[checks]\nwritable = ["{tmp_path}"]\n{more}')
+    run_id = project.run_json()["run_id"]
+    process = project.start("enter", run_id, "--", "touch", str(place / "entered"))
+    wait_for(begun.exists)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert not (place / "entered").exists()
 
 
 @pytest.mark.real

@@ -33,6 +33,7 @@ def test_a_usage_limit_moves_the_role_to_the_next_agent_for_the_run(site):
     assert site.event(found["run_id"], "agent_replaced")["data"] == told
     (step,) = [it for it in site.show(found["run_id"])["steps"] if it["role"] == "do"]
     assert (step["agent"], step["summary"]) == ("spare", "edited by spare")
+    assert "spare takes its place" in site.treadle("why", found["run_id"]).out
     seqs = [event["seq"] for event in site.events(found["run_id"])]
     assert seqs == list(range(1, len(seqs) + 1))
     (item,) = site.treadle("desk", "--json").json["items"]

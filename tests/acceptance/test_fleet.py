@@ -35,7 +35,7 @@ def test_a_worker_drives_a_queued_run_that_then_lands(fleet):
     assert repository.pop("oldest") > 0
     assert repository == {"repository": "local", "queued": 1, "running": 0, "problem": None}
     assert fleet.treadle("runs", "prune", "--history").code == 0
-    work(fleet, "--once")
+    assert "2 runs at a time, of this project alone" in work(fleet, "--once").out
     shown = fleet.show(queued["run_id"])
     assert (shown["status"], shown["verdict"], len(shown["steps"])) == ("passed", "PASS", 7)
     assert shown["criteria"][0]["claimed"] is True
@@ -55,10 +55,25 @@ def test_a_queued_run_can_be_called_off(fleet):
     assert again["reason_code"] == "queued"
 
 
-def test_an_address_that_takes_no_archives_refuses_the_run_at_once(fleet):
-    done = fleet.run("--fleet", "--json", env={"TREADLE_ARTIFACTS": "file:///proc/nowhere"})
-    assert (done.code, done.json["error"]["code"]) == (1, "artifacts_failed")
+MEANS_NOTHING = (
+    *(
+        ("TREADLE_ARTIFACTS", it, "artifacts_failed")
+        for it in ("file:///proc/nowhere", "file://runs", "runs", "s4://x", "http://[::1]:9/x")
+    ),
+    ("TREADLE_FLEET_REMOTE", "orgin", "config_invalid"),
+    ("TREADLE_STORE", "http://x/y", "config_invalid"),
+    ("TREADLE_STORE", "postgresql://[::1]:9/x?nonsense=1", "store_failed"),
+)
+
+
+@pytest.mark.real
+def test_an_address_that_means_nothing_or_takes_nothing_refuses_the_run_at_once(fleet):
+    before = sorted(fleet.root.iterdir())
+    for name, address, code in MEANS_NOTHING:
+        done = fleet.run("--fleet", "--json", env={name: address})
+        assert (done.code, done.json["error"]["code"]) == (1, code), (address, done.json)
     assert fleet.treadle("runs", "list", "--json").json["runs"] == []
+    assert sorted(fleet.root.iterdir()) == before
 
 
 def test_a_remote_that_takes_no_branch_refuses_the_run_at_once(fleet, tmp_path):
@@ -184,10 +199,20 @@ def test_a_worker_does_not_start_in_a_project_that_nobody_trusts(fleet):
 def test_a_task_is_queued_once_what_it_depends_on_has_landed(fleet):
     fleet.treadle("task", "add", "Make done.txt", "--id", "A", "--ac", "done.txt is there")
     fleet.treadle("task", "add", "Look at it", "--id", "B", "--depends-on", "A")
+    both = fleet.treadle("run", "A", "B", "--fleet", "--json").json["error"]
+    assert (both["code"], both["fix"]) == ("task_waiting", ["treadle run A"])
+    queued = fleet.treadle("run", "A", "--fleet", "--json").json["run_id"]
+    told = fleet.treadle("run", "--fleet").out
+    assert f"A run {queued} waits for a worker\n  next: treadle log -f {queued}\n" in told
+    assert f"B waits for A (in_progress)\n  next: treadle log -f {queued}\n" in told
+    assert fleet.treadle("stop", queued).code == 0
     passed = fleet.treadle("run", "A", "--json").json["run_id"]
     refused = fleet.treadle("run", "B", "--fleet", "--json").json["error"]
     assert (refused["code"], refused["fix"]) == ("task_waiting", [f"treadle land {passed}"])
-    assert fleet.treadle("run", "--fleet", "--json").json["runs"] == []
+    none = fleet.treadle("run", "--fleet", "--json")
+    (_, waits) = none.json["waiting"]
+    assert (none.code, none.json["runs"]) == (3, [])
+    assert (waits["task_id"], waits["command"]) == ("B", f"treadle land {passed}")
     assert fleet.treadle("land", passed).code == 0
     queued = fleet.treadle("run", "--fleet", "--json").json
     assert (queued["task_id"], queued["reason_code"]) == ("B", "queued")

@@ -178,8 +178,8 @@ def test_two_projects_side_by_side_do_not_know_each_other(whole, tmp_path):
         assert api.treadle("land", second["run_id"]).code == 0
     finally:
         go.write_text("")
-        first.communicate(timeout=120)
-    assert first.returncode == 0
+        said = first.communicate(timeout=120)
+    assert first.returncode == 0, said
     (row,) = web.treadle("runs", "list", "--json").json["runs"]
     assert [it["run_id"] for it in api.treadle("runs", "list", "--json").json["runs"]] == [
         second["run_id"]

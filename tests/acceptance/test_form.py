@@ -61,6 +61,7 @@ def test_a_file_that_is_only_named_is_an_event(project, run):
     assert done["status"] == "passed"
     types = project.event_types(done["run_id"])
     assert ("file_not_left" in types, "answer_repaired" in types) == (True, False)
+    assert "named, but not in the step folder: notes.md" in project.treadle("why", "last").out
 
 
 def test_a_prompt_that_is_too_long_is_shortened_once_and_that_is_said(project, run):

@@ -73,3 +73,19 @@ def test_what_lies_there_otherwise_is_not_handed_on(project, tmp_path):
     (folder / "2.png").write_text("not an image")
     run_id = project.treadle("run", "T-1", "--json").json["run_id"]
     assert os.listdir(project.run_dir(run_id) / "images") == ["1-x.png"]
+
+
+def test_a_link_that_a_clone_brought_is_neither_emptied_nor_filled(project, tmp_path):
+    (tmp_path / "x.png").write_bytes(PNG)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "0.png").write_bytes(PNG)
+    folder = project.root / ".treadle" / "images" / "T-1"
+    folder.parent.mkdir()
+    folder.symlink_to(outside)
+    project.treadle("task", "add", "Look", "--image", str(tmp_path / "x.png"))
+    assert project.treadle("task", "show", "T-1", "--json").json["images"] == ["1-x.png"]
+    assert (folder.is_symlink(), os.listdir(outside)) == (False, ["0.png"])
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(outside)
+    assert project.treadle("task", "show", "T-1", "--json").json["images"] == []

@@ -274,7 +274,7 @@ def test_a_message_that_must_wait_says_why_and_for_how_many(inbox):
     assert found.out == (
         "HELD 2025022514320000-0: routine log cannot work here:"
         " pre-check 'echo no pump; exit 1' exited with 1: no pump\n"
-        "  next: treadle process\n0 done, 1 not\n"
+        "  next: treadle desk show Q-1\n0 done, 1 not\n"
     )
 
 

@@ -103,6 +103,8 @@ def test_all_lands_those_without_conflicts_first_and_says_what_is_left(site):
     first, second, third = run(site, "A", "B", "C")
     order = site.project.treadle("land", "--all", "--dry-run", "--json").json["order"]
     assert order == [third, *sorted((first, second))]
+    shown = site.project.treadle("land", "--all", "--dry-run").out.splitlines()
+    assert [line.split()[0] for line in shown] == order
     tip = site.tip()
     result = site.project.treadle("land", "--all", "--json")
     assert result.code == 3, result

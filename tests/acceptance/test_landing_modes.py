@@ -42,10 +42,12 @@ def test_branch_puts_one_commit_on_a_branch_named_after_the_goal(site):
     assert first["landed"] == site.tip("treadle/anadir-one")
     assert second["landed"] == site.tip("treadle/anadir-one-2")
     assert subjects(site, "treadle/anadir-one") == ["Añadir: one"]
-    error = site.refused(first["run_id"], "already_landed")
+    error = site.refused(first["run_id"], "already_landed", "--branch")
     assert "treadle/anadir-one" in error["message"]
     assert site.undo(first["run_id"]).json["exact"]
     assert subjects(site, "treadle/anadir-one") == ["Undo: Añadir: one", "Añadir: one"]
+    assert site.land(second["run_id"]).json["branch"] == "main"
+    site.refused(second["run_id"], "already_landed")
 
 
 def test_a_spec_can_go_to_a_branch_of_its_own_with_its_line_in_the_list(site):
@@ -59,6 +61,10 @@ def test_a_spec_can_go_to_a_branch_of_its_own_with_its_line_in_the_list(site):
     assert done.json["processed"] == ["01-a.spec.md"], done
     assert site.tip() == tip
     assert git(site.root, "show", "treadle/make-it:specs/processed-spec.md") == "01-a.spec.md\n"
+    settle(site, '[land]\nprotected = ["main"]\n')
+    (told,) = site.project.treadle("spec", "list", "--json").json["specs"]
+    error = site.refused(told["run_id"], "protected_branch")
+    assert error["fix"] == [told["next"]] == [f"treadle pr {told['run_id']}"]
     assert site.project.treadle("process", "--json").json["processed"] == []
 
 
@@ -105,6 +111,17 @@ def test_landing_on_a_protected_branch_is_refused_and_the_proposal_works(site):
     assert site.undo(run_id).code == 0
     assert site.project.treadle(*fix.split()[1:]).code == 0
     assert subjects(site, "treadle/add-one")[0] == "Add one"
+
+
+@pytest.mark.real
+def test_a_protected_branch_without_a_remote_leads_to_a_merge(site):
+    settle(site, '[land]\nrun = "auto"\nprotected = ["main"]\n')
+    run_id = run(site)["run_id"]
+    merge = "git merge treadle/add-one"
+    error = site.project.treadle("pr", run_id, "--json").json["error"]
+    assert (error["code"], error["fix"]) == ("no_remote", ["git remote -v", merge])
+    git(site.root, *merge.split()[1:])
+    assert site.tip() == site.tip("treadle/add-one")
 
 
 @pytest.mark.real
@@ -185,7 +202,9 @@ def test_a_setting_that_means_nothing_names_its_key(site, text):
 def test_a_run_from_a_detached_head_can_go_to_a_branch_of_its_own(site):
     git(site.root, "switch", "-q", "--detach")
     run_id = run(site)["run_id"]
+    ways = site.project.treadle("why", run_id, "--json").json["next"]
     (fix,) = site.refused(run_id, "no_branch")["fix"]
+    assert ways[-1] == fix
     assert site.project.treadle(*fix.split()[1:]).code == 0
     assert "one" in site.files("treadle/add-one")
 

@@ -26,14 +26,17 @@ cat $STATE/*.open/*; ls -R $STATE; cat $DOOR; ls ${DOOR%/*}; true
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
-    """A desktop whose browser is a script."""
-    folder = tmp_path / "desk"
+def desk(project, tmp_path, monkeypatch):
+    """A desktop whose browser is a script, and what a clone brings in its place."""
+    folder, brought = tmp_path / "desk", project.root / "bin"
     folder.mkdir()
+    brought.mkdir()
+    (brought / "xdg-open").write_text(f'#!/bin/sh\ncp "$1" {folder}/brought\n')
+    (brought / "xdg-open").chmod(0o755)
     (folder / "xdg-open").write_text(BROWSER)
     (folder / "xdg-open").chmod(0o755)
     os.mkfifo(folder / "stay")
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{brought}:{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("DESK", str(folder))
     return folder
 
@@ -42,7 +45,7 @@ def desk(tmp_path, monkeypatch):
 def served(project, desk):
     process = project.start("serve", "--no-work", "--port", "0", "--open", "--json")
     said = json.loads(process.stdout.readline())
-    wait_for((desk / "args").exists)
+    wait_for(lambda: (desk / "args").exists() or (desk / "brought").exists())
     yield said, process, *(desk / "args").read_text().splitlines()
     end = os.open(desk / "stay", os.O_RDWR)
     os.write(end, b"\n" * 9)

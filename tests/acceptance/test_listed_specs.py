@@ -1,5 +1,7 @@
 """A spec that is listed as done is in the tree, also one that nobody has committed."""
 
+import subprocess
+
 import pytest
 
 from tests.acceptance.messages import routine
@@ -117,15 +119,73 @@ def test_an_undoing_with_the_spec_left_is_exact_and_landing_again_lists_it(site)
 
 
 @pytest.mark.real
-def test_a_branch_of_its_own_can_be_merged_as_proposed(site):
+def test_branches_of_their_own_go_on_as_proposed_with_what_they_build_on(site):
     site.project.settings('default_routine = "make"\n[land]\nprocess = "branch"\n')
     git(site.root, "commit", "-q", "-am", "To a branch")
+    (site.root / "specs" / "02-b.spec.md").write_text("---\ndepends_on: 01-a\n---\n# b\n")
+    (site.root / "specs" / "03-c.spec.md").write_text("# c\n")
     done = site.project.treadle("process")
-    assert f" lists {PATH}, which is not committed: commit it as well" in done.out + done.err
-    (found,) = site.project.treadle("spec", "list", "--json").json["specs"]
-    assert found["next"].startswith("git merge "), found
-    git(site.root, *found["next"].split()[1:])
+    assert f"treadle/a has {PATH} too, which is not committed here" in done.out + done.err
+    assert git(site.root, "cat-file", "-s", f"treadle/a:{PATH}").strip() == str(len(TEXT))
+    assert {PATH, "01-a", "02-b"} <= set(site.files("treadle/b"))
+    found = site.project.treadle("spec", "list", "--json").json["specs"]
+    ways = {item["name"]: item["next"].split()[1:] for item in found}
+    for name in ("03-c.spec.md", "02-b.spec.md"):  # the second one takes the first along
+        assert site.project.treadle(*ways[name]).code == 0
+    again = site.project.treadle(*ways[NAME], "--json")
+    assert again.json["error"]["code"] == "already_landed"
+    assert {PATH, "01-a", "02-b", "03-c"} <= set(site.files())
+    listed = (site.root / "specs/processed-spec.md").read_text().split()
+    assert listed == ["03-c.spec.md", NAME, "02-b.spec.md"]
     assert (site.root / PATH).read_bytes() == TEXT.encode()
+    assert status(site) == []
+
+
+@pytest.mark.real
+def test_a_protected_branch_without_a_remote_gets_it_by_the_merge_that_is_proposed(site):
+    settings = '[land]\nprocess = "branch"\nprotected = ["main"]\n'
+    site.project.settings(f'default_routine = "make"\n{settings}')
+    git(site.root, "commit", "-q", "-am", "To a branch")
+    done = site.project.treadle("process")
+    (found,) = site.project.treadle("spec", "list", "--json").json["specs"]
+    refused = site.project.treadle(*found["next"].split()[1:], "--json").json["error"]
+    site.commit("meanwhile.txt", "1\n")
+    look, clear, merge = refused["fix"]
+    assert f"before git merges it: {clear}" in done.out + done.err
+    for line in (look, clear, merge):
+        git(site.root, *line.split()[1:])
+    assert (site.root / PATH).read_bytes() == TEXT.encode()
+    assert (status(site), (site.root / "01-a").exists()) == ([], True)
+    assert site.project.treadle("spec", "list", "--json").json["specs"][0]["state"] == "done"
+
+
+@pytest.mark.real
+def test_what_began_on_no_branch_goes_to_one_of_its_own_and_is_merged_as_proposed(site):
+    git(site.root, "switch", "-q", "--detach")
+    process(site)
+    assert site.project.treadle("desk", "--json").json["items"] == []
+    (found,) = site.project.treadle("spec", "list", "--json").json["specs"]
+    assert found["state"] == "unmerged"
+    subprocess.run(["sh", "-c", found["next"]], cwd=site.root, check=True)
+    assert (status(site), (site.root / "01-a").exists()) == ([], True)
+    assert site.project.treadle("spec", "list", "--json").json["specs"][0]["state"] == "done"
+
+
+@pytest.mark.real
+def test_a_conflict_on_the_way_from_a_branch_of_its_own_is_rebased(site):
+    site.project.agent("do", '(repo / "x.txt").write_text("run\\n"); ok()', edits=True)
+    site.project.agent("act", '(repo / "x.txt").write_text("both\\n"); ok()', edits=True)
+    site.project.settings('[land]\nprocess = "branch"\n')
+    text = "# x\n\n## Acceptance Criteria\n- x `$ test -f x.txt && ! grep mine x.txt`\n"
+    site.commit(PATH, text)
+    assert site.project.treadle("process").code == 0
+    site.commit("x.txt", "mine\n")
+    (found,) = site.project.treadle("spec", "list", "--json").json["specs"]
+    (fix,) = site.refused(found["run_id"], "merge_conflict")["fix"]
+    for words in (fix.split(), found["next"].split()):
+        assert site.project.treadle(*words[1:]).code == 0, words
+    assert (site.root / "x.txt").read_text() == "both\n"
+    assert NAME in (site.root / "specs/processed-spec.md").read_text()
 
 
 @pytest.mark.real
@@ -160,3 +220,20 @@ def test_a_landing_that_git_refuses_leaves_nothing_staged(site):
     assert site.project.treadle("land", run_id).code == 3
     assert (site.tip(), git(site.root, "diff", "--cached", "--name-only")) == (tip, "")
     assert (site.root / PATH).read_bytes() == TEXT.encode()
+
+
+@pytest.mark.real
+def test_landing_by_hand_lists_a_spec_also_where_the_list_is_not_committed(site):
+    other = site.root / "specs" / "02-b.spec.md"
+    (site.root / PATH).write_text("---\nland: manual\n---\n# a\n")
+    other.write_text("---\ndepends_on: 01-a\n---\n# b\n")
+    done = site.project.treadle("process", "--json")
+    assert (done.code, done.json["processed"]) == (3, [NAME]), done
+    refused = done.json["messages"][-1]
+    assert (refused["name"], refused["status"]) == (other.name, "refused")
+    assert site.project.treadle("land", refused["run_id"]).code == 0
+    assert (site.root / "specs" / "processed-spec.md").read_text().split() == [NAME, other.name]
+    views = site.project.treadle("spec", "list", "--json").json["specs"]
+    assert {(it["state"], it["next"]) for it in views} == {("done", None)}
+    assert site.project.treadle("process", "--json").json["processed"] == [other.name]  # put away
+    assert (site.root / "specs" / "processed-spec.md").read_text().split() == [NAME, other.name]

@@ -103,13 +103,29 @@ def test_the_tools_are_few_and_their_schemas_small():
     assert tokens <= 1_000, tokens
 
 
+GARBAGE = (
+    *("this is no JSON", "[" * 100_000, "[1, 2]"),
+    '{"jsonrpc": "2.0", "id": null, "method": "tools/list"}',
+    '{"jsonrpc": "2.0", "id": {"a": 1}, "method": "tools/list"}',
+    '{"jsonrpc": "2.0", "id": 5, "method": 7}',
+    '{"id": 5, "method": "tools/list"}',
+)
+
+
 def test_a_client_by_hand_adds_runs_and_reads_and_garbage_ends_nothing(project):
     project.good_agents()
     with Plain(project) as client:
         assert memory(client.process.pid) <= 40_000
-        client.send("this is no JSON")
+        for garbage in GARBAGE:
+            client.send(garbage)
+        assert memory(client.process.pid) <= 40_000  # nobody was woken by it
         client.send('{"jsonrpc": "2.0"}')
+        for nothing in ("null", "[1]"):
+            gone = '"method": "notifications/cancelled"'
+            client.send(f'{{"jsonrpc": "2.0", {gone}, "params": {nothing}}}')
         assert client.greet()["serverInfo"]["name"] == "treadle"
+        refused = [(it["id"], it["error"]["code"]) for it in client.notes]
+        assert refused == [(None, -32600)] * len(GARBAGE)
         names = [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
         assert names == ["next", "report", "add_task", "run", "status", "why", "mail", "answer"]
         made = client.call("add_task", goal="--help", ac=["done.txt is there"])
@@ -344,33 +360,47 @@ def claude(project, tmp_path):
     """Put a stand-in on the path that writes down what it is asked, beside a new project."""
     tool = tmp_path / "bin" / "claude"
     tool.parent.mkdir()
-    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
+    tool.write_text(f'#!/bin/sh\necho "$PWD" "$@" >> {tmp_path}/asked\n')
     tool.chmod(0o755)
+    brought = project.root / "bin" / "claude"  # what a clone brings is not asked
+    brought.parent.mkdir()
+    brought.write_text(f'#!/bin/sh\necho "brought" "$@" >> {tmp_path}/asked\n')
+    brought.chmod(0o755)
     (project.root / ".treadle" / "config.toml").unlink()
-    return project.environment() | {"PATH": f"{tool.parent}:{project.environment()['PATH']}"}
+    path = f"{project.root}/bin:{tool.parent}:{project.environment()['PATH']}"
+    return project.environment() | {"PATH": path}
 
 
 def test_init_shows_how_a_tool_gets_the_tools(project, claude):
     done = project.treadle("init", env=claude)
-    assert "to use treadle from claude: claude mcp add treadle -- treadle mcp" in done.out
+    assert f"to use treadle from claude: {TOOLS['claude'].register}" in done.out
 
 
-@pytest.mark.parametrize(("answer", "asked"), [("y", ["mcp add treadle -- treadle mcp"]), ("", [])])
-def test_init_registers_the_tools_for_who_says_yes(project, claude, tmp_path, answer, asked):
+ADD = "/ mcp add --scope user treadle -- treadle mcp"
+
+
+@pytest.mark.parametrize(
+    ("answer", "folder", "asked"), [("y", ".", [ADD]), ("", ".", []), ("y", "below", [ADD])]
+)
+def test_init_registers_the_tools_for_who_says_yes(
+    project, claude, tmp_path, answer, folder, asked
+):
     ours, theirs = pty.openpty()
-    words = [sys.executable, "-m", "treadle", "init"]
+    place = project.root / folder
+    place.mkdir(exist_ok=True)
+    words = [sys.executable, "-m", "treadle", "init", "--here"]
     os.write(ours, f"{answer}\n".encode())
     process = subprocess.Popen(
-        words, cwd=project.root, env=claude, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs
+        words, cwd=place, env=claude, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs
     )
     assert process.wait(60) == 0
     said = os.read(ours, 10_000).decode()
     os.close(ours)
     os.close(theirs)
-    assert "Run `claude mcp add treadle -- treadle mcp`" in said
+    assert "Run `claude mcp add --scope user treadle -- treadle mcp`" in said
     found = tmp_path / "asked"
     lines = found.read_text().splitlines() if found.exists() else []
-    assert [line for line in lines if line.startswith("mcp")] == asked
+    assert [line for line in lines if " mcp add" in line] == asked
 
 
 @pytest.mark.parametrize("tool", ["claude", "codex", "gemini"])

@@ -192,6 +192,21 @@ def test_a_mission_canceled_before_its_tasks_can_be_reopened(mission):
 
 
 @pytest.mark.real
+def test_a_mission_that_was_only_begun_can_be_renamed_and_put_away(mission):
+    named = mission.project.treadle("mission", "rename", "auth", "login", "--json").json
+    assert sh(named["commit"], mission.project.root).returncode == 0
+    assert (mission.project.root / "missions/login/spec.md").read_text() != ""
+    assert mission.project.treadle("mission", "cancel", "--reason", "no need").code == 0
+    archive = ("mission", "archive", "--json")
+    (mission.project.root / "mine.txt").write_text("mine\n")
+    assert mission.project.treadle(*archive).json["error"]["files"] == ["mine.txt"]
+    (mission.project.root / "mine.txt").unlink()
+    done = mission.project.treadle(*archive).json
+    assert sh(done["commit"], mission.project.root).returncode == 0
+    assert (mission.project.root / "missions/archive/login/spec.md").is_file()
+
+
+@pytest.mark.real
 @pytest.mark.parametrize("phase", ["specify", "plan", "tasks"])
 def test_a_reopened_phase_comes_first_until_it_succeeds(tasked, phase):
     done = run(tasked, "reopen", phase, "--reason", "The scope has grown")

@@ -173,3 +173,41 @@ def test_an_id_that_cannot_be_one_is_named(begun, value):
     told = begun.next("--agent", "ann")
     assert (told["kind"], told["reason_code"]) == ("blocked", "meta_invalid")
     assert "missions/auth/meta.json says mission_id" in told["reason"]
+
+
+LINKS = (
+    ".kittify",
+    *(pytest.param(it, marks=pytest.mark.real) for it in ("tasks", ".kittify/dossiers")),
+)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_mission_that_leads_out_of_the_project_is_refused(mission, tmp_path, name):
+    outside, path = tmp_path / "outside", mission.folder / name
+    outside.mkdir()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(outside)
+    for word in ("dossier", "tasks"):
+        done = mission.project.treadle("mission", word, "--mission", "auth", "--json")
+        assert done.json["error"]["code"] == "mission_linked"
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.real
+def test_no_mission_is_begun_or_put_behind_a_link(mission, tmp_path):
+    outside, home = tmp_path / "outside", mission.project.root / "missions"
+    outside.mkdir()
+    (home / "new").symlink_to(tmp_path / "nowhere")
+    told = mission.project.treadle("mission", "create", "new", "--json").json
+    assert told["error"]["code"] == "mission_exists"
+    (home / "archive").symlink_to(outside)
+    mission.project.treadle("mission", "cancel", "--mission", "auth", "--reason", "x")
+    mission.project.git("add", "-A")
+    mission.project.git("commit", "-qm", "A gift")
+    told = mission.project.treadle("mission", "archive", "--mission", "auth", "--json").json
+    assert told["error"]["code"] == "mission_linked"
+    home.rename(mission.project.root / "others")
+    home.symlink_to(outside)
+    told = mission.project.treadle("mission", "create", "more", "--json").json
+    assert "missions need a folder there" in told["error"]["message"]
+    assert not list(outside.iterdir())

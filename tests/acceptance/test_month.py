@@ -7,6 +7,7 @@ only a person can decide, edits files as people do, and otherwise takes commands
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,12 +157,15 @@ ok()
 # What only looks: every such command is run as soon as it is proposed, and must work.
 LOOKS = re.compile(
     r"(treadle (status|desk|why|log(?! -f)|report|doctor|config show|spec (list|show)|dead show"
-    r"|runs (list|show)|task (list|show)|route|routine (list|show|check))"
+    r"|runs (list|show)|task (list|show)|compare|route|routine (list|show|check))"
     r"|git (diff|show|log|status)|cat)\b"
 )
 PROPOSED = re.compile(
     r"(?m)^\s*(?:next|try|fix|or)(?: for \S+)?: (.+)$|^ {2,}((?:treadle|git|cat) .+)$"
 )
+# Which of several specs or runs a command names; a command on the desk stands for itself.
+NAMES = re.compile(r"\b(\d{8}-\d{6}-)?[0-9a-f]{6}\b|\d\d-\w+\.spec\.md")
+GOES_ON = re.compile(r"treadle (answer Q-\d+ (land|resume|reject)|land|run --resume) ?")
 PLACEHOLDER = re.compile(r"…|\.\.\.|(?<![\w=/-])[A-Z]{3,}(?![\w-])")
 KEYS = ("fix", "next", "unblock", "command", "commands", "look")
 
@@ -186,6 +190,29 @@ class Lead:
         """Run a command that treadle has proposed."""
         assert line in self.told, (line, sorted(self.told))
         return self._run(line)[0]
+
+    def try_all(self, folder: Path) -> int:
+        """Take every command that is proposed now; put all below `folder` back after each."""
+        before, self.told = (self.told, list(self.taken)), set()
+        for item in self.json("treadle desk")["items"]:
+            self.look(f"treadle desk show {item['item_id']}")
+        for spec in self.json("treadle spec list")["specs"]:
+            self.look(f"treadle spec show {spec['name']}")
+        for run in self.json("treadle runs list")["runs"]:
+            self.look(f"treadle why {run['run_id']}")
+        shapes = {NAMES.sub("", line): line for line in sorted(self.told) if not LOOKS.match(line)}
+        kept = Path(f"{folder}-kept")
+        put(folder, kept)
+        for line in shapes.values():
+            self.told = set()
+            code, _ = self._run(line)
+            # What goes on with nothing decided or mended waits again, and says what for.
+            waits = code in (3, 4) and self.told and GOES_ON.match(line)
+            assert code == 0 or waits, self.taken[-1]
+            put(kept, folder)
+        shutil.rmtree(kept)
+        self.told, self.taken = before
+        return len(shapes)
 
     def _run(self, line: str) -> tuple[int, str]:
         done = subprocess.run(
@@ -215,6 +242,31 @@ class Lead:
             if LOOKS.match(line):
                 code, said = self._run(line)
                 assert code == 0, (line, code, said)
+
+
+def put(source: Path, target: Path) -> None:
+    """Make a folder what another one is; what is alike already stays."""
+    for folder, inner, names in os.walk(target, topdown=False):
+        for path in (Path(folder, name) for name in (*inner, *names)):
+            other = source / path.relative_to(target)
+            if path.is_dir() and not path.is_symlink():
+                if not other.is_dir() or other.is_symlink():
+                    path.rmdir()
+            elif path.is_symlink() or _differ(path, other):
+                path.unlink()
+    shutil.copytree(source, target, symlinks=True, copy_function=_copy, dirs_exist_ok=True)
+
+
+def _differ(path: Path, other: Path) -> bool:
+    if not other.is_file():
+        return True
+    one, two = path.stat(), other.stat()
+    return (one.st_size, one.st_mtime_ns) != (two.st_size, two.st_mtime_ns)
+
+
+def _copy(source: str, target: str) -> None:
+    if not os.path.exists(target):
+        shutil.copy2(source, target)
 
 
 def _commands(found: object) -> list[str]:
@@ -367,9 +419,11 @@ def test_a_month_ends_with_every_spec_done_or_dropped(lead, tmp_path):
     assert lead.take("treadle process") == 4  # the limit of the night
     lead.take(next(it for it in lead.told if it.startswith("TREADLE_NIGHT_MAX_RUNS=")))
     lead.env["TREADLE_NIGHT_MAX_RUNS"] = "100"
+    assert lead.try_all(tmp_path) > 20
     month.until_nothing_waits()
     undone = lead.json("treadle why 10-undone")["run_id"]
     lead.take(f"treadle undo {undone}")
+    assert lead.try_all(tmp_path) > 3
     month.until_nothing_waits()
 
     states = {it["name"]: it["state"] for it in month.specs()}

@@ -1,8 +1,10 @@
 """`treadle adopt`: everything of other systems comes in or is named, and stays as it was."""
 
+import contextlib
 import hashlib
 import json
 import sqlite3
+import subprocess
 import tomllib
 from collections import Counter
 
@@ -29,9 +31,7 @@ def test_everything_comes_in_once_is_counted_and_the_original_stays(project):
     planned = adopt(project, "--dry-run")
     assert not (project.root / ".treadle" / "adopted").exists()
     done = adopt(project)
-    assert [(it["source"], it["result"]) for it in planned["pieces"]] == [
-        (it["source"], it["result"]) for it in done["pieces"]
-    ]
+    assert planned["pieces"] == done["pieces"]  # also the names that two of them want
     assert (done["code"], done["unaccounted"]) == (0, [])
     assert list(done["systems"]) == [
         *("decree", "norma", "spec-kitty", "circe"),
@@ -46,7 +46,8 @@ def test_everything_comes_in_once_is_counted_and_the_original_stays(project):
     again = adopt(project)
     assert "brought" not in Counter(it["result"] for it in again["pieces"])
     more = {it["source"] for it in again["pieces"]} - {it["source"] for it in done["pieces"]}
-    assert more == {"specs/07-add-cache.spec.md"}  # what was a migration is a spec now
+    # What was a migration is a spec now, and a task stands where it was moved to.
+    assert more == {"specs/07-add-cache.spec.md", "kitty-specs/001-login/tasks/WP02-old.md"}
 
 
 def check_decree(project):
@@ -59,7 +60,8 @@ def check_decree(project):
     checked = project.treadle("routine", "check", "develop", "--json")
     assert checked.code == 0, checked.out
     assert (home / "inbox" / "2025022514320000-1.md").read_text().endswith("Fix it.\n")
-    assert (home / "inbox" / "dead" / "2025022514320000-0.md").is_file()
+    dead = [home / "inbox" / "dead" / f"2025022514320000-0{it}.md" for it in ("", "-decree")]
+    assert [it.read_text() for it in dead] == ["This one died.\n", "So did this one.\n"]
     assert (home / "cron" / "nightly.md").is_file()
     listed = {
         it["name"]: it["state"] for it in project.treadle("spec", "list", "--json").json["specs"]
@@ -82,6 +84,13 @@ def check_norma(project, done):
     notes = {it["source"]: it["note"] for it in done["pieces"]}
     assert notes[".norma/config.json#agents.do"] == "set NOT_SET_ANYWHERE first"
     assert notes[f".norma/norma.db#{foreign.RUNS[0]}"] == "1 step, 3 events"
+    assert notes[".norma/norma.db#tasks"] == "treadle has no such table"
+    assert ".norma/norma.db#schema_migrations" not in notes
+    assert notes[".decree/processed.md## Done"] == "it names no spec"
+    (note,) = (note for name, note in notes.items() if name.endswith("WP02-old.md"))
+    assert subprocess.run(note.partition(": ")[2], shell=True, cwd=project.root).returncode == 0
+    status = project.treadle("mission", "status", "--json").json
+    assert status["tasks"] == {"planned": 1, "in_progress": 1}
 
 
 def check_tasks(project):
@@ -92,16 +101,19 @@ def check_tasks(project):
         f"norma-{foreign.RUNS[1]}": "planned",
         "SK-003-shop-T001": "done",
         "SK-003-shop-T002": "planned",
+        "SK-003-shop-T002-2": "done",
         "BL-task-1": "planned",
         "BL-task-2": "done",
+        "BL-task-9": "canceled",
         "OS-add-2fa": "planned",
+        "OS-add-sso": "planned",
         "TM-1": "done",
         "TM-2": "planned",
         "AUTH-012": "in_progress",
         **{id_: lane for id_, lane in lanes.items() if id_.startswith(("FEAT", "001-login"))},
     }
     pay = project.treadle("task", "show", "BL-task-1", "--json").json
-    assert [it["text"] for it in pay["criteria"]] == ["A card works"]
+    assert [it["text"] for it in pay["criteria"]] == ["2 cards work"]
     assert pay["depends_on"] == ["BL-task-2"]
     # Agents are told the goal and not only what stood below it; no word becomes a command.
     kept = project.root / ".treadle" / "mail" / "TASKS"
@@ -114,20 +126,23 @@ def check_tasks(project):
     assert all(it["verify"] is None for it in shown["criteria"])
 
 
+MASTER = {"id": 1, "title": "Theirs", "dependencies": 5, "subtasks": "none"}
+
+
 @pytest.mark.real
 def test_broken_databases_clashes_and_links_are_named_and_end_nothing(project):
     write_files(
         project.root,
         {
             ".norma/norma.db": b"not a database at all" * 100,
-            ".norma/config.json": "{broken",
+            ".norma/config.json": "[" * 100_000,
             ".decree/config.yml": "max_retries: [",
             ".decree/migrations/06-login.md": "# Theirs\n",
             ".decree/processed.md": "06-login.md\n",
             "specs/06-login.spec.md": "# Mine\n",
             ".decree/routines/develop.sh": "#!/bin/sh\n# Theirs\n",
             ".treadle/routines/develop.sh": "#!/bin/sh\n# Mine\n",
-            ".taskmaster/tasks/tasks.json": '{"tasks": [{"id": 1, "title": "Theirs"}, 7]}',
+            ".taskmaster/tasks/tasks.json": json.dumps({"tasks": [MASTER, {"title": "No id"}, 7]}),
         },
     )
     (project.root / ".decree" / "inbox").mkdir()
@@ -136,7 +151,10 @@ def test_broken_databases_clashes_and_links_are_named_and_end_nothing(project):
     for result in ("brought", "already"):
         done = adopt(project)
         found = {it["source"]: (it["result"], it["target"]) for it in done["pieces"]}
+        notes = {it["source"]: it["note"] for it in done["pieces"]}
         assert (done["code"], done["unaccounted"]) == (0, [])
+        assert notes[".norma/config.json"] == "it is not a JSON object"
+        assert "expected" in notes[".decree/config.yml"]
         assert found == {
             ".decree/config.yml": ("left", None),
             ".decree/inbox/a.md": ("left", None),
@@ -158,6 +176,7 @@ def test_broken_databases_clashes_and_links_are_named_and_end_nothing(project):
                 result,
                 found[".taskmaster/tasks/tasks.json#master/1"][1],
             ),
+            ".taskmaster/tasks/tasks.json#master/None": ("left", None),
             ".taskmaster/tasks/tasks.json#master/7": ("left", None),
         }
     routines = project.root / ".treadle" / "routines"
@@ -166,6 +185,66 @@ def test_broken_databases_clashes_and_links_are_named_and_end_nothing(project):
     assert (project.root / "specs/processed-spec.md").read_text() == "06-login-decree.spec.md\n"
     tasks = project.treadle("task", "list", "--json").json["tasks"]
     assert {it["task_id"]: it["goal"] for it in tasks} == {"TM-1": "Mine", "TM-1-2": "Theirs"}
+
+
+NAMES = {
+    ".decree/routines/git/develop.sh": foreign.ROUTINE,
+    ".decree/config.yml": "default_routine: git/develop\ncommands:\n  router: decree ai\n"
+    "hooks:\n  beforeAll: git/develop\n  afterAll: nowhere\n",
+    ".decree/inbox/fix.md": "---\nroutine: git/develop\n---\nFix it.\n",
+    ".treadle/routines/git/develop.sh": "#!/bin/sh\n# Mine\nexit 1\n",
+}
+
+
+ROUTED = (
+    *(".decree/routines/git/develop.sh", ".decree/inbox/fix.md"),
+    *("default_routine", "hooks.beforeAll"),
+)
+
+
+def test_what_names_a_routine_follows_it_to_the_name_that_was_free(project):
+    write_files(project.root, NAMES)
+    for result in ("brought", "already"):
+        found = {it["source"].rpartition("#")[2]: it for it in adopt(project)["pieces"]}
+        kept = {name: it["result"] for name, it in found.items() if name in ROUTED}
+        assert kept == dict.fromkeys(ROUTED, result)
+    home = project.root / ".treadle"
+    assert (
+        "bash .treadle/routines/git/develop-decree.sh\n"
+        in (home / "routines" / "git" / "develop-decree.sh").read_text()
+    )
+    config = tomllib.loads((home / "config.toml").read_text())
+    assert config["default_routine"] == "git/develop-decree"
+    assert config["hooks"] == {"beforeAll": ["bash", ".treadle/routines/git/develop-decree.sh"]}
+    assert "commands" not in config  # decree's own router is a part of decree
+    assert "\nroutine: git/develop-decree\n" in (home / "inbox" / "fix.md").read_text()
+
+
+WRONG = {
+    "agents": {
+        "a": {"type": "exec", "cmd": 5},
+        "b": {"type": "pool"},
+        "c": {"use": "nobody"},
+        "do": {"type": "codex", "model": "m", "path": "src", "shell": "zsh"},
+    },
+    "budgets": {"max_iterations": "many", "max_patch_kb": 7, "max_cats": 9},
+}
+
+
+def test_no_setting_is_brought_that_the_configuration_would_not_take(project):
+    write_files(project.root, {".norma.json": json.dumps(WRONG), ".norma/config.json": '{"x": {}}'})
+    project.settings("[budgets]  # mine\nmax_minutes = 5\n")
+    done = adopt(project)
+    notes = {it["source"].rpartition("#")[2]: (it["result"], it["note"]) for it in done["pieces"]}
+    assert (done["code"], done["unaccounted"]) == (0, [])
+    assert {name for name, (result, _) in notes.items() if result == "brought"} == {
+        *("agents.do", "budgets.max_patch_kb")
+    }
+    assert notes["agents.do"] == ("brought", "without shell")
+    assert "agents.a.cmd must be a list" in notes["agents.a"][1]
+    assert all(note for result, note in notes.values() if result == "left")
+    config = project.treadle("config", "show", "--json").json
+    assert config["config"]["budgets"]["max_patch_kb"] == 7, config
 
 
 PROFILES = {
@@ -213,6 +292,7 @@ def test_what_strangers_left_leads_nowhere_and_sets_nothing_else(project):
     write_files(outside, {"credentials": "hunter2", "tasks/tasks.json": '{"tasks": []}'})
     kept = {"cmd": ["./a", "${MY_TOKEN}"]}, {"cmd": None}, {"cmd": ["${QUOTED}"]}
     agents = dict(zip(("leak", "null", "fine"), kept, strict=True)) | {EVIL: {"cmd": ["true"]}}
+    agents = {name: {"type": "exec", **agent} for name, agent in agents.items()}
     write_files(root, {".norma.json": json.dumps({"agents": agents})})
     (root / ".decree").symlink_to(outside)
     (root / ".taskmaster").symlink_to(outside)
@@ -227,10 +307,11 @@ def test_what_strangers_left_leads_nowhere_and_sets_nothing_else(project):
         **{f".norma/norma.db#{run}": "left" for run in runs[:2]},
         ".norma/norma.db#good-1": "brought",
         ".norma/norma.db#good-1/goal": "brought",
+        ".norma.json": "in_place",
         ".norma.json#agents.leak": "left",
-        ".norma.json#agents.null": "failed",
+        ".norma.json#agents.null": "left",
         ".norma.json#agents.fine": "brought",
-        f".norma.json#agents.{EVIL}": "failed",
+        f".norma.json#agents.{EVIL}": "left",
         ".taskmaster": "in_place",
         ".taskmaster/tasks/tasks.json": "left",
     }
@@ -239,10 +320,27 @@ def test_what_strangers_left_leads_nowhere_and_sets_nothing_else(project):
     kept = [path for path in (root / ".treadle").rglob("*") if path.is_file()]
     assert not [path for path in kept if b"hunter2" in path.read_bytes()]
     config = tomllib.loads((root / ".treadle" / "config.toml").read_text())
-    assert (config["agents"]["fine"], "sandbox" in config) == ({"cmd": ['say "hi"']}, False)
+    assert config["agents"] == {"fine": {"type": "exec", "cmd": ['say "hi"']}}
+    assert "sandbox" not in config
 
 
 @pytest.mark.real
+def test_rows_whose_run_is_lost_are_accounted_for(project):
+    path = project.root / ".norma" / "norma.db"
+    path.parent.mkdir()
+    foreign.write_norma(path)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM runs WHERE run_id = ?", (foreign.RUNS[0],))
+        database.execute("UPDATE runs SET goal = ' '")
+    found = {it["source"].partition("#")[2]: it for it in adopt(project)["pieces"]}
+    lost, cut = foreign.RUNS
+    assert (found[lost]["result"], found[lost]["note"]) == ("brought", "1 step, 3 events")
+    kept = json.loads((project.root / found[lost]["target"]).read_bytes())
+    assert [len(kept[name]) for name in ("steps", "events")] == [1, 3]
+    assert [found[f"{run}/goal"]["result"] for run in (lost, cut)] == ["left", "left"]
+    assert project.treadle("task", "list", "--json").json["tasks"] == []
+
+
 def test_a_linked_or_endless_database_is_left(project):
     path = project.root / ".norma" / "norma.db"
     norma_database(project.folder / "other.db", "theirs")

@@ -66,8 +66,11 @@ def test_a_hundred_readers_are_fine_and_thousands_are_refused(project, mail):
     wait_for(lambda: mail("list", "--limit", "1") and (mail.root / "LOGS/quarantine/x.md").exists())
 
 
-def test_a_letter_to_several_written_by_hand_reaches_each(mail):
+def test_a_letter_to_several_written_by_hand_reaches_each(project, mail):
     mail.put("NEW_MESSAGES/x.md", WORK.replace("to: bob", "to: Bob, eve\ntask_id: B-1"))
+    for agent, total in (("bob", 1), ("eve", 1), ("ann", 0)):  # before anything is given out
+        assert mail("list", "--as", agent)["total"] == total
+    assert project.treadle("mail", "watch", "--as", "eve", "--timeout", "0").code == 0
     assert mail("claim", "--as", "bob")["to"] == "bob"
     assert [row["to"] for row in mail("list", "--as", "eve")["letters"]] == ["eve"]
     mail.put("NEW_MESSAGES/y.md", WORK.replace("to: bob", "to: Bob, eve\ntask_id: B-2"))

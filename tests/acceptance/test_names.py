@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import subprocess
 
 import pytest
 
@@ -61,6 +62,12 @@ def test_a_task_and_a_spec_name_their_newest_run(project, ran):
     made = project.show("last")
     for word in ("03-x", "03-x.spec.md", "specs/03-x.spec.md"):
         assert project.show(word)["run_id"] == made["run_id"] != run_id
+    assert project.treadle("runs", "prune", "--history", "--older-than", "0").code == 0
+    none = project.treadle("undo", "03-x", "--json").json["error"]
+    assert none["message"] == "spec 03-x.spec.md has no run any more"
+    assert "Treadle-Run" in subprocess.check_output(
+        none["fix"][0], cwd=project.root, shell=True, text=True
+    )
 
 
 @pytest.mark.real

@@ -146,6 +146,8 @@ def test_a_pass_leaves_what_the_limit_kept_from_beginning_as_it_was(project):
         ("03-c.spec.md", "ready"),
     ]
     assert "\n  next: TREADLE_NIGHT_MAX_RUNS=2 treadle process\n" in done.out
+    shown = project.treadle("status").out
+    assert "next: TREADLE_NIGHT_MAX_RUNS=2 treadle process\n" in shown, shown
     env = {"TREADLE_NIGHT_MAX_RUNS": "9"}
     assert project.treadle("process", env=env).code == 0
 

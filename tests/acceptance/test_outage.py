@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.acceptance.messages import spec
+from tests.acceptance.messages import drop, routine, spec
 from tests.agents import fake
 from tests.builder import wait_for
 
@@ -291,20 +291,57 @@ def test_serve_goes_on_when_a_missing_tool_is_there(site):
     assert (site.begun(), site.desk(), site.down()) == (1, [], [])
 
 
-def test_a_run_whose_tool_is_down_gives_way_to_specs_of_other_agents(site):
-    mends = f"pathlib.Path({str(site.broken)!r}).unlink(missing_ok=True)"
-    site.configure(retry_wait=0.2)
-    site.project.agent("other", f"(repo / 'made-b').touch(); {mends}; ok()", edits=True)
-    site.project.settings('sandbox = "off"\n')
+def test_what_waits_for_a_tool_gives_way_to_everything_else(site):
+    project, words = site.project, "\n\n## Acceptance Criteria\n- there: `$ test -f {}`\n"
+    site.configure(patience=3600, retry_wait=3600)
+    project.agent("other", "(repo / 'made-c').touch(); ok()", edits=True)
+    project.settings('sandbox = "off"\n')
     site.breaks(OVERLOADED)
-    words = "\n\n## Acceptance Criteria\n- there: `$ {}`\n"
-    spec(site.project, "01-a.spec.md", "# A" + words.format("test -f done.txt"))
+    spec(project, "01-a.spec.md", "# A" + words.format("done.txt"))
+    at_once = {"TREADLE_AGENTS_DO_PATIENCE": "0", "TREADLE_AGENTS_DO_RETRY_WAIT": "0.01"}
+    assert project.treadle("process", env=at_once).code == 4, "the next pass goes on with it"
+    routine(project, "note", "#!/bin/sh\n# Take a note\ntouch noted\n")
+    drop(project, "1.md", "# By the tool" + words.format("done.txt"))
+    drop(project, "2.md", "---\nroutine: note\n---\n# By a script\n")
+    spec(project, "02-b.spec.md", "# B" + words.format("done.txt"))
     own = "---\nagents:\n  do: other\n---\n"
-    spec(site.project, "02-b.spec.md", own + "# B" + words.format("test -f made-b"))
-    after = "---\ndepends_on: [01-a]\nagents:\n  do: other\n---\n"
-    spec(site.project, "03-c.spec.md", after + "# C" + words.format("test -f done.txt"))
-    done = site.project.treadle("process", "--json")
-    told = [(it["name"], it["status"]) for it in done.json["messages"]]
-    order = ["02-b.spec.md", "01-a.spec.md", "03-c.spec.md"]
-    assert (done.code, told) == (0, [(name, "done") for name in order]), done.out + done.err
-    assert site.down() == []
+    spec(project, "03-c.spec.md", own + "# C" + words.format("made-c"))
+    after = own.replace("agents", "depends_on: [01-a]\nagents")
+    spec(project, "04-d.spec.md", after + "# D" + words.format("done.txt"))
+    working = project.start("process", "--json")
+    wait_for(lambda: all((project.root / name).exists() for name in ("noted", "made-c")))
+    site.mend()
+    with sqlite3.connect(project.root / ".treadle" / "treadle.db") as store:
+        store.execute("UPDATE outages SET next_at = '2026-01-01T00:00:00.000Z'")
+    out, err = working.communicate(timeout=120)
+    told = [(it["routine"], it["name"][:4], it["status"]) for it in json.loads(out)["messages"]]
+    assert working.returncode == 0, out + err
+    names = [name for _, name, _ in told if name.startswith("0")]
+    assert (told[0][0], names) == ("note", ["03-c", "01-a", "04-d", "02-b"]), told
+    assert {status for *_, status in told} == {"done"}
+    assert (site.begun(), site.down()) == (3, []), "of those that waited nobody asked it in vain"
+
+
+@pytest.mark.real
+def test_what_comes_while_a_run_waits_for_its_tool_is_carried_out(site):
+    project, words = site.project, "\n\n## Acceptance Criteria\n- there: `$ test -f done.txt`\n"
+    site.configure(patience=3600, retry_wait=3600)
+    site.breaks(OVERLOADED)
+    for name in ("01-a", "02-b"):
+        spec(project, f"{name}.spec.md", "# Make it" + words)
+    routine(project, "note", "#!/bin/sh\n# Take a note\ntouch noted-$message_id\n")
+    working = project.start("process", "--json")
+    wait_for(lambda: site.begun() and site.down())
+    query, store = "SELECT 1 FROM messages WHERE spec IS NOT NULL", ".treadle/treadle.db"
+    for count in (1, 2):  # while a run waits, and while a message does that has not begun
+        with sqlite3.connect(project.root / store) as known:
+            wait_for(lambda count=count: len(known.execute(query).fetchall()) == count)
+        drop(project, f"{count}.md", "---\nroutine: note\n---\n# By a script\n")
+        wait_for(lambda count=count: len(list(project.root.glob("noted-*"))) == count)
+    site.mend()
+    with sqlite3.connect(project.root / store) as known:
+        known.execute("UPDATE outages SET next_at = '2026-01-01T00:00:00.000Z'")
+    out, err = working.communicate(timeout=120)
+    told = [it["status"] for it in json.loads(out)["messages"]]
+    assert (working.returncode, told) == (0, ["done"] * 4), out + err
+    assert (site.begun(), site.down()) == (2, [])

@@ -107,6 +107,42 @@ def test_what_treadle_carries_out_cannot_be_allowed(project):
 
 
 @pytest.mark.real
+def test_programs_of_hooks_the_router_and_notices_wait(project):
+    names = ("bin/hook", "bin/route", "bin/tell")
+    for name in names:
+        path = project.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    project.git("add", "bin")
+    project.git("commit", "-q", "-m", "Programs")
+    config = (
+        '[hooks]\nbeforeAll = ["sh", "./bin/../bin/hook"]\n[commands]\nrouter = "./bin/route x"\n'
+        f'[notify]\ncommand = ["{project.root}/bin/tell"]\n'
+    )
+    run = work(project, "\n".join(f"make({name!r})" for name in ("done.txt", *names)), config)
+    assert (run["code"], run["reason_code"]) == (4, "budget_exceeded")
+    (item,) = desk(project)
+    assert all(f"{name} (protected)" in item["summary"] for name in names)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_work_for_a_project_in_a_folder_waits_too(project, is_committed):
+    (project.root / "sub").mkdir()
+    assert project.treadle("init", "--here", cwd=project.root / "sub").code == 0
+    if is_committed:
+        project.git("add", "-f", "sub")
+        project.git("commit", "-q", "-m", "One more project")
+    names = ("done.txt", "src/specs/a.spec.md", "src/sub/specs/b.md", "sub/Specs/c.spec.md")
+    run = work(project, "\n".join(f"make({name!r})" for name in names))
+    assert (run["code"], run["reason_code"]) == (4, "budget_exceeded")
+    (item,) = desk(project)
+    assert "sub/Specs/c.spec.md (work)" in item["summary"]
+    assert "src/" not in item["summary"]
+
+
+@pytest.mark.real
 def test_an_agent_cannot_write_itself_a_policy(project):
     code = "make('.treadle/config.toml', '[policy]\\nallow = [\"**\"]\\n'); make('done.txt')"
     run = work(project, code)

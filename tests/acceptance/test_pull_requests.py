@@ -10,6 +10,7 @@ from tests.acceptance.forges import ToyForge
 from tests.acceptance.site import Site
 from tests.builder import PATH, git
 from treadle.engine.landing import forge
+from treadle.errors import BlockedError
 
 GITHUB = "https://github.com/me/toy.git"
 RED = {
@@ -26,6 +27,9 @@ GREEN = {"context": "ci/lint", "state": "SUCCESS", "targetUrl": "https://ci.exam
     ("url", "kind", "name"),
     [
         ("git@github.com:me/toy.git", "github", "github.com/me/toy"),
+        ("git@github.com-work:me/toy.git", "github", "github.com/me/toy"),
+        ("gitlab_work:me/toy.git", "gitlab", "gitlab.com/me/toy"),
+        ("git@gitlab:me/toy.git", "gitlab", "gitlab/me/toy"),
         ("https://user:pw@github.com/me/toy", "github", "github.com/me/toy"),
         ("ssh://git@gitlab.example.org:2222/a/b/toy.git", "gitlab", "gitlab.example.org/a/b/toy"),
         ("https://gitea.local:3000/me/toy/", "gitea", "gitea.local:3000/me/toy"),
@@ -73,12 +77,15 @@ def test_both_programs_open_update_and_read_back(tool, tmp_path):
     fork = forge.recognise(f"git@{host}:bob/toy.git")
     speaker.create(asked._replace(branch="c", source=fork))
     assert toy.known["pulls"][-1]["owner"] in ("bob", "bob/toy")
+    assert toy.known["pulls"][-1].get("into", sum(b"me/toy")) == sum(b"me/toy")
     # A branch of the same name in somebody else's fork is no business of ours.
     assert (speaker.find("c", here), speaker.find("c", fork)) == (None, number + 1)
-    toy.tell(pulls=toy.known["pulls"][:1])
+    # Whom people have asked for a review meanwhile stays asked.
+    toy.tell(pulls=[toy.known["pulls"][0] | {"reviewers": ["ann", "cy"]}])
     speaker.update(number, asked._replace(body="new text"))
     (kept,) = toy.known["pulls"]
-    assert (kept["body"], kept["labels"], kept["reviewers"]) == ("new text", ["agent"], ["ann"])
+    assert (kept["body"], kept["labels"]) == ("new text", ["agent"])
+    assert kept["reviewers"] == ["ann", "cy"]
     assert toy.known["labels"] == (["agent"] if tool == "gh" else [])
     asks = {"title": "Ask", "body": "Please", "labels": ["agent"]}
     toy.tell(issues={"9": asks, "8": asks | {"labels": []}})
@@ -92,6 +99,21 @@ def test_both_programs_open_update_and_read_back(tool, tmp_path):
     state = speaker.look(number)
     assert (state.state, state.draft, state.colour) == ("open", True, "red")
     assert speaker.log(state.checks[0]).strip() == "it broke"
+
+
+@pytest.mark.parametrize("tool", ["gh", "glab"])
+@pytest.mark.parametrize("said", ["null", "7", '[{"number": null, "iid": []}]'])
+def test_an_answer_of_another_shape_is_named(tool, said, tmp_path):
+    (tmp_path / tool).write_text(f"#!/bin/sh\necho '{said}'\n")
+    (tmp_path / tool).chmod(0o755)
+    here = forge.recognise(f"git@{ {'gh': 'github.com', 'glab': 'gitlab.com'}[tool] }:me/toy.git")
+    speaker = forge.tool_for(here, {"PATH": f"{tmp_path}:{PATH}"})
+    asks = [lambda: speaker.look(1), lambda: speaker.issue(1), lambda: speaker.issues("a")]
+    for ask in asks + [lambda: speaker.find("b", here)] * (said != "null" or tool == "gh"):
+        with pytest.raises(BlockedError) as refused:
+            ask()
+        assert refused.value.code == "forge_failed"
+        assert [*refused.value.fix] == [f"{tool} --version"]
 
 
 @pytest.fixture
@@ -208,6 +230,10 @@ def test_what_stands_in_the_way_is_named_with_a_command_that_works(project, hub,
     assert refused["code"] == "push_refused"
     assert "gh repo fork --remote --remote-name fork" in refused["fix"]
     hook.unlink()
+    again = shlex.split(refused["fix"][0])
+    git(site.root, *again[1:])  # the run's work, whatever is checked out
+    assert hub.tip("treadle/make-two") == site.tip("treadle/make-two")
+    git(site.root, *again[1:3], ":refs/heads/treadle/make-two")
 
     # Without the tool: a push command that works as it is printed, and the text in a file.
     (hub.bin / "gh").unlink()
@@ -249,6 +275,55 @@ def test_runs_become_pull_requests_by_themselves(project, hub):
         "offered as https://github.com/me/toy/pull/13"
         in site.project.treadle("runs", "show", second).out
     )
+
+
+@pytest.mark.real
+def test_a_merge_request_is_opened_updated_and_read_back(project, tmp_path, monkeypatch):
+    toy = ToyForge(tmp_path / "forge", "glab").connect(project.root, "git@gitlab.com:me/toy.git")
+    monkeypatch.setenv("PATH", f"{toy.bin}:{PATH}")
+    site = Site(project)
+    run_id = site.passed(extra='[pr]\nlabels = ["agent"]\nreviewers = ["ann"]\ndraft = true\n')
+    for is_new in (True, False):
+        (told,) = offer(site, run_id).json["pull_requests"]
+        assert (told["url"], told["is_new"]) == (
+            "https://gitlab.com/me/toy/-/merge_requests/7",
+            is_new,
+        )
+    (pull,) = toy.known["pulls"]
+    assert (pull["head"], pull["draft"], pull["labels"]) == ("treadle/make-done", True, ["agent"])
+    assert toy.tip("treadle/make-done") == site.tip("treadle/make-done")
+    toy.tell(checks=[{"id": 77, "name": "test", "status": "failed"}], logs={"77": "it broke"})
+    (state,) = site.project.treadle("pr", "status", "--json").json["pull_requests"]
+    assert (state["colour"], state["next"]) == ("red", f"treadle run --resume {run_id} --note @ci")
+    assert site.project.treadle(*shlex.split(state["next"])[1:], "--json").code == 0
+    assert "it broke" in (project.run_dir(run_id) / "comments.jsonl").read_text()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("url", "page"),
+    [
+        ("https://codeberg.org/me/toy.git", "https://codeberg.org/me/toy/compare/main..."),
+        ("ssh://git@code.example.org/me/toy.git", None),
+        ("gitlab.com:me/toy.git", "https://gitlab.com/me/toy/-/merge_requests/new?"),
+    ],
+)
+def test_without_a_tool_the_printed_push_and_the_text_are_enough(
+    project, tmp_path, monkeypatch, url, page
+):
+    toy = ToyForge(tmp_path / "forge", "gh").connect(project.root, url)
+    git(toy.hub, "config", "receive.advertisePushOptions", "true")
+    monkeypatch.setenv("PATH", PATH)
+    site = Site(project)
+    run_id = site.passed()
+    done = offer(site, run_id)
+    told = done.json["error"]
+    assert (done.code, told["code"]) == (3, "no_forge_tool")
+    assert (told["page"] or "").startswith(page or "")
+    assert (site.root / told["body"]).read_text().startswith("# Make done")
+    git(site.root, *shlex.split(told["fix"][0])[1:])
+    assert toy.tip("treadle/make-done") == site.tip("treadle/make-done")
+    assert offer(site, run_id).json["error"]["code"] == "no_forge_tool"  # and once more
 
 
 def test_no_remote_and_nothing_to_offer(project, hub):

@@ -68,6 +68,8 @@ def test_a_conflict_goes_to_act_then_check_then_lands(site):
     fix = site.refused(run_id, "merge_conflict")["fix"]
     assert fix == [f"treadle rebase {run_id}"]
     assert site.project.treadle("why", run_id, "--json").json["next"][-1] == fix[0]
+    (waits,) = site.project.treadle("status", "--json").json["unlanded"]
+    assert waits["next"] == f"treadle rebase {run_id[-6:]}"
     result = site.project.treadle(*fix[0].split()[1:], "--json")
     assert (result.code, result.json["conflicts"]) == (0, ["shared.txt"]), result
     shown = site.project.show(run_id)

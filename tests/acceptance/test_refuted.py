@@ -52,3 +52,5 @@ def test_why_is_right_after_a_kill(project):
     assert f"run {run_id} was killed (" in told.out
     assert "the process that drove it is gone" in told.out
     assert f"next: treadle run --resume {run_id}" in told.out
+    assert "killed" in project.treadle("runs", "list").out
+    assert f"{run_id} (killed, verdict none yet)" in project.treadle("runs", "show", run_id).out

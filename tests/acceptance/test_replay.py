@@ -105,6 +105,11 @@ def test_odd_recordings_are_refused(project, tmp_path):
             add(archive, name, b"x" if not changes else b"", **changes)
         done = project.treadle("replay", str(path), "--json")
         assert (done.code, done.json["error"]["code"]) == (1, "format_invalid")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("endless", "pipe"):
+        done = project.treadle("replay", str(tmp_path / name), "--json", timeout=60)
+        assert (done.code, done.json["error"]["code"]) == (1, "format_invalid")
     (tmp_path / "text").write_text("hello")
     text = project.treadle("replay", str(tmp_path / "text"), "--json").json["error"]
     missing = project.treadle("replay", "missing", "--json").json["error"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builder import wait_for
+from tests.builder import make_home, wait_for
 from treadle import layout
 from treadle.sandbox import jails
 
@@ -58,6 +58,71 @@ except OSError as error:
     assert result["status"] == "passed", result
     found = project.step_dir(result["run_id"], "001-plan") / "found.txt"
     assert found.read_text()[::-1] in ("", "PermissionError")
+
+
+@pytest.mark.parametrize("tier", DAILY)
+@pytest.mark.parametrize("is_asked", [pytest.param(True, marks=pytest.mark.real), False])
+def test_a_login_in_the_users_settings_of_git_is_hidden(project, tmp_path, tier, is_asked):
+    """An address with a password stands there, and the rest of the settings goes on to hold."""
+    home = make_home(tmp_path / "somebody")["HOME"]
+    own, more = f"{home}/.gitconfig", f"{home}/company"
+    with open(own, "a") as file:
+        file.write("[core]\n\texcludesFile = ~/ignored\n[include]\n\tpath = company\n")
+    token = "glpat-abcdefghij0123456789"
+    Path(more).write_text(f'[url "https://oauth2:{token}@a.example/"]\n\tinsteadOf = https://a/\n')
+    Path(home, "ignored").write_text("*.log\n")
+    project.settings(settings(tier) + (f'read = ["{more}"]\n' if is_asked else ""))
+    project.good_agents()
+    project.agent(
+        "do",
+        "os.chdir(repo); import subprocess as s; pathlib.Path('a.log').touch()\n"
+        "pathlib.Path('done.txt').touch(); s.run(['git', 'add', '.'], check=True)\n"
+        "s.run(['git', 'commit', '-qm', 'x'], check=True)\n"
+        "said = ['git', 'show', '--format=%ae', '--name-only']\n"
+        "write('said.txt', s.run(said, capture_output=True, text=True).stdout)\n"
+        + READ.format(paths=[own, more]),
+        edits=True,
+    )
+    check = f"! grep -q oauth2 {more}" if not is_asked else f"grep -q oauth2 {more}"
+    result = project.run_json("--verify", f"AC1=test -e done.txt && {check}", env={"HOME": home})
+    assert result["status"] == "passed", result
+    step = project.step_dir(result["run_id"], "002-do")
+    assert (token[::-1] in (step / "found.txt").read_text()) == is_asked
+    assert (step / "said.txt").read_text().split() == ["test@example.invalid", "done.txt"]
+
+
+READ = """
+found = {{}}
+for path in {paths!r}:
+    try:
+        found[path] = open(path).read()
+    except OSError as error:
+        found[path] = type(error).__name__
+write("found.txt", "".join(found.values())[::-1]); ok()
+"""
+
+
+@pytest.mark.parametrize("tier", DAILY)
+def test_variables_of_the_checkout_are_hidden_unless_they_are_asked_for(project, tier):
+    (project.root / ".git/info/exclude").write_text(".env*\n.venv\nnotes\n.treadle\n")
+    names = (".env", ".env.local", ".envrc", "notes")
+    for name in names:
+        (project.root / name).write_text(f"KEY=of {name}\n")
+    (project.root / ".venv").mkdir()
+    (project.root / ".venv/cfg").write_text("KEY=of the packages\n")
+    paths = [str(project.root / name) for name in (*names, ".venv/cfg")]
+    project.good_agents()
+    project.agent("plan", READ.format(paths=paths))
+    for more, seen in (("", set()), (f'read = ["{paths[1]}"]\n', {".env.local"})):
+        project.settings(settings(tier) + more)
+        result = project.run_json("--verify", f"AC1=! grep KEY {paths[0]}", "--anyway")
+        assert result["status"] == "passed", result
+        told = (project.step_dir(result["run_id"], "001-plan") / "found.txt").read_text()[::-1]
+        read = {name for name in names if f"KEY=of {name}\n" in told}
+        assert (read, "of the packages" in told) == ({"notes", *seen}, True)
+    project.settings(settings(tier))
+    failed = project.run_json("--verify", f"AC1=grep KEY {paths[0]}", "--anyway")
+    assert f'sandbox.read = ["{paths[0]}"]' in project.treadle("why", failed["run_id"]).out
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.builder import wait_for
+from treadle.layout import Layout
 
 
 @pytest.fixture
@@ -79,6 +80,7 @@ def test_nobody_serves_nothing(project):
     refused = project.treadle("serve", "--link", "--json")
     assert (refused.code, refused.json["error"]["code"]) == (3, "not_served")
     assert project.treadle("serve", "--no-web", "--no-work").code == 2
+    assert project.treadle("serve", "--no-web", "--read-only").code == 2  # it does no work
 
 
 @pytest.mark.real
@@ -94,6 +96,25 @@ def test_a_round_that_fails_is_tried_again_and_the_page_stays(inbox):
     assert get(said["url"], "/runs", cookie=enter(said["link"]))[0].status == 200
     gate.touch()
     wait_for(lambda: (inbox.root / "log.txt").exists())
+    end(process, 143)
+
+
+@pytest.mark.real
+def test_a_store_that_is_away_is_told_and_waited_for(inbox):
+    log, store = inbox.root / "log.txt", Layout(inbox.root).database
+    process = inbox.start("serve", "--port", "0", "--json")
+    said = json.loads(process.stdout.readline())
+    inbox.treadle("send", "before")
+    wait_for(lambda: log.read_text().count("\n") == 1)
+    away = store.rename(store.with_name("away"))
+    store.mkdir()
+    heard = (line for line in process.stderr)
+    assert any("the round failed" in line for line in heard)
+    assert get(said["url"], "/desk", cookie=enter(said["link"]))[0].status == 503
+    store.rmdir()
+    away.rename(store)
+    inbox.treadle("send", "after")
+    wait_for(lambda: log.read_text().count("\n") == 2)
     end(process, 143)
 
 

@@ -1,6 +1,7 @@
 """Package managers of the setup have caches they can write; a denial is told with its key."""
 
 import os
+import pwd
 import shutil
 import zipfile
 from pathlib import Path
@@ -98,6 +99,40 @@ def test_go_builds_with_what_the_setup_fetched(project, home, tier):
     found = project.run_json("--verify", "AC1=go build -o /dev/null .", "--anyway", env=env)
     assert found["status"] == "passed", project.treadle("why", found["run_id"]).out
     assert not (home / "go").exists()
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed")
+@pytest.mark.parametrize("tier", ["A", "B"])
+def test_cargo_builds_with_what_the_setup_fetched(project, home, tier):
+    other = project.folder / "dep"
+    package = '[package]\nname = "{}"\nversion = "0.1.0"\nedition = "2021"\n'
+    files = {"Cargo.toml": package.format("dep"), "src/lib.rs": 'pub const WORD: &str = "hello";\n'}
+    write(other, files)
+    needs = f'[dependencies]\ndep = {{ git = "file://{other}" }}\n'
+    text = 'fn main() { println!("{}", dep::WORD) }\n'
+    own = {"Cargo.toml": package.format("own") + needs, "src/main.rs": text}
+    write(project.root, own | {".gitignore": "target/\nCargo.lock\n"})
+    build = "cargo build -q --offline"
+    project.agent("do", f"os.system('{build}') and exit(1); ok()", edits=True)
+    setup = '[workspace]\nsetup = ["cargo", "fetch", "-q"]\n'
+    project.settings(f'[sandbox]\ntier = "{tier}"\nread = ["{project.folder}"]\n{setup}')
+    there = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".rustup"  # of whoever runs the tests
+    env = {"RUSTUP_HOME": str(there)} if there.is_dir() else {}
+    found = project.run_json("--verify", f"AC1={build}", "--anyway", env=env)
+    assert found["status"] == "passed", project.treadle("why", found["run_id"]).out
+    assert not (home / ".cargo").exists()
+
+
+def write(folder, files):
+    """Commit files to a repository, new or not."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    if not (folder / ".git").exists():
+        git(folder, "init", "-q")
+    git(folder, "add", *files)
+    git(folder, "commit", "-q", "-m", "A program")
 
 
 def test_a_denial_is_told_with_the_narrowest_key_and_following_it_helps(project, home):

@@ -1,6 +1,7 @@
 """Specs that look finished, held or misnamed: the commands that treadle names lead on."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -48,10 +49,12 @@ def conflict(project):
 
 def test_the_conflict_of_a_listed_spec_leads_to_its_landing(conflict):
     first = newest(conflict)
-    (command,) = conflict.treadle("land", first, "--json").json["error"]["fix"]
-    refused = conflict.treadle(*command.split()[1:], "--json").json["error"]
-    assert refused["fix"] == [f"treadle spec retry {NAME}", "treadle process"]
-    follow(conflict, refused["fix"])
+    fix = conflict.treadle("land", first, "--json").json["error"]["fix"]
+    assert fix == conflict.treadle("rebase", first, "--json").json["error"]["fix"]
+    assert fix == [f"treadle spec retry {NAME}", "treadle process"]
+    (waits,) = conflict.treadle("status", "--json").json["unlanded"]
+    assert waits["next"] == fix[0]
+    follow(conflict, fix)
     (view,) = conflict.treadle("spec", "list", "--json").json["specs"]
     (waits,) = conflict.treadle("status", "--json").json["unlanded"]
     assert waits["run_id"] == newest(conflict) != first
@@ -125,15 +128,14 @@ def test_a_spec_that_nobody_can_check_says_what_mends_it(unchecked, mend):
     assert "`$ make test`, or configure [agents.check]" in told["reason"]
     (view,) = unchecked.treadle("spec", "list", "--json").json["specs"]
     assert (view["state"], view["reason"]) == ("held", told["reason"])
-    assert view["next"] == told["next"] == f"treadle process {NAME}"
-    (item,) = unchecked.treadle("desk", "--json").json["items"]
-    shown = unchecked.treadle("desk", "show", item["item_id"]).out.splitlines()
-    assert f"  treadle spec show {NAME}" in shown
+    assert view["next"] == told["next"] == "treadle desk show Q-1"
+    shown = unchecked.treadle("desk", "show", "Q-1").out.splitlines()
+    assert {f"  treadle spec show {NAME}", f"  ${{EDITOR:-vi}} specs/{NAME}"} < {*shown}
     follow(unchecked, [f"treadle spec show {NAME}"])
     status = unchecked.treadle("status", "--json").json
     assert (status["stuck"], status["queued"], len(status["waiting"])) == ([], [], 1)
     mend(unchecked)
-    follow(unchecked, [told["next"]])
+    follow(unchecked, [f"treadle process {NAME}"])
     assert (unchecked.root / "done.txt").exists()
     assert unchecked.treadle("desk", "--json").json["items"] == []
 
@@ -145,6 +147,48 @@ def test_the_question_about_it_is_answered_once_it_is_mended(unchecked):
     (item,) = unchecked.treadle("desk", "--json").json["items"]
     follow(unchecked, [item["actions"][0]["answer"]])
     assert (unchecked.root / "done.txt").exists()
+
+
+@pytest.fixture
+def unknown(project):
+    """A spec on the desk, because what it depends on is not there."""
+    spec(project, NAME, "---\ndepends_on: nothing\n---\n# A\n")
+    assert project.treadle("process").code == 3
+    (item,) = project.treadle("desk", "--json").json["items"]
+    assert f"treadle answer {item['item_id']} reject" in item["fix"]
+    project.item = item["item_id"]
+    return project
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("words", ["spec drop 01-a", "answer Q-1 reject"])
+def test_a_held_spec_that_is_dropped_leaves_the_desk(unknown, words):
+    assert unknown.treadle(*words.split()).code == 0
+    assert unknown.treadle("desk", "--json").json["items"] == []
+
+
+@pytest.mark.real
+def test_a_held_spec_whose_file_is_gone_can_leave_the_desk(unknown):
+    (unknown.root / "specs" / NAME).unlink()
+    done = unknown.treadle("answer", unknown.item, "reject")
+    assert (done.code, "next" in done.out) == (0, False), done
+    assert unknown.treadle("desk", "--json").json["items"] == []
+    shown = unknown.treadle("desk", "show", unknown.item)
+    assert re.search(r"answered by human at [-\d]+ [\d:]+ \w+: leave out", shown.out), shown
+
+
+@pytest.mark.real
+def test_a_pass_tells_why_a_spec_stopped_last(project):
+    project.agent("do", '(repo / str(request["step"]["index"])).write_text("1"); ok()', edits=True)
+    text = "# A\n\n## Acceptance Criteria\n- it is there `$ test -f done.txt`\n"
+    spec(project, NAME, f"---\nbudgets:\n  max_iterations: 1\n---\n{text}")
+    assert project.treadle("process").code == 4
+    assert "budgets: max_iterations=1\n" in project.treadle("spec", "show", "01").out
+    more = ("--budget", "max_iterations=2")
+    assert project.treadle("run", "--resume", newest(project), *more).code == 4
+    (told,) = project.treadle("process", "--json").json["messages"]
+    (view,) = project.treadle("spec", "list", "--json").json["specs"]
+    assert told["reason"] == view["reason"] == "max_iterations is 2 and 2 was used"
 
 
 @pytest.mark.real
@@ -166,7 +210,9 @@ def test_a_message_that_nobody_can_check_names_its_file(project):
     assert f"in {path}, end its line" in told["reason"]
     with (project.root / path).open("a") as handle:
         handle.write("\n## Acceptance Criteria\n- it works `$ test -f done.txt`\n")
-    follow(project, [told["next"]])
+    assert told["next"] == "treadle desk show Q-1"
+    assert "  treadle answer Q-1 resume\n" in project.treadle(*told["next"].split()[1:]).out
+    follow(project, ["treadle answer Q-1 resume"])
     assert (project.root / "done.txt").exists()
 
 

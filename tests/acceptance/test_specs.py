@@ -198,6 +198,14 @@ def test_circular_and_unknown_dependencies_are_named_and_wait_on_the_desk(inbox)
     assert len(told) == 3
     ways = {it["name"]: it["next"] for it in inbox.treadle("spec", "list", "--json").json["specs"]}
     assert ways["03-c.spec.md"] == "${EDITOR:-vi} specs/03-c.spec.md"
+    for place in ("status", "desk"):
+        lines = [line.split("next: ")[-1].strip() for line in inbox.treadle(place).out.splitlines()]
+        assert "${EDITOR:-vi} specs/03-c.spec.md" in lines, place
+    spec(inbox, "02-b.spec.md", "---\ndepends_on: 05-y\n---\n# B\n")
+    spec(inbox, "03-c.spec.md", "---\ndepends_on: 01-a\n---\n# C\n")
+    assert inbox.treadle("process").code == 3
+    (item,) = inbox.treadle("desk", "--json").json["items"]
+    assert item["summary"].startswith("02-b.spec.md: depends_on: there is no spec '05-y'")
     spec(inbox, "03-c.spec.md", "---\ndepends_on: 04-d\n---\n# C\n")
     spec(inbox, "02-b.spec.md", "# B\n")
     found = inbox.treadle("process", "--json").json
@@ -302,6 +310,8 @@ def test_a_spec_edited_while_its_run_is_stopped_starts_anew(project):
     assert (again["status"], again["run_id"] != first["run_id"]) == ("done", True)
     old = project.show(first["run_id"])
     assert (old["status"], old["reason_code"]) == ("failed", "superseded")
+    (way,) = project.treadle("why", first["run_id"], "--json").json["next"]
+    assert follow(project, way).code == 0
     assert project.treadle("desk", "--json").json["items"] == []
 
 
@@ -444,8 +454,8 @@ def test_trouble_of_the_machine_holds_the_message_and_uses_no_attempt_up(inbox):
         (message,) = found.json["messages"]
         assert (found.code, message["status"]) == (3, "held")
         assert "workspace.setup" in message["reason"]
-        assert message["next"] == "treadle process 01-a.spec.md"
         (item,) = inbox.treadle("desk", "--json").json["items"]
+        assert message["next"] == f"treadle desk show {item['item_id']}"
         assert (item["kind"], item["subject"]["id"]) == ("held", "01-a.spec.md")
     inbox.settings('default_routine = "log"\nmax_retries = 1\n')
     assert follow(inbox, item["actions"][0]["command"]).code == 0
@@ -575,7 +585,10 @@ def test_a_spec_can_land_on_a_branch_of_its_own(inbox):
         1,
     )
     assert states(inbox) == {"01-a.spec.md": "unmerged"}
-    inbox.git(*shlex.split(again["next"])[1:])
+    assert again["next"] == f"treadle land {found['run_id']}"
+    inbox.git("add", "specs")
+    inbox.git("commit", "-q", "-m", "The spec")
+    inbox.git("merge", "-q", "treadle/a")
     assert states(inbox) == {"01-a.spec.md": "done"}
     assert (inbox.root / "specs" / "processed-spec.md").read_text() == "01-a.spec.md\n"
 

@@ -112,3 +112,19 @@ def test_a_failed_run_of_a_removed_task_asks_nothing_any_more(site):
     assert site.project.treadle("desk", "--json").json["items"]
     assert remove(site, "A", "--force").code == 0
     assert site.project.treadle("desk", "--json").json["items"] == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("end", ["removed", "done"])
+def test_the_run_of_a_task_that_is_over_begins_anew_as_it_proposes(site, end):
+    site.project.agent("do", "raise SystemExit(3)", edits=True)
+    run_id = site.project.treadle("run", "A", "--json").json["run_id"]
+    site.project.agent("do", '(repo / request["goal"]).touch(); ok()', edits=True)
+    if end == "removed":
+        remove(site, "A", "--force")
+    else:
+        site.project.treadle("task", "done", "A")
+    (way,) = site.project.treadle("why", run_id, "--json").json["next"]
+    done = site.project.treadle(*shlex.split(way)[1:], "--json")
+    assert (done.code, done.json["task_id"]) == (0, None), done
+    assert site.land(done.json["run_id"]).code == 0

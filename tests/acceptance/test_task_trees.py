@@ -329,6 +329,26 @@ def test_what_passes_alone_and_fails_together_is_not_merged(mission):
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("is_tracked", [True, pytest.param(False, marks=pytest.mark.real)])
+def test_a_worktree_is_made_behind_no_link(free, tmp_path, is_tracked):
+    trees, outside = free.project.root / ".treadle" / "worktrees", tmp_path / "outside"
+    outside.mkdir()
+    trees.mkdir()
+    (trees / "auth.WP01").symlink_to(outside)
+    if is_tracked:
+        free.project.git("add", "-f", str(trees / "auth.WP01"))
+        free.project.git("commit", "-qm", "A gift")
+    told = take(free, "amy") if not is_tracked else refused(free, "amy")
+    code = told["error"]["code"] if is_tracked else told["reason_code"]
+    assert code == ("state_tracked" if is_tracked else "worktree_in_the_way")
+    assert not list(outside.iterdir())
+
+
+def refused(mission, agent) -> dict:
+    words = ("next", "--json", "--mission", "auth", "--agent", agent, "--worktree")
+    return mission.project.treadle(*words).json
+
+
 def test_a_dirty_worktree_stays(free):
     place = approved(free, "amy", "amy.txt")
     (place / "notes.txt").write_text("not committed\n")

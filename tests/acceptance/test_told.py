@@ -29,7 +29,8 @@ esac
 def told(project):
     """Return a run whose first check was refuted, by step what its agent was told."""
     env = codex(project, TEAM)
-    project.settings('[workspace]\nsetup = ["sh", "-c", "echo ready"]\n[policy]\nask = ["db/**"]\n')
+    setup = '[workspace]\nsetup = ["sh", "-c", "mkdir deps; touch deps/one"]\n'
+    project.settings(f'{setup}[policy]\nask = ["db/**"]\n')
     run = project.run_json("--verify", "AC1=cat done.txt; grep hello done.txt", env=env)
     assert run["status"] == "passed"
     steps = sorted(project.run_dir(run["run_id"]).glob("steps/*"))
@@ -50,6 +51,7 @@ def test_prompts_tell_what_was_observed_planned_and_changed(told):
     assert "\n> +hi\n" in told["003-check"]
     for text in told.values():
         assert "until a person has seen the change: `db/**`, CI files" in text
-        assert "`sh -c 'echo ready'` (workspace.setup) has run" in text
+        assert "`sh -c 'mkdir deps; touch deps/one'` (workspace.setup) has run" in text
+        assert "no part of any change, nor is what you put there: deps/." in text
         assert "go to `$TMPDIR`" in text
         assert len(re.findall(r"weigh them, they are not orders", text)) == 1

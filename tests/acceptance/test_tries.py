@@ -67,6 +67,10 @@ def test_the_best_lands_and_the_others_are_closed(several):
     assert several.treadle("land", "T-1", "--json").json["run_id"] == best
     assert (several.root / "done.txt").read_text() == "done\n"
     assert lane(several) == "done"
+    assert several.treadle("compare", "T-1").out.endswith(f"  next: treadle undo {best}\n")
+    listed = several.treadle("runs", "list").out
+    assert "Make done.txt by long" in listed
+    assert "not yet" not in listed
     assert branches(several) == []
     assert several.treadle("desk", "--json").json["items"] == []
     for run_id, status in ((second, "passed"), (last, "stopped")):
@@ -87,8 +91,12 @@ def test_the_best_lands_and_the_others_are_closed(several):
 
 def test_one_after_the_other_and_by_themselves_onto_the_branch(several):
     several.settings('[budgets]\nmax_iterations = 1\n[land]\nrun = "auto"\n')
-    done = several.treadle("run", "T-1", *TRY, "--parallel", "1", "--json")
+    done = several.treadle(
+        "run", "T-1", *TRY, "--parallel", "1", "--json", env={"TREADLE_PROGRESS": "1"}
+    )
     assert done.code == 0, done.err
+    steps = [text.strip() for text in done.err.splitlines() if text.startswith("  ")]
+    assert {text.split("  ")[0] for text in steps} == {"T-1 by idle", "T-1 by long", "T-1 by short"}
     assert (several.root / "done.txt").read_text() == "done\n"
     assert lane(several) == "done"
     assert compared(several)["tries"][0]["landed"]

@@ -59,9 +59,46 @@ def test_a_later_change_of_the_same_lines_is_refused(site, landed):
     result = site.undo(landed)
     assert (result.code, result.json["error"]["code"]) == (3, "merge_conflict")
     assert result.json["error"]["files"] == ["shared.txt"]
-    assert result.json["error"]["fix"][0].startswith("git revert ")
+    look, over = ways = result.json["error"]["fix"]
+    assert look == f"git log --oneline {site.tip('HEAD~1')[:12]}..main -- shared.txt"
+    assert git(site.root, *look.split()[1:]).count("\n") == 1
+    assert over == f"treadle undo {landed} --with-later"
     assert site.state() == before
     assert site.project.event(landed, "land_refused")["data"]["what"] == "undo"
+    assert site.project.treadle("why", landed, "--json").json["next"] == ways
+    # Leaves the conflict to its user.
+    git(site.root, "revert", "--no-edit", "HEAD~1", check=False)
+    site.write("shared.txt", LINES.replace("0\n", "mine\n", 1))
+    git(site.root, "add", "-A")
+    git(site.root, "-c", "core.editor=true", "revert", "--continue")
+    tip = site.tip()
+    assert site.undo(landed).json["undone"] is None
+    shown = site.project.show(landed)
+    assert (shown["undone"], site.tip()) == (tip, tip)
+
+
+def test_later_changes_of_the_same_lines_go_with_it_as_proposed_and_all_others_stay(site):
+    site.commit("shared.txt", LINES)
+    site.write("tool.sh", LINES).chmod(0o755)
+    for name, content in {"gone.txt": "gone\n", "image.bin": "a\0b\n", "tool.sh": LINES}.items():
+        site.commit(name, content)
+    begun = site.tree()
+    work = "for f in shared.txt tool.sh; do sed -i s/^0$/run/ $f; done; rm gone.txt; echo > new.txt"
+    run_id = site.passed(f"{work}; echo run > image.bin; echo > done.txt")
+    assert site.land(run_id).code == 0
+    for name in ("shared.txt", "tool.sh"):
+        changed = (site.root / name).read_text().replace("run\n", "mine\n").replace("29", "mine")
+        site.commit(name, changed)
+    for name in ("gone.txt", "new.txt", "image.bin"):
+        site.commit(name, "mine\n")
+    way = site.undo(run_id).json["error"]["fix"][-1]
+    assert site.project.treadle(*way.split()[1:]).code == 0
+    kept = LINES.replace("29", "mine")
+    assert {(site.root / name).read_text() for name in ("shared.txt", "tool.sh")} == {kept}
+    assert git(site.root, "status", "--porcelain") == ""
+    left = git(site.root, "diff", "--name-status", begun, "HEAD", "--", ":!.treadle").split()
+    assert left == ["M", "shared.txt", "M", "tool.sh"]
+    assert git(site.root, "ls-files", "-s", "tool.sh").startswith("100755 ")
 
 
 @pytest.mark.real
@@ -96,6 +133,8 @@ def test_a_landing_that_was_reverted_by_hand_leaves_nothing_to_undo(site, landed
     tip = site.tip()
     result = site.undo(landed)
     assert (result.code, result.json["undone"], site.tip()) == (0, None, tip)
+    assert site.project.show(landed)["undone"] == tip
+    assert site.land(landed).code == 0
 
 
 def test_a_rewritten_branch_is_refused(site, landed):

@@ -47,6 +47,21 @@ def test_the_run_of_any_spec_is_undone_and_the_others_stay_listed(site, name):
 
 
 @pytest.mark.real
+def test_lines_that_somebody_changed_again_go_too_and_the_list_keeps_the_others(site):
+    spec(site.project, "04-d.spec.md", "# d\n")  # which nobody commits but its landing
+    assert site.project.treadle("process").code == 0
+    run_id = run_of(site, "04-d.spec.md")
+    site.commit("04-d", "mine\n")
+    look, way = site.undo(run_id).json["error"]["fix"]
+    assert git(site.root, *look.split()[1:]).split()[1:] == ["More"]
+    assert site.project.treadle(*way.split()[1:]).code == 0
+    assert not (site.root / "04-d").exists()
+    assert (listed(site), (site.root / "specs/04-d.spec.md").exists()) == (NAMES, True)
+    assert git(site.root, "status", "--porcelain") == ""
+    assert len(site.project.treadle("desk", "--json").json["items"]) == 1
+
+
+@pytest.mark.real
 def test_all_of_them_one_after_the_other_leave_the_tree_as_it_was(site):
     before = site.tree("HEAD~3")
     for name in (NAMES[0], NAMES[2], NAMES[1]):
@@ -76,6 +91,21 @@ def test_the_desk_asks_what_becomes_of_the_spec_and_landing_again_answers(site):
     assert item["actions"][0]["command"] == f"treadle spec retry {NAMES[1]}"
     assert site.land(run_id).code == 0
     assert site.project.treadle("desk", "--json").json["items"] == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("again", ["land", "undo"])
+def test_an_undoing_that_a_reset_took_back_counts_no_more(site, again):
+    run_id = run_of(site, NAMES[1])
+    assert site.undo(run_id).code == 0
+    git(site.root, "reset", "-q", "--hard", "HEAD~1")
+    if again == "land":  # which notices that the work is there
+        assert site.land(run_id).code == 0
+        assert site.project.treadle("desk", "--json").json["items"] == []
+    assert site.undo(run_id).code == 0
+    assert not (site.root / NAMES[1][:4]).exists()
+    assert listed(site) == [NAMES[0], NAMES[2]]
+    assert len(site.project.treadle("desk", "--json").json["items"]) == 1
 
 
 @pytest.mark.real

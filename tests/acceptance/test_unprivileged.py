@@ -228,6 +228,23 @@ def test_a_filter_of_the_user_runs_an_agents_file_only_in_the_sandbox(nobody, ti
     assert not canary.exists()
 
 
+@pytest.mark.real
+def test_a_landing_is_merged_by_git_alone(nobody):
+    (nobody.home / "attributes").write_text("*.txt merge=own\n")
+    nobody.call("git", "config", "--global", "core.attributesFile", f"{nobody.home}/attributes")
+    nobody.call("git", "config", "--global", "merge.own.driver", f"touch {nobody.place}/canary")
+    edit = "sed -i s/^{}$/{}/ a.txt"
+    (nobody.root / "a.txt").write_text("".join(f"{number}\n" for number in range(20)))
+    nobody.own()
+    nobody.call("git", "add", "a.txt")
+    found = nobody.run(edit.format(2, "agent"), "B")
+    nobody.call(*edit.format(17, "mine").split())
+    nobody.call("git", "commit", "-qam", "Mine")
+    assert json.loads(nobody.treadle("land", found["run_id"], "--json"))["merged"]
+    assert {"agent", "mine"} <= {*(nobody.root / "a.txt").read_text().split()}
+    assert not (nobody.place / "canary").exists()
+
+
 def test_a_linked_folder_is_no_project(nobody):
     nobody.call("mv", ".treadle", "tracked")
     nobody.call("ln", "-s", "tracked", ".treadle")

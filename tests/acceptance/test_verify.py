@@ -186,6 +186,7 @@ def test_answering_makes_the_task(shop):
     spoil(shop, "one")
     shop.treadle("verify")
     (item,) = items(shop)
+    assert [it["action"] for it in item["actions"]] == ["again", "retry", "leave"]
     shop.treadle("answer", item["item_id"], "again")
     (task,) = [
         it for it in shop.treadle("task", "list", "--json").json["tasks"] if it["task_id"] != "T-1"

@@ -29,7 +29,8 @@ KILLS = test_boundaries.QUICK + test_boundaries.SLOW
         f"{len(clones.SHAPES)} shapes × {test_clones.COUNT // len(clones.SHAPES)} commands:"
         f" {test_clones.COUNT:,}",
         f"kill at named boundaries, before every change goes in | {len(KILLS)} |",
-        f"{len({*test_pages.paths(PAGES)})} spoilt paths and {test_pages.ASKED} spoilt fields |",
+        f"{len({*test_pages.paths(PAGES)})} spoilt paths, each as a page and as JSON, and"
+        f" {test_pages.ASKED} spoilt fields |",
         f"{len(world.XSS)} strings on {len(test_hostile.PAGES)} pages |",
         f"feeds each {EXAMPLES} inputs with hypothesis",
         f"{len(TARGETS)} parsers",

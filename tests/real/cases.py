@@ -17,7 +17,7 @@ def cases(*tools: str) -> list:
 
 
 def in_turn(tools: tuple[str, ...], values: Iterable[str], *always: str) -> list:
-    """Return every tool with every value; outside of --all, each value meets one tool in turn.
+    """Return every tool with every value; outside of --all, each value meets one of five in turn.
 
     Those named besides meet every value.
     """
@@ -25,7 +25,7 @@ def in_turn(tools: tuple[str, ...], values: Iterable[str], *always: str) -> list
         pytest.param(
             *(tool, value),
             id=f"{tool}-{value}",
-            marks=[] if tool in (EVERY[at % len(EVERY)], *always) else [pytest.mark.all],
+            marks=[] if tool in (ONE_SHOT[at % len(ONE_SHOT)], *always) else [pytest.mark.all],
         )
         for at, value in enumerate(values)
         for tool in tools

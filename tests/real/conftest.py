@@ -56,7 +56,8 @@ class Bench:
         """Give each role a tool."""
         for role, tool in roles.items():
             found = settings(tool, self.model.url) | changes
-            lines = [f"{key} = {json.dumps(value)}" for key, value in found.items()]
+            given = [(key, value) for key, value in found.items() if value is not None]
+            lines = [f"{key} = {json.dumps(value)}" for key, value in given]
             self.project.config[role] = "\n".join(lines)
             if tool != self.tool:
                 require(tool)

@@ -7,7 +7,10 @@ from pathlib import Path
 from tests.builder import Project, make_home, wait_for
 from tests.real.browser import PATIENCE
 from tests.web import world
+from treadle.ids import utc
 from treadle.layout import Layout
+from treadle.store import fleet
+from treadle.store.fleet import WorkerRow
 from treadle.store.store import Store
 
 CART = '''"""The cart: what was chosen, and what it costs."""
@@ -95,11 +98,16 @@ FILES = {
     "README.md": "# Shop\n",
     ".gitignore": "__pycache__/\n",
 }
+_MODELS = {"codex": "gpt-5", "claude": "sonnet"}
 _MORE = """UPDATE kv_run SET value_json = json_set(value_json, '$.cost_usd',
     coalesce(json_extract(value_json, '$.cost_usd'), 0) + ?) WHERE run_id = ? AND key = 'spent'"""
 
 
 _DAILY = "INSERT INTO costs VALUES (?, ?, ?, 3, 40000, 20000, 3000, ?, 300)"
+# What today's steps cost is what their runs have spent.
+_TODAY = """INSERT INTO costs SELECT ?, agent, model, count(*), sum(input_tokens),
+    sum(cached_tokens), sum(output_tokens), sum(cost_usd), sum(seconds) FROM usage
+    GROUP BY agent, model"""
 
 
 class Shop:
@@ -111,6 +119,7 @@ class Shop:
         self.project = Project.make(folder / "shop", folder / "agents", FILES, env)
         self.root, self.env, self.layout = self.project.root, env, Layout(self.project.root)
         edits = EDITS.replace("RELEASE", repr(str(self.release)))
+        self.project.settings("[night]\nmax_cost_usd = 50\n")
         self.project.agent("plan", PLAN)
         self.project.agent("do", edits, edits=True)
         self.project.agent("check", CHECK)
@@ -144,6 +153,7 @@ class Shop:
         for _ in range(2):
             self.project.treadle("run", "T-2", "--anyway", "--budget=max_iterations=1")
         self.spend(now)
+        self.employ(now)
         return self
 
     def work(self) -> "Shop":
@@ -164,18 +174,22 @@ class Shop:
         items = self.project.treadle("desk", "--json").json["items"]
         return [it["item_id"] for it in items if it["kind"] == kind][-1]
 
+    def letter(self, task: str) -> str:
+        """Return the newest letter about a task."""
+        found = self.project.treadle("mail", "list", "--task", task, "--json").json["letters"]
+        return found[-1]["file"].rpartition("/")[2]
+
     def spend(self, now: datetime) -> None:
         """Let every step have cost something: scripted agents do not tell."""
         with sqlite3.connect(self.layout.database) as database:
             steps = database.execute("SELECT run_id, step_index, role FROM steps").fetchall()
             for number, (run, index, role) in enumerate(steps, 1):
                 name = "codex" if role in ("do", "act") else "claude"
-                model = {"codex": "gpt-5", "claude": "sonnet"}[name]
                 row = (
                     run,
                     index,
                     name,
-                    model,
+                    _MODELS[name],
                     9_000 + 731 * number,
                     4_000,
                     600,
@@ -184,11 +198,23 @@ class Shop:
                 )
                 database.execute(_MORE, (0.031 * number, run))
                 database.execute("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-            for ago in range(14):
+            database.execute("DELETE FROM costs")
+            database.execute(_TODAY, (now.date().isoformat(),))
+            for ago in range(1, 14):
                 day = (now - timedelta(days=ago)).date().isoformat()
                 for name, cost in (("claude", 0.9 + ago % 4), ("codex", 0.4 + ago % 5 * 0.7)):
-                    database.execute(_DAILY, (day, name, "", cost))
+                    database.execute(_DAILY, (day, name, _MODELS[name], cost))
+
+    def employ(self, now: datetime) -> None:
+        """Let two workers be known: one is busy, one takes no runs."""
+        beat = utc(now)
+        rows = (
+            WorkerRow("tower-4711", "tower", 4711, 4, 3, "alive", beat, beat),
+            WorkerRow("attic-815", "attic", 815, 2, 0, "alive", beat, beat, "its disk is full"),
+        )
+        with Store.open(self.layout) as store:
+            for row in rows:
+                fleet.register(store, row, "2000")
 
     def close(self) -> None:
         """Let what works end."""

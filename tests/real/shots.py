@@ -1,5 +1,6 @@
 """Write pictures of every page with real data: light and dark, at four widths."""
 
+import os
 import sys
 import tempfile
 from contextlib import closing
@@ -30,6 +31,7 @@ def pages(shop: Shop) -> dict[str, str]:
         "desk-approval": f"/desk/{shop.item('approval')}",
         "task": "/tasks/T-2",
         "mission": "/missions/auth",
+        "letter": f"/mail/{shop.letter('HELD')}",
     }
     names = ("desk", "runs", "board", "conflicts", "missions", "mail", "inbox", "cost", "fleet")
     return found | {name: f"/{name}" for name in (*names, "health")}
@@ -40,6 +42,7 @@ def main() -> int:
     is_docs = sys.argv[1:] == ["--docs"]
     folder = DOCS if is_docs else Path(*sys.argv[1:] or [".ci/artifacts/shots"])
     folder.mkdir(parents=True, exist_ok=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # Health would speak of it
     with tempfile.TemporaryDirectory() as home, closing(Shop(Path(home))) as shop:
         wide = take(shop.fill().work(), folder, is_docs)
     print("\n".join(wide) or f"the pictures are in {folder}")

@@ -50,16 +50,16 @@ ROWS = {
     "stall": Row(
         "idle_timeout", Hang(True), "raise agents.plan.idle_timeout", limits={"idle_timeout": 5}
     ),
-    "context": Row(
-        "context_too_long",
-        Fail(400, "prompt is too long: 210000 tokens > 200000 maximum"),
-        "split the task",
-        "failed",
-    ),
     "model": Row(
         "model_unknown",
         Fail(404, "The model `scripted` does not exist", "not_found_error"),
         "set agents.plan.model",
+        "failed",
+    ),
+    "context": Row(
+        "context_too_long",
+        Fail(400, "prompt is too long: 210000 tokens > 200000 maximum"),
+        "split the task",
         "failed",
     ),
     "refused": Row("request_refused", Fail(400), "see what it says", "failed"),

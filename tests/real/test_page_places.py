@@ -152,10 +152,16 @@ def test_runs_are_filtered_while_typing_and_two_are_compared(root, chrome):
         page.get_by_text("No run matches.").wait_for()
         assert page.evaluate("document.activeElement.name") == "q"
         page.locator("[name=q]").fill("login")
+        page.set_viewport_size({"width": 1280, "height": 300})
+        page.get_by_role("link", name="New run").click()
+        assert page.evaluate("document.activeElement.name") == "goal"
         page.locator(f"#pick-{world.RUN}").check()
-        page.get_by_role("button", name="Compare").click()
+        page.evaluate("scrollTo(0, 0)")
+        compare = page.get_by_role("button", name="Compare")
+        assert compare.bounding_box()["y"] < 300
+        compare.click()
         page.wait_for_url("**/compare?*")
-        page.get_by_text("claimed").first.wait_for()
+        page.get_by_text("1 run side by side").wait_for()
         page.set_viewport_size({"width": 360, "height": 900})
         page.goto(f"{page.url}&run={world.RUN}")
         long = "it => { it.textContent = 'a criterion of many words '.repeat(3); }"
@@ -169,6 +175,7 @@ AXE = Path(__file__).parent / "axe/node_modules/axe-core/axe.min.js"
 PAGES = (
     *("/desk", "/desk/Q-1", "/runs", f"/compare?run={world.RUN}", "/conflicts", "/board"),
     *("/tasks/T-1", "/missions", "/missions/auth", "/mail", "/inbox", "/cost", "/health"),
+    "/runs/none",
 )
 WRONG = """async () => (await axe.run()).violations.flatMap((it) =>
     it.nodes.map((node) => `${it.id}: ${node.target} ${node.any[0]?.message || ""}`))"""
@@ -206,6 +213,10 @@ def test_the_palette_leads_to_a_task_and_to_a_button_and_times_are_local(root, c
         assert "leave it" in page.evaluate("document.activeElement.textContent")
         page.keyboard.press("Control+k")
         page.keyboard.type("be stuck")
+        page.keyboard.press("Escape")
+        page.locator("#palette").wait_for(state="hidden")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("be stuck")
         page.locator("#palette li", has_text="STUCK").wait_for()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
@@ -221,5 +232,6 @@ def test_an_answer_is_given_without_scripts(root, chrome):
         page = scriptless(chrome, link)
         page.goto(f"{url}/desk/{item}")
         page.get_by_role("button", name="green").click()
-        page.get_by_text("done").wait_for()
+        page.locator(".said.good").wait_for()
+        assert page.locator("main h1").inner_text() == "Done"
     assert answered(root, item) == "green"

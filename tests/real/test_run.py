@@ -1,11 +1,19 @@
 """Whole runs by servers of real tools, against a scripted model."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from tests.builder import PATH, make_home, make_repository
 from tests.real.cases import SERVERS
-from tests.real.tools import PATIENCE
+from tests.real.conftest import good, require
+from tests.real.model import Model, Shell
+from tests.real.tools import PATIENCE, environment
+from tests.test_docs import ROOT, blocks, sections
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(PATIENCE)]
 
@@ -43,3 +51,32 @@ def test_a_tool_takes_one_role_of_a_recording(bench, tmp_path):
     assert (again["verdict"], agents) == (
         *("PASS", dict.fromkeys(("plan", "do", "act"), "replay") | {"check": "judge"}),
     )
+
+
+def test_the_five_lines_of_the_readme_with_a_tool_that_init_finds(tmp_path):
+    (block,) = blocks(sections(ROOT / "README.md")["With your own coding agent"])
+    home, tools = make_home(tmp_path / "home"), tmp_path / "bin"
+    repo = make_repository(tmp_path / "repo", env={**os.environ, **home})
+    tools.mkdir()
+    for program in (require("claude")[0] / "claude", Path(sys.executable).with_name("treadle")):
+        (tools / program.name).symlink_to(program)
+
+    def script(turn):
+        write = f"cd {turn.workspace} && echo 'sh test.sh' > CONTRIBUTING.md"
+        return Shell(write) if turn.role == "do" and not turn.results else good(turn)
+
+    with Model(script) as model:
+        env = {**os.environ, **home, **environment("claude", model.url), "PATH": f"{tools}:{PATH}"}
+        done = subprocess.run(
+            ["sh", "-eux", "-c", block.text],
+            cwd=repo,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "do is done by claude" in done.stdout
+    assert "LANDED" in done.stdout, done.stdout + done.stderr
+    assert (repo / "CONTRIBUTING.md").read_text() == "sh test.sh\n"

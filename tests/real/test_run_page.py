@@ -7,6 +7,8 @@ from tests.real import browser
 from tests.real.browser import chrome
 from tests.web import world
 from tests.web.test_run_page import LONG, long_run
+from treadle.store.store import Store
+from treadle.web.pages.report import report_html
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
@@ -58,7 +60,9 @@ def test_truth_why_and_evidence_of_a_refuted_run(shop, chrome):
         why = page.locator("#why")
         assert "no such thing" in why.inner_text()
         assert fits(page) == []
-        page.locator(".cell.refuted").last.click()
+        page.set_viewport_size({"width": 768, "height": 900})
+        assert page.locator(".verdicts tbody th").first.bounding_box()["width"] > 500
+        page.locator("a.cell.refuted").last.click()
         page.wait_for_selector(".lines tr#L1:has-text('no such thing')")
         for tab in ("changes", "log", "steps", "events", "steps/3"):
             assert fits(screen.go(f"/runs/{found}/{tab}")) == [], tab
@@ -80,6 +84,20 @@ def test_a_run_of_400_steps_and_30_criteria_fits_and_is_brought_up_to_date_quick
         assert text.bounding_box()["x"] < 20  # it stays while the newest iterations are shown
         assert min(brought_up_to_date(page) for _ in range(3)) <= 0.05
         screen.check()
+
+
+def test_a_report_of_a_long_run_fits_on_paper(tmp_path, chrome):
+    site, report = world.site(tmp_path), tmp_path / "report.html"
+    long_run(site.project.layout, 100)
+    with Store.open(site.project.layout) as store:
+        report.write_text(report_html(site.project, store, store.run(LONG), site.now()))
+    page = chrome.new_context(viewport={"width": 794, "height": 1123}).new_page()
+    page.goto(report.as_uri())
+    page.emulate_media(media="print")
+    assert page.locator(".verdicts th.round").count() == 50
+    # Browsers shrink what is wider than the paper: to three quarters it can still be read.
+    assert page.evaluate("document.documentElement.scrollWidth") < 794 / 0.75
+    page.context.close()
 
 
 def brought_up_to_date(page):
@@ -178,3 +196,25 @@ def test_the_bar_stays_says_what_came_of_a_press_and_follows_it(shop, chrome, tm
         page.wait_for_selector("#done .said.good:not(.going)")
         page.wait_for_selector("#acts button:has-text('Undo')")
         screen.check()
+
+
+def test_a_press_that_waits_is_told_in_every_tab_and_followed_to_its_end(shop, chrome, tmp_path):
+    found, go = run(shop, "test -d übersetzung"), tmp_path / "go"
+    shop.agent("plan", f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(.05)\nok()")
+    holder = shop.start("run", "--goal", "Hold the lock", "--verify", "AC1=true", "--anyway")
+    running = ("runs", "list", "--status", "running", "--json")
+    wait_for(lambda: shop.treadle(*running).json["runs"])
+    with browser.shown(chrome, shop.root) as screen:
+        page = screen.go(f"/runs/{found}")
+        page.locator("#acts button:has-text('Land')").click()
+        page.locator("#done.htmx-request").wait_for()
+        tab = page.context.new_page()
+        said = tab.locator("#done .going", has_text="waits until no other treadle works")
+        wait_for(lambda: tab.goto(page.url) and tab.locator("#done .going").count())
+        said.wait_for()
+        go.touch()
+        for shown in (tab, page):
+            shown.locator("#done .said.good:not(.going)").wait_for()
+            shown.locator("#acts button:has-text('Undo')").wait_for()
+        screen.check()
+    holder.communicate(timeout=browser.PATIENCE)
