@@ -22,7 +22,6 @@ from treadle.agents import table
 from treadle.config.load import load
 from treadle.engine.health import spec_of
 from treadle.engine.run import begin
-from treadle.engine.wheel import loop as steps
 from treadle.layout import Layout
 from treadle.proc.keeper import Ended, Keeper
 from treadle.project.context import open_context
@@ -79,12 +78,12 @@ def _candidate(root: Path, number: int) -> None:
         prepare(root, model.url)
         with wheel.opened(root) as (tools, asked):
             run = begin.begin_run(tools, asked)
-            steps.take_step(run, "plan")
+            wheel.plan(run)
             inside = _timed(tools.keeper)
             with measured(steps=number) as figures:
                 begun = time.perf_counter()
                 for _ in range(number):
-                    steps.take_step(run, "plan")
+                    wheel.plan(run)
                 figures["own"] = time.perf_counter() - begun - sum(inside)
 
 

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -12,15 +13,17 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from bench import store as stores
-from bench.harness import Bench, Command, Sample
+from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import REPOSITORY, Lab
 from treadle.project.context import open_context
 from treadle.web import access, app, render
 from treadle.web.access import Keys
 from treadle.web.site import Site
 
+# Milliseconds until the first content is painted, and until the first byte has come.
 _SHOWN = """() => new Promise((done) => new PerformanceObserver((list) => {
-    for (const it of list.getEntriesByName("first-contentful-paint")) done(it.startTime);
+    for (const it of list.getEntriesByName("first-contentful-paint"))
+        done([it.startTime, performance.getEntriesByType("navigation")[0].responseStart]);
 }).observe({ type: "paint", buffered: true }))"""
 _QUIET = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 
@@ -36,17 +39,21 @@ def benches(lab: Lab) -> list[Bench]:
         env = {**command.env, "ROUNDS": str(lab.size(40, 10))}
         done = subprocess.run(command.argv, cwd=command.cwd, env=env, check=True, stdout=-1)
         mine, base = json.loads(done.stdout)
-        return [_sample(it) for it in mine], [_sample(it) for it in base]
+        return [_sample(*it) for it in mine], [_sample(*it) for it in base]
+
+    def byte(samples: list[Sample]) -> list[Claim]:
+        shares = statistics.median(it.told["byte"] / it.wall for it in samples)
+        return [Claim("share until the first byte", shares, 0.5)]
 
     def part(folder: Path) -> Command:
         return command
 
     what, floor = "50 of 2,000 runs, first content", "the same as a static file"
-    return [Bench("first", what, floor, part, part, 1.5, 1.5, True, 1, alternating=alternating)]
+    return [Bench("first", what, floor, part, part, 1.5, 1.5, True, 1, byte, alternating)]
 
 
-def _sample(milliseconds: float) -> Sample:
-    return Sample(milliseconds / 1000, milliseconds / 1000, 0, {})
+def _sample(painted: float, byte: float) -> Sample:
+    return Sample(painted / 1000, painted / 1000, 0, {"byte": byte / 1000})
 
 
 def _browse(root: Path) -> None:
@@ -61,7 +68,7 @@ def _browse(root: Path) -> None:
     url, token = f"http://127.0.0.1:{port}", keys.redeem(keys.new_link())
     cookie = {"Cookie": f"{app.cookie_name(site)}={token}"}
     (static / "runs.html").write_bytes(urlopen(Request(f"{url}/runs", headers=cookie)).read())
-    times: list[list[float]] = [[], []]
+    times: list[list[list[float]]] = [[], []]
     with importlib.import_module("playwright.sync_api").sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=list(_QUIET)
@@ -76,10 +83,10 @@ def _browse(root: Path) -> None:
     print(json.dumps(times))
 
 
-def _shown(context: Any, url: str) -> float:
+def _shown(context: Any, url: str) -> list[float]:
     page = context.new_page()
     page.goto(url, wait_until="commit")
-    took = float(page.evaluate(_SHOWN))
+    took: list[float] = page.evaluate(_SHOWN)
     page.close()
     return took
 

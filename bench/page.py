@@ -151,8 +151,10 @@ def _served(root: Path) -> Callable[[str], None]:
 
 
 def _watch(root: Path, treadle: str, python: str) -> None:
-    """Start the server as a user does and look at it from outside."""
+    """Start the server as a user does and look at it from outside; all its runs are to stay."""
     begun = time.perf_counter()
+    with (root / ".treadle" / "config.toml").open("a") as settings:
+        settings.write("[keep]\nruns = 1_000_000\n")
     subprocess.run([treadle, "trust"], cwd=root, check=True, stdout=subprocess.DEVNULL)
     words = [treadle, "serve", "--port", "0", "--json"]
     with subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True) as server:

@@ -15,7 +15,6 @@ from bench.lab import Lab
 from bench.told import measured
 from treadle.engine.run import begin
 from treadle.engine.run.run import Run
-from treadle.engine.wheel import loop
 from treadle.store.store import Store
 
 STEPS = 4
@@ -80,7 +79,7 @@ def _candidate(root: Path, number: int) -> None:
 def _drive(run: Run, gate: threading.Barrier) -> None:
     gate.wait()
     for _ in range(STEPS):
-        loop.take_step(run, "plan")
+        wheel.plan(run)
 
 
 def _floor(folder: Path, number: int) -> None:

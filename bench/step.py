@@ -14,7 +14,6 @@ from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import Lab
 from bench.told import measured
 from treadle.engine.run import begin
-from treadle.engine.wheel import loop as steps
 from treadle.sandbox import jails
 
 _COUNTED = 20
@@ -86,7 +85,7 @@ def _candidate(root: Path, number: int) -> None:
         run = begin.begin_run(tools, asked)
         with measured(steps=number):
             for _ in range(number):
-                steps.take_step(run, "plan")
+                wheel.plan(run)
 
 
 def _floor(folder: Path, number: int) -> None:

@@ -8,7 +8,6 @@ from bench.harness import Bench, Claim, Command, Sample
 from bench.lab import Lab
 from bench.told import Memory, measured, own_cpu
 from treadle.engine.run import begin
-from treadle.engine.wheel import loop
 from treadle.proc import keeper
 
 _LINE = '{"type": "text", "text": "' + "word " * 34 + '"}'
@@ -84,7 +83,7 @@ def _step(root: Path, size: int) -> None:
         run = begin.begin_run(tools, asked)
         memory, used = Memory(), own_cpu()
         with measured() as figures:
-            turn = loop.take_step(run, "plan")
+            turn = wheel.plan(run)
             figures["grown_kb"], figures["own_cpu"] = memory.grown_kb(), own_cpu() - used
         log = run.folder.step(turn.stage.index, "plan") / "logs" / "stdout.txt"
         if not 0 < log.stat().st_size <= size:

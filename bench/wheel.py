@@ -13,7 +13,9 @@ from treadle.contract import Criterion
 from treadle.engine import session
 from treadle.engine.run import order
 from treadle.engine.run.order import Order
-from treadle.engine.run.run import Tools
+from treadle.engine.run.run import Run, Tools
+from treadle.engine.wheel import loop
+from treadle.engine.wheel.commit import Finished
 from treadle.layout import Layout
 from treadle.project.context import open_context
 
@@ -45,6 +47,13 @@ def make_repository(lab: Lab, root: Path, files: int) -> None:
     lab.git(root, "init", "-q", "-b", "main")
     lab.git(root, "add", ".")
     lab.git(root, "commit", "-q", "-m", "Begin")
+
+
+def plan(run: Run) -> Finished:
+    """Take a step and tell the store of it, as the wheel does."""
+    done = loop.take_step(run, "plan")
+    loop.record_step(run, done)
+    return done
 
 
 @contextlib.contextmanager
