@@ -149,7 +149,6 @@ class Layout(_Paths):
     waiters = _Below("waiting", "locks")
     runs = _Below("runs", "home")
     archives = _Below("artifacts", "home")
-    fleet_queue = _Below("fleet.db", "home")
     recordings = _Below("recordings", "home")
     images = _Below("images", "home")  # of tasks
     inbox = _Below("inbox", "home")
@@ -209,13 +208,16 @@ class Layout(_Paths):
         """Return what treadle itself writes at any time, whoever works."""
         folders = [self.inbox, self.mail.root, self.prompts, self.runs, self.archives]
         folders += [self.images, self.tries, self.adopted]
-        return [*folders, self.tracker, self.verify, self.claims, self.worktrees, *self.private()]
+        folders += [self.verify, self.claims, self.worktrees, self.tracker]
+        return [*folders, *self.private(), Path(f"{self.database}-journal")]
 
     def private(self) -> list[Path]:
-        """Return what nobody in a sandbox may open: whoever can read a file can lock it."""
-        stores, endings = (self.database, self.fleet_queue), ("", "-wal", "-shm", "-journal")
-        files = [f"{store.name}{ending}" for store in stores for ending in endings]
-        return [self.locks, *(self.home / name for name in files)]
+        """Return what nobody in a sandbox may open: whoever can read a file can lock it.
+
+        All of it stays while a run works. A journal, which nobody locks, comes and goes.
+        """
+        endings = ("", "-wal", "-shm")
+        return [self.locks, *(Path(f"{self.database}{ending}") for ending in endings)]
 
     def fixed(self) -> list[Path]:
         """Return the places inside the home's folders whose names never change."""
@@ -234,7 +236,7 @@ class Layout(_Paths):
     def records(self) -> list[str]:
         """Return what treadle alone writes and believes, relative to the root."""
         names = (
-            "treadle.db fleet.db runs artifacts locks prompts mail hooks inbox/done inbox/dead"
+            "treadle.db runs artifacts locks prompts mail hooks inbox/done inbox/dead"
             " worktrees images adopted claims tries verify"
         )
         return [f"{HOME_NAME}/{name}" for name in names.split()]

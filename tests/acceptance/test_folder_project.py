@@ -270,7 +270,8 @@ def test_what_a_neighbour_keeps_is_out_of_reach(web, whole, tmp_path):
     web.settings(
         worker(
             f"cp app.txt done.txt; cat {api.root}/api.txt > seen.txt;"
-            f" cat {kept}/treadle.db {kept}/locks/run.lock && touch leaked; true"
+            f" for it in treadle.db locks/run.lock config.toml;"
+            f" do cat {kept}/$it && touch leaked; done; true"
         )
     )
     web.git("commit", "-qam", "Curious")

@@ -85,8 +85,8 @@ class FleetSite(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """Return the address of the dispatcher's own tables."""
-        return self.url or f"sqlite:///{self._here.fleet_queue}"
+        """Return the address of the queue."""
+        return self.url or f"sqlite:///{self._here.database}"
 
     def fleet(self, patience: float = 0.0) -> Store:
         """Open the store that lists the workers."""

@@ -316,8 +316,9 @@ def _private(run: Run) -> tuple[Path, ...]:
     found = policy.expand((run.tools.env.get(name, "") for name in names), run.tools.env)
     if run.order.in_project:
         return found
-    kept = (run.tools.layout, *run.tools.neighbours)
-    return (*found, *(path for project in kept for path in project.private()))
+    # Of the neighbours all: their files come and go, also between a look and a start.
+    others = (project.home for project in run.tools.neighbours)
+    return (*found, *run.tools.layout.private(), *others)
 
 
 def scratch(run: Run) -> Path:

@@ -154,7 +154,9 @@ def look_outside(run: Run, stage: Stage) -> View | None:
         return None
     git_dir, project = run.tools.repo.common_dir, run.tools.layout
     volatile = [git_dir / name for name in walk.names(git_dir) if name not in _WATCHED_IN_GIT]
-    changing = {*project.changing(), agent_states(run.tools.env)}  # tools of other runs
+    kept = (project, *run.tools.neighbours)
+    changing = {path for it in kept for path in it.changing()}
+    changing.add(agent_states(run.tools.env))  # tools of other runs
     trees, flat = [project.root, git_dir], list[Path]()
     if run.order.sandbox.mode != "off":
         # Of the steps, the one before: digests of all others are looked at before they count.
