@@ -317,8 +317,7 @@ def _private(run: Run) -> tuple[Path, ...]:
     if run.order.in_project:
         return found
     # Of the neighbours all: their files come and go, also between a look and a start.
-    others = (project.home for project in run.tools.neighbours)
-    return (*found, *run.tools.layout.private(), *others)
+    return (*found, *run.tools.layout.private(), *(it.home for it in run.tools.neighbours))
 
 
 def scratch(run: Run) -> Path:

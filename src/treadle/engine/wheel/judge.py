@@ -154,16 +154,14 @@ def look_outside(run: Run, stage: Stage) -> View | None:
         return None
     git_dir, project = run.tools.repo.common_dir, run.tools.layout
     volatile = [git_dir / name for name in walk.names(git_dir) if name not in _WATCHED_IN_GIT]
-    kept = (project, *run.tools.neighbours)
-    changing = {path for it in kept for path in it.changing()}
-    changing.add(agent_states(run.tools.env))  # tools of other runs
+    changing = [path for it in (project, *run.tools.neighbours) for path in it.changing()]
+    busy = (*volatile, *changing, agent_states(run.tools.env))  # the last one: tools of other runs
     trees, flat = [project.root, git_dir], list[Path]()
     if run.order.sandbox.mode != "off":
         # Of the steps, the one before: digests of all others are looked at before they count.
-        secret = [path for path in confinement.hidden(run) if path not in changing]
+        secret = [path for path in confinement.hidden(run) if path not in busy]
         trees += [*secret, *map(Path, run.step_dirs[-1:])]
         flat += [Path(home)] if (home := run.tools.env.get("HOME")) else []
-    busy = (*volatile, *changing)
     return outside.look(trees, flat, (*busy, stage.folder), busy=busy, many=[run.folder.steps])
 
 
