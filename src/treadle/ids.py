@@ -63,6 +63,11 @@ def is_run_id(text: str) -> bool:
     return re.fullmatch(_RUN_ID, text) is not None
 
 
+def without_runs(text: str) -> str:
+    """Return a text as it is whichever runs it names."""
+    return re.sub(_RUN_ID, "", text)
+
+
 def is_task_id(text: str) -> bool:
     """Tell whether `text` may name a task (and so a file)."""
     return len(text) <= 64 and re.fullmatch(_TASK_ID, text) is not None

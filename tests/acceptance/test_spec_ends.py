@@ -11,6 +11,8 @@ import pytest
 from tests.acceptance.messages import routine, spec
 from tests.acceptance.site import Site
 from tests.builder import git, wait_for
+from treadle.layout import Layout
+from treadle.store.store import Store
 
 NAME = "01-a.spec.md"
 APPEND = "#!/bin/sh\n# Append\ncat shared.txt > new; echo run >> new; mv new shared.txt\n"
@@ -138,6 +140,57 @@ def test_a_spec_that_nobody_can_check_says_what_mends_it(unchecked, mend):
     follow(unchecked, [f"treadle process {NAME}"])
     assert (unchecked.root / "done.txt").exists()
     assert unchecked.treadle("desk", "--json").json["items"] == []
+
+
+def asked(project):
+    """Return the numbers on the desk, and how many questions there ever were about no run."""
+    numbers = [item["item_id"] for item in project.treadle("desk", "--json").json["items"]]
+    with Store.open(Layout(project.root)) as store:
+        return numbers, sum(row.run_id is None for row in store.questions(open_only=False))
+
+
+@pytest.mark.parametrize("deaths", [["after_agent"], ["after_run_row", "after_agent"]])
+def test_a_held_spec_is_one_question_until_it_begins(unchecked, deaths):
+    for command in ("process", "process", "answer Q-1 retry"):
+        assert unchecked.treadle(*command.split()).code == 3
+        assert asked(unchecked) == (["Q-1"], 1)
+    mend_agents(unchecked)
+    for place in deaths:
+        assert unchecked.treadle("process", env={"TREADLE_DIE_AT": place}).code == -9
+    assert asked(unchecked) == ([], 1)
+    assert unchecked.treadle("process").code == 0
+
+
+@pytest.mark.real
+def test_words_that_free_a_held_spec_reach_the_agent(unchecked):
+    unchecked.treadle("process")
+    mend_agents(unchecked)
+    unchecked.agent("plan", 'write("plan.md", request["context"]["notes"]); ok(files=["plan.md"])')
+    assert unchecked.treadle("answer", "Q-1", "retry", "--text", "Mind the gap").code == 0
+    plan = unchecked.run_dir(newest(unchecked)) / "steps" / "001-plan" / "plan.md"
+    assert "Mind the gap" in plan.read_text()
+
+
+@pytest.mark.real
+def test_a_setup_that_keeps_failing_is_one_question_that_shows_the_last_run(inbox):
+    inbox.settings('default_routine = "log"\n[workspace]\nsetup = ["false"]\n')
+    spec(inbox, NAME)
+    for _ in range(2):
+        assert inbox.treadle("process").code == 3
+        (item,) = inbox.treadle("desk", "--json").json["items"]
+        assert newest(inbox) in item["summary"]
+        assert f"treadle why {newest(inbox)}" in item["fix"]
+    assert asked(inbox) == ([item["item_id"]], 1)
+
+
+@pytest.mark.real
+def test_a_held_message_that_was_left_is_not_asked_about_again(project):
+    project.agent("do", "ok()", edits=True)
+    project.treadle("send", "Make it", "--routine", "develop")
+    project.treadle("process")
+    follow(project, ["treadle answer Q-1 leave"])
+    assert project.treadle("process").code == 3
+    assert asked(project) == ([], 1)
 
 
 @pytest.mark.real

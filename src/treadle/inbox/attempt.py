@@ -40,7 +40,6 @@ from treadle.inbox.specs import SpecWish
 from treadle.layout import SCORECARD, STDERR, STDOUT
 from treadle.proc import environment
 from treadle.store.messages import MessageRow
-from treadle.store.questions import Subject
 from treadle.store.runs import RunRow
 from treadle.tasks import questions
 
@@ -70,14 +69,6 @@ def begin(config: Config, job: ReadyMessage, context: str | None, start: Start) 
     extras = Extras(files, job.known.said.notes, start.branch)
     asked = freeze(config, job, context)
     return run_begin.begin_run(start.tools, asked, start.below, extras)
-
-
-def go_on(tools: Tools, config: Config, row: RunRow) -> RunRow:
-    """Continue a run that a signal or a kill cut off."""
-    fleet_run.bring_here(tools, row)
-    run = resume.resume_run(tools, row, config, budgets={}, swaps={})
-    questions.settle(tools.store, run.id, "resumed", tools.now())
-    return loop.drive_run(run)
 
 
 def supersede(tools: Tools, row: MessageRow) -> None:
@@ -290,7 +281,7 @@ def _attempts(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Actio
     row = row._replace(status="waiting", reason=None)
     while isinstance(action, Proceed) and action.how != "land":
         if action.how == "resume":
-            go_on(tools, work.config, work.run(action.run_id))
+            _go_on(work, row, work.run(action.run_id))
         else:
             _begin(work, job, tries)
         tries = decide.tries_of(tools.store, row)
@@ -317,6 +308,15 @@ def _pause(work: Work, tries: Sequence[Try]) -> str | None:
     return work.tools.interrupted()
 
 
+def _go_on(work: Work, row: MessageRow, last: RunRow) -> None:
+    """Continue a run that a signal or a kill cut off."""
+    tools = work.tools
+    fleet_run.bring_here(tools, last)
+    run = resume.resume_run(tools, last, work.config, budgets={}, swaps={})
+    box.close_questions(tools.store, row, [run.id], "resumed", tools.now())
+    loop.drive_run(run)
+
+
 def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
     """Run the routine once; the last attempt is told how the ones before it failed."""
     tools, row = work.tools, job.known.row
@@ -325,20 +325,25 @@ def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
     context = failure_context(tools, failed) if failed and is_last else None
     if row.after_run:
         supersede(tools, row)
-    if row.status == "held":
-        box.close_questions(tools.store, row, (), "tried again", tools.now())
-    elif row.spec:
-        questions.close(tools.store, Subject("spec", row.spec), "begun", tools.now())
     job = job._replace(words=questions.said_about(tools.store, box.subjects(row)))
     if work.submit and job.choice.routine.kind == "builtin":
         work.submit(freeze(work.config, job, context))
+        _close_asked(work, row)
         return
     agents = freeze(work.config, job, context).agents.values()
     outage.require(tools, agents, row.message_id)
     run = begin(work.config, job, context, Start(tools, _below(work, job), work.branch))
     for earlier in tries:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
+    if run.row.status == "running":
+        _close_asked(work, row)
     loop.drive_run(run)
+
+
+def _close_asked(work: Work, row: MessageRow) -> None:
+    """Close what was asked before a message could begin: only now nothing holds it any more."""
+    if row.spec or row.status == "held":
+        box.close_questions(work.tools.store, row, (), "begun", work.tools.now())
 
 
 def _below(work: Work, job: ReadyMessage) -> list[RunRow]:

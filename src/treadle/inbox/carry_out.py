@@ -51,6 +51,10 @@ def ask_about(tools: Tools, name: str, row: MessageRow | None, reason: str, *loo
     about = Subject("spec", spec) if spec else Subject("message", row.message_id if row else name)
     actions = (Answer("retry"), Answer("reject")) if spec else (Answer("resume"), LEAVE)
     question = Question("held", f"{name}: {reason}", about, actions, look, "held")
+    last = questions.newest(tools.store, about, "held")
+    is_left = last and last.action == "leave" and questions.is_same(last, question)
+    if is_left and row and row.status == "held":
+        return
     questions.ask_only(tools.store, about, question, tools.now(), "held")
 
 

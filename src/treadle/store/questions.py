@@ -101,7 +101,7 @@ class QuestionRow(NamedTuple):
     def words(self) -> str | None:
         """Return what a person said with an answer, beyond which action it is."""
         is_more = self.subject_kind == "letter" or self.answer not in (self.action, *self.labels)
-        is_said = self.answered_by == HUMAN and is_more and not self.is_open
+        is_said = is_more and (self.is_open or self.answered_by == HUMAN)
         return self.answer if is_said else None
 
     @property
@@ -168,6 +168,11 @@ class QuestionStore(QuestionReader, Writing):
         asked = question._replace(question_id=f"Q-{count_up(self, 'question')}")
         self.execute("insert_question", asked)
         return asked.question_id
+
+    def restate(self, question_id: str, summary: str, look: tuple[str, ...]) -> None:
+        """Write down what a question says by now."""
+        values = {"question_id": question_id, "summary": summary, "look": look}
+        self.execute("restate_question", values)
 
     def answer(
         self, question_id: str, answer: str, by: str, now: datetime, verb: Verb | None = None

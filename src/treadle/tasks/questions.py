@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from treadle.contract import RunStatus
 from treadle.errors import NotFoundError, TreadleError, argument
-from treadle.ids import TREADLE, hint, local, utc
+from treadle.ids import TREADLE, hint, local, utc, without_runs
 from treadle.store.questions import PROJECT, Action, QuestionRow, Subject, Verb
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store, Transaction
@@ -118,13 +118,24 @@ def close(
 def ask_only(
     store: Store, about: Subject, asked: Question | None, now: datetime, matter: str | None = None
 ) -> None:
-    """Ask this about something that went on meanwhile, and close what it asked before of that."""
+    """Ask this about something that went on meanwhile, and close what it asked before of that.
+
+    What is the same but for the run that it names stays one question.
+    """
     for item in store.questions_about(about):
-        is_over = asked is None or item.summary != asked.summary
-        if item.is_open and is_over and matter in (None, item.matter):
+        if not item.is_open or matter not in (None, item.matter):
+            continue
+        if asked is None or not is_same(item, asked):
             store.answer(item.question_id, "went on", TREADLE, now)
+        elif (item.summary, item.look) != (asked.summary, asked.look):
+            store.restate(item.question_id, asked.summary, asked.look)
     if asked:
         ask(store, asked, now)
+
+
+def is_same(row: QuestionRow, question: Question) -> bool:
+    """Tell whether a question was asked before, maybe about an earlier run."""
+    return without_runs(row.summary) == without_runs(question.summary)
 
 
 def newest(

@@ -45,6 +45,9 @@ WHERE answered_at IS NULL AND kind = :kind AND summary = :summary
     AND subject_kind = :subject_kind AND subject_id = :subject_id
     AND coalesce(matter, '') = coalesce(:matter, '')
 
+-- name: restate_question
+UPDATE questions SET summary = :summary, look_json = :look WHERE question_id = :question_id
+
 -- name: answer_question
 UPDATE questions SET answered_at = :now, answer = coalesce(answer, :answer),
     answered_by = CASE WHEN answered_by IS NULL THEN :by ELSE 'human' END,
