@@ -160,9 +160,16 @@ def test_a_protected_branch_without_a_remote_gets_it_by_the_merge_that_is_propos
 
 
 @pytest.mark.real
-def test_what_began_on_no_branch_goes_to_one_of_its_own_and_is_merged_as_proposed(site):
+@pytest.mark.parametrize("meanwhile", ["nothing", "a commit", "a commit, the spec staged", "edits"])
+def test_what_began_on_no_branch_goes_to_one_of_its_own_and_is_merged_as_proposed(site, meanwhile):
     git(site.root, "switch", "-q", "--detach")
     process(site)
+    if "commit" in meanwhile:
+        site.commit("other.txt", "mine\n")
+    if "staged" in meanwhile:
+        git(site.root, "add", PATH)
+    if meanwhile == "edits":
+        (site.root / PATH).write_text("# Another\n")
     assert site.project.treadle("desk", "--json").json["items"] == []
     (found,) = site.project.treadle("spec", "list", "--json").json["specs"]
     assert found["state"] == "unmerged"

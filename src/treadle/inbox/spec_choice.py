@@ -84,7 +84,8 @@ def _merging(view: InboxView, run_id: str, branch: str, name: str) -> str:
     if known.pull:
         return f"treadle pr status {run_id}"
     if run is None or not run.base_branch or not known.aside(run):
-        return f"git add {argument(specs.path_of(name))} && git merge {argument(branch)}"
+        aside = f"git stash push -u -- {argument(specs.path_of(name))}"  # git may not overwrite it
+        return f"{aside} && git merge {argument(branch)}"
     is_closed = view.config.land.is_protected(run.base_branch or "")
     return f"treadle {'pr' if is_closed else 'land'} {run_id}"
 
