@@ -49,15 +49,7 @@ _TAIL = 4000
 _NOTEBOOK = "from treadle.inbox.notebook import run; run()"
 
 
-class Start(NamedTuple):
-    """Where a run begins: on the work of these runs, for this branch."""
-
-    tools: Tools
-    below: Sequence[RunRow]
-    branch: str | None
-
-
-def begin(config: Config, job: ReadyMessage, context: str | None, start: Start) -> Run:
+def begin(work: Work, job: ReadyMessage, context: str | None) -> Run:
     """Start a run for the message; BlockedError or GitError if it cannot begin."""
     files = {step_folder.MESSAGE_FILE: job.known.data}
     if context:
@@ -66,9 +58,9 @@ def begin(config: Config, job: ReadyMessage, context: str | None, start: Start) 
         files[_WORDS] = f"{job.words}\n".encode()
     if job.choice.transcript:
         files["router.txt"] = job.choice.transcript.encode()
-    extras = Extras(files, job.known.said.notes, start.branch)
-    asked = freeze(config, job, context)
-    return run_begin.begin_run(start.tools, asked, start.below, extras)
+    extras = Extras(files, job.known.said.notes, work.branch)
+    asked = freeze(work.config, job, context)
+    return run_begin.begin_run(work.tools, asked, _below(work, job), extras)
 
 
 def supersede(tools: Tools, row: MessageRow) -> None:
@@ -332,7 +324,7 @@ def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
         return
     agents = freeze(work.config, job, context).agents.values()
     outage.require(tools, agents, row.message_id)
-    run = begin(work.config, job, context, Start(tools, _below(work, job), work.branch))
+    run = begin(work, job, context)
     for earlier in tries:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
     if run.row.status == "running":
