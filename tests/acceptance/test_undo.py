@@ -31,6 +31,7 @@ def test_undo_is_one_commit_with_the_tree_from_before(site, landed):
         "undone": site.tip(),
         "branch": "main",
         "exact": True,
+        "above": [],
     }
     assert (site.tip("HEAD~1"), site.tree()) == (commit, before)
     assert git(site.root, "status", "--porcelain") == ""
@@ -109,6 +110,23 @@ def test_what_later_runs_built_on_is_undone_after_them_as_proposed(site, landed)
     assert ways == [f"treadle undo {above}", f"treadle undo {landed}"]
     assert [site.project.treadle(*way.split()[1:]).code for way in ways] == [0, 0]
     assert (site.root / "shared.txt").read_text() == LINES
+
+
+def test_later_runs_of_the_same_lines_are_undone_first_whoever_changed_them_between(site, landed):
+    site.commit("shared.txt", (site.root / "shared.txt").read_text().replace("run\n", "1\n"))
+    above = site.passed("sed -i 's/^1$/above/' shared.txt; echo > above.txt")
+    assert site.land(above).code == 0
+    beside = site.passed("sed -i 's/^29$/beside/' shared.txt")
+    assert site.land(beside).code == 0
+    site.commit("shared.txt", (site.root / "shared.txt").read_text().replace("above\n", "2\n"))
+    way = site.undo(landed).json["error"]["fix"][-1]
+    done = site.project.treadle(*way.split()[1:], "--json")
+    assert (done.code, done.json["above"]) == (0, [above]), done
+    assert (site.root / "shared.txt").read_text() == LINES.replace("29", "beside")
+    assert not (site.root / "above.txt").exists()
+    runs = site.project.treadle("runs", "list", "--json").json["runs"]
+    assert {run["run_id"] for run in runs if run["landed"]} == {beside}
+    assert site.undo(above).json["error"]["code"] == "already_undone"
 
 
 def test_undoing_twice_is_refused_and_landing_again_is_not(site, landed):

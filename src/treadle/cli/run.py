@@ -598,16 +598,17 @@ def undo_run(args: Namespace) -> int:
     with session.opened(project, watch=watcher(args.json), wait=args.wait) as tools:
         row = find_run(tools.store, args.run)
         found = land.undo(tools, row, with_later=args.with_later)
-    told = {"run_id": found.run_id, "undone": found.commit, "branch": found.branch}
-    return output.tell(args.json, told | {"exact": found.exact}, _print_undone, found)
+    return output.tell(args.json, found._asdict(), _print_undone, found)
 
 
 def _print_undone(found: Undone) -> None:
-    if found.commit is None:
+    if found.above:
+        output.line(f"undone first, because of the same lines: {', '.join(found.above)}")
+    if found.undone is None:
         output.line(f"nothing to undo: {found.branch} has nothing of run {found.run_id} any more")
         return
     same = "the tree is as it was before" if found.exact else "later changes of other lines stay"
-    output.line(output.paint("UNDONE", "green"), f"{found.commit[:12]} on {found.branch}; {same}")
+    output.line(output.paint("UNDONE", "green"), f"{found.undone[:12]} on {found.branch}; {same}")
     output.line(f"  next: treadle land {found.run_id}")
 
 

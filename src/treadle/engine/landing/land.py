@@ -9,7 +9,7 @@ from treadle.engine.checks import observe
 from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import move, tracker, wording
 from treadle.engine.run import begin, memory, resume
-from treadle.engine.run.memory import Move, Moved
+from treadle.engine.run.memory import Move, Moved, RunMemory
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import BlockedError, GitError, InterruptedRun, argument, stop_code
 from treadle.git import build, call, refs, repo, scratch, trees
@@ -51,8 +51,9 @@ class Undone(NamedTuple):
 
     run_id: str
     branch: str
-    commit: str | None
+    undone: str | None  # the commit
     exact: bool
+    above: tuple[str, ...] = ()  # the runs that had changed its lines again and went first
 
 
 class Part(NamedTuple):
@@ -118,27 +119,36 @@ def land(
 def undo(tools: Tools, row: RunRow, *, with_later: bool = False) -> Undone:
     """Undo a landing, or raise BlockedError with everything as it was.
 
-    Where the same lines were changed again, only `with_later` takes them back as they were before.
+    Where the same lines were changed again, only `with_later` takes them back as they were before;
+    runs that did so are undone first.
     """
     with taken(tools, row, resume.take_over) as run:
         landed = _landed(run)
         with move.refusals(run, "undo"):
+            before, after = _sides(tools, row, run.memory, landed)
+            is_closed = tools.today.land.is_protected(landed.branch)
+            is_deep = with_later and not is_closed
+            above = tuple(_undo_above(run, landed, before, after)) if is_deep else ()
             spot = Spot(landed.branch, _tip_with(run, landed))
-            if tools.today.land.is_protected(landed.branch):
+            if is_closed:
                 spot = spot._replace(new=wording.branch_name(run, "undo "))
-            start = landed.old if landed.old.strip("0") else f"{landed.commit}^"
-            ends = (run.row.base_commit or "", run.head)
-            # A pull request may have the work in several commits, others between them.
-            offered = run.memory.pull and run.memory.pull.branch == landed.branch
-            ends = ends if landed.by_hand or offered else (start, landed.commit)
-            before, after = (repo.tree_of(tools.repo, commit) for commit in ends)
 
             def invert(at: Scratch) -> LandingCommit:
                 return _invert(run, at, spot, landed, before, after, later=with_later)
 
             built = _move(run, "undo", spot, invert)
     commit = built.commit if built and built.commit != spot.tip else None
-    return Undone(run.id, spot.name, commit, bool(built and built.is_exact))
+    return Undone(run.id, spot.name, commit, bool(built and built.is_exact), above)
+
+
+def _sides(tools: Tools, row: RunRow, known: RunMemory, landed: Moved) -> tuple[str, str]:
+    """Return the trees between which lies what a landing brought in."""
+    start = landed.old if landed.old.strip("0") else f"{landed.commit}^"
+    ends = (row.base_commit or "", row.head_commit or row.base_commit or "")
+    # A pull request may have the work in several commits, others between them.
+    offered = known.pull and known.pull.branch == landed.branch
+    before, after = ends if landed.by_hand or offered else (start, landed.commit)
+    return repo.tree_of(tools.repo, before), repo.tree_of(tools.repo, after)
 
 
 @contextlib.contextmanager
@@ -256,16 +266,48 @@ def _preferring(place: Scratch, found: Conflict, ours: str, base: str, theirs: s
 
 def _ways_out(run: Run, landed: Moved, tip: str, files: Sequence[str]) -> list[str]:
     """Return how to undo what others have built on: their runs first, or lines and all."""
-    here, commit = run.tools.repo, landed.commit
-    key = "run:%(trailers:key=Treadle-Run,valueonly,separator=)"
+    later = _later(run, landed.commit, tip, files)
+    if later and all(known.landed_commit for known in later.values()):
+        return [f"treadle undo {run_id}" for run_id in (*later, run.id)]
+    since = f"{landed.commit[:12]}..{argument(landed.branch)}"
+    look = f"git log --oneline {since} -- {shlex.join(files)}"
+    return [look, f"treadle undo {run.id} --with-later"]
+
+
+def _later(run: Run, commit: str, tip: str, files: Sequence[str]) -> dict[str, RunMemory]:
+    """Return the runs whose commits changed these files since, the newest first, "" for others."""
+    here, key = run.tools.repo, "run:%(trailers:key=Treadle-Run,valueonly,separator=)"
     args = ["--literal-pathspecs", "log", "-z", f"--format={key}", f"{commit}..{tip}", "--", *files]
     told = [it.removeprefix("run:") for it in call.fields(args, here.place, here.root)]
     later = {it: memory.recall(run.tools.store, it) for it in told}
-    above = [run_id for run_id, known in later.items() if not known.undone]
-    if above and all(later[run_id].landed_commit for run_id in above):
-        return [f"treadle undo {run_id}" for run_id in (*above, run.id)]
-    look = f"git log --oneline {commit[:12]}..{argument(landed.branch)} -- {shlex.join(files)}"
-    return [look, f"treadle undo {run.id} --with-later"]
+    return {run_id: known for run_id, known in later.items() if not known.undone}
+
+
+def _undo_above(run: Run, landed: Moved, before: str, after: str) -> Iterator[str]:
+    """Undo the later runs that changed lines of this one again, the newest first."""
+    tools, tip = run.tools, _tip_with(run, landed)
+    if _is_reverted(run, landed.commit, tip):
+        return
+    place = scratch.make(tools.repo, run.folder.live / "above")
+    try:
+        for run_id in _later(run, landed.commit, tip, ()):
+            row, known = tools.store.run(run_id), memory.recall(tools.store, run_id)
+            theirs = known.landed if known.landed_commit else None
+            if row is None or theirs is None or theirs.branch != landed.branch:
+                continue  # it may have been undone with a newer one
+            now = repo.tree_of(tools.repo, _tip_with(run, landed))
+            both = (before, after), _sides(tools, row, known, theirs)
+            ours, others = (_taken_out(run, place, now, *sides) for sides in both)
+            if isinstance(merge(run, place, now, ours, others), Conflict):
+                yield from (*undo(tools, row, with_later=True).above, run_id)
+    finally:
+        scratch.drop(place)
+
+
+def _taken_out(run: Run, place: Scratch, now: str, before: str, after: str) -> str:
+    """Return a tree without a change, whatever became of its lines later."""
+    found = merge(run, place, after, now, before)
+    return _preferring(place, found, now, after, before) if isinstance(found, Conflict) else found
 
 
 def _parts(run: Run, name: str, keep_steps: bool) -> Iterator[Part]:
