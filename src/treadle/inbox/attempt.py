@@ -49,7 +49,7 @@ _TAIL = 4000
 _NOTEBOOK = "from treadle.inbox.notebook import run; run()"
 
 
-def begin(work: Work, job: ReadyMessage, context: str | None) -> Run:
+def begin(work: Work, job: ReadyMessage, asked: Order, context: str | None) -> Run:
     """Start a run for the message; BlockedError or GitError if it cannot begin."""
     files = {step_folder.MESSAGE_FILE: job.known.data}
     if context:
@@ -59,7 +59,6 @@ def begin(work: Work, job: ReadyMessage, context: str | None) -> Run:
     if job.choice.transcript:
         files["router.txt"] = job.choice.transcript.encode()
     extras = Extras(files, job.known.said.notes, work.branch)
-    asked = freeze(work.config, job, context)
     return run_begin.begin_run(work.tools, asked, _below(work, job), extras)
 
 
@@ -318,13 +317,13 @@ def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
     if row.after_run:
         supersede(tools, row)
     job = job._replace(words=questions.said_about(tools.store, box.subjects(row)))
+    asked = freeze(work.config, job, context)
     if work.submit and job.choice.routine.kind == "builtin":
-        work.submit(freeze(work.config, job, context))
+        work.submit(asked)
         _close_asked(work, row)
         return
-    agents = freeze(work.config, job, context).agents.values()
-    outage.require(tools, agents, row.message_id)
-    run = begin(work, job, context)
+    outage.require(tools, asked.agents.values(), row.message_id)
+    run = begin(work, job, asked, context)
     for earlier in tries:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
     if run.row.status == "running":

@@ -189,7 +189,7 @@ def _answer(store: Store, letter: Letter, now: datetime) -> None:
     if question and question.answered_at is None and letter.sender == HUMAN:
         # Closed last: a kill before that leaves it open, and the letter is seen again.
         unblock(store, asked.task_id if asked.intent == "escalate" else None, now)
-        questions.answer(store, question.question_id, summary(letter), letter.sender, now)
+        store.answer(question.question_id, summary(letter), letter.sender, now)
 
 
 def _escalate(store: Store, letter: Letter, now: datetime) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from treadle.contract import RunStatus
 from treadle.errors import NotFoundError, TreadleError, argument
 from treadle.ids import TREADLE, hint, local, utc, without_runs
-from treadle.store.questions import PROJECT, Action, QuestionRow, Subject, Verb
+from treadle.store.questions import PROJECT, Action, QuestionRow, Subject
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store, Transaction
 
@@ -90,15 +90,6 @@ def ask(store: Store | Transaction, question: Question, now: datetime) -> str:
     subject: Subject = values.pop("subject")
     row = QuestionRow(question_id="", created_at=utc(now), **values)
     return store.ask(row._replace(subject_kind=subject.kind, subject_id=subject.id))
-
-
-def answer(
-    store: Store, question_id: str, text: str, by: str, now: datetime, verb: Verb | None = None
-) -> QuestionRow:
-    """Answer a question, once."""
-    if not store.answer(question_id, text, by, now, verb):
-        raise closed(find(store, question_id))
-    return find(store, question_id)
 
 
 def settle(store: Store | Transaction, run_id: str, why: str, now: datetime) -> int:

@@ -126,11 +126,9 @@ def undo(tools: Tools, row: RunRow, *, with_later: bool = False) -> Undone:
         landed = _landed(run)
         with move.refusals(run, "undo"):
             before, after = _sides(tools, row, run.memory, landed)
-            is_closed = tools.today.land.is_protected(landed.branch)
-            is_deep = with_later and not is_closed
-            above = tuple(_undo_above(run, landed, before, after)) if is_deep else ()
+            above = tuple(_undo_above(run, landed, before, after)) if with_later else ()
             spot = Spot(landed.branch, _tip_with(run, landed))
-            if is_closed:
+            if tools.today.land.is_protected(landed.branch):
                 spot = spot._replace(new=wording.branch_name(run, "undo "))
 
             def invert(at: Scratch) -> LandingCommit:
@@ -286,7 +284,7 @@ def _later(run: Run, commit: str, tip: str, files: Sequence[str]) -> dict[str, R
 def _undo_above(run: Run, landed: Moved, before: str, after: str) -> Iterator[str]:
     """Undo the later runs that changed lines of this one again, the newest first."""
     tools, tip = run.tools, _tip_with(run, landed)
-    if _is_reverted(run, landed.commit, tip):
+    if tools.today.land.is_protected(landed.branch) or _is_reverted(run, landed.commit, tip):
         return
     place = scratch.make(tools.repo, run.folder.live / "above")
     try:
