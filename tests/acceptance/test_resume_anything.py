@@ -91,8 +91,14 @@ def test_spent_budgets_stay_spent(project):
     project.good_agents()
     project.agent("check", 'verdict("FAIL", AC1=False); ok()')
     run_id = project.run_json("--budget", "max_iterations=1")["run_id"]
-    again = project.treadle("run", "--resume", run_id, "--json")
-    assert (again.code, again.json["reason_code"]) == (4, "budget_exceeded")
+    before = project.show(run_id)["steps"]
+    for more in ((), ("--budget", "max_iterations=1"), ()):
+        again = project.treadle("run", "--resume", run_id, *more, "--json")
+        assert (again.code, again.json["reason_code"]) == (4, "budget_exceeded")
+        assert project.show(run_id)["steps"] == before
+    (command,) = project.treadle("why", run_id, "--json").json["next"]
+    assert command.endswith("--budget max_iterations=2")
+    assert take(project, command).json["iteration"] == 2
 
 
 TROUBLES = {

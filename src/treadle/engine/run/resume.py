@@ -12,7 +12,7 @@ from treadle.contract.events import EventType, NewEvent
 from treadle.engine.run import begin, confinement, memory, run_files
 from treadle.engine.run import order as run_order
 from treadle.engine.run.memory import CheckSeen, RunMemory
-from treadle.engine.run.order import NamedAgent, named
+from treadle.engine.run.order import Exceeded, NamedAgent, named
 from treadle.engine.run.run import Run, Tools, lost_branch
 from treadle.errors import BlockedError, FormatError, GitError
 from treadle.git import refs
@@ -134,6 +134,8 @@ def resume_run(
             _approve(run, lands)
         return run
     change_order(run, config, budgets, swaps)
+    over = Exceeded("max_iterations", run.order.budgets.max_iterations, row.iteration)
+    is_spent = (run.memory.budget_needed or "").startswith(over.key) and over.used >= over.limit
     refused = refuse(run)
     verdict = "FAIL" if refused.failing != run.memory.failing else run.row.verdict
     now = run.cursor(status="running", ended_at=None, verdict=verdict)
@@ -146,6 +148,8 @@ def resume_run(
         **refused._replace(lands=lands, **cleared)._asdict(),
     )
     make_ready(run)
+    if is_spent and run.row.status == "running":
+        run.end("stopped", "budget_exceeded", over.sentence, budget_needed=over.needed)
     return run
 
 
