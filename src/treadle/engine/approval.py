@@ -34,7 +34,7 @@ from treadle.errors import (
 from treadle.files import atomic, walk
 from treadle.git import build, refs, repo, trees, workspace
 from treadle.git.build import PatchFailed
-from treadle.ids import HUMAN, utc
+from treadle.ids import HUMAN, local, utc
 from treadle.layout import PLAN, WORKSPACE_DIFF
 from treadle.store.runs import RunRow
 from treadle.text import name_some, plural
@@ -68,7 +68,7 @@ def require_waiting(tools: Tools, row: RunRow, what: str | None = None) -> Held 
         return waits
     words = _ASKED.get(what or "", "your word")
     earlier = [event for event in tools.store.events(row.run_id) if event.type in _DECIDED]
-    told = f"; {earlier[-1].type} at {earlier[-1].ts}" if earlier else ""
+    told = f"; {earlier[-1].type} at {local(earlier[-1].ts)}" if earlier else ""
     fix = memory.next_commands(row, known) or (f"treadle why {row.run_id}",)
     text = f"run {row.run_id} is not waiting for {words}{told}"
     raise TreadleError(text, code="nothing_to_approve", fix=fix)
