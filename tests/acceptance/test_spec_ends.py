@@ -162,6 +162,25 @@ def test_a_held_spec_is_one_question_until_it_begins(unchecked, deaths):
 
 
 @pytest.mark.real
+def test_a_spec_whose_dependencies_conflict_is_freed_by_what_its_question_names(project):
+    work = 'n = request["goal"]; (repo / "one").write_text(n); (repo / n).write_text(n); ok()'
+    project.agent("do", work, edits=True)
+    project.settings('[land]\nprocess = "manual"\n')
+    text = "# {0}\n\n## Acceptance Criteria\n- there `$ test -f {0}`\n"
+    for name in ("a", "b"):
+        spec(project, f"{name}.spec.md", text.format(name))
+    spec(project, "c.spec.md", "---\ndepends_on: [a, b]\n---\n" + text.format("c"))
+    assert project.treadle("process", "--parallel", "2").code == 3
+    (item,) = project.treadle("desk", "--json").json["items"]
+    first, second = (row["run_id"] for row in project.treadle("status", "--json").json["unlanded"])
+    assert item["fix"][:2] == [f"treadle land {second}", f"treadle rebase {first}"]
+    mend = '(repo / "one").write_text("both"); (repo / request["goal"]).write_text("1"); ok()'
+    project.agent("do", mend, edits=True)
+    follow(project, [*item["fix"][:2], item["actions"][0]["answer"]])
+    assert project.treadle("desk", "--json").json["items"] == []
+
+
+@pytest.mark.real
 def test_words_that_free_a_held_spec_reach_the_agent(unchecked):
     unchecked.treadle("process")
     mend_agents(unchecked)

@@ -252,8 +252,10 @@ def try_out(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Action)
 
 def _held(work: Work, job: ReadyMessage, error: TreadleError | OSError) -> Wait:
     """Say what keeps a message from being begun, and where its own text can mend that."""
-    if isinstance(error, OSError) or error.code != "nobody_checks":
+    if isinstance(error, OSError):
         return Wait("held", str(error))
+    if error.code != "nobody_checks":
+        return Wait("held", str(error), look=tuple(error.fix))
     where = job.known.message.input_file or work.tools.layout.relative(job.known.path)
     bare = error.details["criteria"]
     text = (
@@ -261,7 +263,7 @@ def _held(work: Work, job: ReadyMessage, error: TreadleError | OSError) -> Wait:
         " line under Acceptance Criteria with a command such as `$ make test`, or configure"
         " [agents.check]"
     )
-    return Wait("held", text, fix=edit(where))
+    return Wait("held", text, look=(edit(where),))
 
 
 def _attempts(work: Work, job: ReadyMessage, tries: Sequence[Try], action: Action) -> Action:
@@ -301,10 +303,9 @@ def _pause(work: Work, tries: Sequence[Try]) -> str | None:
 
 def _go_on(work: Work, row: MessageRow, last: RunRow) -> None:
     """Continue a run that a signal or a kill cut off."""
-    tools = work.tools
-    fleet_run.bring_here(tools, last)
-    run = resume.resume_run(tools, last, work.config, budgets={}, swaps={})
-    box.close_questions(tools.store, row, [run.id], "resumed", tools.now())
+    fleet_run.bring_here(work.tools, last)
+    run = resume.resume_run(work.tools, last, work.config, budgets={}, swaps={})
+    box.close_questions(work.tools.store, row, [run.id], "resumed", work.tools.now())
     loop.drive_run(run)
 
 
@@ -333,8 +334,7 @@ def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
 
 def _close_asked(work: Work, row: MessageRow) -> None:
     """Close what was asked before a message could begin: only now nothing holds it any more."""
-    if row.spec or row.status == "held":
-        box.close_questions(work.tools.store, row, (), "begun", work.tools.now())
+    box.close_questions(work.tools.store, row, (), "begun", work.tools.now())
 
 
 def _below(work: Work, job: ReadyMessage) -> list[RunRow]:

@@ -157,7 +157,6 @@ def conclude(work: Work, job: ReadyMessage, tried: Tried) -> Outcome:
         outcome = _leave(work, known.path, row, action)
     if isinstance(action, Wait) and action.status == "held":
         _ask_held(work, row, action)
-        outcome = outcome._replace(fix=None)  # the desk has it
     if tried.is_tried:
         work.run_hook("afterEach", hook_environment(job))
     return outcome
@@ -169,7 +168,7 @@ def _ask_held(work: Work, row: MessageRow, action: Wait) -> None:
         questions.settle(work.tools.store, run_id, "held", work.tools.now())
     why = f"treadle why {row.run_ids[-1]}" if row.run_ids else "treadle doctor"
     show = [f"treadle spec show {argument(row.spec)}"] if row.spec else []
-    ask_about(work.tools, _name(row), row, action.reason, *filter(None, (action.fix, *show)), why)
+    ask_about(work.tools, _name(row), row, action.reason, *action.look, *show, why)
 
 
 def _finish(work: Work, job: ReadyMessage, before: set[str]) -> Outcome:

@@ -99,11 +99,12 @@ class PutAside(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Leave it: a human, a worker or another process has the next word."""
+    """Leave it: a human, a worker or another process has the next word, as `look` may say."""
 
     status: Literal["stopped", "refused", "held", "queued", "interrupted", "spent", "down"]
     reason: str
     fix: str | None = None
+    look: tuple[str, ...] = ()
 
 
 class AskFirst(NamedTuple):
