@@ -1,5 +1,7 @@
 """What becomes of files that agents, setups and check commands leave in the workspace."""
 
+import shutil
+
 import pytest
 
 from tests.acceptance.untouched import untouched
@@ -102,6 +104,19 @@ def test_what_a_setup_makes_stays_and_what_it_changes_is_put_back(site):
     assert "+mine" in kept
     assert "new.txt" not in kept
     files = site.git("diff", "--name-only", result["base_commit"], result["branch"]).split()
+    assert files == ["done.txt"]
+
+
+def test_what_a_setup_makes_is_there_again_in_a_workspace_that_is_made_anew(site):
+    site.settings('[workspace]\nsetup = ["sh", "-c", "mkdir odd; touch odd/x new.txt"]\n')
+    site.agent("do", "sys.exit(1)", edits=True)
+    run_id = run(site)["run_id"]
+    shutil.rmtree(site.run_dir(run_id).joinpath("workspace").resolve())
+    there = "assert sorted(os.listdir(repo / 'odd')) == ['x'] and (repo / 'new.txt').exists(); "
+    site.agent("do", there + touch("odd/y", "done.txt") + "ok()", edits=True)
+    done = site.treadle("run", "--resume", run_id, "--json").json
+    assert done["status"] == "passed", done
+    files = site.git("diff", "--name-only", done["base_commit"], done["branch"]).split()
     assert files == ["done.txt"]
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -133,8 +133,11 @@ def survey(ws: Workspace) -> Survey:
 
 
 def left_new(ws: Workspace, commit: str) -> tuple[str, ...]:
-    """Return what is there and not in `commit`; of a folder without any file of it, the folder."""
-    new = [change.path for change in changes(ws) if change.kind in _STRANGERS]
+    """Return what is there and not in `commit`; of a folder without any file of it, the folder.
+
+    What an earlier setup made counts again, if it is there.
+    """
+    new = [it.path for it in changes(replace(ws, kept=())) if it.kind in _STRANGERS]
     if not new:
         return ()
     known = {folder for name in trees.files(ws.repo, commit) for folder in trees.above(name)}
@@ -142,7 +145,7 @@ def left_new(ws: Workspace, commit: str) -> tuple[str, ...]:
         next((f"{folder}/" for folder in trees.above(path) if folder not in known), path)
         for path in new
     )
-    return tuple(dict.fromkeys((*ws.kept, *tops)))
+    return tuple(dict.fromkeys(tops))
 
 
 def parse(listing: bytes) -> Survey:
