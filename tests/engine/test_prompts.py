@@ -1,6 +1,7 @@
 """What tools are told: golden texts, one per role, and what must never be missing."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -167,6 +168,16 @@ def test_the_documentation_tells_how_long_prompts_are():
     for name in SCENES:
         tokens = round(len((GOLDEN / f"{name}.md").read_text()) / 4, -1)
         assert f"| {name.replace('-', ', claim ')} | {tokens:.0f} |" in page
+
+
+@pytest.mark.parametrize("failing", [(), ("resolve",)], ids=["sent-back", "conflict"])
+def test_a_check_that_passed_is_not_said_to_have_failed(layout, failing):
+    judge(layout, "PASS", passed=True, evidence="all green")
+    (layout.root / "steps" / "003-check" / "files" / "checks" / "observed.json").write_text("[]")
+    text = build(layout, "act", failing=failing)
+    assert "PASS in iteration 1.\n" in text
+    assert not re.search("last check failed|FAIL in|claimed PASS", text)
+    assert ("What has come since and is not met: resolve." in text) is bool(failing)
 
 
 def test_a_plan_of_a_persons_own_is_not_told_twice(layout):

@@ -265,10 +265,13 @@ def _last_check(scene: Scene, request: AgentRequest) -> Iterator[str]:
         found = messages.parse_verdict(data, source=VERDICT_JSON, asked=())
     except FormatError:
         return
-    word = "FAIL" if scene.failing else found.verdict
+    judged = {item.id for item in found.criteria}
+    word = "FAIL" if judged.intersection(scene.failing) else found.verdict
     told = f"; observed FAIL: {', '.join(scene.refuted)}" if scene.refuted else ""
     claim = f"; the checker claimed {found.verdict}" if found.verdict != word else ""
     yield f"{word} in iteration {checks[-1].iteration}{claim}{told}."
+    if since := [id_ for id_ in scene.failing if id_ not in judged]:
+        yield f"What has come since and is not met: {', '.join(since)}."
     if any(step.role == "act" for step in scene.steps[scene.steps.index(checks[-1]) :]):
         yield "This was seen before the last act step changed anything."
     seen = observe.read_summary(folder)
