@@ -83,7 +83,8 @@ def answer(store: Store, item_id: str, said: Words, now: datetime) -> Answered:
     if question.subject_kind == "agent" and action.verb == "retry":
         outages.set_next_try(store, question.subject_id, utc(now))
         run = store.run(action.target or "")
-        if action.target and (run is None or run.status == "running"):  # which tries at once
+        is_left = run and run.status != "running" and not memory.is_over(store, run)
+        if action.target and not is_left:  # one at work tries at once
             given = given._replace(commands=())
     verbs, kinds = ("approve", "reject"), ("message", "chain")
     is_permission = action.verb in verbs and question.subject_kind in kinds

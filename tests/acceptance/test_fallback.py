@@ -40,6 +40,15 @@ def test_a_usage_limit_moves_the_role_to_the_next_agent_for_the_run(site):
     assert item["subject"] == {"kind": "agent", "id": "codex"}, "a person hears of it"
 
 
+def test_the_item_about_the_first_agent_can_be_answered_when_the_run_has_passed(site):
+    site.treadle(*RUN)
+    answered = site.treadle("answer", "Q-1", "retry")
+    assert answered.code == 0, answered.out + answered.err
+    assert site.treadle("desk", "--json").json["items"] == []
+    assert site.treadle(*RUN, "--anyway").json["status"] == "passed"
+    assert calls(site) == 2, "it is tried again"
+
+
 def test_variables_of_the_next_agent_reach_it_and_no_file(site):
     wanted = "assert os.environ['SPARE_TOKEN'] == 'abc-1234567890'; "
     site.agent("spare", wanted + EDIT, edits=True)

@@ -31,8 +31,8 @@ command loads only what it needs.
     run.comments: Comment add read review unheard
     run.confinement: capped reading require_closed sandbox_of
     run.memory: ClaimCount Clash HELD_DIFF Held PROTECTED_DIFF Progress RunMemory SUPERSEDED Spent
-    run.memory: WAITS_FOR_APPROVAL Watch clashes due_runs is_queued may_land next_commands
-    run.memory: nobody recall word
+    run.memory: WAITS_FOR_APPROVAL Watch clashes due_runs is_over is_queued may_land
+    run.memory: next_commands nobody recall word
     run.night: limits_document
     run.order: MessageOrder Order Script freeze freeze_script held_to lowered with_note
     run.outage: DOWN UNREADY holding require

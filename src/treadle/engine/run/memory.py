@@ -10,7 +10,7 @@ from treadle.errors import argument
 from treadle.ids import OWN_PREFIX, utc
 from treadle.store.runs import RunRow, StepRow
 from treadle.store.store import Reader
-from treadle.tasks import tries
+from treadle.tasks import lanes, tries
 from treadle.tasks.tries import TRIAL, Trial
 from treadle.text import name_some
 
@@ -419,6 +419,14 @@ def _commands_after_pass(row: RunRow, memory: RunMemory) -> tuple[str, ...]:
         return (look, *(way for way in refused.fix if way.startswith("treadle ")))
     is_closed = not row.base_branch or (refused and refused.code == "protected_branch")
     return (look, f"treadle land {row.run_id}{' --branch' if is_closed else ''}")
+
+
+def is_over(store: Reader, row: RunRow) -> bool:
+    """Tell whether nobody goes on with a run: it has passed, or its task is done without it."""
+    task = store.task(row.task_id) if row.task_id else None
+    is_done = task is not None and task.lane in (*lanes.REVIEW, *lanes.FINAL)
+    is_superseded = recall(store, row.run_id).reason_code == SUPERSEDED
+    return row.status == "passed" or is_superseded or (is_done and not tries.beside(store, row))
 
 
 def due_runs(store: Reader, now: datetime) -> list[RunRow]:
