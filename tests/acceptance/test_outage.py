@@ -159,6 +159,17 @@ def test_an_answer_ends_the_pause_of_a_run_that_waits(site):
     assert (working.returncode, site.begun()) == (0, 2), out + err
 
 
+def test_a_stopped_run_whose_task_has_passed_otherwise_is_not_taken_up(site):
+    site.configure(patience=0, retry_wait=0)
+    site.breaks(OVERLOADED)
+    site.task(1)
+    assert site.project.treadle("run").code == 1
+    site.mend()
+    assert site.project.treadle("run", "T-1").code == 0
+    again = site.project.treadle("run")
+    assert (again.code, site.begun()) == (0, 2), again.out + again.err
+
+
 @pytest.mark.real
 def test_a_stop_ends_a_pause_at_once(site):
     site.configure(retry_wait=3600)

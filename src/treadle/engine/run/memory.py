@@ -432,7 +432,7 @@ def is_over(store: Reader, row: RunRow) -> bool:
 def due_runs(store: Reader, now: datetime) -> list[RunRow]:
     """Return the stopped runs whose usage limit is over by now, oldest first."""
     found = (store.run(run_id) for run_id in store.runs_with_key("resume_at"))
-    stopped = [row for row in found if row and row.status == "stopped"]
+    stopped = [row for row in found if row and row.status == "stopped" and not is_over(store, row)]
     return [row for row in stopped if str(recall(store, row.run_id).resume_at) <= utc(now)]
 
 
