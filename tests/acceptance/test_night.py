@@ -97,6 +97,16 @@ def test_on_a_day_that_is_spent_nothing_begins_or_goes_on_and_status_says_so(pri
     assert len(priced.treadle("runs", "list", "--json").json["runs"]) == 2
 
 
+def test_a_run_is_resumed_as_printed_after_others_have_used_more_of_the_day(priced):
+    for _ in range(2):
+        priced.treadle("task", "add", "Make done", "--verify", "AC1=test -f done.txt")
+    assert priced.treadle("run", "T-1").code == 4
+    assert priced.treadle("run", "T-2", env={"TREADLE_NIGHT_MAX_COST_USD": "30"}).code == 4
+    assert "--budget night.max_cost_usd=41\n" in priced.treadle("why", "T-1").out
+    answered = priced.treadle("answer", "Q-1", "resume")
+    assert answered.code == 0, answered.out + answered.err
+
+
 @pytest.mark.real
 def test_a_pass_stops_at_the_limit_and_goes_on_the_next_day_by_itself(priced):
     text = "# {0}\n\n## Acceptance Criteria\n- there: `$ test $(wc -l < done.txt) -ge {1}`\n"

@@ -33,7 +33,7 @@ command loads only what it needs.
     run.memory: ClaimCount Clash HELD_DIFF Held PROTECTED_DIFF Progress RunMemory SUPERSEDED Spent
     run.memory: WAITS_FOR_APPROVAL Watch clashes due_runs is_over is_queued may_land
     run.memory: next_commands nobody recall word
-    run.night: limits_document
+    run.night: limits_document recall
     run.order: MessageOrder Order Script freeze freeze_script held_to lowered with_note
     run.outage: DOWN UNREADY holding require
     run.resume: load_run resume_run take_over

@@ -8,7 +8,8 @@ from msgspec import structs
 from treadle.config import schema
 from treadle.config.schema import NightConfig
 from treadle.contract.events import EventType, NewEvent
-from treadle.engine.run.memory import NIGHT_LIMIT
+from treadle.engine.run import memory
+from treadle.engine.run.memory import NIGHT_LIMIT, RunMemory
 from treadle.engine.run.order import Exceeded
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import SpentError
@@ -95,6 +96,16 @@ def _over(limits: NightConfig, used: DayTotal, begins: bool = True) -> Exceeded 
     if begins and limits.max_runs is not None and used.runs >= limits.max_runs:
         return Exceeded(f"{_TABLE}.max_runs", limits.max_runs, used.runs)
     return None
+
+
+def recall(store: Reader, run_id: str) -> RunMemory:
+    """Return what a run remembers; others may have used more of its day since it was stopped."""
+    found = memory.recall(store, run_id)
+    if found.reason_code != NIGHT_LIMIT or not found.budget_needed:
+        return found
+    key, _, enough = found.budget_needed.partition("=")
+    least = max(float(enough), today(store, store.now()).cost_usd + 1)
+    return found._replace(budget_needed=f"{key}={least:g}")
 
 
 def day_end(now: datetime) -> datetime:
