@@ -168,6 +168,12 @@ def test_a_stopped_run_whose_task_has_passed_otherwise_is_not_taken_up(site):
     assert site.project.treadle("run", "T-1").code == 0
     again = site.project.treadle("run")
     assert (again.code, site.begun()) == (0, 2), again.out + again.err
+    passed, stopped = [
+        it["run_id"] for it in site.project.treadle("runs", "list", "--json").json["runs"]
+    ]
+    told = site.project.treadle("why", stopped, "--json").json["next"]
+    assert told[-1] == f"treadle land {passed}"
+    assert site.project.treadle("land", passed).code == 0
 
 
 @pytest.mark.real

@@ -15,6 +15,7 @@ from treadle.ids import age, hint, is_run_id, short_run, utc
 from treadle.layout import SCORECARD, STDERR, STDOUT, VERDICT_JSON, WORKSPACE_DIFF, Layout
 from treadle.store.runs import CostRow, RunRow, StepRow, UsageRow
 from treadle.store.store import Reader
+from treadle.tasks import waiting
 from treadle.tasks.lanes import FINAL
 from treadle.text import plural
 
@@ -356,8 +357,11 @@ def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
 def ways_on(store: Reader, row: RunRow, known: RunMemory) -> tuple[str, ...]:
     """Return what a user would do now; a task that is over lets none of its runs go on."""
     task = store.task(row.task_id) if row.task_id else None
-    if task and task.lane in FINAL and row.status in ("stopped", "failed") and not known.trial:
-        return (f"treadle run --again {row.run_id}",)
+    if task and row.status in ("stopped", "failed") and not known.trial:
+        if task.lane in FINAL:
+            return (f"treadle run --again {row.run_id}",)
+        if task.lane == "approved" and (passed := waiting.passed_run(store, task)):
+            return memory.next_commands(passed, memory.recall(store, passed.run_id))
     return memory.next_commands(row, known)
 
 
