@@ -46,6 +46,13 @@ def test_the_prompt_comes_as_configured(keeper, place, way, words, script):
     assert (place / "got").read_text() == "Mind {step}\nand {model}"
 
 
+def test_a_model_that_refuses_is_told_as_such(keeper, place):
+    said = "I'm sorry, but I can't help with that."
+    result = turn(keeper, place, tool(f'cat > /dev/null; echo "{said}"'))
+    assert result.error == StepError.REQUEST_REFUSED
+    assert f'the model refused: "{said}"; word the task differently' in result.message
+
+
 def test_places_are_filled_and_other_braces_stay(keeper, place):
     script = f"printf '%s\\n' \"$@\" > ../got; echo '{OK}'"
     config = tool(script, "-s={step}", "{workspace}", "{model}", "{ print }", model="m1")

@@ -41,6 +41,8 @@ def run(spec: AgentSpec, request: AgentRequest, prompt: str, step_dir: Path) -> 
     if found is not None:
         said = walk.tail(spec.stdout, _TAIL)
         result = replace(answer.result(spec, result, found, said), repaired=complaint)
+        if isinstance(found, str):
+            result = trouble.refused(spec, said, result)
     used = turn_usage(calls, (), spec.config)
     return replace(result, usage=used, output_bytes=printed)
 
