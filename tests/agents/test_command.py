@@ -113,6 +113,8 @@ PATTERN = r"Tokens: (?P<input>[\d.,]+k?) sent(, (?P<cached>\d+) cached)?, (?P<ou
         ("Tokens: 2.3k sent, 7 cached, 12 received", PATTERN, tokens(2300, 7, 12)),
         ("Tokens: 1,000 sent, 1 received\nTokens: 5 sent, 2 received", PATTERN, tokens(1005, 0, 3)),
         ("Cost: $0.05 session", r"Cost: (?P<cost>\$[0-9.]+) session", Usage(cost_usd=0.05)),
+        ("Cost: 5e-05 USD", r"Cost: (?P<cost>\S+)", Usage(cost_usd=5e-05)),
+        ("Cost: 1e400 USD", r"Cost: (?P<cost>\S+)", Usage()),
         ("Cost: " + "9" * 400, r"Cost: (?P<cost>[0-9.]+)", Usage()),
         ("nothing", PATTERN, None),
     ],

@@ -19,7 +19,7 @@ _MAX_ARGUMENT = 120 << 10  # bytes; the kernel refuses 128 KiB
 _TAIL = 4000  # characters of a log that may hold the reason of a failure
 # Where a pattern looks for usage: it may take time that grows with the square of a line.
 _LOOKED_AT, _LINES, _WIDTH = 256 << 10, 400, 400
-_NUMBER = re.compile(r"[^\d.,]*(\d[\d,]*\.?\d*|\.\d+)\s*([kKmM]?)")
+_NUMBER = re.compile(r"[^\d.,]*((?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([kKmM]?)")
 _UNITS = {"k": 1e3, "m": 1e6}
 
 
