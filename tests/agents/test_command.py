@@ -53,6 +53,11 @@ def test_a_model_that_refuses_is_told_as_such(keeper, place):
     assert f'the model refused: "{said}"; word the task differently' in result.message
 
 
+def test_words_on_the_wrong_stream_are_shown(keeper, place):
+    result = turn(keeper, place, tool("cat > /dev/null; echo 'which file?' >&2"))
+    assert "the last message is empty; see logs/stderr.txt; it said: which file?" in result.message
+
+
 def test_places_are_filled_and_other_braces_stay(keeper, place):
     script = f"printf '%s\\n' \"$@\" > ../got; echo '{OK}'"
     config = tool(script, "-s={step}", "{workspace}", "{model}", "{ print }", model="m1")

@@ -40,9 +40,12 @@ class Answer(NamedTuple):
 def result(spec: AgentSpec, ended: AgentResult, found: Answer | str, text: str = "") -> AgentResult:
     """Return how a turn ended that gave an answer, or why it gave none and what it said last."""
     if isinstance(found, str):
-        said = line(" ".join(text.split()))
+        is_mute = not walk.tail(spec.stdout, _SAID).strip()
+        errors = walk.tail(spec.stderr, _SAID).strip() if is_mute else ""
+        said = line(" ".join((errors or text).split()))
         words = f"; it said: {said[:_SAID]}{'…' if len(said) > _SAID else ''}" if said else ""
-        message = f"agent {spec.name}: {found}; see logs/stdout.txt{words}"
+        log = (spec.stderr if errors else spec.stdout).name
+        message = f"agent {spec.name}: {found}; see logs/{log}{words}"
         return replace(ended, error=StepError.PROTOCOL_ERROR, message=message)
     return replace(
         ended,
