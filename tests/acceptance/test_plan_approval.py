@@ -75,6 +75,15 @@ def test_a_rejected_plan_is_made_again_with_the_words(project):
     assert resume(project, run["run_id"], "--approve", "plan").json["status"] == "passed"
 
 
+def test_words_on_a_rejected_plan_do_not_reach_whoever_has_the_next_one(project):
+    run = planned(project, "--approve", "plan")
+    assert resume(project, run["run_id"], "--reject", "too many steps").code == 3
+    assert project.treadle("comment", run["run_id"], "mind the tabs").code == 0
+    assert resume(project, run["run_id"], "--approve", "plan").json["status"] == "passed"
+    told = project.git("show", f"{run['branch']}:done.txt")
+    assert ("too many steps" in told, "mind the tabs" in told) == (False, True)
+
+
 @pytest.mark.real
 def test_later_plans_do_not_wait(project):
     project.good_agents()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from treadle.engine.run import memory
 from treadle.errors import BlockedError, NotFoundError, UsageError
 from treadle.files import atomic
-from treadle.ids import utc
+from treadle.ids import HUMAN, utc
 from treadle.layout import RunLayout
 from treadle.store.runs import RunRow
 from treadle.store.store import Reader, Store
@@ -19,7 +19,7 @@ _KEY = "comment."
 _LONGEST = 8 << 10
 _PLACED = re.compile(r"(.+?):(-?[1-9]\d{0,8})=(.*\S.*)", re.DOTALL)
 _NOTED = "What a person says to whoever works on this; follow it:"
-_INTRODUCTION = "Comments of a person on earlier changes; answer each of them with this change:"
+_INTRODUCTION = "Comments of a person on earlier steps; do as each of them says:"
 
 
 class Comment(NamedTuple):
@@ -109,10 +109,14 @@ def read(kv: Mapping[str, object]) -> list[Comment]:
 
 
 def unheard(store: Reader, run_id: str) -> list[Comment]:
-    """Return what was said since the last act step began."""
-    acts = [step.started_at for step in store.steps(run_id) if step.role == "act"]
+    """Return what was said since the last act step began; words on a plan are for the next one."""
+    steps = store.steps(run_id)
+    acts = [step.started_at for step in steps if step.role == "act"]
+    plans = {it.step_index: it for it in steps if it.role == "plan" and it.status == "ok"}
+    anew = [step.started_at for step in plans.values() if step.agent != HUMAN]
     found = (item for item in read(memory.recall(store, run_id).others) if item.step_index)
-    return [item for item in found if item.at > max(acts, default="")]
+    since = ((item, acts + anew if item.step_index in plans else acts) for item in found)
+    return [item for item, heard in since if item.at > max(heard, default="")]
 
 
 def run_notes(store: Reader, run_id: str) -> str:
