@@ -117,6 +117,7 @@ WRITES = [
     "sh: 1: cannot create {home}/.npm/x: Read-only file system",
     "touch: cannot touch '{home}/.npm/x': Permission denied",
     "open {home}/.npm/x: read-only file system",
+    "touch: cannot touch \u2018{home}/.npm/x\u2019: Permission denied",
 ]
 
 
@@ -131,6 +132,10 @@ def test_a_folder_it_may_not_write(home, text):
         ("EROFS: read-only file system, mkdir '{home}/.yarn'", '["~/.yarn"]'),
         ("EACCES: permission denied, open '{home}/.yarn/x'", '["~/.yarn"]'),
         ("open {home}/.cache/go-build/00/x: read-only file system", '["~/.cache/go-build"]'),
+        (
+            "mkdir: cannot create directory \u2018{home}/.yarn\u2019: Read-only file system",
+            '["~/.yarn"]',
+        ),
         ("cannot create {home}/.x: Read-only file system", "a folder there may stand in"),
     ],
 )
@@ -178,6 +183,7 @@ READS = [
     "FileNotFoundError: [Errno 2] No such file or directory: '{path}'",
     "Error: ENOENT: no such file or directory, open '{path}'",
     "fatal: unable to access '{path}': Permission denied",
+    "cat: \u2018{path}\u2019: No such file or directory",
     "bwrap: execvp {path}: No such file or directory",
     "error: failed to read {path}",
     "Non-parseable settings {path}: input contained no data",

@@ -155,7 +155,7 @@ _REFUSED = r"Read-only file system|Permission denied|Operation not permitted|ERO
 # How a program speaks of what it cannot read: in tier A it is not there, or it is empty.
 _FAILED = r"(?:cannot|could not|unable to|failed to) \w+"
 _MISSED = rf"No such file|Not a directory|ENOENT|ENOTDIR|no data|{_FAILED}"
-_AROUND = r"\s:'\"`<>|,;()"
+_AROUND = r"\s:'\"`<>|,;()\u2018\u2019\u201c\u201d"
 _PATH = rf"/[^{_AROUND}]{{1,1000}}+"
 _SOCKETS = re.compile(r"Address family not supported|EAFNOSUPPORT")
 _NETWORK = re.compile(
@@ -188,7 +188,7 @@ def explain_denial(log: Path, policy: Policy, home: Path, owner: str = "checks")
             return told
     for name in _paths(_WRITES, text):
         # A folder that is missing is made when it may be written.
-        is_folder = re.search(rf"mkdir\W+{re.escape(name)}(?![^{_AROUND}])", text) is not None
+        is_folder = bool(re.search(rf"(mkdir|directory)\W+{re.escape(name)}(?![^{_AROUND}])", text))
         if told := _unwritten(Path(name), policy, home, owner, is_folder=is_folder):
             return told
     refused = _SOCKETS.search(text)
