@@ -112,6 +112,14 @@ def test_a_worker_needs_a_project_or_a_store(fleet, tmp_path):
     assert (done.code, done.json["error"]["code"]) == (1, "no_project")
 
 
+def test_a_worker_that_cannot_begin_does_not_say_what_it_takes(fleet):
+    assert fleet.treadle("fleet", "key").code == 0
+    for words, env in (("--metrics", "x"), {}), ((), {"TREADLE_STORE": "postgresql:///x?host=/no"}):
+        done = fleet.treadle("worker", *words, env=env)
+        assert done.code
+        assert done.out == ""
+
+
 @pytest.mark.real
 def test_wrong_credentials_are_never_printed(fleet):
     assert fleet.treadle("fleet", "key").code == 0

@@ -10,6 +10,8 @@ from treadle.fleet.queue import Job, QueueState
 class Inline:
     """A queue in memory; what it held is lost with it, and the sweeper submits it again."""
 
+    worker = "w"
+
     def __init__(self) -> None:
         self._lock = Lock()
         self._waiting: dict[Job, int] = {}

@@ -22,7 +22,14 @@ def test_a_worker_beats_while_its_queue_opens(tmp_path):
                 (first,) = fleet.living(store)
                 wait_for(lambda: fleet.living(store)[0].beat_at > first.beat_at)
 
+    def on_listed():
+        with site.fleet() as store:
+            listed.append([row.worker_id for row in fleet.living(store)])
+
+    listed = []
     wishes, config = Wishes(1, idle_exit=0.0), Config(fleet=FleetConfig(beat=0.05))
-    assert worker.work_until_done(site, config, wishes, "w", Slow(), print, os.environ) == 0
+    parts = site, config, wishes, Slow(), print, os.environ, on_listed
+    assert worker.work_until_done(*parts) == 0
+    assert listed == [["w"]]
     with site.fleet() as store:
         assert fleet.living(store) == []

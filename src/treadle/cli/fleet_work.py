@@ -69,14 +69,15 @@ def work(args: Namespace) -> int:
     slots = args.slots or config.fleet.slots
     served = frozenset(args.projects), frozenset(args.labels)
     wishes = Wishes(slots, args.once, args.idle_exit, args.until, args.metrics, *served)
-    if not args.json and args.log != "json":
+    is_silent = args.json or args.log == "json"
+
+    def say_hello() -> None:
         where = "" if site.url else ", of this project alone: its store is a file here"
-        output.line(
-            f"worker {name} takes {plural(wishes.slots, 'run')} at a time{where}", flush=True
-        )
-    driven = worker.work_until_done(
-        site, config, wishes, name, dispatcher, _WorkerLog(name, args), os.environ
-    )
+        if not is_silent:
+            output.line(f"worker {name} takes {plural(slots, 'run')} at a time{where}", flush=True)
+
+    log = _WorkerLog(name, args)
+    driven = worker.work_until_done(site, config, wishes, dispatcher, log, os.environ, say_hello)
     if args.log == "json" and not args.json:
         return ExitCode.DONE
     told = {"worker_id": name, "runs": driven}

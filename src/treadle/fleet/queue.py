@@ -62,7 +62,7 @@ class Queue:
     def __init__(self, site: FleetSite, config: FleetConfig, worker: str = "nobody") -> None:
         self._site = site
         self._config = config
-        self._worker = worker
+        self.worker = worker
         self._leaving = Event()
         self._changed = Event()
         self._left: dict[str, float] = {}
@@ -134,7 +134,7 @@ class Queue:
         now = time.monotonic()
         self._left = {name: until for name, until in self._left.items() if until > now}
         try:
-            found = fleet.take_job(store, self._worker, self._config.per_repository, self._left)
+            found = fleet.take_job(store, self.worker, self._config.per_repository, self._left)
         except StoreError:
             return None  # the beat says so, again and again
         return parse_job(found) if found else None
@@ -150,7 +150,7 @@ class Queue:
                     self._left |= {job.project: now + _LEAVES, job.id: now + _NOT_FOR_IT}
         finally:
             try:
-                self._end(state, {job: self._worker})
+                self._end(state, {job: self.worker})
             finally:
                 free.release()
                 self._changed.set()

@@ -536,13 +536,16 @@ def work_until_done(
     site: FleetSite,
     config: Config,
     wishes: Wishes,
-    name: str,
     dispatcher: Queue,
     log: Log,
     env: Mapping[str, str],
+    on_listed: Callable[[], None],
 ) -> int:
-    """Work until it is time to go; return how many runs were driven."""
-    interrupts = Interrupts()
+    """Work until it is time to go; return how many runs were driven.
+
+    As soon as the fleet has it on its list, the worker says so by `on_listed`.
+    """
+    interrupts, name = Interrupts(), dispatcher.worker
     with Keeper() as keeper, interrupts.installed():
         active = set[Job]()
         beat = Beat(name, dispatcher, active, site, config.fleet, _die, partial(log, slot=None))
@@ -552,6 +555,7 @@ def work_until_done(
                         room=room, active=active)  # fmt: skip
         server = metrics.serve(wishes.metrics, worker.metrics, site) if wishes.metrics else None
         _register(beat.store, name, wishes, float(config.fleet.dead_after))
+        on_listed()
         _clean(worker.layout, beat.store)
         beat.start()  # first: until its engine runs, a worker could be taken for dead
         standstill = Standstill(keeper, beat.silence, float(config.fleet.dead_after), beat.note)
