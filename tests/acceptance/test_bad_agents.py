@@ -8,6 +8,7 @@ from tests.builder import ADD_DONE
 CASES = {
     "exits non-zero": ("plan", "sys.exit(7)", "agent_exit", "exited with 7"),
     "kills itself": ("plan", "os.kill(os.getpid(), 9)", "agent_lost", "signal 9"),
+    "is told to end": ("plan", "os.kill(os.getpid(), 15)", "agent_lost", "signal 15"),
     "says fail": (
         "plan",
         'print(json.dumps({"version": 1, "status": "fail", "summary": "cannot"}))',

@@ -140,6 +140,21 @@ def test_a_run_whose_agent_nobody_watches_any_more_is_taken_again(held):
     assert held.json("desk")["items"] == []
 
 
+def test_a_stop_that_reaches_the_agents_too_ends_no_run(held):
+    """As when a supervisor sends SIGTERM to all that belongs to a worker."""
+    (run_id,) = held.queue()
+    worker = held.worker()
+    agent = int(in_do(held, run_id)[0][2])
+    for pid in (worker.pid, agent):
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: held.types(run_id).count("run_queued") == 2)
+    held.hold.unlink()  # it may have taken the run again before it saw its own signal
+    assert worker.wait(180) == 0
+    held.worker()
+    assert [row["status"] for row in held.wait_over(1)] == ["passed"]
+    assert held.json("desk")["items"] == []
+
+
 def parent(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 

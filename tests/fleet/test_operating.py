@@ -28,7 +28,7 @@ def systemd():
     settings = dict(lines)
     program, *words = settings["ExecStart"].split()
     assert Path(program).name == "treadle"
-    assert settings["KillMode"] == "control-group"
+    assert settings["KillMode"] == "mixed"  # agents must not get the SIGTERM
     return words, {value.partition("=")[0] for key, value in lines if key == "Environment"}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
@@ -133,7 +133,7 @@ def run_child(
 def _how_ended(spec: AgentSpec, argv: tuple[str, ...], ended: Ended) -> AgentResult:
     if ended.reason == "exit" and ended.exit_code == 0:
         return AgentResult(message=f"{argv[0]} finished", output_bytes=ended.output_bytes)
-    is_killed = ended.reason == "signal" and ended.signal == SIGKILL
+    is_killed = ended.reason == "signal" and ended.signal in (SIGKILL, SIGTERM)
     reason = "killed" if is_killed else ended.reason
     known = _table("ended.toml").get(reason if ended.vouched else "unvouched", {})
     words = known.get("words", ": {ended.detail}").format(

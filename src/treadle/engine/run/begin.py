@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -168,7 +168,7 @@ def prepare(run: Run, is_excused: Callable[[TreadleError], object] | None = None
     if failed and failed.reason == "stopped":
         run.end("stopped", "interrupted", failed.detail)
     elif failed:
-        is_killed = failed.reason == "lost" or failed.signal == SIGKILL
+        is_killed = failed.reason == "lost" or failed.signal in (SIGKILL, SIGTERM)
         code = StepError.AGENT_LOST if is_killed else StepError.SETUP_FAILED
         error = TreadleError(setup_failure(run, failed), code=code)
         if is_excused and is_excused(error):
