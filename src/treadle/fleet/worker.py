@@ -131,7 +131,7 @@ class Worker(Struct, kw_only=True):
         try:
             known = self._recall(job)
             if known is None:
-                return True  # its project was removed
+                return True  # its project was removed, or the run called off
             is_served = self._serves(job, known)
             if is_served and self._take(job):
                 with self._counted(job, known) as is_within:
@@ -169,9 +169,10 @@ class Worker(Struct, kw_only=True):
             return set()
 
     def _recall(self, job: Job) -> RunMemory | None:
-        """Return what is known of a job's run, if the run is still there."""
+        """Return what is known of a job's run, if the run is still there and anybody's to take."""
         with self.site.reader(job.project) as store:
-            return memory.recall(store, job.run_id) if store.run(job.run_id) else None
+            row, known = store.run(job.run_id), memory.recall(store, job.run_id)
+            return known if row and fleet_run.is_claimable(row, known) else None
 
     @contextlib.contextmanager
     def _counted(self, job: Job, known: RunMemory) -> Iterator[bool]:
