@@ -55,6 +55,16 @@ def test_a_queued_run_can_be_called_off(fleet):
     assert again["reason_code"] == "queued"
 
 
+def test_a_project_that_was_removed_is_back_when_a_run_is_queued_again(fleet):
+    queued = fleet.run_json("--fleet")
+    assert fleet.treadle("stop", queued["run_id"]).code == 0
+    assert fleet.treadle("fleet", "remove", "local").code == 0
+    assert fleet.treadle("fleet", "status", "--json").json["repositories"] == []
+    assert fleet.treadle("run", "--fleet", "--resume", queued["run_id"]).code == 0
+    (repository,) = fleet.treadle("fleet", "status", "--json").json["repositories"]
+    assert (repository["repository"], repository["queued"]) == ("local", 1)
+
+
 MEANS_NOTHING = (
     *(
         ("TREADLE_ARTIFACTS", it, "artifacts_failed")

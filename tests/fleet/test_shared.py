@@ -66,6 +66,7 @@ def test_runs_that_an_older_database_has_forgotten_are_rebuilt_from_their_archiv
     assert shared.runs() == []
     assert [it["run_id"] for it in shared.json("fleet", "rebuild")["runs"]] == [run_id]
     assert shared.json("fleet", "rebuild")["runs"] == []
+    assert [it["repository"] for it in shared.status()["repositories"]] == [schema]
     shared.worker("--once").wait()
     assert shared.spawned() == before  # no agent worked twice
     found = shared.show(run_id)

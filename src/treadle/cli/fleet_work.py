@@ -200,8 +200,7 @@ def _submit(desk: Desk, args: Namespace, budgets: dict[str, float]) -> list[RunR
     if args.resume and args.note:
         leave_note(desk.project.layout, desk.store, args.resume, args.note)
     if args.resume:
-        row, key = find_run(desk.store, args.resume), fleet_submit.sealing(desk.site, os.environ)
-        return [fleet_submit.resume(desk.store, desk.dispatcher, key, row, budgets)]
+        return [fleet_submit.resume_one(desk, find_run(desk.store, args.resume), budgets)]
     freeze = partial(order.freeze, desk.config, swaps=agents.parse_swaps(args.agent))
     if args.goal is not None:
         asked = task.criteria_from_flags(args.goal, args.ac, args.verify)

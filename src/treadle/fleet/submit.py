@@ -110,10 +110,10 @@ def rebuild(desk: Desk, run_id: str, names: Sequence[str]) -> bool:
     if row := store.run(run_id):
         is_over = row.status in ("stopped", "failed")
         is_behind = max((step for step, _ in places), default=0) > row.current_step_index
-        if is_over and is_behind and not memory.is_queued(row, memory.recall(store, run_id)):
-            resume(store, desk.dispatcher, key, row, {})
-            return True
-        return False
+        is_queued = memory.is_queued(row, memory.recall(store, run_id))
+        if is_lost := is_over and is_behind and not is_queued:
+            resume_one(desk, row, {})
+        return is_lost
     name = archive.order_name(run_id)
     row, asked = fleet_run.read_described(Shelf(shelf_url(desk)).get(name), name, key)
     if asked.ticket.project != desk.site.project:
@@ -122,9 +122,16 @@ def rebuild(desk: Desk, run_id: str, names: Sequence[str]) -> bool:
     repair.bring_task(store, asked.order, store.now())
     if asked.order.message:
         store.restore_message(repair.message_row(asked.order.message, row, refused=False))
+    enlist(desk, asked.ticket.remote)
     _write_down(desk, row, asked, key)
     _enqueue(desk.dispatcher, row, asked.ticket)
     return True
+
+
+def resume_one(desk: Desk, row: RunRow, budgets: Mapping[str, float]) -> RunRow:
+    """Queue a run of this project again, which the fleet serves from now on if it did not."""
+    enlist(desk, remote.url_of(desk.project.repo, desk.config.fleet.remote))
+    return resume(desk.store, desk.dispatcher, sealing(desk.site, desk.project.env), row, budgets)
 
 
 def resume(
@@ -179,9 +186,14 @@ def _publish(
     shelf = Shelf(ticket.artifacts)
     for row, whole in waiting:
         shelf.put(archive.order_name(row.run_id), fleet_run.described(row, whole, key))
-    with desk.site.fleet() as store:
-        fleet.add_project(store, ticket.project, ticket.remote, utc(desk.store.now()))
+    enlist(desk, ticket.remote)
     reach("before_queued_row")
+
+
+def enlist(desk: Desk, url: str) -> None:
+    """Let the workers look after the project's runs; an operator may have removed it."""
+    with desk.site.fleet() as store:
+        fleet.add_project(store, desk.site.project, url, utc(desk.store.now()))
 
 
 def _write_down(desk: Desk, row: RunRow, whole: FleetOrder, key: FleetKey) -> None:
