@@ -55,6 +55,16 @@ def test_a_queued_run_can_be_called_off(fleet):
     assert again["reason_code"] == "queued"
 
 
+def test_a_run_that_waits_is_called_queued_and_its_criteria_are_there(fleet):
+    task = fleet.treadle("task", "add", "Goal", "--ac", "It is fine", "--json").json["task_id"]
+    run_id = fleet.treadle("run", task, "--fleet", "--json").json["run_id"]
+    assert f"run {run_id} queued" in fleet.treadle("task", "show", task).out
+    assert f"Run `{run_id}` queued: 0/1 criteria" in fleet.treadle("report", run_id).out
+    assert "0/1 criteria" in fleet.treadle("why", run_id).out
+    assert "AC1" in fleet.treadle("runs", "show", run_id).out
+    assert "it is queued" in fleet.treadle("land", run_id).err
+
+
 def test_a_project_that_was_removed_is_back_when_a_run_is_queued_again(fleet):
     queued = fleet.run_json("--fleet")
     assert fleet.treadle("stop", queued["run_id"]).code == 0

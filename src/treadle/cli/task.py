@@ -17,7 +17,7 @@ from treadle.store.tasks import TaskRow
 from treadle.tasks import claim, edit, images, lanes, task, waiting
 from treadle.tasks.claim import Holder
 from treadle.tasks.task import Changed, find_task
-from treadle.tasks.tries import is_landed
+from treadle.tasks.tries import is_landed, word
 from treadle.text import plural
 
 Change = Callable[[Store, Namespace, datetime], int]
@@ -72,7 +72,7 @@ def _print(store: Reader, args: Namespace, now: datetime) -> int:
             f"  waits for {other.task_id} ({other.lane})"
             for other in waiting.unmet(store, row, stacks=True)
         ),
-        *(f"  run {past.run_id} {past.status}" for past in store.task_runs(args.task)),
+        *(f"  run {past.run_id} {word(store, past)}" for past in store.task_runs(args.task)),
     )
 
 

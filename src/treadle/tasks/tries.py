@@ -56,6 +56,11 @@ def is_queued(store: Rows, row: RunRow) -> bool:
     return row.status == "stopped" and store.kv_value(row.run_id, "reason_code") == "queued"
 
 
+def word(store: Rows, row: RunRow) -> str:
+    """Return how a person is told that a run stands."""
+    return "queued" if is_queued(store, row) else row.status
+
+
 def trial_of(store: Rows, run_id: str) -> Trial | None:
     """Return what a run remembers of the set it belongs to."""
     found = store.kv_value(run_id, TRIAL)

@@ -102,7 +102,8 @@ def land(
     below is landed that was not to land by itself.
     """
     if row.status != "passed":
-        text = f"run {row.run_id} has not passed: it is {row.status}"
+        stands = memory.word(row, memory.recall(tools.store, row.run_id))
+        text = f"run {row.run_id} has not passed: it is {stands}"
         raise BlockedError(text, code="not_passed", fix=[f"treadle why {row.run_id}"])
     with taken(tools, row, resume.take_up) as run:
         require_not_landed(run, goes_on=not branch)
@@ -423,7 +424,8 @@ def _land_below(run: Run, onto: str | None, branch: bool, asked: bool) -> Iterat
                 except (BlockedError, GitError) as error:
                     why, ways = f"cannot land: {error.message}", [*error.fix, *ways]
         elif row.status != "passed":
-            why, ways = f"has not passed: it is {row.status}", [f"treadle why {row.run_id}"]
+            why = f"has not passed: it is {memory.word(row, known)}"
+            ways = [f"treadle why {row.run_id}"]
         text = f"run {run.id} builds on run {row.run_id}, which {why}"
         raise BlockedError(text, code="stacked", fix=list(dict.fromkeys(ways)))
 

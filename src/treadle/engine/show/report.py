@@ -60,7 +60,7 @@ def _summary(row: RunRow, known: RunMemory, views: list[CriterionView]) -> str:
     held, total = show_view.counts(views)
     steps = plural(row.current_step_index, "step")
     score = f"{held}/{total} criteria, iteration {row.iteration}, {steps}"
-    lines = [f"Run `{row.run_id}` {row.status}: {score}."]
+    lines = [f"Run `{row.run_id}` {memory.word(row, known)}: {score}."]
     if row.task_id:
         lines.append(f"Task `{row.task_id}`.")
     lines += [f"{_text(line[:1].upper() + line[1:])}." for line in known.landing_words]

@@ -202,7 +202,8 @@ def criteria(layout: Layout, store: Reader, row: RunRow) -> list[CriterionView]:
     claimed = by_id(verdicts.read(folder / VERDICT_JSON).get("criteria")) if folder else {}
     notes = by_id(verdicts.load(folder / _OBSERVED)) if folder else {}
     views = []
-    for id_, item in by_id(asked_order(layout, row.run_id).get("criteria")).items():
+    asked = asked_order(layout, row.run_id) or _queued_order(store, row.run_id)
+    for id_, item in by_id(asked.get("criteria")).items():
         first, seen, claim = before.get(id_), observed.get(id_), claimed.get(id_, {})
         views.append(
             CriterionView(
@@ -228,6 +229,12 @@ def counts(views: list[CriterionView]) -> tuple[int, int]:
 def asked_order(layout: Layout, run_id: str) -> dict[str, object]:
     """Return what a run was asked to do, for showing; nothing if its file is lost."""
     found = verdicts.read(layout.run(run_id).run_json).get("order")
+    return found if isinstance(found, dict) else {}
+
+
+def _queued_order(store: Reader, run_id: str) -> dict[str, object]:
+    """Return what the store keeps of the order of a run that no worker has begun with."""
+    found = memory.recall(store, run_id).others.get("order")
     return found if isinstance(found, dict) else {}
 
 
