@@ -65,6 +65,13 @@ def test_a_run_that_waits_is_called_queued_and_its_criteria_are_there(fleet):
     assert "it is queued" in fleet.treadle("land", run_id).err
 
 
+def test_a_run_that_waits_says_what_its_worker_must_have(fleet):
+    with (fleet.root / ".treadle" / "config.toml").open("a") as config:
+        config.write('\n[fleet]\nneeds = ["gpu", "linux"]\n')
+    run_id = fleet.run_json("--fleet")["run_id"]
+    assert "because: waits for a worker that has gpu, linux" in fleet.treadle("why", run_id).out
+
+
 def test_a_project_that_was_removed_is_back_when_a_run_is_queued_again(fleet):
     queued = fleet.run_json("--fleet")
     assert fleet.treadle("stop", queued["run_id"]).code == 0

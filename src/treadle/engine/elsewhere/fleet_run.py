@@ -70,7 +70,8 @@ def is_claimable(row: RunRow, known: RunMemory) -> bool:
 
 def insert(store: Store | Transaction, row: RunRow, asked: FleetOrder, key: FleetKey) -> None:
     """Write down a run that a worker is to drive."""
-    message = f"waits for a worker of the fleet: {row.goal}"
+    needs = f" that has {', '.join(asked.ticket.needs)}" if asked.ticket.needs else ""
+    message = f"waits for a worker of the fleet{needs}: {row.goal}"
     data = {
         "base_commit": row.base_commit,
         "criteria": list(asked.order.ids),
@@ -78,7 +79,7 @@ def insert(store: Store | Transaction, row: RunRow, asked: FleetOrder, key: Flee
     }
     event = Event(1, row.created_at, EventType.RUN_QUEUED, message, data)
     waiting = memory.EMPTY._replace(
-        reason_code=QUEUED, reason="waits for a worker", others=signed(row, asked, key)
+        reason_code=QUEUED, reason=f"waits for a worker{needs}", others=signed(row, asked, key)
     )
     store.insert_run(row, (event,), memory.encode(waiting))
 
