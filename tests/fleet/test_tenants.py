@@ -53,6 +53,10 @@ def test_workers_and_the_people_of_a_project_have_no_more_rights_than_they_need(
     found = {it["repository"]: it["problem"] for it in shared.status()["repositories"]}
     assert found["shop"] is None
     assert "may not" in found["blog"]
+    assert {it["name"] for it in checks(shared) if not it["ok"]} >= {"database", "store of blog"}
+    seen = {it["name"]: it["detail"] for it in shared.json("fleet", "check")["checks"]}
+    assert seen["store of blog"].startswith("left to others")
+    assert "repository of blog" not in seen
     shared.env["TREADLE_STORE"] = re.sub("//[^@]*@", f"//treadle_{own}@", admin)
     assert [it["ok"] for it in checks(shared) if it["name"] == "store of shop"] == [True]
     say(admin, READS.format(own=own))

@@ -33,14 +33,23 @@ def examine(site: FleetSite, config: Config, env: Mapping[str, str]) -> Iterator
     is_closed = tier.tier != "0" or config.sandbox.mode == "off"
     yield Check("sandbox", is_closed, f"tier {tier.tier}: {tier.reason}", tuple(tier.fix))
     for project, url in found:
-        yield ask(f"store of {project}", _project, site, project)
-        yield ask(f"repository of {project}", _repository, url)
+        looked = ask(f"store of {project}", _project, site, project)
+        if looked.ok or not site.layout or project == site.project:
+            yield looked
+            yield ask(f"repository of {project}", _repository, url)
+        else:
+            yield Check(looked.name, True, f"left to others: {looked.detail}")
 
 
 def _database(site: FleetSite, found: list[FleetProject]) -> str:
-    """Open it as a worker does, which needs the right to change its tables."""
+    """Open it as a worker does, which needs the right to change its tables.
+
+    In a project stands who queues runs there, and may have no right to work.
+    """
     with site.fleet() as store:
         found += fleet.projects(store)
+        if not site.layout:
+            fleet.set_status(store, "", "left")
         living = plural(len(fleet.living(store)), "living worker")
     return f"reached; it lists {plural(len(found), 'project')} and {living}"
 
