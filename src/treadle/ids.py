@@ -16,6 +16,7 @@ _RUN_ID = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}"
 _TASK_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*|[A-Za-z0-9]+([._-][A-Za-z0-9]+)*\.WP[0-9]{2,}"
 _SCHEMA = r"(?!pg_)[a-z][a-z0-9_]{0,62}"
 STORES = ("postgresql://", "postgres://", "sqlite:")
+FLEET_SCHEMA = "treadle_fleet"  # where a shared database lists workers and jobs
 _AGENT_ID = r"[a-z][a-z0-9]*([._-][a-z0-9]+)*"
 _CRITERION_ID = r"[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+)*"
 _STAMP = "%Y%m%d-%H%M%S"

@@ -147,6 +147,16 @@ def test_a_worker_that_cannot_begin_does_not_say_what_it_takes(fleet):
         assert done.out == ""
 
 
+def test_a_database_that_is_away_is_no_reason_to_repeat_the_look_that_found_it(fleet):
+    env = {"TREADLE_STORE": "postgresql:///x?host=/no"}
+    for look, other in (("doctor",), ("runs", "list")), (("fleet", "check"), ("fleet", "status")):
+        words = " ".join(["treadle", *look])
+        assert fleet.treadle(*other, "--json", env=env).json["error"]["fix"] == [words]
+        checks = fleet.treadle(*look, "--json", env=env).json["checks"]
+        assert any("cannot be reached" in it["detail"] for it in checks)
+        assert words not in [command for it in checks for command in it["fix"]]
+
+
 @pytest.mark.real
 def test_wrong_credentials_are_never_printed(fleet):
     assert fleet.treadle("fleet", "key").code == 0

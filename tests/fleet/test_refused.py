@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from treadle.cli import main
-from treadle.fleet.site import SCHEMA
+from treadle.ids import FLEET_SCHEMA
 from treadle.store import postgres
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -30,7 +30,7 @@ def refused(shared, monkeypatch, capsys, tmp_path):
 def test_a_store_of_a_newer_treadle_is_refused(shared, refused):
     shared.status()
     with psycopg.connect(shared.env["TREADLE_STORE"], autocommit=True) as admin:
-        admin.execute(f"INSERT INTO {SCHEMA}.schema_migrations VALUES (9999, 'later')")
+        admin.execute(f"INSERT INTO {FLEET_SCHEMA}.schema_migrations VALUES (9999, 'later')")
     error = refused()
     assert (error["code"], error["fix"]) == ("store_newer", ["pip install --upgrade treadle"])
 

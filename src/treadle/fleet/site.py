@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from treadle.engine.elsewhere import fleet_run
 from treadle.errors import StoreError
-from treadle.ids import utc
+from treadle.ids import FLEET_SCHEMA, utc
 from treadle.layout import Layout
 from treadle.store import address, fleet
 from treadle.store.fleet import FleetRuns, WorkerRow
@@ -71,8 +71,6 @@ def _is_there(tx: Transaction, run_id: str, history: History, epoch: int) -> boo
     return tx.last_seq(run_id) >= history.events[-1].seq
 
 
-# Where the workers of a shared database are listed.
-SCHEMA = "treadle_fleet"
 LOCAL = "local"
 
 
@@ -90,7 +88,7 @@ class FleetSite(NamedTuple):
 
     def fleet(self, patience: float = 0.0) -> Store:
         """Open the store that lists the workers."""
-        return self.store(SCHEMA, patience)
+        return self.store(FLEET_SCHEMA, patience)
 
     def store(self, project: str, patience: float = 0.0) -> Store:
         """Open a project's store; one with patience waits out an outage."""

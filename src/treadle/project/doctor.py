@@ -104,7 +104,8 @@ def ask(name: str, look: Callable[..., str], *about: object) -> Check:
     try:
         return Check(name, True, look(*about))
     except TreadleError as error:
-        return Check(name, False, error.message, error.fix)
+        fix = (it for it in error.fix if it not in ("treadle doctor", "treadle fleet check"))
+        return Check(name, False, error.message, tuple(fix))
 
 
 def _python() -> str:

@@ -17,7 +17,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import TransactionStatus
 
 from treadle.errors import StoreError
-from treadle.ids import mask
+from treadle.ids import FLEET_SCHEMA, mask
 from treadle.store.transaction import Database, Result, Row, explained, filled, read_queries
 
 Line = psycopg.Connection[Any]
@@ -377,7 +377,8 @@ class Postgres(Database):
             return StoreError(
                 f"{self.name} cannot be reached: {text}",
                 code="store_unreachable",
-                fix=["treadle doctor"],
+                # A worker's machine need not have a project that a doctor could look at.
+                fix=["treadle fleet check" if self.schema == FLEET_SCHEMA else "treadle doctor"],
             )
         sentence = _SENTENCES.get(code) or _SENTENCES.get(code[:2]) or "{text}"
         return StoreError(f"{self.name}: {sentence.format(text=text)}")
