@@ -45,6 +45,17 @@ def test_json_is_looked_into_as_well(project):
     assert address.find(project, {"TREADLE_RUN": "r"}).path == project.root / "x.db"
 
 
+@pytest.mark.parametrize("more", [{}, {"TREADLE_STORE_SCHEMA": "treadle_fleet"}])
+def test_no_project_lives_where_the_fleet_lists_its_workers(tmp_path, more):
+    """A folder called fleet would have that schema by its name."""
+    fleet = Layout(tmp_path / "fleet")
+    with pytest.raises(ConfigError, match="store_schema") as caught:
+        address.find(fleet, {"TREADLE_STORE": URL, **more})
+    (words,) = caught.value.fix
+    name, _, schema = words.removeprefix("export ").partition("=")
+    assert address.find(fleet, {"TREADLE_STORE": URL, name: schema}).name.endswith(f"{schema})")
+
+
 @pytest.mark.parametrize("url", ["sqlite:x.db", URL])
 def test_a_store_that_a_clone_names_is_not_opened(project, tmp_path, url):
     project.config_toml.write_text(f'store = "{url}"\n')

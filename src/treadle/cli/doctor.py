@@ -76,7 +76,7 @@ def copy_store(args: Namespace) -> int:
     refuse_inside_run(os.environ)
     layout = find_place(here(), os.environ).layout
     schema = args.schema or address.schema(layout, os.environ)
-    target = address.at(address.absolute(args.to, layout.shared), schema)
+    target = address.of_project(address.absolute(args.to, layout.shared), schema)
     source = address.find(layout)
     if source.name == target.name:
         text = f"{source.name} is the store in use; name another one"

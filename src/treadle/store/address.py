@@ -10,7 +10,7 @@ from typing import Self
 
 from treadle.config import Early, read_early, require_trust
 from treadle.errors import ConfigError, StoreError, install_extra
-from treadle.ids import STORES, is_schema, mask, utc
+from treadle.ids import FLEET_SCHEMA, STORES, is_schema, mask, utc
 from treadle.layout import Layout, lock_of
 from treadle.store import sqlite
 from treadle.store.sqlite import Sqlite
@@ -85,7 +85,7 @@ def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
         return Sqlite(layout.database, layout.store_lock)
     owner = None if found.store_schema else f"{os.uname().nodename}:{layout.shared}"
     url = absolute(found.store, layout.shared)
-    return at(url, found.store_schema or default_schema(layout.shared), owner)
+    return of_project(url, found.store_schema or default_schema(layout.shared), owner)
 
 
 def settings(layout: Layout, env: Mapping[str, str]) -> Early:
@@ -109,6 +109,17 @@ def absolute(url: str, root: Path) -> str:
     if not url.startswith("sqlite:"):
         return url
     return f"sqlite:{root / url.removeprefix('sqlite:')}"
+
+
+def of_project(url: str, schema: str, owner: str | None = None) -> Database:
+    """Return a project's database at an address; the fleet's own schema is no project's."""
+    if schema == FLEET_SCHEMA and not url.startswith("sqlite:"):
+        raise ConfigError(
+            f"{schema} is where the fleet lists its workers; set store_schema to another name",
+            details={"key": "store_schema"},
+            fix=["export TREADLE_STORE_SCHEMA=treadle_project"],
+        )
+    return at(url, schema, owner)
 
 
 def at(url: str, schema: str, owner: str | None = None) -> Database:
