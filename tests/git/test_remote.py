@@ -1,5 +1,6 @@
 """Fetch, clone and push with a shared repository."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,19 @@ def test_a_repository_that_cannot_keep_what_it_is_sent_refuses_nothing(shared):
     with pytest.raises(GitError, match="did not accept") as broken:
         remote.push(repo, url, commits(repo)[0], "treadle/r", None)
     assert broken.value.code == "remote_failed"
+
+
+def test_a_push_that_failed_is_proposed_as_it_was(shared):
+    repo, url = shared
+    commit, lock = commits(repo)[1], Path(url, "refs/heads/treadle/r.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    with pytest.raises(GitError, match="did not accept") as broken:
+        remote.push_new(repo, url, commit, ["treadle/r"])
+    lock.unlink()
+    (words,) = broken.value.fix
+    git(repo.root, *shlex.split(words)[1:])
+    assert remote.tip(repo, url, "treadle/r") == commit
 
 
 def test_a_repository_that_is_not_there_is_named(shared, tmp_path):

@@ -76,10 +76,10 @@ def push(repo: Repo, url: str, commit: str, branch: str, expected: str | None) -
 
 def push_new(repo: Repo, url: str, commit: str, branches: Sequence[str]) -> None:
     """Make branches elsewhere that are not there yet, with one push, or raise."""
-    wanted = [f"refs/heads/{branch}" for branch in branches]
-    leases = [f"--force-with-lease={ref}:" for ref in wanted]
-    args = ["push", "-q", "--porcelain", "--no-verify", *leases, "--", url]
-    done = call.run([*args, *(f"{commit}:{ref}" for ref in wanted)], repo.place, reach=_FAR)
+    leases = [f"--force-with-lease=refs/heads/{it}:" for it in branches]
+    moves = [f"{commit}:refs/heads/{it}" for it in branches]
+    args = ["push", "-q", "--porcelain", "--no-verify", *leases, "--", url, *moves]
+    done = call.run(args, repo.place, reach=_FAR)
     if done.returncode:
         raise _refused(args, done, url, branches[0])
 
