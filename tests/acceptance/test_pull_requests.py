@@ -332,3 +332,39 @@ def test_no_remote_and_nothing_to_offer(project, hub):
     assert offer(site, "--all").json == {"pull_requests": [], "left": []}
     assert offer(site).json["error"]["code"] == "usage"
     assert shutil.which("gh") == str(hub.bin / "gh")
+
+
+@pytest.mark.real
+def test_what_others_pushed_meanwhile_is_merged_by_the_printed_commands(project, hub):
+    site = Site(project)
+    run_id = site.passed("echo done >> done.txt")
+    (made,) = offer(site, run_id).json["pull_requests"]
+    git(site.root, "config", "--unset", f"url.{hub.hub}.pushInsteadOf")
+    git(site.root, "config", "remote.origin.pushurl", str(hub.hub))
+    other = project.folder / "other"
+    git(project.folder, "clone", "-q", "-b", made["branch"], str(hub.hub), str(other))
+    (other / "theirs.txt").write_text("theirs\n")
+    git(other, "add", ".")
+    git(other, "commit", "-qm", "Theirs")
+    git(other, "push", "-q", "origin", "HEAD")
+    # Meanwhile the run has mended red checks, so that both sides have a commit of their own.
+    hub.tell(checks=[RED], logs={"77": "it broke"})
+    assert site.project.treadle("run", "--resume", run_id, "--note", "@ci", "--json").code == 0
+    moved = offer(site, run_id).json["error"]
+    assert moved["code"] == "push_stale", moved
+    for command in moved["fix"][:-1]:
+        git(site.root, *shlex.split(command.replace("origin", str(hub.hub)))[1:])
+    assert git(site.root, "branch", "--show-current").strip() == "main"
+    (again,) = offer(site, run_id).json["pull_requests"]
+    assert again["commit"] == hub.tip(made["branch"])
+    assert git(hub.hub, "show", f"{made['branch']}:theirs.txt") == "theirs\n"
+    assert git(hub.hub, "show", f"{made['branch']}:done.txt") == "done\ndone\n"
+
+    # The same while somebody has the branch checked out, which no fetch may move.
+    git(other, "pull", "-q")
+    git(other, "commit", "-q", "--allow-empty", "-m", "More")
+    git(other, "push", "-q", "origin", "HEAD")
+    git(site.root, "switch", "-q", made["branch"])
+    moved = offer(site, run_id).json["error"]
+    git("/", *shlex.split(moved["fix"][0].replace("origin", str(hub.hub)))[1:])
+    assert offer(site, run_id).json["pull_requests"][0]["commit"] == hub.tip(made["branch"])

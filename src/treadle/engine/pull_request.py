@@ -269,11 +269,10 @@ def _push(
     if tip == commit:
         return
     if tip and not _continues(tools, commit, tip):
-        both = f"{argument(name)}:{argument(memory.recall(tools.store, row.run_id).landed[0])}"  # type: ignore[index]  # it landed
         raise BlockedError(
             f"{name} has commits at {place.remote} that are not here; nothing was pushed",
             code="push_stale",
-            fix=[f"git fetch {argument(place.remote)} {both}", f"treadle pr {row.run_id}"],
+            fix=[*_bringing(tools, row, place, name, commit), f"treadle pr {row.run_id}"],
         )
     try:
         remote.push(tools.repo, place.where, commit, name, tip)
@@ -284,6 +283,20 @@ def _push(
             again = f"TREADLE_PR_REMOTE=fork {into} treadle pr {row.run_id}"
             error.fix = (*error.fix, fork, again)
         raise
+
+
+def _bringing(tools: Tools, row: RunRow, place: Remotes, name: str, commit: str) -> list[str]:
+    """Return the commands that bring here what others have pushed to a branch."""
+    known = memory.recall(tools.store, row.run_id)
+    branch = known.landed.branch if known.landed else name
+    there, ours = f"{argument(place.remote)} {argument(name)}", argument(branch)
+    if trees := refs.work_trees(tools.repo, branch):
+        return [f"git -C {argument(str(trees[0]))} pull --no-rebase {there}"]
+    words = ["fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", place.where, name]
+    call.run(words, tools.repo.place)
+    if remote.contains(tools.repo, place.where, name, commit):
+        return [f"git fetch {there}:{ours}"]
+    return [f"git switch {ours}", f"git pull --no-rebase {there}", "git switch -"]
 
 
 def _proposal(tools: Tools, row: RunRow, place: Remotes, name: str, base: str) -> Proposal:
