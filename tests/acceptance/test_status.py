@@ -255,3 +255,13 @@ def test_undone_work_of_a_task_waits_to_be_landed_again(project):
     assert item in project.treadle("desk", "--json").json["unlanded"]
     assert project.treadle(*item["next"].split()[1:]).code == 0
     assert project.treadle("status", "--json").json["unlanded"] == []
+
+
+def test_a_store_that_is_gone_is_not_taken_for_an_empty_one(project, site):
+    run_id = site.passed()
+    (project.root / ".treadle" / "treadle.db").unlink()
+    error = project.treadle("status", "--json").json["error"]
+    assert (error["code"], error["fix"]) == ("store_damaged", ["treadle doctor --repair"])
+    assert "NOT  store" in project.treadle("doctor").out
+    assert "ok   store" in project.treadle("doctor", "--repair").out
+    assert run_id[-6:] in shown(project)

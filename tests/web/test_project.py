@@ -412,6 +412,21 @@ def test_health_says_what_the_desk_says_and_outlives_a_store_that_is_away(own):
     assert client.get("/desk").status_code == 503
 
 
+def test_a_store_that_is_gone_is_not_taken_for_an_empty_one(own):
+    client, layout = entered(own), own.project.layout
+    (layout.runs / "20260120-100000-00000a").mkdir(parents=True, exist_ok=True)
+    assert client.get("/desk").status_code == 200
+    kept = layout.database.rename(layout.home / "kept.db")
+    found = client.get("/desk")
+    assert (found.status_code, "treadle.db is missing" in found.text) == (503, True)
+    health = client.get("/health")
+    assert (health.status_code, "the store cannot be read" in health.text) == (200, True)
+    (store,) = [it for it in client.get("/health.json").json()["checks"] if it["name"] == "store"]
+    assert (store["ok"], store["fix"]) == (False, ["treadle doctor --repair"])
+    kept.rename(layout.database)
+    assert client.get("/desk").status_code == 200
+
+
 def test_health_looks_no_more_than_once_a_minute_unless_asked_to(own):
     client, root = entered(own), own.project.layout.root
     seen = client.get("/health.json").json()

@@ -18,6 +18,7 @@ from treadle.inbox.known import InboxView
 from treadle.layout import Layout
 from treadle.project import find_place, here
 from treadle.project.context import open_repository, workspace_sizes
+from treadle.store import address
 from treadle.store.store import Reader
 from treadle.tasks import questions
 from treadle.text import plural
@@ -41,6 +42,7 @@ def show_status(args: Namespace) -> int:
     """Show what works, what waits and for whom, and what it costs; nothing is written."""
     layout = find_place(here(), os.environ).layout
     with Reader.open(layout) as store:
+        address.require_kept(layout, store)
         now = store.now()
         found = _document(layout, store, now)
     return output.tell(args.json, found, _print, found, now)

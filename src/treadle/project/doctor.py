@@ -161,9 +161,10 @@ def _files(project: Context) -> str:
 
 
 def _store(project: Context) -> str:
-    if not address.find(project.layout).exists():
-        return "no run yet"
     with Reader.open(project.layout) as reader:
+        address.require_kept(project.layout, reader)
+        if not address.find(project.layout).exists():
+            return "no run yet"
         # Reading whole tables meets a damaged page that a single row would miss.
         steps, tasks = sum(map(len, reader.step_names().values())), len(reader.task_ids())
         size = f"{plural(steps, 'step')}, {plural(tasks, 'task')}"

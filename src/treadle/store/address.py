@@ -78,6 +78,13 @@ class OpenReader(Reading):
             raise self._database.explain(error) from error
 
 
+def require_kept(layout: Layout, reader: OpenReader) -> None:
+    """Refuse a store that is gone: where nothing was ever recorded, there are no runs either."""
+    if not reader.is_there and layout.runs.is_dir() and any(layout.runs.iterdir()):
+        text = f"{find(layout).name} is missing; it can be rebuilt from the runs folder"
+        raise StoreError(text, code="store_damaged", fix=["treadle doctor --repair"])
+
+
 def find(layout: Layout, env: Mapping[str, str] = os.environ) -> Database:
     """Return the project's database, as the environment or the configuration names it."""
     found = settings(layout, env)

@@ -111,6 +111,7 @@ class Feed:
 
 def _running(layout: Layout) -> list[Path]:
     with Reader.open(layout) as store:
+        address.require_kept(layout, store)
         return [layout.run(row.run_id).live for row in store.running()]
 
 

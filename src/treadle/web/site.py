@@ -14,6 +14,7 @@ from treadle.layout import Layout
 from treadle.mail import effect, index
 from treadle.project.context import Context, reread
 from treadle.sandbox.mask import Mask
+from treadle.store import address
 from treadle.store.store import Reader
 from treadle.web.access import Keys
 
@@ -33,6 +34,7 @@ class Readers:
         mark = self._mark()
         reader = self._take(mark) or Reader.open(self._layout)
         try:
+            address.require_kept(self._layout, reader)
             yield reader
         except BaseException:
             reader.close()
