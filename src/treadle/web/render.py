@@ -43,10 +43,16 @@ def environment() -> Environment:
         "tenths": "{:.1f}".format,
         "short": _short,
         "terminal": foreign.log_markup,
+        "truncate": cut,
     }
     found.filters.update(ours)
     found.globals["log_url"] = log_url
     return found
+
+
+def cut(text: str, length: int) -> str:
+    """Return the beginning of a text; in an address and in many languages no blank ends a word."""
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
 def log_url(run_id: str, name: str) -> str:
