@@ -230,6 +230,8 @@ def test_every_page_can_be_read_without_scripts(shop, chrome):
             found = page.goto(url + path)
             assert found.status == 200, name
             assert page.locator("main h1").first.is_visible(), name
+            # Nothing says that it will do what only a script does.
+            assert not page.locator("#live, .scripted").filter(visible=True).count(), name
 
 
 def test_lists_stay_in_view_ages_go_on_and_an_approval_follows_its_diff(shop, chrome):

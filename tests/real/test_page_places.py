@@ -98,7 +98,7 @@ def test_words_outlive_a_question_that_somebody_else_answers(root, chrome):
         page.locator(f"#{item} summary").click()
         page.locator(f"#{item} textarea").press_sequentially("a long ans")
         leave(screen, item)
-        page.locator(f"#{item}").get_by_text("This is gone meanwhile").wait_for()
+        page.locator(f"#{item}").get_by_text("This can no longer be sent").wait_for()
         page.locator(f"#{item}").get_by_text("Answered by human").wait_for()
         page.keyboard.type("wer")
         assert page.locator(f"#{item} textarea").input_value() == "a long answer"

@@ -62,7 +62,7 @@
     node.classList.add("gone");
     const said = document.createElement("p");
     said.className = "note";
-    said.textContent = "This is gone meanwhile; what you typed stays here until you leave the page.";
+    said.textContent = "This can no longer be sent; what you typed stays here until you leave the page.";
     node.prepend(said);
     node.querySelectorAll("button").forEach((it) => { it.disabled = true; });
   };
