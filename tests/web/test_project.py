@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from urllib.parse import urljoin
 
 import pytest
 
@@ -434,6 +435,13 @@ def test_health_looks_no_more_than_once_a_minute_unless_asked_to(own):
     git(root, *words, env=own.project.env)
     assert client.get("/health.json").json() == seen
     assert client.get("/health.json?again").json() != seen
+
+
+@pytest.mark.parametrize("path", ["/health", "/fleet"])
+def test_who_looked_again_once_is_brought_up_to_date_without_looking_again(own, path):
+    page = entered(own).get(f"{path}?again=1").text
+    news = re.search('id="news" hx-get="([^"]*)"', page)
+    assert urljoin(f"{path}?again=1", news[1]) == path
 
 
 def test_a_new_run_takes_several_criteria_agents_and_budgets():
