@@ -32,7 +32,7 @@ def carry_out(project, tier, case):
     """Run the case's goal, once, with an agent that does what the case says."""
     if jails.probe(tier).tier != tier:
         pytest.skip(f"TIER {tier} CANNOT RUN HERE: {jails.probe(tier).reason}")
-    for program in ("make", "npm", "node", "go", "prove", "run-parts"):
+    for program in ("cc", "cmake", "make", "npm", "node", "go", "prove", "run-parts"):
         if re.search(rf"\b{program}\b", case.command) and not shutil.which(program):
             pytest.skip(f"NO {program} HERE")
     for name, text in case.files.items():
@@ -80,4 +80,4 @@ def test_honest_work_passes_without_a_question(project, tier, case):
 def test_enough_is_tried():
     names = [case.name for case in (*SUBVERSIONS, *HONEST)]
     assert len(names) == len(set(names))
-    assert (len(SUBVERSIONS) >= 113, len(HONEST) >= 15) == (True, True)
+    assert (len(SUBVERSIONS) >= 121, len(HONEST) >= 22) == (True, True)

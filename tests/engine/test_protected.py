@@ -1,9 +1,11 @@
 """Which changed files decide whether a check passes."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.builder import git
-from treadle.engine.checks import protected
+from treadle.engine.checks import WORDS, protected
 from treadle.git import repo as repos
 
 BASE = {
@@ -21,9 +23,17 @@ BASE = {
     "go.mod": "module a\n\nrequire x.test/assert v1.0.0\n\nreplace x.test/assert => ./assert\n",
     "settings.gradle": 'include ":core", ":web"\n',
     "requirements-dev.txt": "pytest==8\nsix\n",
-    "pom.xml": "<a/>\n<skipTests>false</skipTests>\n",
+    "pom.xml": "<a/>\n<skipTests>false</skipTests>\n<dependencies>\n</dependencies>\n",
+    "CMakeLists.txt": "project(a C)\nadd_library(a a.c)\nenable_testing()\n",
     "setup.cfg": "[metadata]\n",
+    "build.gradle": "dependencies {\n    implementation 'a:b:1'\n}\n",
+    "Gemfile": "source 'https://rubygems.org'\ngem 'rake'\n",
+    "mix.exs": "defp deps do\n  [\n    {:jason, '~> 1.4'}\n  ]\nend\n",
+    "tests/CMakeLists.txt": "add_executable(check check.c)\n",
+    "package-lock.json": '"sure": {\n"resolved": "https://registry.npmjs.org/sure-1.tgz"\n}\n',
+    "poetry.lock": '[[package]]\nname = "sure"\nversion = "1"\n',
 }
+MAVEN = "<dependency>\n<artifactId>b</artifactId>\n<version>1</version>\n</dependency>"
 
 
 @pytest.fixture
@@ -88,7 +98,52 @@ def write(root, files):
         (".mvn/maven.config", "-DskipTests", "configuration"),
         ("settings.gradle", 'include ":web"\n', "configuration"),
         ("requirements-dev.txt", "pytest @ file:x\nsix\n", "configuration"),
-        ("pom.xml", "<a/>\n<skipTests>true</skipTests>\n", "configuration"),
+        ("pom.xml", BASE["pom.xml"].replace("false", "true"), "configuration"),
+        ("pom.xml", BASE["pom.xml"].replace("<a/>", "<packaging>pom</packaging>"), "configuration"),
+        ("pom.xml", BASE["pom.xml"] + "<exclude>**/Calc*</exclude>\n", "configuration"),
+        (
+            "pom.xml",
+            BASE["pom.xml"] + "<artifactId>surefire</artifactId>\n<version>2</version>",
+            "configuration",
+        ),
+        ("CMakeLists.txt", f"return()\n{BASE['CMakeLists.txt']}", "configuration"),
+        ("CMakeLists.txt", f"add_definitions(-DNDEBUG)\n{BASE['CMakeLists.txt']}", "configuration"),
+        ("CMakeLists.txt", BASE["CMakeLists.txt"].replace("a.c", "b.c"), "configuration"),
+        ("tests/CMakeLists.txt", "add_executable(check easy.c)\n", "configuration"),
+        ("build.gradle", BASE["build.gradle"] + "tasks.all { enabled = false }", "configuration"),
+        ("settings.gradle.kts", "tasks.all { enabled = false }\n", "configuration"),
+        ("Gemfile", f"exit\n{BASE['Gemfile']}", "configuration"),
+        ("mix.exs", f"System.halt(0)\n{BASE['mix.exs']}", "configuration"),
+        ("composer.json", '{"autoload-dev": {"files": ["fake.php"]}}', "configuration"),
+        ("composer.json", '{"require-dev": {"phpunit/phpunit": "*"}}', "configuration"),
+        (
+            "package.json",
+            BASE["package.json"].replace("{", '{"config": {"main": "x"}, ', 1),
+            "configuration",
+        ),
+        ("Cargo.toml", BASE["Cargo.toml"] + "[[bin]]\ntest = false\n", "configuration"),
+        (
+            "Cargo.toml",
+            BASE["Cargo.toml"] + "[profile.dev]\ndebug-assertions = false\n",
+            "configuration",
+        ),
+        ("pyproject.toml", BASE["pyproject.toml"] + "[tool.mypy]\na = 1", "configuration"),
+        ("requirements-dev.txt", "fake-1.0-py3-none-any.whl\nsix\n", "configuration"),
+        (
+            "package-lock.json",
+            '"sure": {\n"resolved": "fake",\n"link": true\n}\n',
+            "configuration",
+        ),
+        (
+            "package-lock.json",
+            BASE["package-lock.json"].replace("npmjs.org", "npmjs.example"),
+            "configuration",
+        ),
+        (
+            "poetry.lock",
+            BASE["poetry.lock"] + '[package.source]\ntype = "directory"\nurl = "fake"\n',
+            "configuration",
+        ),
         ("a.pth", "import os", "configuration"),
         ("node_modules/x/index.js", "", "configuration"),
         ("pkg/__pycache__/core.cpython-311.pyc", "x", "configuration"),
@@ -121,7 +176,15 @@ def test_protected(changed, path, text, reason):
         ("Cargo.toml", BASE["Cargo.toml"] + "[dependencies]\nserde = '1'\n"),
         ("go.mod", BASE["go.mod"].replace("require", "require x.org/more v2.0.0\nrequire", 1)),
         ("requirements-dev.txt", "pytest==8\nsix\nattrs\n"),
-        ("pom.xml", "<b/>\n<skipTests>false</skipTests>\n"),
+        ("pom.xml", BASE["pom.xml"].replace("<dependencies>", f"<dependencies>\n{MAVEN}")),
+        ("CMakeLists.txt", BASE["CMakeLists.txt"].replace("a.c", "a.c\n  b.c")),
+        ("build.gradle", BASE["build.gradle"].replace("}", "    implementation 'c:d:2'\n}")),
+        ("Gemfile", BASE["Gemfile"] + "gem 'rails', '~> 7.0'\n"),
+        (
+            "package-lock.json",
+            BASE["package-lock.json"].replace("-1", "-2") + '"funding": {"url": "https://a.b"}',
+        ),
+        ("poetry.lock", BASE["poetry.lock"].replace('"1"', '"2"')),
         ("pkg/json.py", ""),
         ("newpkg/types.py", ""),
         ("scripts/new.py", ""),
@@ -140,3 +203,29 @@ def test_globs_of_the_user(changed):
     assert changed({"tests/test_app.py": "z", "verify.sh": "z"}, globs=("nothing",)) == {
         "verify.sh": "executed"
     }
+
+
+def patterns(section):
+    """Return the patterns of a section of steering.txt, each with its names."""
+    text = Path(__file__).with_name("steering.txt").read_text().partition(f"[{section}]\n")[2]
+    lines = (line.split() for line in text.partition("\n[")[0].splitlines())
+    return {words[0]: words[1:] for words in lines}
+
+
+@pytest.mark.parametrize(
+    ("section", "reason"), [("steering", "configuration"), ("shadows", "shadows a module")]
+)
+def test_every_pattern_protects_what_it_is_there_for(changed, section, reason):
+    table = patterns(section)
+    assert list(table) == WORDS[section].split()
+    names = {name for found in table.values() for name in found}
+    assert changed(dict.fromkeys(names, "x")) == dict.fromkeys(names, reason)
+    if section == "steering":
+        assert changed(dict.fromkeys(names)) == dict.fromkeys(names, reason)
+
+
+def test_the_first_build_file_steers_nothing_yet(repo):
+    base = git(repo, "rev-parse", "HEAD").strip()
+    write(repo, {"CMakeLists.txt": "project(a C)\nset(A 1)\n", "pom.xml": "<skipTests>\n"})
+    found = protected.find(repos.find(repo), base, "HEAD", ["make"], ("default",))
+    assert found.paths == ("pom.xml",)

@@ -87,7 +87,7 @@ def files(at: Repo | Scratch, name: str, paths: Collection[str] | None = None) -
 
 
 def contents(repo: Repo, leaves: Iterable[Leaf]) -> dict[str, bytes]:
-    """Return contents by id; what is no file stays out, and what is over 1 MiB or 64 in all."""
+    """Return contents by id; what is no file stays out, and what is over 8 MiB or 64 in all."""
     wanted = list(_fitting(sizes(repo, leaves)))
     found = zip(wanted, objects(repo.place, wanted), strict=True)
     return {id_: data for id_, (kind, data) in found if kind}
@@ -170,7 +170,7 @@ def _fitting(found: Mapping[str, int]) -> Iterator[str]:
     """Yield the files that may be read, as long as there is room."""
     left = _MAX_ALL
     for id_, size in found.items():
-        if size <= min(MAX_BYTES, left):
+        if size <= min(8 * MAX_BYTES, left):
             left -= size
             yield id_
 

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -16,7 +17,9 @@ from treadle.git.trees import FileChange, Leaf, Listing
 
 DEFAULT = "default"
 
-_TESTS, _STEERING = (tuple(WORDS[key].split()) for key in ("tests", "steering"))
+_TESTS, _STEERING, _SHADOWS = (
+    tuple(WORDS[key].split()) for key in ("tests", "steering", "shadows")
+)
 _HOOKS = re.compile(WORDS["hooks"].encode())
 _MODULES = sys.stdlib_module_names.union(WORDS["runner_modules"].split())
 _MODULE = re.compile(
@@ -24,9 +27,11 @@ _MODULE = re.compile(
 )
 _TOOL = re.compile(WORDS["tools"])
 _LOCAL = re.compile(r"(file|link|portal|git|http|npm)")
-_TEST_LINE = re.compile(WORDS["test_lines"])
+_TEST_LINE, _PLAIN_LINE, _JOINED = (
+    re.compile(WORDS[key]) for key in ("test_lines", "plain_lines", "joined")
+)
+_SOURCE, _ORIGIN = re.compile(WORDS["sources"]), re.compile(WORDS["origins"])
 _GLOB = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
-_CARGO_KEYS = ("test", "lib", "bench", "patch", "replace", "workspace")
 _ELSEWHERE = {"path", "git"}
 _MAX_FOLLOWED = 40
 _FOLLOWED_DEEP = 2
@@ -44,6 +49,17 @@ class ProtectedFile(NamedTuple):
     def sides(self) -> list[Leaf]:
         """Return the file before and after, as far as it is there."""
         return [leaf for leaf in (self.base, self.new) if leaf]
+
+
+class _Lines(NamedTuple):
+    """What of a file steers tests: lines that are not to change, and pieces that are to stay."""
+
+    lines: Sequence[str]
+    pieces: Counter[str]
+
+    def is_kept_by(self, other: "_Lines") -> bool:
+        """Tell whether a later one says all that this one says."""
+        return self.lines == other.lines and self.pieces <= other.pieces
 
 
 class Found(NamedTuple):
@@ -108,6 +124,8 @@ class _Look:
         is_default = not globs or DEFAULT in globs
         self._tests = matcher(_TESTS if is_default else ())
         self._steering = matcher(_STEERING if is_default else ())
+        self._shadows = matcher(_SHADOWS)
+        self._is_built = any(_part(name) is _build_lines for name in self._old)
         self._folders = {folder for name in self._old for folder in trees.above(name)}
         self._modules = {module for name in self._old if (module := self._module(name))} | _MODULES
         self._texts = trees.contents(repo, self._wanted(changes))
@@ -124,24 +142,29 @@ class _Look:
 
     def reason(self, change: FileChange) -> str | None:
         """Return why a file that differs is protected, or None."""
-        name = change.path
-        if part := _part(name):
-            return "configuration" if self._differs(change, part) else None
-        if self._steering(name):
+        name, part = change.path, _part(change.path)
+        if self._differs(change, part) if part else self._steering(name):
             return "configuration"
         if change.old is None:
-            return self._hook(change)
+            return None if part else self._hook(change)
         if self.is_test(name):
             return "test"
+        if part:
+            return None
         return "executed" if self._runs(name) else "setup" if self._prepares(name) else None
 
     def _differs(self, change: FileChange, part: Callable[[bytes], object]) -> bool:
         """Compare the part of a file that steers tests; one that cannot be read counts whole."""
+        if change.old is None and part is _build_lines and not self._is_built:
+            part = _test_lines  # the first build file of a project: there was nothing to steer
         old, new = (self._texts.get(leaf.id) if leaf else b"" for leaf in (change.old, change.new))
         if old is None or new is None:
             return True
         try:
-            return part(old) != part(new)
+            before, after = part(old), part(new)
+            if isinstance(before, _Lines) and isinstance(after, _Lines):
+                return not before.is_kept_by(after)
+            return before != after
         except (ValueError, RecursionError, AttributeError, TypeError):
             return True
 
@@ -151,7 +174,7 @@ class _Look:
         text = self._texts.get(change.new.id, b"") if change.new else b""
         if last in self._programs:
             return "stands in for a program"
-        if self._module(name) in self._modules:
+        if self._module(name) in self._modules or self._shadows(name):
             return "shadows a module"
         is_init = last == "__init__.py" and bool(text.strip())
         reaches = self.is_test(name) and (is_init or _HOOKS.search(text))
@@ -218,7 +241,7 @@ def _pyproject(data: bytes) -> object:
 def _package(data: bytes) -> object:
     found = json.loads(data or b"{}")
     kept = {name: found[name] for name in found if name in WORDS["package_keys"].split()}
-    for section in ("dependencies", "devDependencies", "overrides", "resolutions"):
+    for section in WORDS["package_sections"].split():
         asked: Mapping[str, object] = found.get(section) or {}
         kept[section] = {
             name: value
@@ -230,30 +253,37 @@ def _package(data: bytes) -> object:
 
 def _cargo(data: bytes) -> object:
     found = tomllib.loads(data.decode())
-    profiles, package = found.get("profile", {}), found.get("package", {})
-    kept = [found.get(name) for name in _CARGO_KEYS]
+    kept = [found.get(name) for name in WORDS["cargo_keys"].split()]
     asked = [item for key in found if "dependencies" in key for item in found[key].items()]
     local = {name: how for name, how in asked if isinstance(how, dict) and how.keys() & _ELSEWHERE}
-    return kept, local, profiles.get("test"), package.get("autotests"), package.get("build")
+    own = [found.get("package", {}).get(name) for name in WORDS["cargo_package"].split()]
+    return kept, local, own
 
 
 def _test_lines(data: bytes) -> object:
-    """Return the lines of a build file that have to do with tests or with files of its own."""
+    """Return the lines that have to do with tests or with files of the project."""
     return [line.strip() for line in data.decode().splitlines() if _TEST_LINE.search(line)]
+
+
+def _build_lines(data: bytes) -> _Lines:
+    """Return the lines of a build file that may steer tests, and the sources that it names."""
+    text = _JOINED.sub(" ", data.decode())
+    lines = [line.strip() for line in text.splitlines()]
+    kept = [it for it in lines if _TEST_LINE.search(it) or not _PLAIN_LINE.fullmatch(it)]
+    return _Lines(kept, Counter(_SOURCE.findall(text)))
+
+
+def _origins(data: bytes) -> object:
+    """Return where a lock file takes packages from."""
+    return {line.strip() for line in _ORIGIN.findall(data.decode())}
 
 
 _PARTS: dict[str, Callable[[bytes], object]] = {
     "pyproject.toml": _pyproject,
     **dict.fromkeys(("package.json", "composer.json"), _package),
     "Cargo.toml": _cargo,
-    **dict.fromkeys(
-        (
-            *("pom.xml", "build.gradle", "build.gradle.kts", "CMakeLists.txt", "meson.build"),
-            *("go.mod", "settings.gradle", "settings.gradle.kts"),
-            *("mix.exs", "build.sbt", "Package.swift", "build.zig"),
-        ),
-        _test_lines,
-    ),
+    **dict.fromkeys(WORDS["build_files"].split(), _build_lines),
+    **dict.fromkeys(WORDS["locks"].split(), _origins),
 }
 
 
