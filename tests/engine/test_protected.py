@@ -8,6 +8,16 @@ from tests.builder import git
 from treadle.engine.checks import WORDS, protected
 from treadle.git import repo as repos
 
+RUST = """fn add(a: i32, b: i32) -> i32 { a - b }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn adds() {
+        assert_eq!(super::add(1, 2), 3);
+    }
+}
+"""
 BASE = {
     "app.py": "x",
     "pkg/__init__.py": "",
@@ -32,6 +42,7 @@ BASE = {
     "tests/CMakeLists.txt": "add_executable(check check.c)\n",
     "package-lock.json": '"sure": {\n"resolved": "https://registry.npmjs.org/sure-1.tgz"\n}\n',
     "poetry.lock": '[[package]]\nname = "sure"\nversion = "1"\n',
+    "src/lib.rs": RUST,
 }
 MAVEN = "<dependency>\n<artifactId>b</artifactId>\n<version>1</version>\n</dependency>"
 
@@ -144,6 +155,11 @@ def write(root, files):
             BASE["poetry.lock"] + '[package.source]\ntype = "directory"\nurl = "fake"\n',
             "configuration",
         ),
+        ("src/lib.rs", RUST.replace(", 3)", ", -1)"), "test"),
+        ("src/lib.rs", RUST.replace("#[test]", "#[test]\n    #[ignore]"), "test"),
+        ("src/lib.rs", RUST.replace("#[cfg(test)]", "#[cfg(any())]\n#[cfg(test)]"), "test"),
+        ("src/lib.rs", RUST.replace("mod", "/*\nmod") + "*/\n", "test"),
+        ("src/lib.rs", None, "test"),
         ("a.pth", "import os", "configuration"),
         ("node_modules/x/index.js", "", "configuration"),
         ("pkg/__pycache__/core.cpython-311.pyc", "x", "configuration"),
@@ -185,6 +201,11 @@ def test_protected(changed, path, text, reason):
             BASE["package-lock.json"].replace("-1", "-2") + '"funding": {"url": "https://a.b"}',
         ),
         ("poetry.lock", BASE["poetry.lock"].replace('"1"', '"2"')),
+        ("src/lib.rs", RUST.replace("a - b", "a + b")),
+        (
+            "src/lib.rs",
+            RUST.replace("    #[test]\n", "    #[test]\n    fn more() {\n    }\n\n    #[test]\n"),
+        ),
         ("pkg/json.py", ""),
         ("newpkg/types.py", ""),
         ("scripts/new.py", ""),

@@ -31,6 +31,7 @@ _TEST_LINE, _PLAIN_LINE, _JOINED = (
     re.compile(WORDS[key]) for key in ("test_lines", "plain_lines", "joined")
 )
 _SOURCE, _ORIGIN = re.compile(WORDS["sources"]), re.compile(WORDS["origins"])
+_INLINE = {key: re.compile(pattern) for key, pattern in WORDS["inline"].items()}
 _GLOB = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
 _ELSEWHERE = {"path", "git"}
 _MAX_FOLLOWED = 40
@@ -133,7 +134,7 @@ class _Look:
     def _wanted(self, changes: Sequence[FileChange]) -> Iterator[Leaf]:
         """Yield the files whose contents decide whether they are protected."""
         for path, old, new in changes:
-            if _part(path) or (not old and self.is_test(path)):
+            if _part(path) or _holds_tests(path) or (not old and self.is_test(path)):
                 yield from filter(None, (old, new))
 
     def is_test(self, name: str) -> bool:
@@ -147,7 +148,7 @@ class _Look:
             return "configuration"
         if change.old is None:
             return None if part else self._hook(change)
-        if self.is_test(name):
+        if self.is_test(name) or (_holds_tests(name) and self._differs(change, _inline_tests)):
             return "test"
         if part:
             return None
@@ -271,6 +272,19 @@ def _build_lines(data: bytes) -> _Lines:
     lines = [line.strip() for line in text.splitlines()]
     kept = [it for it in lines if _TEST_LINE.search(it) or not _PLAIN_LINE.fullmatch(it)]
     return _Lines(kept, Counter(_SOURCE.findall(text)))
+
+
+def _inline_tests(data: bytes) -> _Lines:
+    """Return the tests that stand beside the code."""
+    text = data.decode()
+    pieces = (match[0] for match in _INLINE["pieces"].finditer(text))
+    kept = Counter(piece for piece in pieces if _INLINE["kinds"].search(piece))
+    return _Lines(_INLINE["hiding"].findall(text) if kept else (), kept)
+
+
+def _holds_tests(name: str) -> bool:
+    """Tell whether tests may stand in a file beside the code."""
+    return name.endswith(".rs")
 
 
 def _origins(data: bytes) -> object:
