@@ -51,6 +51,14 @@ from treadle.engine.checks import executed
         ("if ./verify; then true; fi", "verify"),
         ("! ./verify", "verify"),
         ("sh test.sh 'never closed", "test.sh"),
+        ("python3 -mpytest qa/a_check.py qa/b_check.py", "qa/b_check.py"),
+        ("python3 -Im unittest qa.check", "qa/check.py"),
+        ("make -frules.inc", "rules.inc"),
+        ("pytest -ccustom.ini", "custom.ini"),
+        ("npx mocha -r./hook.js qa", "hook.js"),
+        ("mocha qa", "qa/deep/check.mjs"),
+        ("node --test --test-reporter=tap qa/", "qa/check.mjs"),
+        ("go run ./qa", "qa/main.go"),
     ],
 )
 def test_executed(command, path):
@@ -75,6 +83,9 @@ def test_executed(command, path):
         ("node -e \"require('./calc').add(1, 2)\"", "calc.js"),
         ("mytool calc", "calc.py"),
         ("pytest -q tests", "src/__main__.py"),
+        ("ruff check calc.py && npx mypy calc.py", "calc.py"),
+        ("go run . 1", "main.go"),
+        ("go build ./calc", "calc/main.go"),
     ],
 )
 def test_only_read_or_not_named(command, path):

@@ -25,6 +25,8 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "c">]><testsuite><testcase name="&b;"/></testsui
         ("python -m unittest", "Ran 3 tests in 0.001s\n\nOK\n", True),
         ("python -m unittest", "Ran 3 tests in 0.001s\n\nFAILED (failures=1)\n", False),
         ("python3.12 -B -m unittest discover", "", False),
+        ("python3 -mpytest", "", False),
+        ("python3 -W error -Im pytest", "", False),
         ("npx jest", "Tests:       1 failed, 2 passed, 3 total", False),
         ("npx jest", "Tests:       3 passed, 3 total", True),
         ("cargo test", "test result: ok. 3 passed; 0 failed", True),

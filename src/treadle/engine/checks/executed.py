@@ -15,6 +15,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _COUNT = re.compile(r"-.*|\d+[smhd]?|[\w@%+]+=.*", re.DOTALL)
 _FILE = re.compile(r"[\w@%+./*?$-]*[./][\w@%+./*?-]+")
+_MODULE = re.compile(r"\A-[bBdEiIOPqsSuvx]*m(?=\w|\Z)(.*)")  # as Python takes it, `-Im` too
+_ATTACHED = re.compile(r"-(?:[^=]*=(.*)|\w(.*)|.*)", re.DOTALL)  # an option with its value
 _SCRIPT = re.compile(r"\.(bash|bats|cjs|js|mjs|mk|mts|php|pl|py|rb|sh|ts|zsh)\Z")
 # What turns words that look read into code: substitution, and programs that run what they read.
 _OPAQUE = re.compile(
@@ -180,8 +182,8 @@ def _run_words(program: str, name: str, rest: list[str], is_code: bool) -> Itera
         return [rest[at + 1] for at, word in enumerate(rest[:-1]) if word == "-f" and name == "sed"]
     if _INTERPRETERS.fullmatch(name):
         return _scripts(rest)
-    if name in _WORDS["whole"]:
-        return [f"{word}/*" for word in rest]
+    if not {name, "-".join([name, *rest[:1]])}.isdisjoint(_WORDS["whole"]):
+        return [spelt for word in rest for spelt in (word, f"{word}/*")]
     if "/" in program:
         return [word for word in rest if _SCRIPT.search(word)]
     return rest
@@ -189,12 +191,14 @@ def _run_words(program: str, name: str, rest: list[str], is_code: bool) -> Itera
 
 def _scripts(rest: list[str]) -> Iterator[str]:
     """Yield an interpreter's words up to its script; what follows are that script's own."""
-    for at, word in enumerate(rest):
-        before = rest[at - 1] if at else ""
+    words = [part for word in rest for part in _MODULE.sub(r"-m\n\1", word).split("\n") if part]
+    for at, word in enumerate(words):
+        before = words[at - 1] if at else ""
         yield word
+        yield from (f"{word}/*",) if "--test" in words[:at] else ()
         if before == "-m":
             yield from (*_modules([word]), *_IMPLIED.get(word, "").split())
-            yield from _modules(rest[at + 1 :]) if word in _PYTHON_RUNNERS else ()
+            yield from _modules(words[at + 1 :]) if word in _PYTHON_RUNNERS else ()
             return
         if before in ("-c", "-e", "--eval") or word.startswith("-"):
             yield from _FILE.findall(word) if re.search(r"\s|\(", word) else ()
@@ -223,7 +227,8 @@ def _expanded(word: str, values: dict[str, str]) -> str:
 
 def _spellings(words: Iterable[str]) -> Iterator[str]:
     for word in words:
-        value = word.partition("=")[2] if word.startswith("-") else word
+        attached = _ATTACHED.match(word)
+        value = attached[1] or attached[2] or "" if attached else word
         parts = [value.partition("::")[0]] if "::" in value else value.split(":")
         yield from (posixpath.normpath(part.removeprefix("@")) for part in parts if part)
 
