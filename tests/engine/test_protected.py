@@ -226,6 +226,25 @@ def test_globs_of_the_user(changed):
     }
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "reason"),
+    [
+        ("check.py", "tools/real.py", "executed"),
+        ("conftest.py", "tools/fixtures.py", "configuration"),
+        ("app/check.py", "../tools/real.py", "executed"),
+        ("check.py", "/tools/real.py", None),
+        ("app/calc.py", "../tools/real.py", None),
+    ],
+)
+def test_what_a_link_leads_to(changed, repo, link, target, reason):
+    (repo / "app").mkdir()
+    (repo / link).symlink_to(target)
+    files = {"tools/real.py": "x", "tools/fixtures.py": "x"}
+    changed(files)
+    found = changed(dict.fromkeys(files, "y"), "python3 check.py")
+    assert found == ({f"tools/{target.rpartition('/')[2]}": reason} if reason else {})
+
+
 def patterns(section):
     """Return the patterns of a section of steering.txt, each with its names."""
     text = Path(__file__).with_name("steering.txt").read_text().partition(f"[{section}]\n")[2]

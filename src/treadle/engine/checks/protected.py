@@ -7,13 +7,14 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from posixpath import dirname, join, normpath
 from typing import NamedTuple
 
 from treadle.engine.checks import WORDS, executed
 from treadle.engine.checks.executed import Executed
 from treadle.git import trees
 from treadle.git.repo import Repo
-from treadle.git.trees import FileChange, Leaf, Listing
+from treadle.git.trees import LINK, FileChange, Leaf, Listing
 
 DEFAULT = "default"
 
@@ -127,6 +128,7 @@ class _Look:
         self._steering = matcher(_STEERING if is_default else ())
         self._shadows = matcher(_SHADOWS)
         self._is_built = any(_part(name) is _build_lines for name in self._old)
+        self._links = _links(repo, self._old)
         self._folders = {folder for name in self._old for folder in trees.above(name)}
         self._modules = {module for name in self._old if (module := self._module(name))} | _MODULES
         self._texts = trees.contents(repo, self._wanted(changes))
@@ -144,7 +146,8 @@ class _Look:
     def reason(self, change: FileChange) -> str | None:
         """Return why a file that differs is protected, or None."""
         name, part = change.path, _part(change.path)
-        if self._differs(change, part) if part else self._steering(name):
+        spelt = (name, self._links.get(name, name))
+        if self._differs(change, part) if part else any(map(self._steering, spelt)):
             return "configuration"
         if change.old is None:
             return None if part else self._hook(change)
@@ -152,7 +155,9 @@ class _Look:
             return "test"
         if part:
             return None
-        return "executed" if self._runs(name) else "setup" if self._prepares(name) else None
+        return (
+            "executed" if any(map(self._runs, spelt)) else "setup" if self._prepares(name) else None
+        )
 
     def _differs(self, change: FileChange, part: Callable[[bytes], object]) -> bool:
         """Compare the part of a file that steers tests; one that cannot be read counts whole."""
@@ -189,6 +194,14 @@ class _Look:
         init = f"{match[1]}/__init__.py"
         is_package = init in self._old or (match[1] not in self._folders and init in self._changed)
         return None if is_package else match[2]
+
+
+def _links(repo: Repo, old: Listing) -> dict[str, str]:
+    """Return the links of a tree by the files that they lead to."""
+    links = {name: leaf.id for name, leaf in old.items() if leaf.mode == LINK}
+    texts = trees.contents(repo, (Leaf("100644", id_) for id_ in links.values()))
+    ends = {name: texts.get(id_, b"").decode(errors="replace") for name, id_ in links.items()}
+    return {normpath(join(dirname(name), end)): name for name, end in ends.items()}
 
 
 def _executed(repo: Repo, old: Listing, commands: Sequence[str]) -> Executed:
