@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
-from treadle.engine.run import memory, night
+from treadle.engine.run import days, memory
 from treadle.engine.run.run import reach
 from treadle.engine.show import report, view
 from treadle.errors import FormatError, NotFoundError, UsageError
@@ -80,7 +80,7 @@ def answer(store: Store, item_id: str, said: Words, now: datetime) -> Answered:
         draft = Draft(HUMAN, row.agent or row.recipient, "inform", words, row.task_id, None, about)
         given = given._replace(letter=post(store.mail, compose(draft, now)).name)
     if action.verb == "resume" and action.value:
-        known = night.recall(store, question.subject_id)
+        known = days.recall(store, question.subject_id)
         action = action._replace(value=known.budget_needed)
     given = given._replace(commands=questions.steps(action, question.subject, words))
     if question.subject_kind == "agent" and action.verb == "retry":

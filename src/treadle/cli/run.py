@@ -25,7 +25,7 @@ from treadle.engine.landing.several import Left
 from treadle.engine.lock import call_off_waiter as call_off_waiter
 from treadle.engine.lock import is_abandoned as is_abandoned
 from treadle.engine.prune import UnlandedWork, prune
-from treadle.engine.run import begin, comments, memory, night, order
+from treadle.engine.run import begin, comments, days, memory, order
 from treadle.engine.run.comments import Comment
 from treadle.engine.run.memory import Progress, RunMemory, Watch
 from treadle.engine.run.run import Tools
@@ -225,7 +225,7 @@ def run_tasks(args: Namespace) -> int:
         if len(found) == 1 and refused:
             raise refused[0].error
         rows = [item for item in found if not isinstance(item, Refused)]
-        results = [(row, night.recall(tools.store, row.run_id)) for row in rows]
+        results = [(row, days.recall(tools.store, row.run_id)) for row in rows]
         failed = {
             row.run_id: failed_commands(tools.layout, tools.store, row)[:_SHOWN] for row in rows
         }

@@ -30,10 +30,11 @@ command loads only what it needs.
     run.begin: Extras begin_run check_possible new_row prepare
     run.comments: Comment add read review unheard
     run.confinement: capped reading require_closed sandbox_of
+    run.days: recall
     run.memory: ClaimCount Clash HELD_DIFF Held PROTECTED_DIFF Progress RunMemory SUPERSEDED Spent
     run.memory: WAITS_FOR_APPROVAL Watch clashes due_runs is_over is_queued may_land
     run.memory: next_commands nobody recall word
-    run.night: limits_document recall
+    run.night: limits_document
     run.order: MessageOrder Order Script freeze freeze_script held_to lowered with_note
     run.outage: DOWN UNREADY holding require
     run.resume: load_run resume_run take_over

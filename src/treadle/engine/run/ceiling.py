@@ -16,7 +16,7 @@ from treadle.agents.backend import (
 )
 from treadle.config.schema import BudgetsConfig
 from treadle.contract.events import EventType, NewEvent
-from treadle.engine.run import night
+from treadle.engine.run import days, night
 from treadle.engine.run.memory import Spent
 from treadle.engine.run.order import Exceeded, NamedAgent, exceeded_budget
 from treadle.engine.run.run import Run
@@ -124,7 +124,7 @@ def left_usd(run: Run, before: Sequence[AgentUsage]) -> float | None:
         found.append(limits.max_cost_usd - run.spent.cost_usd)
     day = run.tools.project.settings.config.night.max_cost_usd
     if day is not None and not run.tools.worker:
-        found.append(day - night.today(run.tools.store, run.tools.now()).cost_usd)
+        found.append(day - days.today(run.tools.store, run.tools.now()).cost_usd)
     return max(min(found) - used.cost_usd, _LEAST) if found else None
 
 

@@ -1,49 +1,27 @@
-"""Say what a project may use in a day, and what all runs together have used since a moment."""
+"""Hold all runs of a day to what a project may use in it."""
 
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime
 
 from msgspec import structs
 
 from treadle.config import schema
 from treadle.config.schema import NightConfig
 from treadle.contract.events import EventType, NewEvent
-from treadle.engine.run import memory
-from treadle.engine.run.memory import NIGHT_LIMIT, RunMemory
+from treadle.engine.run import days
+from treadle.engine.run.days import DayTotal
+from treadle.engine.run.memory import NIGHT_LIMIT
 from treadle.engine.run.order import Exceeded
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import SpentError
 from treadle.ids import day_begin, local, utc
 from treadle.store.store import Reader
-from treadle.store.transaction import Reading
-
-
-class DayTotal(NamedTuple):
-    """How many runs began, and what the steps that began cost."""
-
-    runs: int
-    cost_usd: float
-    tokens: int
-
-
-def total(store: Reading, since: datetime) -> DayTotal:
-    """Sum up what was begun since a moment; run ids begin with theirs."""
-    first = since.astimezone(UTC).strftime("%Y%m%d-%H%M%S")
-    ((runs, cost, tokens),) = store.all("day_total", first=first, since=utc(since))
-    return DayTotal(runs, round(cost, 6), tokens)
-
 
 _TABLE = "night"
 
 
-def today(store: Reader, now: datetime) -> DayTotal:
-    """Return what all runs together have used on this day."""
-    return total(store, day_begin(now))
-
-
 def limits_document(store: Reader, limits: NightConfig, now: datetime) -> dict[str, object]:
     """Return what this day has used, beside its limits, and what raises one that is reached."""
-    used = today(store, now)
+    used = days.today(store, now)
     told = {"since": utc(day_begin(now)), **used._asdict(), **structs.asdict(limits)}
     return told | {"needed": (over := _over(limits, used)) and _setting(over)}
 
@@ -55,7 +33,7 @@ def require(tools: Tools, *, begins: bool) -> None:
         return
     raise SpentError(
         f"the runs of this day are at their limit: {over.sentence};"
-        f" it ends at {local(utc(day_end(tools.now())))}",
+        f" it ends at {local(utc(days.day_end(tools.now())))}",
         fix=[f"export {_setting(over)}", "treadle status"],
         details={"needed": _setting(over)},
     )
@@ -76,7 +54,7 @@ def stops(run: Run) -> bool:
     if over is None:
         return False
     event = NewEvent(EventType.BUDGET_EXCEEDED, over.sentence, over._asdict())
-    more = {"budget_needed": over.needed, "resume_at": utc(day_end(run.tools.now()))}
+    more = {"budget_needed": over.needed, "resume_at": utc(days.day_end(run.tools.now()))}
     run.end("stopped", NIGHT_LIMIT, over.sentence, event, **more)
     return True
 
@@ -86,7 +64,7 @@ def exceeded(tools: Tools, *, begins: bool, more: float = 0.0) -> Exceeded | Non
     limits = tools.project.settings.config.night
     if limits == NightConfig():
         return None
-    used = today(tools.store, tools.now())
+    used = days.today(tools.store, tools.now())
     return _over(limits, used._replace(cost_usd=round(used.cost_usd + more, 6)), begins)
 
 
@@ -96,18 +74,3 @@ def _over(limits: NightConfig, used: DayTotal, begins: bool = True) -> Exceeded 
     if begins and limits.max_runs is not None and used.runs >= limits.max_runs:
         return Exceeded(f"{_TABLE}.max_runs", limits.max_runs, used.runs)
     return None
-
-
-def recall(store: Reader, run_id: str) -> RunMemory:
-    """Return what a run remembers; others may have used more of its day since it was stopped."""
-    found = memory.recall(store, run_id)
-    if found.reason_code != NIGHT_LIMIT or not found.budget_needed:
-        return found
-    key, _, enough = found.budget_needed.partition("=")
-    least = max(float(enough), today(store, store.now()).cost_usd + 1)
-    return found._replace(budget_needed=f"{key}={least:g}")
-
-
-def day_end(now: datetime) -> datetime:
-    """Return when the user's day ends."""
-    return day_begin(day_begin(now) + timedelta(hours=36))

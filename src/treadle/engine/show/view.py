@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from treadle.engine.run import memory, night
+from treadle.engine.run import days, memory
 from treadle.engine.run.memory import RunMemory
 from treadle.engine.show import verdicts
 from treadle.engine.show.verdicts import Outcome, StepVerdict, by_id, flag
@@ -340,7 +340,7 @@ class Explanation(NamedTuple):
 
 def explain(layout: Layout, store: Reader, row: RunRow) -> Explanation:
     """Explain one run."""
-    known = night.recall(store, row.run_id)
+    known = days.recall(store, row.run_id)
     steps = store.steps(row.run_id)
     views = criteria(layout, store, row)
     held, total = counts(views)

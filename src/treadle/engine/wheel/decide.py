@@ -7,7 +7,7 @@ from treadle.agents import table
 from treadle.agents.backend import AgentResult, AgentUsage, Usage
 from treadle.contract import RunStatus, StepStatus
 from treadle.contract.events import EventType, NewEvent, StepError
-from treadle.engine.run import ceiling, confinement, memory, night, outage
+from treadle.engine.run import ceiling, confinement, days, memory, outage
 from treadle.engine.run.memory import CheckSeen, ProtectedChange, RunMemory, Spent
 from treadle.engine.run.order import Exceeded, Order, exceeded_budget
 from treadle.engine.run.run import ENDS, Run
@@ -240,7 +240,7 @@ def _remembered(run: Run, turn: Turn, spent: Spent, decision: Decision) -> RunMe
     if result.error in outage.STOPS and result.resume_at:
         found = found._replace(resume_at=utc(result.resume_at))
     if decision.reason == memory.NIGHT_LIMIT:
-        found = found._replace(resume_at=utc(night.day_end(run.tools.now())))
+        found = found._replace(resume_at=utc(days.day_end(run.tools.now())))
     return found._replace(budget_needed=decision.over.needed) if decision.over else found
 
 

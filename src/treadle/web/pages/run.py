@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from treadle.contract import ROLES, follows
 from treadle.engine.elsewhere import fleet_run
-from treadle.engine.run import comments, memory, night
+from treadle.engine.run import comments, days, memory
 from treadle.engine.run.memory import RunMemory, Spent
 from treadle.engine.show import compare, ends, verdicts
 from treadle.engine.show import view as show_view
@@ -82,7 +82,7 @@ def head(
     site: Site, store: Reader, run_id: str, seen: Sequence[StepVerdict] | None = None
 ) -> Document:
     """Return what stands above every page of a run: its state, and what can be done."""
-    row, known = find_run(store, run_id), night.recall(store, run_id)
+    row, known = find_run(store, run_id), days.recall(store, run_id)
     if seen is None:
         last = [it for it in store.steps(run_id) if it.role == "check"][-1:]
         seen = verdicts.run_verdicts(site.project.layout, last, store.checks(run_id))
