@@ -162,6 +162,31 @@ def test_a_rewritten_branch_is_refused(site, landed):
     assert (result.code, result.json["error"]["code"]) == (3, "not_in_branch")
 
 
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_a_landing_that_a_reset_has_taken_out_can_be_landed_again_as_proposed(
+    site, landed, is_cleared
+):
+    after = site.tree()
+    git(site.root, "reset", "-q", "--hard", "HEAD~1")
+    if is_cleared:
+        git(site.root, "reflog", "expire", "--expire=now", "--all")
+        git(site.root, "gc", "-q", "--prune=now")
+    way = site.undo(landed).json["error"]["fix"][-1]
+    assert way == f"treadle land {landed}"
+    assert site.land(landed).json["landed"] == site.tip()
+    assert site.tree() == after
+    site.refused(landed, "already_landed")
+    assert site.undo(landed).json["exact"]
+
+
+def test_what_was_amended_after_its_landing_is_seen_and_not_landed_twice(site, landed):
+    git(site.root, "commit", "-q", "--amend", "-m", "Mine")
+    tip = site.tip()
+    assert site.land(landed).json["by_hand"]
+    assert site.tip() == tip
+    assert site.undo(landed).json["exact"]
+
+
 def test_a_deleted_branch_is_refused(site, landed):
     git(site.root, "switch", "-q", "-c", "other")
     git(site.root, "branch", "-q", "-D", "main")

@@ -321,20 +321,15 @@ def _begin(work: Work, job: ReadyMessage, tries: Sequence[Try]) -> None:
     asked = freeze(work.config, job, context)
     if work.submit and job.choice.routine.kind == "builtin":
         work.submit(asked)
-        _close_asked(work, row)
+        box.close_questions(tools.store, row, (), "begun", tools.now())
         return
     outage.require(tools, asked.agents.values(), row.message_id)
     run = begin(work, job, asked, context)
     for earlier in tries:
         questions.settle(tools.store, earlier.run_id, "tried again", tools.now())
-    if run.row.status == "running":
-        _close_asked(work, row)
+    if run.row.status == "running":  # only now nothing holds it any more
+        box.close_questions(tools.store, row, (), "begun", tools.now())
     loop.drive_run(run)
-
-
-def _close_asked(work: Work, row: MessageRow) -> None:
-    """Close what was asked before a message could begin: only now nothing holds it any more."""
-    box.close_questions(work.tools.store, row, (), "begun", work.tools.now())
 
 
 def _below(work: Work, job: ReadyMessage) -> list[RunRow]:

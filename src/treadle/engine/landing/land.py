@@ -126,6 +126,7 @@ def undo(tools: Tools, row: RunRow, *, with_later: bool = False) -> Undone:
     with taken(tools, row, resume.take_over) as run:
         landed = _landed(run)
         with move.refusals(run, "undo"):
+            _tip_with(run, landed)
             before, after = _sides(tools, row, run.memory, landed)
             above = tuple(_undo_above(run, landed, before, after)) if with_later else ()
             spot = Spot(landed.branch, _tip_with(run, landed))
@@ -399,7 +400,8 @@ def _require_clear(run: Run, place: Scratch, old: str, new: str) -> None:
 def require_not_landed(run: Run, *, goes_on: bool = False) -> None:
     """Refuse a run that has landed; from a branch of its own its work may go on to another."""
     landed = run.memory.landed
-    if landed and not run.memory.undone and not (goes_on and run.memory.aside(run.row)):
+    stays = landed and not run.memory.undone and not _is_gone(run, landed)
+    if landed and stays and not (goes_on and run.memory.aside(run.row)):
         text = f"run {run.id} landed already: {landed.commit[:12]} on {landed.branch}"
         fix = [f"git show {landed.commit[:12]}", f"treadle undo {run.id}"]
         raise BlockedError(text, code="already_landed", fix=fix)
@@ -465,8 +467,7 @@ def target(run: Run, onto: str | None) -> str:
     if not name:
         text = f"run {run.id} began on a detached HEAD; say which branch it should land on"
         raise BlockedError(text, code="no_branch", fix=[again])
-    own = name.startswith(OWN_PREFIX) and is_run_id(name.removeprefix(OWN_PREFIX))
-    if name == run.row.branch or own:
+    if name.startswith(OWN_PREFIX) and is_run_id(name.removeprefix(OWN_PREFIX)):
         text = f"{name} is a run's own branch, which only its steps move"
         raise BlockedError(text, code="own_branch", fix=[again])
     return name
@@ -483,13 +484,18 @@ def tip_of(run: Run, name: str) -> str:
 
 def _undone(run: Run) -> Moved | None:
     """Return what took the work out again, unless a reset has taken that back."""
-    undone, landed, here = run.memory.undone, run.memory.landed, run.tools.repo
-    tip = refs.resolve(here, undone.branch) if undone else None
-    if undone and landed and tip and undone.branch == landed.branch:
-        with contextlib.suppress(GitError):  # such commits may be cleared away
-            is_in = refs.contains(here, tip, landed.commit)
-            return None if is_in and not refs.contains(here, tip, undone.commit) else undone
+    undone, landed = run.memory.undone, run.memory.landed
+    if undone and landed and undone.branch == landed.branch:
+        return None if _is_gone(run, undone) and not _is_gone(run, landed) else undone
     return undone
+
+
+def _is_gone(run: Run, moved: Moved) -> bool:
+    """Tell whether a branch stands where it does not hold a move, as after `git reset`."""
+    tip = refs.resolve(run.tools.repo, moved.branch)
+    with contextlib.suppress(GitError):  # such commits may be cleared away
+        return tip is not None and not refs.contains(run.tools.repo, tip, moved.commit)
+    return True
 
 
 def _landed(run: Run) -> Moved:
@@ -506,16 +512,15 @@ def _landed(run: Run) -> Moved:
 
 def _tip_with(run: Run, landed: Moved) -> str:
     """Return where the branch of a landing stands, which must still hold it."""
-    name = shlex.quote(landed.branch)
     tip = refs.resolve(run.tools.repo, landed.branch)
     if tip is None:
         text = f"branch {landed.branch}, on which run {run.id} landed, is gone"
-        raise BlockedError(
-            text, code="branch_missing", fix=[f"git branch {name} {landed.commit[:12]}"]
-        )
-    if not refs.contains(run.tools.repo, tip, landed.commit):
+        fix = [f"git branch {argument(landed.branch)} {landed.commit[:12]}"]
+        raise BlockedError(text, code="branch_missing", fix=fix)
+    if _is_gone(run, landed):
         text = f"{landed.branch} no longer holds {landed.commit[:12]}: its history was rewritten"
-        raise BlockedError(text, code="not_in_branch", fix=[f"git log --oneline -5 {name}"])
+        fix = [f"git log --oneline -5 {argument(landed.branch)}", f"treadle land {run.id}"]
+        raise BlockedError(text, code="not_in_branch", fix=fix)
     return tip
 
 
