@@ -64,6 +64,7 @@ def test_a_failed_setup_shows_its_last_lines_its_log_and_what_was_denied(idle, t
         assert f"log: {log}" in text
         if idle.treadle("doctor", "--json").json["sandbox"]["tier"] != "0":
             assert "checks.writable" in text
+            assert "from the next run on" in text
     assert "line 20" not in found.out
 
 

@@ -285,12 +285,15 @@ def _machine_memory() -> int:
 
 
 def denied(run: Run, logs: Iterable[Path], found: Policy, owner: str = "checks") -> str | None:
-    """Say which denial of the sandbox a failed command met, if one of its logs tells."""
+    """Say which denial of the sandbox a failed command met, if one of its logs tells.
+
+    What a run may reach is frozen when it begins; only less counts at once.
+    """
     if tier(run) == "0":
         return None
     above = Path(run.tools.env.get("HOME") or "/")
     told = (outside.explain_denial(log, found, above, owner) for log in logs if log.is_file())
-    return next(filter(None, told), None)
+    return next((f"{it} from the next run on" for it in told if it), None)
 
 
 def reading(project: Context, asked: SandboxConfig, more: tuple[Path, ...] = ()) -> Policy:
