@@ -86,7 +86,7 @@ def test_exit_code_0_without_the_last_event_is_a_crash_that_names_the_versions(c
 def test_events_on_the_wrong_stream_are_no_answer_and_said_to_be_missing(codex):
     result = codex.turn(f"{{ {printed(START)}{said(GOOD)}{printed(DONE)}}} >&2")
     assert result.error == StepError.AGENT_EXIT
-    assert "without any event on stdout" in result.message
+    assert "ended with exit code 0 without any event on stdout (" in result.message
     assert "see logs/stderr.txt" in result.message
 
 

@@ -122,8 +122,8 @@ def _by_status(status: int | None) -> StepError:
 
 def _never_done(events: int, told: str) -> str:
     """Name a tool that left as if all were well, but for the event that says so."""
-    known = f"after {plural(events, 'event')}" if events else "without any event on stdout"
-    return f"it ended with exit code 0 {known}, none of which says that it is done ({told})"
+    seen = f"after {plural(events, 'event')}, none of which says that it is done"
+    return f"it ended with exit code 0 {seen if events else 'without any event on stdout'} ({told})"
 
 
 def _epoch(found: re.Match[str], now: datetime) -> datetime | None:
