@@ -55,6 +55,16 @@ def run(project, *words, verify="test -f done.txt && test -f app.txt", code=0):
     return done.json
 
 
+def test_a_prompt_names_what_the_setup_made_from_the_project(web):
+    answer = '{"version": 1, "status": "ok", "summary": "done"}'
+    cmd = json.dumps(["sh", "-c", f"cat > /dev/null; touch done.txt; echo '{answer}'"])
+    setup = '[workspace]\nsetup = ["touch", "made.txt"]\n'
+    web.settings(f'[agents.do]\ntype = "command"\ncmd = {cmd}\n{setup}')
+    run_id = run(web)["run_id"]
+    told = (web.step_dir(run_id, "002-do") / "logs" / "prompt.md").read_text()
+    assert "nor is what you put there: made.txt." in told
+
+
 def test_init_in_a_folder_wants_to_know_which_project_is_meant(whole):
     project = Project(whole / WEB, whole)
     refused = project.treadle("init", "--json")

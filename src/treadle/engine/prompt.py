@@ -164,7 +164,8 @@ def _surroundings(run: Run) -> Iterator[str]:
     setup = run.order.workspace.setup
     if setup and run.memory.set_up:
         command, logs = line(shlex.join(setup)), run.folder.folder / "setup"
-        left = name_some(run.memory.setup_left)
+        prefix = run.tools.repo.prefix
+        left = name_some([name.removeprefix(prefix) for name in run.memory.setup_left])
         apart = f" What it made is no part of any change, nor is what you put there: {left}."
         yield (
             f"`{command}` (workspace.setup) has run in the repository and succeeded: what it"
