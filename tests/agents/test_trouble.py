@@ -260,6 +260,12 @@ def test_the_end_of_a_limit_is_told_in_local_time_with_its_zone(tmp_path, keeper
     assert f"until {local:%Y-%m-%d %H:%M:%S %Z}" in result.message
 
 
+def test_the_end_of_a_rate_limit_stands_beside_what_ends(tmp_path, keeper):
+    said = "Rate limit reached for gpt-5. Please try again in 6s"
+    result = named(tmp_path, keeper, "codex", Heard(error=said))
+    assert "the service asks for fewer requests, until 20" in result.message
+
+
 def test_an_unknown_option_names_both_versions_and_the_line_that_tells(tmp_path, keeper):
     noise = "Usage: gemini [options]\n" + "  -x  an option\n" * 500
     stderr = f"a warning\nUnknown arguments: approval-mode\n{noise}"
